@@ -1,13 +1,14 @@
-//! Logins for servers that ask for one.
+//! Logins for servers that require one.
 //!
-//! A server that wants a login answers 401 and says where to get one. What follows is found by its
-//! metadata (RFC 9728 and RFC 8414, with the older ways as a last resort): a client id that was
-//! set, a metadata document of ours, or a registration; then a person's browser, or a grant that
-//! needs nobody. Where the authorization server offers it, tokens are bound to a key (DPoP, RFC
-//! 9449). Tokens are kept in a [`TokenStore`], renewed before they end, by one request at a time,
-//! and sent to no other server.
+//! A server that requires a login responds with 401 and names its authorization server. levity
+//! finds the rest through metadata (RFC 9728 and RFC 8414, with older methods as a fallback). The
+//! client is a configured client id, a metadata document, or a registration. Then a person logs in
+//! with a browser, or a grant without interaction is used. If the authorization server supports it,
+//! tokens are bound to a key (DPoP, RFC 9449). Tokens are stored in a [`TokenStore`], renewed
+//! before they expire, by one request at a time, and sent to no other server.
 
 mod browser;
+mod clock;
 mod discover;
 mod dpop;
 mod flow;
@@ -15,7 +16,6 @@ mod grant;
 mod http;
 mod jwt;
 mod login;
-mod patience;
 mod record;
 mod secret;
 mod settings;
@@ -35,8 +35,8 @@ use crate::config::Transport;
 use crate::link::authorize::Authorize;
 use crate::redact::Redactor;
 
-/// The login of a server, if it may need one, and the clock that its limits go by.
-pub(crate) fn of(
+/// Returns the login of a server, if it may need one, and the clock for its timeouts.
+pub(crate) fn login_for(
     config: &ServerConfig,
     world: Arc<dyn World>,
     secrets: &Redactor,
@@ -47,17 +47,17 @@ pub(crate) fn of(
     let Some(oauth) = http.oauth.clone() else {
         return (None, world);
     };
-    let patience = Arc::new(patience::Patience::new(world.clone()));
+    let clock = Arc::new(clock::PausableClock::new(world.clone()));
     match login::Login::new(
         config.name.clone(),
         &http.url,
         oauth,
         world,
-        patience.clone(),
+        clock.clone(),
         secrets.clone(),
     ) {
-        Some(login) => (Some(Arc::new(login)), patience),
-        // What is wrong with the address is said when the server is started.
-        None => (None, patience),
+        Some(login) => (Some(Arc::new(login)), clock),
+        // The error for an invalid URL is reported when the server is started.
+        None => (None, clock),
     }
 }

@@ -1,4 +1,4 @@
-//! Servers for programs that are not async.
+//! A blocking API for programs that are not async.
 //!
 //! ```no_run
 //! use levity_mcp::{Config, WaitFor, blocking};
@@ -28,31 +28,31 @@ use tokio::sync::oneshot;
 
 use crate::{Error, ErrorKind, Result, ServerStatus, ServersBuilder, WaitFor};
 
-/// Servers that a thread of their own keeps running.
+/// A set of servers that run on a dedicated thread.
 ///
-/// Between calls they go on: one that dies is started again, one that hangs is noticed. Dropped,
-/// all of them end at once, with every process they started.
+/// The thread supervises the servers between calls: it restarts a server that exits and detects one
+/// that hangs. Dropping the value kills all servers at once, with every process they started.
 pub struct Servers {
     servers: crate::Servers,
     handle: Handle,
-    /// Ends the thread when it is dropped.
-    end: Option<oneshot::Sender<()>>,
+    /// The thread ends when this is dropped.
+    stop_signal: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Servers {
-    /// Starts the servers and returns at once.
+    /// Starts the servers and returns immediately.
     ///
     /// # Errors
-    /// As [`ServersBuilder::start`]; and when called from async code, where it would hold up
-    /// others.
+    /// Returns the errors of [`ServersBuilder::start`], and an error if called from async code,
+    /// where it would block other tasks.
     pub fn start(builder: ServersBuilder) -> Result<Self> {
-        outside()?;
+        ensure_outside_runtime()?;
         let failed = |error: std::io::Error| {
             Error::new(
                 ErrorKind::Start,
                 "*",
-                format!("no thread could be made for the servers: {error}"),
+                format!("cannot create a thread for the servers: {error}"),
             )
         };
         let runtime = Builder::new_current_thread()
@@ -60,9 +60,9 @@ impl Servers {
             .build()
             .map_err(failed)?;
         let handle = runtime.handle().clone();
-        let (end, ended) = oneshot::channel::<()>();
+        let (stop_signal, stopped) = oneshot::channel::<()>();
         let run = move || {
-            let _ = runtime.block_on(ended);
+            let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         };
         let servers = {
@@ -76,25 +76,25 @@ impl Servers {
         Ok(Self {
             servers,
             handle,
-            end: Some(end),
+            stop_signal: Some(stop_signal),
             thread: Some(thread),
         })
     }
 
-    /// Waits until these servers are ready or have failed to start once, and says how they are.
+    /// Waits until the servers are ready or have failed to start once, and returns their status.
     ///
     /// # Errors
-    /// When called from async code.
+    /// Returns an error if called from async code.
     pub fn wait(&self, wait: WaitFor) -> Result<Vec<ServerStatus>> {
         self.block(self.servers.wait(wait))
     }
 
-    /// How all servers are, in the order of their settings.
+    /// Returns the status of all servers, in the order of their configuration.
     pub fn status(&self) -> Vec<ServerStatus> {
         self.servers.status()
     }
 
-    /// All tools there are now, as a model sees them.
+    /// Returns all tools that are currently available, as a model sees them.
     pub fn tools(&self) -> Vec<ToolSpec> {
         self.servers
             .tools()
@@ -103,45 +103,44 @@ impl Servers {
             .collect()
     }
 
-    /// Calls a tool of a server, by the name that the server gave it or by the one that models
-    /// know.
+    /// Calls a tool of a server, either by the name that the server gave it or by the name that
+    /// models see.
     ///
     /// # Errors
-    /// As [`Server::call`](crate::Server::call); when there is no such server; and when called from
-    /// async code.
+    /// Returns the errors of [`Server::call`](crate::Server::call), and an error if the server does
+    /// not exist or if called from async code.
     pub fn call(&self, server: &str, tool: &str, args: Value) -> Result<ToolOutput> {
         let known = self.servers.get(server);
         let unknown = || Error::new(ErrorKind::Config, server, "there is no such server");
         self.block(known.ok_or_else(unknown)?.call(tool, args))?
     }
 
-    /// The servers themselves: for an agent that takes them as a source of tools, say.
+    /// Returns the async servers, for example for an agent that uses them as a source of tools.
     pub fn servers(&self) -> &crate::Servers {
         &self.servers
     }
 
-    /// Ends all servers in order, within some seconds.
+    /// Shuts down all servers gracefully, within a few seconds.
     ///
     /// # Errors
-    /// When called from async code; they end at once then, as when they are dropped.
+    /// Returns an error if called from async code. The servers are then killed at once, as on drop.
     pub fn stop(self) -> Result<()> {
         self.block(self.servers.stop())
     }
 
     fn block<T>(&self, work: impl Future<Output = T>) -> Result<T> {
-        outside()?;
+        ensure_outside_runtime()?;
         Ok(self.handle.block_on(work))
     }
 }
 
-/// Whether this thread is not one that drives async code: waiting there would hold up everything
-/// else on it.
-fn outside() -> Result<()> {
+/// Returns an error on a thread that drives async code, where waiting would block every other task.
+fn ensure_outside_runtime() -> Result<()> {
     match Handle::try_current() {
         Ok(_) => {
-            let words =
+            let message =
                 "a blocking call was made inside an async runtime; use `levity_mcp::Servers` there";
-            Err(Error::new(ErrorKind::Config, "*", words))
+            Err(Error::new(ErrorKind::Config, "*", message))
         }
         Err(_) => Ok(()),
     }
@@ -150,7 +149,7 @@ fn outside() -> Result<()> {
 impl Drop for Servers {
     fn drop(&mut self) {
         self.servers.kill();
-        drop(self.end.take());
+        drop(self.stop_signal.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,10 +1,10 @@
-//! One live connection to a server.
+//! A connection to one server.
 
-mod asked;
 mod call;
 mod handler;
 mod handshake;
-mod watched;
+mod host_services;
+mod observed_transport;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,119 +18,118 @@ use levity_rpc::mcp::{
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
-pub(crate) use asked::Asked;
 pub(crate) use call::ToolCall;
 pub(crate) use handler::Handler;
-pub(crate) use handshake::{Era, Handshake, Misunderstanding};
+pub(crate) use handshake::{Era, Handshake, HandshakeError};
+pub(crate) use host_services::HostServices;
 
-use crate::link::Lifeline;
+use crate::link::ServerProcess;
 use crate::redact::Redactor;
 use crate::{Error, ErrorKind, Result};
 
-/// How much of what a server says about a failure is told.
-const MOST_WORDS: usize = 8 << 10;
+/// The maximum length of a server's error text that levity reports, in bytes.
+const MAX_ERROR_TEXT: usize = 8 << 10;
 
-/// One live connection to a server. Dropped, it ends at once.
+/// A connection to one server. Dropping it closes the connection at once.
 pub(crate) struct Client {
     server: Arc<str>,
-    /// What was sent and must not be shown, though the server may repeat it.
+    /// The secrets that were sent to the server; the server may repeat them.
     secrets: Redactor,
     world: Arc<dyn World>,
     service: RunningService<RoleClient, Handler>,
-    lifeline: Option<Arc<dyn Lifeline>>,
+    process: Option<Arc<dyn ServerProcess>>,
     info: ServerPeerInfo,
     ended: watch::Receiver<bool>,
-    /// What nobody waits for any more.
-    abandoned: mpsc::Sender<Abandoned>,
-    abandons: tokio::sync::Mutex<mpsc::Receiver<Abandoned>>,
+    /// The requests and tasks that no caller waits for any more.
+    cancellations: mpsc::Sender<Cancellation>,
+    cancellation_queue: tokio::sync::Mutex<mpsc::Receiver<Cancellation>>,
 }
 
-/// Something that nobody waits for any more.
-enum Abandoned {
+/// A request or task that no caller waits for any more.
+enum Cancellation {
     Request(RequestId),
     Task(String),
 }
 
-/// How many of them the server is yet to be told about; more are not told.
-const MOST_ABANDONED: usize = 1024;
-/// How long telling it may take.
-const TELLING: Duration = Duration::from_secs(5);
+/// The maximum number of queued cancellations; further ones are not sent.
+const MAX_CANCELLATIONS: usize = 1024;
+/// The timeout for sending one cancellation.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait for an answer, and who wants to hear of it meanwhile.
-pub(crate) struct Patience<'a> {
-    /// In all.
+/// The timeouts of a request, and its progress and cancellation.
+pub(crate) struct RequestLimits<'a> {
+    /// The timeout for the whole request.
     pub(crate) total: Duration,
-    /// Without a sign of life.
+    /// The maximum time without activity of the server.
     pub(crate) idle: Duration,
     pub(crate) progress: Progress,
     pub(crate) cancel: Option<&'a CancelToken>,
-    /// Whether it is no work for the server: a question whether it lives, or the stream of its
-    /// changes.
-    pub(crate) aside: bool,
+    /// Marks a request that is not work for the server: a ping, or the stream of changes.
+    pub(crate) background: bool,
 }
 
-impl Patience<'_> {
-    pub(crate) fn of(limit: Duration) -> Self {
+impl RequestLimits<'_> {
+    pub(crate) fn within(limit: Duration) -> Self {
         Self {
             total: limit,
             idle: limit,
             progress: Progress::default(),
             cancel: None,
-            aside: false,
+            background: false,
         }
     }
 
-    /// For what is no work for the server.
-    pub(crate) fn aside(limit: Duration) -> Self {
+    /// Creates limits for a request that is not work for the server.
+    pub(crate) fn background(limit: Duration) -> Self {
         Self {
-            aside: true,
-            ..Self::of(limit)
+            background: true,
+            ..Self::within(limit)
         }
     }
 }
 
 impl Client {
-    /// Speaks the first words on `transport` and goes on from there.
+    /// Performs the handshake on `transport` and starts the connection.
     pub(crate) async fn connect<T: Transport<RoleClient> + 'static>(
         server: Arc<str>,
         secrets: Redactor,
         transport: T,
-        lifeline: Option<Arc<dyn Lifeline>>,
+        process: Option<Arc<dyn ServerProcess>>,
         handshake: Handshake<'_>,
         handler: Handler,
-    ) -> Result<Self, (Error, Misunderstanding)> {
+    ) -> Result<Self, (Error, HandshakeError)> {
         let (ends, ended) = watch::channel(false);
-        let mut transport = watched::Watched::new(transport, ends);
+        let mut transport = observed_transport::ObservedTransport::new(transport, ends);
         let world = handshake.world.clone();
-        let info = match handshake.shake(&mut transport).await {
+        let info = match handshake.perform(&mut transport).await {
             Ok(info) => info,
-            Err(why) => {
-                let mut error = start_error(&server, &secrets, &why);
-                if let Some(lifeline) = &lifeline
-                    && let Some(death) = lifeline.death().await
+            Err(failure) => {
+                let mut error = start_error(&server, &secrets, &failure);
+                if let Some(process) = &process
+                    && let Some(death) = process.exit_status().await
                 {
                     error = error.with_death(death);
                 }
-                return Err((error.without(&secrets), why));
+                return Err((error.redacted(&secrets), failure));
             }
         };
         let service = serve_directly(handler, transport, Some(info.clone()));
-        let (abandoned, abandons) = mpsc::channel(MOST_ABANDONED);
-        let abandons = tokio::sync::Mutex::new(abandons);
+        let (cancellations, cancellation_queue) = mpsc::channel(MAX_CANCELLATIONS);
+        let cancellation_queue = tokio::sync::Mutex::new(cancellation_queue);
         Ok(Self {
             server,
             secrets,
             world,
             service,
-            lifeline,
+            process,
             info,
             ended,
-            abandoned,
-            abandons,
+            cancellations,
+            cancellation_queue,
         })
     }
 
-    /// What the server said about itself.
+    /// Returns the information that the server sent about itself.
     pub(crate) fn info(&self) -> &ServerPeerInfo {
         &self.info
     }
@@ -139,8 +138,8 @@ impl Client {
         Era::of(&self.info.protocol_version)
     }
 
-    /// Whether the connection has ended.
-    pub(crate) fn is_over(&self) -> bool {
+    /// Returns `true` if the connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
         *self.ended.borrow()
     }
 
@@ -148,106 +147,107 @@ impl Client {
         self.service.peer()
     }
 
-    /// Whether the server has been given work that it is not done with.
+    /// Returns `true` if the server has unfinished work.
     pub(crate) fn is_busy(&self) -> bool {
         self.service.service().calls.is_busy()
     }
 
-    /// Tells the server of requests that nobody waits for any more, and returns when the connection
-    /// has ended.
-    pub(crate) async fn tend(&self) {
+    /// Sends cancellations for requests that no caller waits for, until the connection ends.
+    pub(crate) async fn process_cancellations(&self) {
         let mut ended = self.ended.clone();
-        let mut abandons = self.abandons.lock().await;
+        let mut cancellation_queue = self.cancellation_queue.lock().await;
         loop {
-            let abandoned = tokio::select! {
+            let cancellation = tokio::select! {
                 _ = ended.wait_for(|ended| *ended) => return,
-                abandoned = abandons.recv() => abandoned,
+                cancellation = cancellation_queue.recv() => cancellation,
             };
-            let Some(abandoned) = abandoned else { return };
+            let Some(cancellation) = cancellation else {
+                return;
+            };
             tokio::select! {
-                () = self.tell(abandoned) => {}
-                () = self.world.sleep(TELLING) => {}
+                () = self.send_cancellation(cancellation) => {}
+                () = self.world.sleep(CANCEL_TIMEOUT) => {}
             }
         }
     }
 
-    async fn tell(&self, abandoned: Abandoned) {
-        match abandoned {
-            Abandoned::Request(id) => {
-                let reason = Some("nobody waits for it any more".into());
+    async fn send_cancellation(&self, cancellation: Cancellation) {
+        match cancellation {
+            Cancellation::Request(id) => {
+                let reason = Some("the caller no longer waits for it".into());
                 let note =
                     CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
                 let _ = self.peer().send_notification(note.into()).await;
             }
-            Abandoned::Task(id) => {
+            Cancellation::Task(id) => {
                 let _ = self
-                    .ask(
+                    .send_request(
                         "tasks/cancel",
                         json!({"taskId": id}),
-                        &Patience::of(TELLING),
+                        &RequestLimits::within(CANCEL_TIMEOUT),
                     )
                     .await;
             }
         }
     }
 
-    fn end_task(&self, id: String) {
-        let _ = self.abandoned.try_send(Abandoned::Task(id));
+    fn queue_task_cancellation(&self, id: String) {
+        let _ = self.cancellations.try_send(Cancellation::Task(id));
     }
 
-    /// Sends a request of this method and waits for its answer.
-    pub(crate) async fn ask(
+    /// Sends a request with this method and waits for the response.
+    pub(crate) async fn send_request(
         &self,
         method: &str,
         params: Value,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
     ) -> Result<Value> {
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
-        self.request(method, request, patience).await
+        self.request(method, request, limits).await
     }
 
-    /// Sends a request and waits for its answer. Its error shows nothing of the server's settings
-    /// that is secret.
+    /// Sends a request and waits for the response. Errors contain no secrets of the server's
+    /// settings.
     pub(crate) async fn request(
         &self,
         method: &str,
         request: ClientRequest,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
     ) -> Result<Value> {
-        self.exchange(method, request, patience)
+        self.exchange(method, request, limits)
             .await
-            .map_err(|error| error.without(&self.secrets))
+            .map_err(|error| error.redacted(&self.secrets))
     }
 
     async fn exchange(
         &self,
         method: &str,
         request: ClientRequest,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
     ) -> Result<Value> {
         let started = self.world.now();
-        // When a server does not read, this is where a message waits for room.
+        // If a server does not read, the message waits here for space.
         let sent = self
             .peer()
             .send_request_with_option(request, PeerRequestOptions::no_options());
         let sent = tokio::select! {
             biased;
             sent = sent => sent,
-            () = cancelled(patience.cancel) => return Err(self.cancelled(method)),
-            () = self.world.sleep(patience.total) => return Err(self.late(method, patience.total).await),
+            () = cancelled(limits.cancel) => return Err(self.cancelled(method)),
+            () = self.world.sleep(limits.total) => return Err(self.timeout_error(method, limits.total).await),
         };
         let handle = match sent {
             Ok(handle) => handle,
-            Err(error) => return Err(self.explain(method, error).await),
+            Err(error) => return Err(self.convert_error(method, error).await),
         };
-        let mut abandon = Abandon {
-            to: &self.abandoned,
+        let mut cancel_guard = CancelOnDrop {
+            to: &self.cancellations,
             id: Some(handle.id.clone()),
         };
-        let answer = self.answer(method, handle, patience, started).await;
+        let answer = self.answer(method, handle, limits, started).await;
         match &answer {
             Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Cancelled) => {}
-            _ => abandon.id = None,
+            _ => cancel_guard.id = None,
         }
         answer
     }
@@ -256,64 +256,62 @@ impl Client {
         &self,
         method: &str,
         mut handle: RequestHandle<RoleClient>,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
         started: Timestamp,
     ) -> Result<Value> {
         let calls = &self.service.service().calls;
-        let under_way = calls.begin(
+        let active_call = calls.begin(
             &handle.progress_token,
-            patience.progress.clone(),
-            patience.aside,
+            limits.progress.clone(),
+            limits.background,
         );
-        let mut alive = started;
+        let mut last_activity = started;
         loop {
             let now = self.world.now();
-            if calls.is_asked() {
-                // It is the server that waits, for us.
-                alive = now;
+            if calls.has_server_requests() {
+                // The server is waiting for a response from levity, so its silence does not count.
+                last_activity = now;
             }
-            let left = patience.total.saturating_sub(now.since(started));
-            let quiet = patience.idle.saturating_sub(now.since(alive));
-            if left.is_zero() || quiet.is_zero() {
-                let limit = if left.is_zero() {
-                    patience.total
+            let remaining = limits.total.saturating_sub(now.since(started));
+            let idle_remaining = limits.idle.saturating_sub(now.since(last_activity));
+            if remaining.is_zero() || idle_remaining.is_zero() {
+                let limit = if remaining.is_zero() {
+                    limits.total
                 } else {
-                    patience.idle
+                    limits.idle
                 };
-                return Err(self.late(method, limit).await);
+                return Err(self.timeout_error(method, limit).await);
             }
             tokio::select! {
                 biased;
                 answer = &mut handle.rx => {
                     return match answer.unwrap_or(Err(ServiceError::TransportClosed)) {
                         Ok(result) => Ok(into_value(result)),
-                        Err(error) => Err(self.explain(method, error).await),
+                        Err(error) => Err(self.convert_error(method, error).await),
                     };
                 }
-                () = cancelled(patience.cancel) => return Err(self.cancelled(method)),
-                () = under_way.call.alive.notified() => alive = self.world.now(),
-                () = self.world.sleep(left.min(quiet)) => {}
+                () = cancelled(limits.cancel) => return Err(self.cancelled(method)),
+                () = active_call.call.activity.notified() => last_activity = self.world.now(),
+                () = self.world.sleep(remaining.min(idle_remaining)) => {}
             }
         }
     }
 
-    /// Does work that began at `started` and takes several requests, within the time that there is
-    /// for all of them.
+    /// Runs `work`, which started at `started` and takes several requests, within the total
+    /// timeout.
     pub(crate) async fn in_time<T>(
         &self,
         method: &str,
         started: Timestamp,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let left = patience
-            .total
-            .saturating_sub(self.world.now().since(started));
+        let remaining = limits.total.saturating_sub(self.world.now().since(started));
         tokio::select! {
             biased;
             result = work => result,
-            () = cancelled(patience.cancel) => Err(self.cancelled(method)),
-            () = self.world.sleep(left) => Err(self.late(method, patience.total).await),
+            () = cancelled(limits.cancel) => Err(self.cancelled(method)),
+            () = self.world.sleep(remaining) => Err(self.timeout_error(method, limits.total).await),
         }
     }
 
@@ -325,12 +323,12 @@ impl Client {
         )
     }
 
-    /// Ends the connection, without waiting for it; requests that are under way fail.
+    /// Closes the connection without waiting; running requests fail.
     pub(crate) fn end(&self) {
         self.service.cancellation_token().cancel();
     }
 
-    /// Ends the connection in order, within `grace` and a little more.
+    /// Closes the connection gracefully, within `grace` and a little more.
     pub(crate) async fn close(&self, grace: Duration) {
         self.end();
         let mut ended = self.ended.clone();
@@ -338,19 +336,19 @@ impl Client {
             _ = ended.wait_for(|ended| *ended) => {}
             () = self.world.sleep(grace) => {}
         }
-        if let Some(lifeline) = &self.lifeline {
-            lifeline.end(grace).await;
+        if let Some(process) = &self.process {
+            process.stop(grace).await;
         }
     }
 
-    async fn late(&self, method: &str, limit: Duration) -> Error {
+    async fn timeout_error(&self, method: &str, limit: Duration) -> Error {
         let error = Error::timeout(&self.server, &format!("`{method}`"), limit);
-        self.with_last_words(error).await
+        self.with_exit_status(error).await
     }
 
-    async fn with_last_words(&self, error: Error) -> Error {
-        match &self.lifeline {
-            Some(lifeline) => match lifeline.death().await {
+    async fn with_exit_status(&self, error: Error) -> Error {
+        match &self.process {
+            Some(process) => match process.exit_status().await {
                 Some(death) => error.with_death(death),
                 None => error,
             },
@@ -358,44 +356,44 @@ impl Client {
         }
     }
 
-    async fn explain(&self, method: &str, error: ServiceError) -> Error {
+    async fn convert_error(&self, method: &str, error: ServiceError) -> Error {
         let server = self.server.clone();
         match error {
             ServiceError::McpError(data) => {
                 if let Some(error) = crate::link::failure::read(&server, &data) {
                     return match error.kind() {
                         ErrorKind::Closed | ErrorKind::Protocol => {
-                            self.with_last_words(error).await
+                            self.with_exit_status(error).await
                         }
                         _ => error,
                     };
                 }
                 let kind = refusal_kind(data.code);
-                let words = self.secrets.head(&data.message, MOST_WORDS);
-                Error::new(kind, server, format!("`{method}` failed: {words}"))
+                let detail = self.secrets.head(&data.message, MAX_ERROR_TEXT);
+                Error::new(kind, server, format!("`{method}` failed: {detail}"))
             }
             ServiceError::Cancelled { reason } => {
                 let reason = reason.unwrap_or_default();
                 let message = format!(
                     "`{method}` was cancelled: {}",
-                    self.secrets.head(&reason, MOST_WORDS)
+                    self.secrets.head(&reason, MAX_ERROR_TEXT)
                 );
                 Error::new(ErrorKind::Cancelled, server, message)
             }
-            ServiceError::TransportSend(error) => match ours(&error) {
+            ServiceError::TransportSend(error) => match find_own_error(&error) {
                 Some(error) => error,
                 None => {
                     let message = format!(
-                        "`{method}` could not be sent: {}",
-                        self.secrets.head(&chain(&error), MOST_WORDS)
+                        "cannot send `{method}`: {}",
+                        self.secrets.head(&chain(&error), MAX_ERROR_TEXT)
                     );
-                    self.with_last_words(Error::new(ErrorKind::Closed, server, message))
+                    self.with_exit_status(Error::new(ErrorKind::Closed, server, message))
                         .await
                 }
             },
             ServiceError::TransportClosed => {
                 let message = format!("the connection ended before `{method}` was answered");
-                self.with_last_words(Error::new(ErrorKind::Closed, server, message))
+                self.with_exit_status(Error::new(ErrorKind::Closed, server, message))
                     .await
             }
             other => Error::new(
@@ -407,16 +405,16 @@ impl Client {
     }
 }
 
-/// Says, when dropped, that nobody waits for an answer.
-struct Abandon<'a> {
-    to: &'a mpsc::Sender<Abandoned>,
+/// Cancels the request when dropped.
+struct CancelOnDrop<'a> {
+    to: &'a mpsc::Sender<Cancellation>,
     id: Option<RequestId>,
 }
 
-impl Drop for Abandon<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            let _ = self.to.try_send(Abandoned::Request(id));
+            let _ = self.to.try_send(Cancellation::Request(id));
         }
     }
 }
@@ -435,64 +433,64 @@ fn refusal_kind(code: ErrorCode) -> ErrorKind {
     }
 }
 
-/// Our own error, where a transport wrapped one.
-fn ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+/// Returns levity's own error if a transport wrapped one.
+fn find_own_error(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(ours) = error.downcast_ref::<Error>() {
-            return Some(ours.clone());
+        if let Some(own) = error.downcast_ref::<Error>() {
+            return Some(own.clone());
         }
         next = error.source();
     }
     None
 }
 
-/// An error and its causes in one line.
+/// Formats an error and its causes on one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let detail = cause.to_string();
+        if !text.contains(&detail) {
+            text = format!("{text}: {detail}");
         }
         next = cause.source();
     }
     text
 }
 
-fn start_error(server: &Arc<str>, secrets: &Redactor, why: &Misunderstanding) -> Error {
+fn start_error(server: &Arc<str>, secrets: &Redactor, failure: &HandshakeError) -> Error {
     let server = server.clone();
-    match why {
-        Misunderstanding::Closed => Error::new(
+    match failure {
+        HandshakeError::Closed => Error::new(
             ErrorKind::Start,
             server,
             "the connection ended before the server was ready",
         ),
-        Misunderstanding::Unanswered => {
-            Error::new(ErrorKind::Start, server, "the server does not answer")
+        HandshakeError::NoResponse => {
+            Error::new(ErrorKind::Start, server, "the server does not respond")
         }
-        Misunderstanding::Refused(data) => {
-            let words = secrets.head(&data.message, MOST_WORDS);
+        HandshakeError::Refused(data) => {
+            let detail = secrets.head(&data.message, MAX_ERROR_TEXT);
             Error::new(
                 ErrorKind::Start,
                 server,
-                format!("the server refused to start: {words}"),
+                format!("the server refused to start: {detail}"),
             )
         }
-        Misunderstanding::Odd(words) => Error::new(ErrorKind::Protocol, server, words.clone()),
-        Misunderstanding::Send(error) => ours(&**error).unwrap_or_else(|| {
-            let words = secrets.head(&chain(&**error), MOST_WORDS);
+        HandshakeError::Invalid(detail) => Error::new(ErrorKind::Protocol, server, detail.clone()),
+        HandshakeError::Send(error) => find_own_error(&**error).unwrap_or_else(|| {
+            let detail = secrets.head(&chain(&**error), MAX_ERROR_TEXT);
             Error::new(
                 ErrorKind::Start,
                 server,
-                format!("the server cannot be reached: {words}"),
+                format!("the server cannot be reached: {detail}"),
             )
         }),
     }
 }
 
-/// A result as JSON, whatever rmcp took it for.
+/// Converts a result to JSON, regardless of the type that rmcp chose for it.
 pub(crate) fn value_of(result: &ServerResult) -> Value {
     match result {
         ServerResult::CustomResult(CustomResult(value)) => value.clone(),

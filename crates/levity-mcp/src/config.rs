@@ -8,21 +8,21 @@ use levity_core::Secrets;
 use levity_core::text::bare_url;
 use tokio::io::DuplexStream;
 
-pub use self::all::Config;
+pub use self::loader::Config;
 pub use self::problem::ConfigProblem;
 
-mod all;
 mod entry;
 mod expand;
 mod file;
-mod good;
+mod jsonc;
 mod keys;
 mod limits;
+mod loader;
 mod node;
-mod plain;
 mod problem;
 mod secrets;
 mod units;
+mod validate;
 mod values;
 
 /// The settings of one server.
@@ -55,13 +55,13 @@ pub struct ServerConfig {
     pub(crate) deny: Vec<String>,
     pub(crate) prefix: Option<String>,
     pub(crate) trust: Trust,
-    /// The variables whose values a file had put in.
+    /// The names of the variables that the configuration file expands for this server.
     pub(crate) variables: BTreeSet<String>,
-    /// Those values that are secrets, by the names of the variables.
+    /// The expanded values that are secrets, by the names of their variables.
     pub(crate) hidden: Secrets,
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub(crate) enum Transport {
@@ -71,43 +71,43 @@ pub(crate) enum Transport {
     InProcess(Connect),
 }
 
-/// A program that is started and spoken to through its stdin and stdout.
+/// A program that levity starts and communicates with through stdin and stdout.
 #[derive(Clone, Default)]
 pub(crate) struct Stdio {
     pub(crate) command: String,
-    /// The program and its arguments as they stand in a file, with the names of variables.
+    /// The program and its arguments as written in a file, with unexpanded variables.
     pub(crate) written: Vec<String>,
-    /// The working directory as it stands in a file.
+    /// The working directory as written in a file.
     pub(crate) written_cwd: Option<String>,
     pub(crate) args: Vec<String>,
-    /// Set on top of what is inherited.
+    /// The variables that are set in addition to the inherited ones.
     pub(crate) env: BTreeMap<String, String>,
-    /// Further variables of the host that are handed on, or all of them.
+    /// The variables of the host that the program inherits.
     pub(crate) inherit: InheritedEnvironment,
     pub(crate) cwd: Option<PathBuf>,
 }
 
-/// Which of the host's environment variables a server's program sees, beside those that are set for
-/// it.
+/// The environment variables of the host that a server's program inherits, in addition to those set
+/// for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InheritedEnvironment {
-    /// What programs need to start and to reach the network: where programs, homes and temporary
-    /// files are, the language, proxies and certificates; no keys and no tokens, save what stands
-    /// in the address of a proxy or of an index of packages.
+    /// The variables that programs need to start and to reach the network: paths of programs, homes
+    /// and temporary files, the language, proxies and certificates. They contain no keys and no
+    /// tokens, except those in the URL of a proxy or of a package index.
     #[default]
     Basics,
-    /// The basics, and these.
+    /// The basics and the named variables.
     Named(Vec<String>),
-    /// Everything, secrets included.
+    /// All variables, including secrets.
     All,
 }
 
-/// A server that is reached by HTTP.
+/// A server that is reached through HTTP.
 #[derive(Clone)]
 pub(crate) struct Http {
     pub(crate) url: String,
-    /// The address as it stands in a file and may be shown, where variables are put into it.
+    /// The URL as written in a file, safe to display; set if the file expands variables in it.
     pub(crate) written: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
     #[cfg(feature = "oauth")]
@@ -115,19 +115,19 @@ pub(crate) struct Http {
 }
 
 impl Stdio {
-    /// The program as it may be shown.
+    /// Returns the program in a form that is safe to display.
     pub(crate) fn shown(&self) -> &str {
         self.written.first().unwrap_or(&self.command)
     }
 
-    /// Its arguments as they may be shown.
+    /// Returns the arguments in a form that is safe to display.
     fn shown_args(&self) -> &[String] {
         self.written.get(1..).unwrap_or(&self.args)
     }
 }
 
 impl Http {
-    /// The address as it may be shown.
+    /// Returns the URL in a form that is safe to display.
     fn shown(&self) -> String {
         self.written.clone().unwrap_or_else(|| bare_url(&self.url))
     }
@@ -147,23 +147,23 @@ impl Http {
 #[derive(Clone)]
 pub(crate) struct Connect(pub(crate) Arc<dyn Fn() -> DuplexStream + Send + Sync>);
 
-/// How far a server's own word about its tools is believed.
+/// The degree to which levity trusts a server's annotations of its tools.
 ///
-/// A server says of a tool that it only reads, that a second call does nothing more, that it may
-/// destroy something. A wrong word makes levity run calls side by side, repeat them, or leave out a
-/// question.
+/// A server annotates a tool as read-only, idempotent or destructive. If an annotation is wrong,
+/// levity may run calls concurrently, repeat them or skip an approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trust {
-    /// Only what makes for more care is believed: that a tool may destroy something.
+    /// levity trusts only annotations that call for more caution: that a tool is destructive.
     #[default]
     Wary,
-    /// All of it is believed.
+    /// levity trusts all annotations.
     Full,
 }
 
 impl ServerConfig {
-    /// A program that is started, and spoken to through its stdin and stdout.
+    /// Creates a server that levity starts as a program and communicates with through stdin and
+    /// stdout.
     pub fn stdio(name: impl Into<Arc<str>>, command: impl Into<String>) -> Self {
         Self::new(
             name.into(),
@@ -174,8 +174,8 @@ impl ServerConfig {
         )
     }
 
-    /// A server at an address that speaks streamable HTTP; where it turns out to speak only the
-    /// older HTTP with server-sent events, that is used.
+    /// Creates a server at a URL that uses streamable HTTP. If the server supports only the older
+    /// HTTP with server-sent events, levity falls back to that.
     pub fn http(name: impl Into<Arc<str>>, url: impl Into<String>) -> Self {
         Self::new(
             name.into(),
@@ -183,7 +183,7 @@ impl ServerConfig {
         )
     }
 
-    /// A server at an address that speaks the older HTTP with server-sent events.
+    /// Creates a server at a URL that uses the older HTTP with server-sent events.
     pub fn sse(name: impl Into<Arc<str>>, url: impl Into<String>) -> Self {
         Self::new(
             name.into(),
@@ -191,8 +191,8 @@ impl ServerConfig {
         )
     }
 
-    /// A server in this process: `connect` hands out our end of a pipe whose other end the server
-    /// reads and writes, anew for each start.
+    /// Creates a server in this process. levity calls `connect` for each start; it returns the
+    /// client's end of a pipe whose other end the server reads and writes.
     pub fn in_process(
         name: impl Into<Arc<str>>,
         connect: impl Fn() -> DuplexStream + Send + Sync + 'static,
@@ -225,23 +225,25 @@ impl ServerConfig {
         }
     }
 
-    /// The server's name.
+    /// Returns the server's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is started at all; it is, by default.
+    /// Returns `true` if levity starts the server; this is the default.
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// How it is reached: `stdio`, `http`, `sse` or `in-process`.
+    /// Returns the transport: `stdio`, `http`, `sse` or `in-process`.
     pub fn transport(&self) -> &'static str {
         self.transport.name()
     }
 
-    /// Which program it is, or where it is: without arguments, without what may be a secret in an
-    /// address, and with `${VAR}` where a file puts a variable in.
+    /// Returns the server's program or URL in a form that is safe to display.
+    ///
+    /// It has no arguments and no parts of a URL that may be secrets. Variables that a file expands
+    /// appear as `${VAR}`.
     pub fn place(&self) -> String {
         match &self.transport {
             Transport::Stdio(stdio) => stdio.shown().to_owned(),
@@ -250,8 +252,8 @@ impl ServerConfig {
         }
     }
 
-    /// The arguments of its program as a file has them: with the names of variables, and without
-    /// what looks like a key.
+    /// Returns the arguments of the program as written in a file, with unexpanded variables and
+    /// without values that look like keys.
     ///
     /// ```
     /// # use levity_mcp::Config;
@@ -271,7 +273,7 @@ impl ServerConfig {
         }
     }
 
-    /// The working directory of its program as a file has it, if one is set.
+    /// Returns the working directory of the program as written in a file, if one is set.
     pub fn shown_cwd(&self) -> Option<String> {
         let Transport::Stdio(stdio) = &self.transport else {
             return None;
@@ -285,7 +287,7 @@ impl ServerConfig {
         )
     }
 
-    /// The names of the variables that are set for its program, without their values.
+    /// Returns the names of the variables that are set for the program, without their values.
     pub fn set_variables(&self) -> Vec<&str> {
         match &self.transport {
             Transport::Stdio(stdio) => stdio.env.keys().map(String::as_str).collect(),
@@ -293,9 +295,10 @@ impl ServerConfig {
         }
     }
 
-    /// Which of the host's variables it gets, by their names: those that a file puts into its
-    /// settings, and those that its program inherits beside the [basics](Inherit::Basics). `*`
-    /// stands for all of them.
+    /// Returns the names of the host's variables that the server receives.
+    ///
+    /// These are the variables that a file expands in its settings, and those that its program
+    /// inherits in addition to the [basics](InheritedEnvironment::Basics). `*` means all variables.
     ///
     /// ```
     /// # use levity_mcp::Config;
@@ -315,7 +318,7 @@ impl ServerConfig {
         names.into_iter().collect()
     }
 
-    /// Keeps it from being started.
+    /// Disables the server, so that levity does not start it.
     #[must_use]
     pub fn disabled(mut self) -> Self {
         self.enabled = false;
@@ -331,7 +334,7 @@ impl ServerConfig {
         self
     }
 
-    /// Adds arguments of the program.
+    /// Adds several arguments of the program.
     #[must_use]
     pub fn args(self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         args.into_iter().fold(self, Self::arg)
@@ -346,7 +349,7 @@ impl ServerConfig {
         self
     }
 
-    /// Says which of the host's environment variables the program sees;
+    /// Sets which environment variables of the host the program inherits;
     /// [`InheritedEnvironment::Basics`] by default.
     #[must_use]
     pub fn inherit(mut self, inherit: InheritedEnvironment) -> Self {
@@ -356,7 +359,7 @@ impl ServerConfig {
         self
     }
 
-    /// Sets the folder that the program starts in; the host's own by default.
+    /// Sets the working directory of the program; by default the host's.
     #[must_use]
     pub fn cwd(mut self, folder: impl Into<PathBuf>) -> Self {
         if let Transport::Stdio(stdio) = &mut self.transport {
@@ -365,7 +368,7 @@ impl ServerConfig {
         self
     }
 
-    /// Adds a header to every HTTP request: a token, for instance.
+    /// Adds a header to every HTTP request, for example a token.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Transport::Http(http) | Transport::Sse(http) = &mut self.transport {
@@ -374,7 +377,7 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how to log in when it asks for OAuth.
+    /// Sets the login for a server that requires OAuth.
     #[cfg(feature = "oauth")]
     #[must_use]
     pub fn oauth(mut self, oauth: crate::OAuth) -> Self {
@@ -384,66 +387,69 @@ impl ServerConfig {
         self
     }
 
-    /// How long it may take from its start to its list of tools; 60 s by default.
+    /// Sets the timeout from the start of the server to its list of tools; 60 s by default.
     #[must_use]
     pub fn start_limit(mut self, limit: Duration) -> Self {
         self.start_limit = limit;
         self
     }
 
-    /// How long a call may take in all; 300 s by default.
+    /// Sets the total timeout of a call; 300 s by default.
     #[must_use]
     pub fn call_limit(mut self, limit: Duration) -> Self {
         self.call_limit = limit;
         self
     }
 
-    /// How long a call may go without a sign of progress; 60 s by default.
+    /// Sets the maximum time of a call without progress; 60 s by default.
     #[must_use]
     pub fn idle_limit(mut self, limit: Duration) -> Self {
         self.idle_limit = limit;
         self
     }
 
-    /// How long to wait for an answer to the question whether it speaks the protocol's newer form;
-    /// 3 s by default. It is asked once, and the older form is used when no answer comes.
+    /// Sets the timeout of the probe for the newer version of the protocol; 3 s by default.
+    ///
+    /// levity sends the probe once and uses the older version if no response arrives.
     #[must_use]
     pub fn probe_limit(mut self, limit: Duration) -> Self {
         self.probe_limit = limit;
         self
     }
 
-    /// How often it is asked whether it still lives, while nothing else is asked of it; every 30 s
-    /// by default.
+    /// Sets the interval of pings while no other request is running; 30 s by default.
+    ///
+    /// `None` disables pings.
     #[must_use]
     pub fn ping_every(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.ping_every = time.into();
         self
     }
 
-    /// How often in a row a start may fail before it is given up until somebody asks for it again;
-    /// 5 by default.
+    /// Sets the maximum number of consecutive failed starts; 5 by default.
+    ///
+    /// After that, levity starts the server only when it is requested again.
     #[must_use]
     pub fn retries(mut self, times: u32) -> Self {
         self.retries = times;
         self
     }
 
-    /// How many calls may be under way at once; 16 by default. More wait.
+    /// Sets the maximum number of concurrent calls; 16 by default. Further calls wait.
     #[must_use]
     pub fn max_concurrent(mut self, calls: usize) -> Self {
         self.max_concurrent = calls.max(1);
         self
     }
 
-    /// How large one message of its may be; 16 MiB by default.
+    /// Sets the maximum size of one message from the server; 16 MiB by default.
     #[must_use]
     pub fn max_message(mut self, bytes: usize) -> Self {
         self.max_message = bytes;
         self
     }
 
-    /// Offers only these of its tools; `*` stands for anything.
+    /// Offers only the named tools; `*` matches any text.
     #[must_use]
     pub fn allow(mut self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allow
@@ -452,21 +458,22 @@ impl ServerConfig {
         self
     }
 
-    /// Leaves these of its tools out; `*` stands for anything. It goes before what is allowed.
+    /// Excludes the named tools; `*` matches any text. This takes precedence over
+    /// [`allow`](Self::allow).
     #[must_use]
     pub fn deny(mut self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.deny.extend(tools.into_iter().map(Into::into));
         self
     }
 
-    /// Sets what its tools' names begin with, before the server's name; `mcp_` by default.
+    /// Sets the prefix of tool names, before the server's name; `mcp_` by default.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// Sets how far its word about its tools is believed.
+    /// Sets the degree of trust in the server's annotations of its tools.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
@@ -474,7 +481,7 @@ impl ServerConfig {
     }
 }
 
-// Values of variables and headers are often secrets.
+// Values of variables and headers are often secrets, so `Debug` shows only names.
 impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env: Vec<_> = self.env.keys().collect();

@@ -5,8 +5,8 @@ use crate::Servers;
 
 /// Resources of servers as context of an agent.
 ///
-/// They are read for each run. One that cannot be read is told in its place and keeps no run from
-/// beginning.
+/// levity reads the resources for each run. If one cannot be read, its block contains the error
+/// instead, and the run starts anyway.
 #[derive(Clone, Debug)]
 pub struct ResourceContext {
     servers: Servers,
@@ -14,7 +14,7 @@ pub struct ResourceContext {
 }
 
 impl Servers {
-    /// Resources, each by its server and its address, as context of an agent.
+    /// Returns resources, each given by its server and its URI, as context of an agent.
     pub fn resource_context(
         &self,
         places: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
@@ -37,9 +37,9 @@ impl ContextSource for ResourceContext {
             let text = match self.servers.get(server) {
                 Some(found) => match found.read_content(uri).await {
                     Ok(output) => output.as_text().into_owned(),
-                    Err(error) => format!("(it could not be read: {error})"),
+                    Err(error) => format!("(cannot be read: {error})"),
                 },
-                None => format!("(it could not be read: there is no MCP server `{server}`)"),
+                None => format!("(cannot be read: there is no MCP server `{server}`)"),
             };
             ContextBlock::new(format!("{server}: {uri}"), text).lasting(ContextLifetime::Run)
         });

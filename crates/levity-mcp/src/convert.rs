@@ -1,21 +1,22 @@
-//! What servers say, in levity's words: tools, results, prompts, resources.
+//! Conversion of server data to levity's types: tools, results, prompts and resources.
 //!
-//! Nothing here trusts a server: schemas and results of any shape and size give a value or an error
-//! that names what is wrong, and what cannot be shown to a model is told in words, never dropped
-//! without a trace.
+//! Servers are not trusted here. Schemas and results of any shape and size give a value or an error
+//! that names the problem. Content that a model cannot see is described in text and never dropped
+//! silently.
 
 mod content;
 mod output;
 mod prompt;
-mod raw;
 mod schema;
 mod spec;
 mod text;
+mod tool_entry;
 
 pub(crate) use output::output;
 pub(crate) use prompt::{message, resource};
-pub(crate) use raw::tool;
+
 pub(crate) use spec::{Tasks, spec};
+pub(crate) use tool_entry::tool;
 
 #[cfg(test)]
-mod peers;
+mod real_servers;

@@ -7,13 +7,13 @@ use levity_core::{ToolError, ToolErrorKind};
 
 use crate::redact::Redactor;
 
-/// The result of what is asked of a server.
+/// The result of a request to a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something asked of a server did not happen.
+/// An error of a request to a server.
 ///
-/// It names the server, the cause and, where a process ended, how it ended and what it last wrote
-/// to stderr.
+/// The error names the server and the cause. If the server's process ended, the error also has its
+/// exit status and the last text that it wrote to stderr.
 ///
 /// ```
 /// # use levity_mcp::{Error, ErrorKind};
@@ -32,36 +32,36 @@ struct Inner {
     death: Option<ServerExit>,
 }
 
-/// What kind of failure it is.
+/// The kind of a server error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The settings are wrong.
+    /// The configuration is invalid.
     Config,
     /// The server could not be started or reached.
     Start,
-    /// The server wants a login that is missing or no longer good.
+    /// The server requires a login that is missing or has expired.
     Auth,
-    /// The server is being started or restarted, or was given up.
+    /// The server is starting or restarting, or levity stopped trying to start it.
     Away,
-    /// The connection ended before the answer came.
+    /// The connection ended before the response arrived.
     Closed,
-    /// No answer came in time.
+    /// No response arrived in time.
     Timeout,
-    /// An answer was larger than allowed.
+    /// A response was larger than the limit.
     TooLarge,
-    /// The server answered with something that the protocol does not have.
+    /// The server's response violates the protocol.
     Protocol,
-    /// The server answered with an error of this JSON-RPC code.
+    /// The server responded with an error that has this JSON-RPC code.
     Refused(i32),
-    /// The server does not offer this.
+    /// The server does not support the request.
     Unsupported,
-    /// Nobody wants the answer any more.
+    /// The caller cancelled the request.
     Cancelled,
 }
 
 impl Error {
-    /// An error of a server; `message` is one lowercase clause without the server's name.
+    /// Creates an error of a server; `message` is one lowercase clause without the server's name.
     pub fn new(kind: ErrorKind, server: impl Into<Arc<str>>, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
@@ -71,15 +71,15 @@ impl Error {
         }))
     }
 
-    /// Adds how the server's process ended.
+    /// Adds the exit status of the server's process.
     #[must_use]
     pub fn with_death(mut self, death: ServerExit) -> Self {
         Arc::make_mut(&mut self.0).death = Some(death);
         self
     }
 
-    /// The error without what must not be shown.
-    pub(crate) fn without(mut self, secrets: &Redactor) -> Self {
+    /// Returns the error with its secrets masked.
+    pub(crate) fn redacted(mut self, secrets: &Redactor) -> Self {
         let clean = |text: &str| match secrets.text(text) {
             Cow::Borrowed(_) => None,
             Cow::Owned(clean) => Some(clean),
@@ -96,34 +96,34 @@ impl Error {
         self
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The server.
+    /// Returns the name of the server.
     pub fn server(&self) -> &str {
         &self.0.server
     }
 
-    /// The cause, without the server's name and its last words.
+    /// Returns the cause, without the server's name and without its stderr.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// How the server's process ended, if it has one and it did.
+    /// Returns the exit status of the server's process, if the server has a process that ended.
     pub fn death(&self) -> Option<&ServerExit> {
         self.0.death.as_ref()
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns `true` if the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         use ErrorKind::{Away, Closed, Start, Timeout};
         matches!(self.0.kind, Away | Closed | Start | Timeout)
     }
 
-    /// Whether the server may not be there any more.
-    pub(crate) fn is_silence(&self) -> bool {
+    /// Returns `true` if the error suggests that the server is no longer running.
+    pub(crate) fn suggests_dead_server(&self) -> bool {
         matches!(
             self.0.kind,
             ErrorKind::Timeout | ErrorKind::Start | ErrorKind::Closed
@@ -179,15 +179,15 @@ impl From<Error> for ToolError {
     }
 }
 
-/// How a server's process ended.
+/// The exit status of a server's process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerExit {
-    /// The code it returned.
+    /// The exit code, if the process exited normally.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     pub signal: Option<i32>,
-    /// The end of what it wrote to stderr, at most 2 KiB.
+    /// The end of the process's stderr output, at most 2 KiB.
     pub stderr: String,
 }
 

@@ -7,60 +7,61 @@ use tokio::sync::broadcast;
 use crate::Error;
 use crate::redact::Redactor;
 
-/// Something that happened to a server.
+/// An event of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerEvent {
-    /// The server.
+    /// The name of the server.
     pub server: Arc<str>,
-    /// What happened.
+    /// The kind of the event.
     pub kind: ServerEventKind,
 }
 
-/// What happened to a server.
+/// The kind of a server event.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerEventKind {
-    /// It is being started.
+    /// The server is starting.
     Starting,
-    /// It answers, and offers this many tools.
+    /// The server is ready and offers this many tools.
     Ready {
-        /// How many.
+        /// The number of tools.
         tools: usize,
     },
-    /// It is away, and is started again after this time; never, when there is none.
+    /// The server is unavailable. levity restarts it after `retry`, or not at all if that is
+    /// `None`.
     Away {
-        /// Why.
+        /// The reason why the server is unavailable.
         error: Error,
-        /// How long until it is started again.
+        /// The time until the next start.
         retry: Option<Duration>,
     },
-    /// Its tools are other ones now.
+    /// The server's list of tools has changed.
     ToolsChanged {
-        /// How many there are.
+        /// The number of tools in the new list.
         tools: usize,
     },
-    /// Its resources, or one of them, have changed.
+    /// The server's list of resources, or one resource, has changed.
     ResourcesChanged {
-        /// The one, when it is one.
+        /// The resource that changed; `None` if the list changed.
         uri: Option<String>,
     },
-    /// Its prompts have changed.
+    /// The server's list of prompts has changed.
     PromptsChanged,
-    /// It logged something by the protocol.
+    /// The server sent a log message through the protocol.
     Log {
-        /// How grave it is, in the protocol's words: `debug`, `info`, `warning`, `error` and so on.
+        /// The severity as the protocol names it: `debug`, `info`, `warning`, `error` and so on.
         level: String,
-        /// What it said.
+        /// The text of the log message.
         text: String,
     },
-    /// It wrote a line to stderr.
+    /// The server wrote a line to stderr.
     Stderr(String),
-    /// It was stopped.
+    /// The server was stopped.
     Stopped,
 }
 
-/// Where events of servers go; nobody has to listen.
+/// The channel for a server's events; a receiver is optional.
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
     server: Arc<str>,
@@ -69,7 +70,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Sends what happens to a server to `to`, without what `secrets` masks.
+    /// Sends the events of a server to `to`, with the secrets of `secrets` masked.
     pub(crate) fn new(
         server: Arc<str>,
         to: broadcast::Sender<ServerEvent>,
@@ -82,18 +83,18 @@ impl Events {
         }
     }
 
-    /// Masks the server's secrets.
+    /// Returns the redactor of the server's secrets.
     pub(crate) fn secrets(&self) -> &Redactor {
         &self.secrets
     }
 
-    /// Whether anybody listens.
-    pub(crate) fn is_heard(&self) -> bool {
+    /// Returns `true` if the channel has a receiver.
+    pub(crate) fn has_receivers(&self) -> bool {
         self.to.receiver_count() > 0
     }
 
     pub(crate) fn send(&self, kind: ServerEventKind) {
-        let kind = self.clean(kind);
+        let kind = self.redact(kind);
         #[cfg(feature = "tracing")]
         log(&self.server, &kind);
         let _ = self.to.send(ServerEvent {
@@ -102,15 +103,15 @@ impl Events {
         });
     }
 
-    /// What happened, without secrets in the server's own words.
-    fn clean(&self, kind: ServerEventKind) -> ServerEventKind {
+    /// Masks secrets in the texts of an event.
+    fn redact(&self, kind: ServerEventKind) -> ServerEventKind {
         let text = |text: String| match self.secrets.text(&text) {
             Cow::Borrowed(_) => text,
-            Cow::Owned(clean) => clean,
+            Cow::Owned(redact) => redact,
         };
         match kind {
             ServerEventKind::Away { error, retry } => ServerEventKind::Away {
-                error: error.without(&self.secrets),
+                error: error.redacted(&self.secrets),
                 retry,
             },
             ServerEventKind::ResourcesChanged { uri } => {
@@ -126,28 +127,27 @@ impl Events {
     }
 }
 
-/// Says it to whoever reads the log, too. What a server says of itself is below what is known of
-/// it.
+/// Logs the event. Texts from the server get a lower level than facts that levity established.
 #[cfg(feature = "tracing")]
 fn log(server: &str, kind: &ServerEventKind) {
     use tracing::{debug, info, warn};
     match kind {
-        ServerEventKind::Starting => debug!(target: "levity::mcp", server, "MCP server starts"),
+        ServerEventKind::Starting => debug!(target: "levity::mcp", server, "MCP server starting"),
         ServerEventKind::Ready { tools } => {
             info!(target: "levity::mcp", server, tools, "MCP server ready");
         }
         ServerEventKind::Away { error, retry } => {
             let again = retry.map(tracing::field::debug);
-            warn!(target: "levity::mcp", server, %error, again, "MCP server away");
+            warn!(target: "levity::mcp", server, %error, again, "MCP server unavailable");
         }
         ServerEventKind::ToolsChanged { tools } => {
-            info!(target: "levity::mcp", server, tools, "MCP server has other tools");
+            info!(target: "levity::mcp", server, tools, "MCP server changed its tools");
         }
         ServerEventKind::Log { level, text } => {
             debug!(target: "levity::mcp", server, %level, %text, "MCP server logged");
         }
         ServerEventKind::Stderr(line) => {
-            debug!(target: "levity::mcp", server, %line, "MCP server wrote");
+            debug!(target: "levity::mcp", server, %line, "MCP server wrote to stderr")
         }
         ServerEventKind::Stopped => info!(target: "levity::mcp", server, "MCP server stopped"),
         ServerEventKind::ResourcesChanged { .. } | ServerEventKind::PromptsChanged => {}

@@ -1,4 +1,4 @@
-//! Tools by which an agent finds its way among servers.
+//! Tools that help an agent to explore its servers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{Server, Servers};
 
 impl Servers {
-    /// Tools by which an agent finds its way among the servers: `list_mcp_servers`,
+    /// Returns tools that help an agent to explore the servers: `list_mcp_servers`,
     /// `list_mcp_tools`, `get_mcp_tool_help` and `mcp_health_check`.
     pub fn helper_tools(&self) -> Vec<Arc<dyn Tool>> {
         let server = json!({"server": {"type": "string", "description": "The name of one server; \
@@ -21,7 +21,7 @@ impl Servers {
         vec![
             self.helper(
                 "list_mcp_servers",
-                "Lists the MCP servers, how they are and how many tools they have.",
+                "Lists the MCP servers with their status and number of tools.",
                 &json!({}),
                 &[],
                 |servers, _| {
@@ -54,7 +54,7 @@ impl Servers {
             ),
             self.helper(
                 "mcp_health_check",
-                "Asks MCP servers whether they live.",
+                "Checks whether MCP servers respond.",
                 &server,
                 &[],
                 |servers, args| {
@@ -68,19 +68,19 @@ impl Servers {
         ]
     }
 
-    /// Tools by which an agent reads what servers let be read: `list_mcp_resources` and
+    /// Returns tools for reading the resources of servers: `list_mcp_resources` and
     /// `read_mcp_resource`.
     pub fn resource_tools(&self) -> Vec<Arc<dyn Tool>> {
         let server = json!({"server": {"type": "string", "description": "The name of one server; \
             all of them when left out."}});
-        let place = json!({
+        let resource = json!({
             "server": {"type": "string", "description": "The name of the server."},
             "uri": {"type": "string", "description": "The address of the resource."},
         });
         vec![
             self.helper(
                 "list_mcp_resources",
-                "Lists what MCP servers let be read.",
+                "Lists the resources that MCP servers offer for reading.",
                 &server,
                 &[],
                 |servers, args| {
@@ -94,7 +94,7 @@ impl Servers {
             self.helper(
                 "read_mcp_resource",
                 "Reads a resource of an MCP server.",
-                &place,
+                &resource,
                 &["server", "uri"],
                 |servers, args| {
                     Box::pin(async move {
@@ -112,13 +112,13 @@ impl Servers {
     fn helper(
         &self,
         name: &str,
-        about: &str,
+        description: &str,
         properties: &Value,
         required: &[&str],
         work: Work,
     ) -> Arc<dyn Tool> {
         let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-        let spec = ToolSpec::new(name, about)
+        let spec = ToolSpec::new(name, description)
             .with_input(input)
             .with_hints(Hints::new().read_only());
         Arc::new(Helper {
@@ -136,13 +136,13 @@ impl Servers {
                 .map(|server| format!("`{}`", server.name()))
                 .collect();
             ToolError::failed(format!(
-                "there is no MCP server `{name}`; there are {}",
+                "there is no MCP server `{name}`; the servers are {}",
                 names.join(", ")
             ))
         })
     }
 
-    fn some(&self, name: Option<&str>) -> Result<Vec<Server>, ToolError> {
+    fn selected(&self, name: Option<&str>) -> Result<Vec<Server>, ToolError> {
         match name {
             Some(name) => Ok(vec![self.named(name)?]),
             None => Ok(self.all()),
@@ -150,32 +150,33 @@ impl Servers {
     }
 
     fn overview(&self) -> Vec<Value> {
-        let told = |status: crate::ServerStatus| {
-            let mut told = json!({
+        let entry = |status: crate::ServerStatus| {
+            let mut entry = json!({
                 "name": status.name, "transport": status.transport, "state": status.state.to_string(), "tools": status.tools,
             });
             if let crate::ServerState::Away { error, .. } = &status.state {
-                told["why"] = json!(error.to_string());
+                entry["why"] = json!(error.to_string());
             }
-            if let Some(words) = &status.instructions {
-                told["instructions"] = json!(crate::text::cut(words, 2048));
+            if let Some(instructions) = &status.instructions {
+                entry["instructions"] = json!(crate::text::truncate(instructions, 2048));
             }
-            told
+            entry
         };
-        self.status().into_iter().map(told).collect()
+        self.status().into_iter().map(entry).collect()
     }
 
     fn tool_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
         let mut tools = Vec::new();
-        for server in self.some(server)? {
+        for server in self.selected(server)? {
             let state = server.0.state();
             for tool in server.0.tools().list.iter() {
                 let line = tool.spec().description.lines().next().unwrap_or_default();
-                let mut told = json!({"tool": tool.name(), "about": crate::text::cut(line, 200)});
+                let mut entry =
+                    json!({"tool": tool.name(), "about": crate::text::truncate(line, 200)});
                 if !state.is_ready() {
-                    told["state"] = json!(state.to_string());
+                    entry["state"] = json!(state.to_string());
                 }
-                tools.push(told);
+                tools.push(entry);
             }
         }
         Ok(ToolOutput::value(json!({"tools": tools})))
@@ -198,12 +199,12 @@ impl Servers {
             })));
         }
         Err(ToolError::failed(format!(
-            "no MCP server has a tool `{name}`; `list_mcp_tools` shows those there are"
+            "no MCP server has a tool `{name}`; call `list_mcp_tools` for the available ones"
         )))
     }
 
     async fn health(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
-        let servers = self.some(server)?;
+        let servers = self.selected(server)?;
         let checks = servers.iter().map(|server| async move {
             match server.ping().await {
                 Ok(time) => {
@@ -218,8 +219,8 @@ impl Servers {
     }
 
     async fn resource_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
-        let servers = self.some(server)?;
-        let asked = servers.iter().map(|server| async move {
+        let servers = self.selected(server)?;
+        let listings = servers.iter().map(|server| async move {
             let (resources, templates) = futures_util::join!(server.resources(), server.resource_templates());
             match resources {
                 Ok(resources) => json!({"server": server.name(), "resources": resources, "templates": templates.unwrap_or_default()}),
@@ -227,7 +228,7 @@ impl Servers {
             }
         });
         Ok(ToolOutput::value(
-            json!({"servers": futures_util::future::join_all(asked).await}),
+            json!({"servers": futures_util::future::join_all(listings).await}),
         ))
     }
 }

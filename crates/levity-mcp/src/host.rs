@@ -1,4 +1,4 @@
-//! What a server may ask of its host: to have a model reply, and to have a person answer.
+//! Requests that a server may send to its host: a reply of a model, or an answer of a person.
 
 pub use self::elicit::{
     AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor,

@@ -1,35 +1,35 @@
-//! What servers offer beside tools: resources and prompts.
+//! The items that servers offer in addition to tools: resources and prompts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::Message;
 use serde::{Deserialize, Serialize};
 
-/// Something that a server lets be read.
+/// A resource that a server offers for reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct Resource {
-    /// Where it is.
+    /// The URI of the resource.
     pub uri: String,
-    /// What it is called.
+    /// The name of the resource.
     pub name: String,
-    /// What it is called for people.
+    /// The title of the resource for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// The description of the resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What kind of data it is, as a media type.
+    /// The media type of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// How many bytes it has.
+    /// The size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }
 
 impl Resource {
-    /// What stands at `uri` and is called `name`.
+    /// Creates a resource at `uri` with the given name.
     ///
     /// ```
     /// # use levity_mcp::Resource;
@@ -44,28 +44,28 @@ impl Resource {
         }
     }
 
-    /// Sets what it is called for people.
+    /// Sets the title for people.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Sets what it is.
+    /// Sets the description of the resource.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// Sets what kind of data it is.
+    /// Sets the media type of the data.
     #[must_use]
     pub fn with_mime(mut self, mime: impl Into<String>) -> Self {
         self.mime_type = Some(mime.into());
         self
     }
 
-    /// Sets how many bytes it has.
+    /// Sets the size in bytes.
     #[must_use]
     pub fn with_size(mut self, bytes: u64) -> Self {
         self.size = Some(bytes);
@@ -73,28 +73,28 @@ impl Resource {
     }
 }
 
-/// Resources whose addresses have gaps to be filled in.
+/// A template for the URIs of resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ResourceTemplate {
-    /// The address, as RFC 6570 has it.
+    /// The template as RFC 6570 defines it.
     pub uri_template: String,
-    /// What it is called.
+    /// The name of the resources.
     pub name: String,
-    /// What it is called for people.
+    /// The title of the resources for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// The description of the resources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What kind of data it is, as a media type.
+    /// The media type of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
 }
 
 impl ResourceTemplate {
-    /// The resources at `uri_template`, called `name`.
+    /// Creates a template with the given name.
     pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             uri_template: uri_template.into(),
@@ -103,21 +103,21 @@ impl ResourceTemplate {
         }
     }
 
-    /// Sets what it is called for people.
+    /// Sets the title for people.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Sets what it is.
+    /// Sets the description of the resources.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// Sets what kind of data it is.
+    /// Sets the media type of the data.
     #[must_use]
     pub fn with_mime(mut self, mime: impl Into<String>) -> Self {
         self.mime_type = Some(mime.into());
@@ -125,26 +125,26 @@ impl ResourceTemplate {
     }
 }
 
-/// What was read of a resource: text, or bytes in base64.
+/// The content of a resource: text, or bytes in base64.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ResourceContent {
-    /// Where it was read.
+    /// The URI of the resource.
     pub uri: String,
-    /// What kind of data it is, as a media type.
+    /// The media type of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// The text.
+    /// The content as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The bytes in base64.
+    /// The content as bytes in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
 }
 
 impl ResourceContent {
-    /// Text that was read at `uri`.
+    /// Creates a text content of the resource at `uri`.
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),
@@ -153,7 +153,7 @@ impl ResourceContent {
         }
     }
 
-    /// Bytes that were read at `uri`.
+    /// Creates a binary content of the resource at `uri`.
     ///
     /// ```
     /// # use levity_mcp::ResourceContent;
@@ -167,7 +167,7 @@ impl ResourceContent {
         }
     }
 
-    /// Sets what kind of data it is.
+    /// Sets the media type of the data.
     #[must_use]
     pub fn with_mime(mut self, mime: impl Into<String>) -> Self {
         self.mime_type = Some(mime.into());
@@ -175,26 +175,26 @@ impl ResourceContent {
     }
 }
 
-/// A prompt that a server has ready.
+/// A prompt template that a server offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// What it is called.
+    /// The name of the prompt.
     pub name: String,
-    /// What it is called for people.
+    /// The title of the prompt for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// The purpose of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it takes.
+    /// The arguments of the prompt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<PromptArgument>,
 }
 
 impl Prompt {
-    /// A prompt that takes nothing.
+    /// Creates a prompt without arguments.
     ///
     /// ```
     /// # use levity_mcp::{Prompt, PromptArgument};
@@ -208,21 +208,21 @@ impl Prompt {
         }
     }
 
-    /// Sets what it is called for people.
+    /// Sets the title for people.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Sets what it is for.
+    /// Sets the description of the prompt.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// Adds something that it takes.
+    /// Adds an argument to the prompt.
     #[must_use]
     pub fn with_argument(mut self, argument: PromptArgument) -> Self {
         self.arguments.push(argument);
@@ -230,22 +230,22 @@ impl Prompt {
     }
 }
 
-/// Something that a prompt takes.
+/// An argument of a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// What it is called.
+    /// The name of the argument.
     pub name: String,
-    /// What it is.
+    /// The description of the argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether the prompt cannot do without.
+    /// `true` if the prompt requires the argument.
     pub required: bool,
 }
 
 impl PromptArgument {
-    /// Something that the prompt cannot do without.
+    /// Creates an argument that the prompt requires.
     pub fn required(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -254,7 +254,7 @@ impl PromptArgument {
         }
     }
 
-    /// Something that may be left out.
+    /// Creates an argument that is optional.
     pub fn optional(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -262,7 +262,7 @@ impl PromptArgument {
         }
     }
 
-    /// Sets what it is.
+    /// Sets the description of the argument.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -270,12 +270,12 @@ impl PromptArgument {
     }
 }
 
-/// A prompt with its gaps filled in.
+/// A prompt with its arguments filled in.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PromptReply {
-    /// What it is for.
+    /// The purpose of the prompt.
     pub description: Option<String>,
-    /// The messages, for the beginning of a conversation.
+    /// The messages for the start of a conversation.
     pub messages: Vec<Message>,
 }

@@ -1,4 +1,4 @@
-//! MCP servers as tools: many servers, every transport, nothing that hangs.
+//! MCP servers as tools for agents: many servers, every transport, and a time limit on every wait.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -12,33 +12,35 @@
 //!     r#"{"mcpServers": {"gone": {"command": "no-such-program"}, "bad": {"args": ["--help"]}}}"#,
 //!     |name| std::env::var(name).ok(),
 //! );
-//! assert_eq!(config.problems().len(), 1, "`bad` has no command; the other is good");
+//! assert_eq!(config.problems().len(), 1, "`bad` has no command; `gone` is valid");
 //!
-//! // They start in the background. An agent takes `servers` for a source of tools, and need not wait.
+//! The servers start in the background. An agent uses `servers` as a source of tools and does
+//! not have to wait.
 //! let servers = Servers::builder().servers(config.into_servers()).start()?;
 //! let status = servers.wait(WaitFor::All).await;
-//! assert!(!status[0].state.is_ready(), "there is no such program, and it is tried again");
+//! assert!(!status[0].state.is_ready(), "the program does not exist; levity retries the start");
 //! assert!(servers.tools().is_empty());
 //! servers.stop().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! - Servers start side by side and are started again when they end or hang; their tools work again
-//!   with no restart of the agent.
-//! - Every wait has a limit, and every error names the server, the cause and, where a process
-//!   ended, its exit code and the end of its stderr.
-//! - No process is left behind, however the host ends.
-//! - Nothing that a server sends is lost, crossed or trusted: results are handed on as they were
-//!   written, within bounds.
-//! - Names of tools depend on the settings alone, and every provider takes them.
+//! - Servers start concurrently, and levity restarts those that exit or hang. Their tools work
+//!   again without a restart of the agent.
+//! - Every wait has a limit. Every error names the server and the cause; if a process ended, it
+//!   also has the exit code and the end of the process's stderr.
+//! - No server process outlives the host, even if the host crashes.
+//! - levity does not lose, mix up or trust data from a server. It passes results on unchanged,
+//!   within size limits.
+//! - The names of tools depend only on the configuration, and every provider accepts them.
 //!
 //! # Features
 //! - `http`: servers reached by streamable HTTP, and by the older HTTP with server-sent events.
-//! - `oauth`: servers that ask for a login.
+//! - `oauth`: servers that require an OAuth login.
+//! - `tracing`: log lines for server events.
 //!
-//! What is deliberately absent: serving, which is another crate's; types of the protocol's library,
-//! which appear in no signature here.
+//! This crate deliberately has no server side, which is in another crate. No signature here
+//! contains a type of the MCP protocol library.
 
 pub mod blocking;
 

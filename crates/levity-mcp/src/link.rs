@@ -1,12 +1,12 @@
-//! How messages get to a server and back: one module per transport.
+//! The transports of messages to a server and back: one module per transport.
 //!
-//! Each opens a [`Transport`](levity_rpc::mcp::Transport) for the client. A transport here never
-//! keeps a caller waiting for an answer that cannot come: when the connection ends, `receive`
-//! returns `None`; an answer that cannot be read is turned into an error for the request it belongs
-//! to, where that can be told, and ends the connection where it cannot.
+//! Each module opens a [`Transport`](levity_rpc::mcp::Transport) for the client. A transport never
+//! lets a caller wait for a response that cannot arrive. When the connection ends, `receive`
+//! returns `None`. An unreadable response becomes an error of the request it belongs to; if that
+//! request is unknown, the connection ends.
 
+mod close;
 pub(crate) mod decode;
-mod end;
 pub(crate) mod failure;
 mod pending;
 mod process;
@@ -19,17 +19,17 @@ use async_trait::async_trait;
 
 use crate::ServerExit;
 
-/// What keeps a server alive: its process.
+/// The process of a server.
 #[async_trait]
-pub(crate) trait Lifeline: Send + Sync {
-    /// How it ended, or what it last wrote to stderr while it runs. Waits a moment for a process
-    /// that is about to end.
-    async fn death(&self) -> Option<ServerExit>;
+pub(crate) trait ServerProcess: Send + Sync {
+    /// Returns the exit status, or the last stderr output of a running process. Waits a moment for
+    /// a process that is about to exit.
+    async fn exit_status(&self) -> Option<ServerExit>;
 
-    /// Ends it and everything it started, within `grace` where it goes by itself.
-    async fn end(&self, grace: Duration);
+    /// Stops the process and its descendants; they have `grace` to exit voluntarily.
+    async fn stop(&self, grace: Duration);
 
-    /// Ends it and everything it started, at once.
+    /// Kills the process and its descendants at once.
     fn kill(&self);
 }
 
@@ -40,43 +40,43 @@ pub(crate) mod authorize {
 
     use crate::Result;
 
-    /// What puts a login on HTTP requests, and gets another when the server asks for one.
+    /// A login for HTTP requests, which renews its credentials when the server requires it.
     #[async_trait]
     pub(crate) trait Authorize: Send + Sync {
-        /// Returns the credentials to send with a request now; none when there is no login yet. A
-        /// token that is about to end is replaced first.
+        /// Returns the credentials for a request; `None` before a login. A token that is about to
+        /// expire is renewed first.
         async fn credentials(&self, method: &str, url: &Url) -> Result<Option<Credentials>>;
 
-        /// Keeps the nonce that the server gave for the next proof of possession.
-        fn keep_nonce(&self, value: &str);
+        /// Stores the nonce that the server sent for the next proof of possession.
+        fn store_nonce(&self, value: &str);
 
-        /// The server does not take the login. Gets another one and says whether the request should
+        /// Handles a rejected login: obtains new credentials. Returns `true` if the request should
         /// be sent again.
-        async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool>;
+        async fn handle_challenge(&self, challenge: &Challenge<'_>) -> Result<bool>;
     }
 
-    /// The headers that show who sends a request.
+    /// The headers that authenticate a request.
     pub(crate) struct Credentials {
-        /// The value of `Authorization`.
+        /// The value of the `Authorization` header.
         pub(crate) authorization: String,
-        /// The value of `DPoP`, where the token is bound to a key.
+        /// The value of the `DPoP` header, if the token is bound to a key.
         pub(crate) proof: Option<String>,
     }
 
-    /// A server's wish for another login.
+    /// A server's demand for other credentials.
     #[derive(Clone, Copy)]
     #[cfg_attr(
         not(feature = "oauth"),
         allow(dead_code, reason = "only a login reads it")
     )]
     pub(crate) struct Challenge<'a> {
-        /// The value of `Authorization` that was sent.
+        /// The value of the `Authorization` header that was sent.
         pub(crate) sent: Option<&'a str>,
-        /// 401 or 403.
+        /// The HTTP status: 401 or 403.
         pub(crate) status: u16,
-        /// Its `WWW-Authenticate`.
+        /// The value of the `WWW-Authenticate` header.
         pub(crate) text: &'a str,
-        /// 1 at first; it counts the challenges to one request, of which there are 3 at most.
+        /// The number of challenges to one request, counted from 1; at most 3.
         pub(crate) attempt: u32,
     }
 }

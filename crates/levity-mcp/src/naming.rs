@@ -1,7 +1,7 @@
-//! Names of tools that every provider takes.
+//! Tool names that every provider accepts.
 //!
-//! A name depends on what is configured alone, never on which servers happen to be there: what a
-//! model was told in one turn holds in the next.
+//! A name depends only on the configuration, never on which servers are currently running. A name
+//! that a model saw in one turn is therefore valid in the next.
 
 use std::sync::Arc;
 
@@ -9,45 +9,46 @@ use levity_core::__private::sha256;
 
 use crate::ServerConfig;
 
-/// What names begin with, unless a server's settings say otherwise.
+/// The default prefix of tool names; a server's settings can change it.
 pub(crate) const PREFIX: &str = "mcp_";
-/// The longest name that every provider takes.
-const LONGEST: usize = 64;
-/// How many digits of a hash tell names apart that would be the same.
-const DIGITS: usize = 8;
+/// The maximum length of a name that every provider accepts.
+const MAX_LEN: usize = 64;
+/// The number of hash digits that distinguish names which would otherwise be equal.
+const HASH_DIGITS: usize = 8;
 
-/// The name under which a model calls a tool: `<prefix><server>_<tool>`.
+/// Returns the name by which a model calls a tool: `<prefix><server>_<tool>`.
 ///
-/// It has letters, digits, `_` and `-` only, begins with a letter or `_`, and has at most 64
-/// characters. Where that takes a change, a hash of what was changed is put behind it.
+/// The name contains only letters, digits, `_` and `-`, starts with a letter or `_`, and has at
+/// most 64 characters. If the original name has to be changed for that, a hash of the original is
+/// appended.
 pub(crate) fn tool_name(prefix: &str, server: &str, tool: &str) -> String {
     let whole = format!("{prefix}{server}_{tool}");
-    let name = plain(&whole);
+    let name = sanitize(&whole);
     let named = !server.is_empty() && !tool.is_empty();
-    if name == whole && name.len() <= LONGEST && named {
+    if name == whole && name.len() <= MAX_LEN && named {
         name
     } else {
-        hashed(name, prefix, server, tool)
+        with_hash(name, prefix, server, tool)
     }
 }
 
-/// Gives names to the tools of one server.
+/// Generates the tool names of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Namer {
     prefix: Arc<str>,
     server: Arc<str>,
-    /// Whether its names could be those of another server, so that each has a hash.
-    apart: bool,
+    /// Adds a hash to every name, because the names could equal those of another server.
+    always_hash: bool,
 }
 
 impl Namer {
-    /// One for each of these servers, which are all that are configured.
+    /// Creates one namer per server; `servers` must contain all configured servers.
     ///
-    /// `a` with the tool `b_c` and `a_b` with the tool `c` would have one name. Where both servers
-    /// are configured, the one whose names could be taken for the other's is kept apart.
+    /// `a` with the tool `b_c` and `a_b` with the tool `c` would get the same name. If both servers
+    /// are configured, every name of the ambiguous server gets a hash.
     pub(crate) fn all(servers: &[ServerConfig]) -> Vec<Self> {
-        let starts: Vec<String> = servers.iter().map(start).collect();
-        let apart = |at: usize| {
+        let starts: Vec<String> = servers.iter().map(name_start).collect();
+        let always_hash = |at: usize| {
             let others = starts.iter().enumerate().filter(|(other, _)| *other != at);
             others
                 .into_iter()
@@ -56,22 +57,22 @@ impl Namer {
         let namer = |(at, server): (usize, &ServerConfig)| Self {
             prefix: prefix(server).into(),
             server: server.name.clone(),
-            apart: apart(at),
+            always_hash: always_hash(at),
         };
         servers.iter().enumerate().map(namer).collect()
     }
 
-    /// The name of a tool.
+    /// Returns the name of a tool.
     pub(crate) fn name(&self, tool: &str) -> String {
         let Self {
             prefix,
             server,
-            apart,
+            always_hash,
         } = self;
-        match apart {
+        match always_hash {
             false => tool_name(prefix, server, tool),
-            true => hashed(
-                plain(&format!("{prefix}{server}_{tool}")),
+            true => with_hash(
+                sanitize(&format!("{prefix}{server}_{tool}")),
                 prefix,
                 server,
                 tool,
@@ -84,31 +85,31 @@ fn prefix(server: &ServerConfig) -> &str {
     server.prefix.as_deref().unwrap_or(PREFIX)
 }
 
-/// What the names of all tools of a server begin with.
-fn start(server: &ServerConfig) -> String {
-    plain(&format!("{}{}_", prefix(server), server.name))
+/// Returns the common start of the names of all tools of a server.
+fn name_start(server: &ServerConfig) -> String {
+    sanitize(&format!("{}{}_", prefix(server), server.name))
 }
 
-/// The text in characters that every provider takes.
-fn plain(text: &str) -> String {
-    let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let mut plain: String = text
+/// Replaces characters that some provider rejects.
+fn sanitize(text: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let mut clean: String = text
         .chars()
-        .map(|c| if good(c) { c } else { '_' })
+        .map(|c| if allowed(c) { c } else { '_' })
         .collect();
-    if !plain.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        plain.insert(0, '_');
+    if !clean.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        clean.insert(0, '_');
     }
-    plain
+    clean
 }
 
-/// The name, cut if it must be, with a hash of what it was made of.
-fn hashed(mut name: String, prefix: &str, server: &str, tool: &str) -> String {
-    name.truncate(LONGEST - DIGITS - 1);
-    // The lengths keep apart what was put together at different places.
+/// Truncates the name if necessary and appends a hash of its parts.
+fn with_hash(mut name: String, prefix: &str, server: &str, tool: &str) -> String {
+    name.truncate(MAX_LEN - HASH_DIGITS - 1);
+    // The lengths distinguish equal texts that were split at different positions.
     let parts = format!("{}:{prefix}{}:{server}{tool}", prefix.len(), server.len());
     name.push('_');
-    name.extend(sha256(parts.as_bytes()).chars().take(DIGITS));
+    name.extend(sha256(parts.as_bytes()).chars().take(HASH_DIGITS));
     name
 }
 
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn good_names_stay() {
+    fn tool_name_with_valid_parts_is_unchanged() {
         check("github", "create_issue", "mcp_github_create_issue");
         check("my_server", "read-file", "mcp_my_server_read-file");
         assert_eq!(tool_name("", "files", "read"), "files_read");
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_names_have_a_hash() {
+    fn tool_name_with_changed_parts_has_hash() {
         check(
             "git.hub",
             "create issue",
@@ -159,28 +160,29 @@ mod tests {
         assert!(tool_name("", "7up", "x").starts_with("_7up_x_"));
         assert!(tool_name("", "", "").starts_with("__"));
         let (long, longer) = ("x".repeat(80), "x".repeat(81));
-        assert_eq!(tool_name(PREFIX, "s", &long).len(), LONGEST);
+        assert_eq!(tool_name(PREFIX, "s", &long).len(), MAX_LEN);
         assert_ne!(
             tool_name(PREFIX, "s", &long),
             tool_name(PREFIX, "s", &longer)
         );
-        let fits = "x".repeat(LONGEST - "mcp_s_".len());
+        let fits = "x".repeat(MAX_LEN - "mcp_s_".len());
         assert_eq!(tool_name(PREFIX, "s", &fits), format!("mcp_s_{fits}"));
     }
 
     #[test]
-    fn servers_whose_names_could_be_mixed_up_are_kept_apart() {
+    fn namer_hashes_names_of_ambiguous_servers() {
         let both = namers(&["a", "a_b"]);
         assert_eq!(both[0].name("b_c"), "mcp_a_b_c");
-        let apart = both[1].name("c");
+        let always_hash = both[1].name("c");
         assert!(
-            apart.starts_with("mcp_a_b_c_") && apart.len() == "mcp_a_b_c_".len() + DIGITS,
-            "{apart}"
+            always_hash.starts_with("mcp_a_b_c_")
+                && always_hash.len() == "mcp_a_b_c_".len() + HASH_DIGITS,
+            "{always_hash}"
         );
         assert_eq!(
             namers(&["a_b", "b"])[0].name("c"),
             "mcp_a_b_c",
-            "alone it needs no hash"
+            "an unambiguous server needs no hash"
         );
         assert_eq!(namers(&["ab", "a"])[0].name("c"), "mcp_ab_c");
         let other = [
@@ -191,24 +193,24 @@ mod tests {
         assert_ne!(other[0].name("z"), other[1].name("z"));
     }
 
-    fn is_good(name: &str) -> bool {
+    fn is_valid(name: &str) -> bool {
         let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        let plain = name
+        let has_valid_chars = name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-        first && plain && name.len() <= LONGEST
+        first && has_valid_chars && name.len() <= MAX_LEN
     }
 
     proptest! {
         #[test]
-        fn every_name_is_good(prefix in ".{0,80}", server in ".{0,80}", tool in ".{0,200}") {
+        fn tool_name_is_valid_for_any_input(prefix in ".{0,80}", server in ".{0,80}", tool in ".{0,200}") {
             let name = tool_name(&prefix, &server, &tool);
-            prop_assert!(is_good(&name), "{}", name);
+            prop_assert!(is_valid(&name), "{}", name);
             prop_assert_eq!(name, tool_name(&prefix, &server, &tool));
         }
 
         #[test]
-        fn no_two_tools_have_one_name(
+        fn namer_gives_unique_names(
             servers in prop::collection::btree_set("[ab_.]{1,4}", 1..5),
             tools in prop::collection::btree_set("[ab_. ]{1,5}|[ab]{60,70}", 1..8),
         ) {
@@ -217,14 +219,14 @@ mod tests {
             for namer in namers(&servers) {
                 for tool in &tools {
                     let name = namer.name(tool);
-                    prop_assert!(is_good(&name), "{}", name);
+                    prop_assert!(is_valid(&name), "{}", name);
                     prop_assert!(seen.insert(name.clone()), "{} of {:?}", name, servers);
                 }
             }
         }
 
         #[test]
-        fn order_and_strangers_change_no_name(tool in "[a-z_.]{1,70}") {
+        fn namer_ignores_order_and_unrelated_servers(tool in "[a-z_.]{1,70}") {
             let one = namers(&["files", "git"]);
             let more = namers(&["search", "git", "files"]);
             prop_assert_eq!(one[0].name(&tool), more[2].name(&tool));

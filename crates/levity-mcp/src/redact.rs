@@ -1,4 +1,4 @@
-//! Keeps secrets of a server out of errors, events, log lines and progress.
+//! Masking of a server's secrets in errors, events, log lines and progress.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -8,28 +8,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use levity_core::Secrets;
 use serde_json::Value;
 
-/// The text in place of a secret.
+/// The replacement for a secret.
 const MASK: &str = "***";
-/// How many obtained secrets are known at once. Each request of a login bound to a key has a proof
-/// of its own.
+/// The maximum number of obtained secrets in memory. Each request of a login that is bound to a key
+/// has its own proof.
 #[cfg(feature = "oauth")]
-const MOST_OBTAINED: usize = 64;
-/// A line of a secret that has several; a shorter one may be a word.
-const SHORTEST_LINE: usize = 16;
+const MAX_OBTAINED: usize = 64;
+/// The minimum length of one line of a multi-line secret; a shorter one may be an ordinary word.
+const MIN_LINE: usize = 16;
 
-/// Masks the secrets of one server: those of its settings, and those that its login obtained since
-/// it started.
+/// Masks the secrets of one server: those of its settings, and those that its login obtained after
+/// the start.
 ///
-/// It is cheap to clone, and all clones know the same secrets.
+/// It is cheap to clone, and all clones share the same secrets.
 #[derive(Clone, Default)]
 pub(crate) struct Redactor(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     settings: Secrets,
-    /// The newest is last.
+    /// The newest secret is last.
     obtained: VecDeque<String>,
-    /// All of the above; made when it is needed.
+    /// All secrets of both lists, collected on first use.
     all: Option<Secrets>,
 }
 
@@ -46,18 +46,18 @@ impl Redactor {
     pub(crate) fn add<'a>(&self, secrets: impl IntoIterator<Item = &'a str>) {
         let mut state = self.state();
         for secret in secrets.into_iter().filter(|secret| !secret.is_empty()) {
-            // One that is used again is among the newest again.
+            // A secret that is used again counts as new.
             match state.obtained.iter().position(|known| known == secret) {
                 Some(at) => drop(state.obtained.remove(at)),
                 None => state.all = None,
             }
             state.obtained.push_back(secret.to_owned());
         }
-        let over = state.obtained.len().saturating_sub(MOST_OBTAINED);
+        let over = state.obtained.len().saturating_sub(MAX_OBTAINED);
         state.obtained.drain(..over);
     }
 
-    /// All that is masked now.
+    /// Returns all secrets that are currently masked.
     pub(crate) fn secrets(&self) -> Secrets {
         let state = &mut *self.state();
         let (settings, obtained) = (&state.settings, &state.obtained);
@@ -71,20 +71,20 @@ impl Redactor {
             .clone()
     }
 
-    /// The text without secrets.
+    /// Returns the text with secrets masked.
     pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.secrets().replace(text, |_| MASK)
     }
 
-    /// The beginning of a text without secrets, at most `most` bytes. Of a secret across its end,
-    /// nothing is left.
-    pub(crate) fn head(&self, text: &str, most: usize) -> String {
+    /// Returns the start of a text with secrets masked, at most `max` bytes. A secret across the
+    /// limit is removed completely.
+    pub(crate) fn head(&self, text: &str, max: usize) -> String {
         self.secrets()
-            .replace_head(text, most, |_| MASK)
+            .replace_head(text, max, |_| MASK)
             .into_owned()
     }
 
-    /// The value without secrets.
+    /// Returns the value with secrets masked.
     pub(crate) fn value(&self, value: Value) -> Value {
         match self.secrets().replace_value(&value, |_| MASK) {
             Cow::Borrowed(_) => value,
@@ -92,15 +92,14 @@ impl Redactor {
         }
     }
 
-    /// Takes about `most` bytes from the front of a text that is not all there yet, and returns
-    /// them without secrets. Nothing is taken while a secret that begins in front could reach
-    /// beyond what is there.
-    pub(crate) fn take_front(&self, text: &mut String, most: usize) -> Option<String> {
+    /// Takes about `max` bytes from the front of an incomplete text, and returns them with secrets
+    /// masked. Takes nothing while a secret could extend beyond the available text.
+    pub(crate) fn take_front(&self, text: &mut String, max: usize) -> Option<String> {
         let secrets = self.secrets();
-        if text.len() < most + secrets.longest_known() {
+        if text.len() < max + secrets.longest_known() {
             return None;
         }
-        let mut end = levity_core::text::head(text, most).len();
+        let mut end = levity_core::text::head(text, max).len();
         if let Some(across) = secrets
             .find(text)
             .into_iter()
@@ -113,8 +112,8 @@ impl Redactor {
         Some(secrets.replace(&front, |_| MASK).into_owned())
     }
 
-    /// The text without secrets, for one that may go on: the beginning of a secret at its end is
-    /// masked too.
+    /// Masks the secrets of a text that may continue: the start of a secret at its end is masked
+    /// too.
     pub(crate) fn unfinished(&self, text: &str) -> String {
         let secrets = self.secrets();
         let mut clean = secrets.replace(text, |_| MASK).into_owned();
@@ -130,13 +129,13 @@ impl Redactor {
     }
 }
 
-/// Knows a secret, and each line of one that has several: programs write line by line.
+/// Adds a secret, and each line of a multi-line secret, because programs write line by line.
 pub(crate) fn with_lines(known: Secrets, secret: &str) -> Secrets {
     let known = known.known(secret);
     if !secret.trim().contains('\n') {
         return known;
     }
-    let is_secret = |line: &&str| line.len() >= SHORTEST_LINE && !line.starts_with("-----");
+    let is_secret = |line: &&str| line.len() >= MIN_LINE && !line.starts_with("-----");
     secret
         .lines()
         .map(str::trim)
@@ -161,29 +160,29 @@ mod tests {
     }
 
     #[test]
-    fn head_masks_secret_wherever_the_cut_is() {
+    fn head_masks_secret_at_any_cut() {
         for before in 0..40 {
             let text = format!("{}{SECRET}{SECRET} and more", "x".repeat(before));
-            for most in 0..80 {
-                let head = redactor().head(&text, most);
-                assert!(head.len() <= most, "{most}: {head}");
-                assert!(!head.contains("corr"), "{before} {most}: {head}");
+            for max in 0..80 {
+                let head = redactor().head(&text, max);
+                assert!(head.len() <= max, "{max}: {head}");
+                assert!(!head.contains("corr"), "{before} {max}: {head}");
             }
         }
     }
 
     #[test]
-    fn pieces_of_an_endless_text_show_no_part_of_a_secret() {
+    fn take_front_masks_secret_across_chunks() {
         let redactor = redactor();
         for before in 0..64 {
             let text = format!("{}{SECRET}{}", "x".repeat(before), "y".repeat(200));
             let (mut pending, mut shown) = (String::new(), String::new());
             for char in text.chars() {
                 pending.push(char);
-                let so_far = redactor.unfinished(&pending);
+                let visible = redactor.unfinished(&pending);
                 assert!(
-                    !so_far.contains("corr") && !so_far.contains("horse"),
-                    "{so_far}"
+                    !visible.contains("corr") && !visible.contains("horse"),
+                    "{visible}"
                 );
                 while let Some(piece) = redactor.take_front(&mut pending, 32) {
                     shown.push_str(&piece);
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_secret_are_masked_one_by_one() {
+    fn text_masks_each_line_of_multi_line_secret() {
         let key =
             "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\nshort\n-----END PRIVATE KEY-----\n";
         let redactor = Redactor::new(with_lines(Secrets::new().known_only(), key));
@@ -205,7 +204,7 @@ mod tests {
 
     #[cfg(feature = "oauth")]
     #[test]
-    fn newest_secrets_are_known_and_their_number_is_bounded() {
+    fn add_keeps_newest_secrets_within_limit() {
         let redactor = redactor();
         let clone = redactor.clone();
         for number in 0..500 {
@@ -213,6 +212,6 @@ mod tests {
         }
         assert_eq!(clone.text("token-0499 refresh-all"), "*** ***");
         assert_eq!(clone.text(SECRET), MASK);
-        assert!(redactor.state().obtained.len() <= MOST_OBTAINED);
+        assert!(redactor.state().obtained.len() <= MAX_OBTAINED);
     }
 }

@@ -1,8 +1,8 @@
-mod ask;
 #[cfg(feature = "http")]
 mod http;
 mod listen;
 mod open;
+mod requests;
 mod supervise;
 
 use std::collections::BTreeSet;
@@ -16,65 +16,65 @@ use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, watch};
 
-use crate::client::{Asked, Client, Era, Patience, ToolCall};
+use crate::client::{Client, Era, HostServices, RequestLimits, ToolCall};
 use crate::config::Transport;
 use crate::event::Events;
-use crate::link::Lifeline;
+use crate::link::ServerProcess;
 use crate::naming::Namer;
 use crate::redact::Redactor;
 use crate::tool::McpTool;
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
-/// How long a call waits for a server that is just being started.
-const STARTING: Duration = Duration::from_secs(5);
+/// The maximum time that a call waits for a server that is starting.
+const START_WAIT: Duration = Duration::from_secs(5);
 
-/// One server; cheap to clone.
+/// A handle of one server; cheap to clone.
 ///
-/// It lives as long as the [`Servers`](crate::Servers) it belongs to.
+/// The server runs as long as the [`Servers`](crate::Servers) it belongs to.
 #[derive(Clone)]
-pub struct Server(pub(crate) Arc<Shared>);
+pub struct Server(pub(crate) Arc<ServerInner>);
 
-/// What a server's handle, its tools and the task that keeps it running share.
-pub(crate) struct Shared {
+/// The state that a server's handle, its tools and its supervisor task share.
+pub(crate) struct ServerInner {
     pub(crate) config: ServerConfig,
-    /// Masks what the server may repeat of its settings and its login.
+    /// Masks secrets of the settings and the login that the server may repeat.
     pub(crate) secrets: Redactor,
     pub(crate) world: Arc<dyn World>,
     pub(crate) events: Events,
-    pub(crate) asked: Asked,
+    pub(crate) host_services: HostServices,
     pub(crate) namer: Namer,
     pub(crate) phase: watch::Sender<Phase>,
     pub(crate) tools: Mutex<Tools>,
-    /// Counts the changes of all servers' tools.
+    /// Counts the changes to the tools of all servers.
     pub(crate) version: Arc<AtomicU64>,
     permits: Semaphore,
     era: Mutex<Option<Era>>,
-    lifeline: Mutex<Option<Arc<dyn Lifeline>>>,
+    process: Mutex<Option<Arc<dyn ServerProcess>>>,
     tools_changed: Arc<Notify>,
-    /// Somebody wants it although it was given up.
-    revive: Notify,
-    /// Somebody wants it started again.
-    restarted: Notify,
-    /// A call went without an answer: it may hang.
-    doubt: Notify,
+    /// Notifies that a caller needs a server that levity stopped trying to start.
+    retry_requested: Notify,
+    /// Notifies that a caller requested a restart.
+    restart_requested: Notify,
+    /// Notifies that a call got no response, so the server may hang.
+    check_requested: Notify,
     starts: AtomicU32,
-    /// The login, which is kept over restarts.
+    /// The login, which persists across restarts.
     #[cfg(feature = "http")]
     login: Option<Arc<dyn crate::link::authorize::Authorize>>,
-    /// The resources that somebody wants word about.
+    /// The resources that a caller subscribed to.
     subscribed: Mutex<BTreeSet<String>>,
-    /// What is wanted of the stream of changes is something else now.
-    relisten: Notify,
+    /// Notifies that the subscriptions of the stream of changes have changed.
+    subscriptions_changed: Notify,
 }
 
-/// The tools of a server, and what could not be made a tool of.
+/// The tools of a server, and the definitions that could not become tools.
 #[derive(Clone, Default)]
 pub(crate) struct Tools {
     pub(crate) list: Arc<[Arc<McpTool>]>,
     pub(crate) problems: Arc<[String]>,
 }
 
-/// Where a server is in its life.
+/// The phase of a server's life cycle.
 #[derive(Clone)]
 pub(crate) enum Phase {
     Disabled,
@@ -87,56 +87,55 @@ pub(crate) enum Phase {
     Stopped,
 }
 
-/// How a server is.
+/// The status of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerStatus {
-    /// Its name.
+    /// The name of the server.
     pub name: Arc<str>,
-    /// How it is reached: `stdio`, `http`, `sse` or `in-process`.
+    /// The transport: `stdio`, `http`, `sse` or `in-process`.
     pub transport: &'static str,
-    /// Where it is in its life.
+    /// The phase of the life cycle.
     pub state: ServerState,
-    /// What it calls itself, and its version.
+    /// The name and the version that the server reports for itself.
     pub implementation: Option<String>,
-    /// The version of the protocol that is spoken.
+    /// The version of the protocol in use.
     pub protocol: Option<String>,
-    /// What it says about how to use it.
+    /// The server's instructions on how to use it.
     pub instructions: Option<String>,
-    /// How many tools it offers.
+    /// The number of tools that the server offers.
     pub tools: usize,
-    /// How many tokens the names, descriptions and schemas of its tools cost, about.
+    /// The approximate number of tokens for the names, descriptions and schemas of its tools.
     pub tokens: u64,
-    /// How often it was started.
+    /// The number of times the server was started.
     pub starts: u32,
-    /// What it offers and could not be made a tool of.
+    /// The reasons why definitions of the server could not become tools.
     pub problems: Vec<String>,
 }
 
-/// Where a server is in its life.
+/// The phase of a server's life cycle.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerState {
-    /// Its settings keep it from being started.
+    /// The configuration disables the server.
     Disabled,
-    /// It is being started.
+    /// The server is starting.
     Starting,
-    /// It answers.
+    /// The server is ready for requests.
     Ready,
-    /// It is away; calls to it fail until it is back.
+    /// The server is unavailable; calls fail until it is ready again.
     Away {
-        /// Why.
+        /// The reason why the server is unavailable.
         error: Error,
-        /// How long until it is started again; `None` when it was given up until somebody asks for
-        /// it.
+        /// The time until the next start; `None` if levity waits for the next request to try again.
         retry: Option<Duration>,
     },
-    /// It was stopped.
+    /// The server was stopped.
     Stopped,
 }
 
 impl ServerState {
-    /// Whether it answers.
+    /// Returns `true` if the server is ready for requests.
     pub fn is_ready(&self) -> bool {
         matches!(self, Self::Ready)
     }
@@ -150,25 +149,25 @@ impl fmt::Display for ServerState {
             Self::Ready => f.write_str("ready"),
             Self::Away {
                 retry: Some(time), ..
-            } => write!(f, "away, starts again in {time:?}"),
-            Self::Away { retry: None, .. } => f.write_str("away, given up until it is asked for"),
+            } => write!(f, "away, restarts in {time:?}"),
+            Self::Away { retry: None, .. } => f.write_str("away, restarts on the next request"),
             Self::Stopped => f.write_str("stopped"),
         }
     }
 }
 
 impl Server {
-    /// Its name.
+    /// Returns the name of the server.
     pub fn name(&self) -> &str {
         &self.0.config.name
     }
 
-    /// How it is.
+    /// Returns the current status of the server.
     pub fn status(&self) -> ServerStatus {
         self.0.status()
     }
 
-    /// Its tools, as an agent sees them.
+    /// Returns the server's tools as an agent sees them.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.0
             .tools()
@@ -178,8 +177,9 @@ impl Server {
             .collect()
     }
 
-    /// Returns the schema of a tool's arguments exactly as the server sent it, by the name that the
-    /// server gave the tool or by the one that models know.
+    /// Returns the schema of a tool's arguments exactly as the server sent it.
+    ///
+    /// `tool` is either the name that the server gave the tool or the name that models see.
     ///
     /// [`ToolSpec::input`](levity_core::ToolSpec::input) accepts the same values but leaves out
     /// keywords that a model does not need, such as `$schema`.
@@ -189,27 +189,26 @@ impl Server {
             .map(|tool| Value::Object(tool.schema().clone()))
     }
 
-    /// Calls a tool by the name that the server gave it, or by the one that models know.
+    /// Calls a tool by the name that the server gave it or by the name that models see.
     ///
     /// # Errors
-    /// When the server is away, does not answer in time, or refuses; when its settings do not let
-    /// the tool through; a tool that says itself that it failed is [`Refused`](ErrorKind::Refused)
-    /// with code 0.
+    /// Returns an error if the server is unavailable, does not respond in time or rejects the call,
+    /// or if its configuration excludes the tool. A tool that reports its own failure gives
+    /// [`Refused`](ErrorKind::Refused) with code 0.
     pub async fn call(&self, tool: &str, args: Value) -> Result<ToolOutput> {
         let cx = ToolCx::detached();
         self.0.call(tool, args, &cx).await
     }
 
-    /// As [`call`](Self::call), for a call of which somebody wants to hear meanwhile, or that may
-    /// be cancelled: by `cx`.
+    /// Works like [`call`](Self::call), with progress and cancellation through `cx`.
     ///
     /// # Errors
-    /// As for [`call`](Self::call); and when it was cancelled.
+    /// Returns the errors of [`call`](Self::call), and an error if the call was cancelled.
     pub async fn call_with(&self, tool: &str, args: Value, cx: &ToolCx) -> Result<ToolOutput> {
         self.0.call(tool, args, cx).await
     }
 
-    /// Starts it again, whatever it is doing; calls that are under way fail.
+    /// Restarts the server in any state; running calls fail.
     pub fn restart(&self) {
         self.0.restart();
     }
@@ -224,17 +223,17 @@ impl fmt::Debug for Server {
     }
 }
 
-impl Shared {
+impl ServerInner {
     pub(crate) fn new(
         config: ServerConfig,
         world: Arc<dyn World>,
         events: Events,
-        asked: Asked,
+        host_services: HostServices,
         namer: Namer,
         version: Arc<AtomicU64>,
     ) -> Self {
         #[cfg(feature = "oauth")]
-        let (login, world) = crate::auth::of(&config, world, events.secrets());
+        let (login, world) = crate::auth::login_for(&config, world, events.secrets());
         let phase = if config.enabled {
             Phase::Starting
         } else {
@@ -246,24 +245,24 @@ impl Shared {
             config,
             world,
             events,
-            asked,
+            host_services,
             namer,
             phase: watch::Sender::new(phase),
             tools: Mutex::default(),
             version,
             era: Mutex::default(),
-            lifeline: Mutex::default(),
+            process: Mutex::default(),
             tools_changed: Arc::default(),
-            revive: Notify::new(),
-            restarted: Notify::new(),
-            doubt: Notify::new(),
+            retry_requested: Notify::new(),
+            restart_requested: Notify::new(),
+            check_requested: Notify::new(),
             starts: AtomicU32::new(0),
             #[cfg(feature = "oauth")]
             login,
             #[cfg(all(feature = "http", not(feature = "oauth")))]
             login: None,
             subscribed: Mutex::default(),
-            relisten: Notify::new(),
+            subscriptions_changed: Notify::new(),
         }
     }
 
@@ -294,12 +293,12 @@ impl Shared {
             _ => None,
         };
         let info = client.as_ref().map(|client| client.info());
-        let named = info.and_then(|info| info.server_info.as_ref());
+        let implementation = info.and_then(|info| info.server_info.as_ref());
         ServerStatus {
             name: self.config.name.clone(),
             transport: self.config.transport.name(),
             state: self.state(),
-            implementation: named.map(|named| format!("{} {}", named.name, named.version)),
+            implementation: implementation.map(|own| format!("{} {}", own.name, own.version)),
             protocol: info.map(|info| info.protocol_version.to_string()),
             instructions: info.and_then(|info| info.instructions.clone()),
             tools: tools.list.len(),
@@ -309,59 +308,58 @@ impl Shared {
         }
     }
 
-    /// The live connection; waits a moment for one that is being made.
+    /// Returns the connection; waits briefly for a server that is starting.
     pub(crate) async fn client(&self) -> Result<Arc<Client>> {
         let mut phase = self.phase.subscribe();
-        // What is left of a server is ended before it counts as away. A call meanwhile would seem
-        // to have been made.
+        // levity cleans up after a server before it counts as unavailable. A call in the meantime
+        // would seem to have been sent.
         let is_settled = |phase: &Phase| match phase {
             Phase::Starting => false,
-            Phase::Ready(client) => !client.is_over(),
+            Phase::Ready(client) => !client.has_ended(),
             _ => true,
         };
         if !is_settled(&phase.borrow()) {
             let settled = phase.wait_for(is_settled);
             tokio::select! {
                 _ = settled => {}
-                () = self.world.sleep(STARTING.min(self.config.start_limit)) => {}
+                () = self.world.sleep(START_WAIT.min(self.config.start_limit)) => {}
             }
         }
         let now = phase.borrow().clone();
         match now {
             Phase::Ready(client) => Ok(client),
-            Phase::Away { error, retry } => Err(self.away(&error, retry)),
-            Phase::Starting => {
-                Err(self.not_there("it is still being started; try again in a moment"))
-            }
-            Phase::Disabled => Err(self.not_there("its settings keep it from being started")),
-            Phase::Stopped => Err(self.not_there("it was stopped")),
+            Phase::Away { error, retry } => Err(self.unavailable_error(&error, retry)),
+            Phase::Starting => Err(self.unavailable("it is still starting; try again in a moment")),
+            Phase::Disabled => Err(self.unavailable("its configuration disables it")),
+            Phase::Stopped => Err(self.unavailable("it was stopped")),
         }
     }
 
-    fn not_there(&self, words: &str) -> Error {
-        Error::new(ErrorKind::Away, self.config.name.clone(), words)
+    fn unavailable(&self, message: &str) -> Error {
+        Error::new(ErrorKind::Away, self.config.name.clone(), message)
     }
 
-    fn away(&self, error: &Error, retry: Option<Timestamp>) -> Error {
-        let why = error.message();
-        let words = match retry {
+    fn unavailable_error(&self, error: &Error, retry: Option<Timestamp>) -> Error {
+        let reason = error.message();
+        let message = match retry {
             Some(at) => format!(
-                "it is away and starts again in {:?}: {why}",
+                "it is unavailable and restarts in {:?}: {reason}",
                 at.since(self.world.now())
             ),
             None => {
-                self.revive.notify_one();
-                format!("it was given up, and is tried once more now: {why}")
+                self.retry_requested.notify_one();
+                format!("it failed to start too often and is now restarted once more: {reason}")
             }
         };
-        let told = Error::new(ErrorKind::Away, self.config.name.clone(), words);
+        let unavailable = Error::new(ErrorKind::Away, self.config.name.clone(), message);
         match error.death() {
-            Some(death) => told.with_death(death.clone()),
-            None => told,
+            Some(death) => unavailable.with_death(death.clone()),
+            None => unavailable,
         }
     }
 
-    /// The tool of this name on the server, or else the one that models know by it.
+    /// Returns the tool with this name on the server, or otherwise the one that models see by this
+    /// name.
     fn find(&self, tool: &str) -> Option<Arc<McpTool>> {
         let tools = self.tools().list;
         let named = |name: fn(&McpTool) -> &str| tools.iter().find(|known| name(known) == tool);
@@ -373,19 +371,19 @@ impl Shared {
     /// Calls a tool by the name that the server gave it.
     pub(crate) async fn call(&self, tool: &str, args: Value, cx: &ToolCx) -> Result<ToolOutput> {
         let found = self.find(tool);
-        let as_task = found.as_ref().is_some_and(|tool| tool.wants_task());
-        if found.is_none() && !self.lets_through(tool) {
-            let words = format!(
-                "its settings keep `{}` out, by `allow` and `deny`",
-                crate::text::cut(tool, 128)
+        let as_task = found.as_ref().is_some_and(|tool| tool.requires_task());
+        if found.is_none() && !self.allows_tool(tool) {
+            let message = format!(
+                "its configuration excludes `{}`; see `allow` and `deny`",
+                crate::text::truncate(tool, 128)
             );
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 self.config.name.clone(),
-                words,
+                message,
             ));
         }
-        // One that is not in the list may be there all the same: the server knows best.
+        // A tool that is not in the list may exist nevertheless, so the server decides.
         let tool = found.as_ref().map_or(tool, |tool| tool.original());
         let result = self
             .call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel))
@@ -399,7 +397,7 @@ impl Shared {
         })
     }
 
-    /// Calls a tool; the result is as the server wrote it.
+    /// Calls a tool and returns the result as the server wrote it.
     pub(crate) async fn call_raw(
         &self,
         tool: &str,
@@ -411,7 +409,7 @@ impl Shared {
         let arguments = match args {
             Value::Object(arguments) => arguments,
             Value::Null => JsonObject::new(),
-            _ => return Err(self.bad("the arguments of a tool are an object")),
+            _ => return Err(self.invalid_arguments("the arguments of a tool must be an object")),
         };
         let _permit = self.permit(cancel).await?;
         let client = self.client().await?;
@@ -420,14 +418,14 @@ impl Shared {
             arguments,
             as_task,
         };
-        let patience = Patience {
+        let limits = RequestLimits {
             progress,
             cancel,
-            ..self.patience()
+            ..self.limits()
         };
-        let result = client.call_tool(call, &patience).await;
-        if result.as_ref().is_err_and(Error::is_silence) {
-            self.doubt.notify_one();
+        let result = client.call_tool(call, &limits).await;
+        if result.as_ref().is_err_and(Error::suggests_dead_server) {
+            self.check_requested.notify_one();
         }
         let failed = |result: &Value| {
             result
@@ -437,11 +435,11 @@ impl Shared {
         };
         match result {
             Ok(result) if failed(&result) => Ok(self.secrets.value(result)),
-            result => result.map_err(|error| error.without(&self.secrets)),
+            result => result.map_err(|error| error.redacted(&self.secrets)),
         }
     }
 
-    /// Waits for a turn, at most as long as a call may take.
+    /// Waits for a free slot, at most for the timeout of a call.
     async fn permit(
         &self,
         cancel: Option<&CancelToken>,
@@ -456,19 +454,23 @@ impl Shared {
             }
         };
         tokio::select! {
-            permit = self.permits.acquire() => permit.map_err(|_| self.not_there("it was stopped")),
+            permit = self.permits.acquire() => permit.map_err(|_| self.unavailable("it was stopped")),
             () = cancelled => Err(Error::new(ErrorKind::Cancelled, self.config.name.clone(), "the call was cancelled")),
             () = self.world.sleep(self.config.call_limit) => {
                 let limit = self.config.call_limit;
-                let words = format!("{} calls are under way, and none ended within \
+                let message = format!("{} calls are running, and none finished within \
                     {limit:?}", self.config.max_concurrent);
-                Err(Error::new(ErrorKind::Timeout, self.config.name.clone(), words))
+                Err(Error::new(ErrorKind::Timeout, self.config.name.clone(), message))
             }
         }
     }
 
-    fn bad(&self, words: &str) -> Error {
-        Error::new(ErrorKind::Refused(-32_602), self.config.name.clone(), words)
+    fn invalid_arguments(&self, message: &str) -> Error {
+        Error::new(
+            ErrorKind::Refused(-32_602),
+            self.config.name.clone(),
+            message,
+        )
     }
 }
 

@@ -7,21 +7,21 @@ use levity_system::SystemWorld;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-use crate::client::Asked;
+use crate::client::HostServices;
 use crate::event::{Events, ServerEvent};
 use crate::host::{Elicitor, Sampler};
 use crate::naming::Namer;
 use crate::redact::Redactor;
-use crate::server::{Phase, Server, ServerStatus, Shared};
+use crate::server::{Phase, Server, ServerInner, ServerStatus};
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
-/// How many events are kept for a listener that does not keep up; it misses older ones.
+/// The number of events that levity buffers for a slow receiver; the receiver misses older ones.
 const EVENTS: usize = 1024;
 
-/// Servers that are kept running, as a source of tools.
+/// A set of supervised servers, as a source of tools.
 ///
-/// They start side by side, in the background. Dropped, all of them end at once, with every process
-/// they started; [`stop`](Self::stop) lets them go in order.
+/// The servers start concurrently in the background. Dropping the last clone kills all servers at
+/// once, with every process they started; [`stop`](Self::stop) shuts them down gracefully.
 ///
 /// ```no_run
 /// use levity_mcp::{ServerConfig, Servers, WaitFor};
@@ -42,7 +42,7 @@ const EVENTS: usize = 1024;
 pub struct Servers(Arc<Inner>);
 
 struct Inner {
-    list: Vec<Arc<Shared>>,
+    list: Vec<Arc<ServerInner>>,
     version: Arc<AtomicU64>,
     events: broadcast::Sender<ServerEvent>,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
@@ -54,43 +54,43 @@ impl Drop for Inner {
     }
 }
 
-/// Which servers to wait for.
+/// The servers to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitFor {
-    /// All that are enabled.
+    /// All servers that are enabled.
     All,
-    /// These.
+    /// The servers with these names.
     Named(Vec<String>),
-    /// None: what is ready is there.
+    /// No servers: use those that are ready.
     None,
 }
 
 impl WaitFor {
-    /// These servers.
+    /// Waits for the servers with these names.
     pub fn named(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::Named(names.into_iter().map(Into::into).collect())
     }
 }
 
 impl Servers {
-    /// Begins with no servers.
+    /// Creates a builder without servers.
     pub fn builder() -> ServersBuilder {
         ServersBuilder {
             world: Arc::new(SystemWorld),
             configs: Vec::new(),
-            asked: Asked::default(),
+            host_services: HostServices::default(),
         }
     }
 
-    /// Waits until these servers are ready or have failed to start once, and says how they are. A
-    /// name that no server has is left out.
+    /// Waits until the servers are ready or have failed to start once, and returns their status.
+    /// Names without a server are ignored.
     pub async fn wait(&self, wait: WaitFor) -> Vec<ServerStatus> {
         let wanted: Vec<_> = self
             .0
             .list
             .iter()
-            .filter(|server| wait.wants(&server.config))
+            .filter(|server| wait.selects(&server.config))
             .collect();
         let started = wanted.iter().map(|server| async {
             let mut phase = server.phase.subscribe();
@@ -102,12 +102,12 @@ impl Servers {
         wanted.iter().map(|server| server.status()).collect()
     }
 
-    /// How all servers are, in the order of their settings.
+    /// Returns the status of all servers, in the order of their configuration.
     pub fn status(&self) -> Vec<ServerStatus> {
         self.0.list.iter().map(|server| server.status()).collect()
     }
 
-    /// A server by its name.
+    /// Returns the server with the given name.
     pub fn get(&self, name: &str) -> Option<Server> {
         self.0
             .list
@@ -117,17 +117,17 @@ impl Servers {
             .map(Server)
     }
 
-    /// All servers, in the order of their settings.
+    /// Returns all servers, in the order of their configuration.
     pub fn all(&self) -> Vec<Server> {
         self.0.list.iter().cloned().map(Server).collect()
     }
 
-    /// What happens from now on.
+    /// Returns the events that happen from now on.
     pub fn events(&self) -> ServerEvents {
         ServerEvents(self.0.events.subscribe())
     }
 
-    /// The tools of these servers alone, for an agent that should have no others.
+    /// Returns the tools of the named servers only, for an agent that must not have others.
     pub fn only(&self, names: impl IntoIterator<Item = impl Into<String>>) -> ServerSelection {
         ServerSelection {
             servers: self.clone(),
@@ -135,16 +135,17 @@ impl Servers {
         }
     }
 
-    /// Ends all servers in order, side by side, within some seconds; what does not go is killed.
-    /// Calls that are under way fail.
+    /// Shuts down all servers gracefully and concurrently, within a few seconds. Processes that do
+    /// not exit are killed, and running calls fail.
     pub async fn stop(&self) {
-        // Held to the end: who comes second waits until it is done.
+        // The lock is held to the end, so that a second caller waits until the shutdown is
+        // complete.
         let mut tasks = self.0.tasks.lock().await;
         tasks.shutdown().await;
         futures_util::future::join_all(self.0.list.iter().map(|server| server.stop())).await;
     }
 
-    /// Ends all servers at once.
+    /// Kills all servers at once.
     pub(crate) fn kill(&self) {
         self.0.list.iter().for_each(|server| server.kill());
     }
@@ -163,9 +164,10 @@ impl Servers {
             .collect()
     }
 
-    /// The server that has a tool.
+    /// Returns the name of the server that has a tool.
     fn server_of(&self, tool: &str) -> Option<String> {
-        let has = |server: &&Arc<Shared>| server.tools().list.iter().any(|own| own.name() == tool);
+        let has =
+            |server: &&Arc<ServerInner>| server.tools().list.iter().any(|own| own.name() == tool);
         self.0
             .list
             .iter()
@@ -179,7 +181,7 @@ impl Servers {
             .list
             .iter()
             .filter(|server| wanted(&server.config.name));
-        let told = |server: &Arc<Shared>| {
+        let describe = |server: &Arc<ServerInner>| {
             let name = server.config.name.clone();
             let problems = server.tools().problems;
             problems
@@ -187,12 +189,12 @@ impl Servers {
                 .map(|problem| format!("server `{name}`: {problem}"))
                 .collect::<Vec<_>>()
         };
-        servers.flat_map(told).collect()
+        servers.flat_map(describe).collect()
     }
 }
 
 impl WaitFor {
-    fn wants(&self, server: &ServerConfig) -> bool {
+    fn selects(&self, server: &ServerConfig) -> bool {
         match self {
             Self::All => server.enabled,
             Self::Named(names) => names.iter().any(|named| **named == *server.name),
@@ -229,7 +231,7 @@ impl fmt::Debug for Servers {
     }
 }
 
-/// Some of the servers, as a source of tools.
+/// A selection of the servers, as a source of tools.
 #[derive(Clone, Debug)]
 pub struct ServerSelection {
     servers: Servers,
@@ -237,7 +239,7 @@ pub struct ServerSelection {
 }
 
 impl ServerSelection {
-    fn wants(&self, name: &str) -> bool {
+    fn selects(&self, name: &str) -> bool {
         self.names.iter().any(|named| named == name)
     }
 }
@@ -248,7 +250,7 @@ impl ToolSource for ServerSelection {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.servers.tools_of(|name| self.wants(name))
+        self.servers.tools_of(|name| self.selects(name))
     }
 
     fn version(&self) -> u64 {
@@ -256,22 +258,23 @@ impl ToolSource for ServerSelection {
     }
 
     fn problems(&self) -> Vec<String> {
-        self.servers.problems_of(|name| self.wants(name))
+        self.servers.problems_of(|name| self.selects(name))
     }
 
     fn part(&self, tool: &str) -> Option<String> {
         self.servers
             .server_of(tool)
-            .filter(|server| self.wants(server))
+            .filter(|server| self.selects(server))
     }
 }
 
-/// What happens to servers, as it happens.
+/// A receiver of server events.
 #[derive(Debug)]
 pub struct ServerEvents(broadcast::Receiver<ServerEvent>);
 
 impl ServerEvents {
-    /// The next event; `None` when the servers are gone. Who is slow misses the older ones.
+    /// Waits for the next event. Returns `None` after the servers were dropped. A slow receiver
+    /// misses older events.
     pub async fn next(&mut self) -> Option<ServerEvent> {
         loop {
             match self.0.recv().await {
@@ -283,74 +286,75 @@ impl ServerEvents {
     }
 }
 
-/// Collects what [`Servers`] are made of.
+/// A builder of a set of [`Servers`].
 #[must_use = "a builder does nothing until `start`"]
 pub struct ServersBuilder {
     world: Arc<dyn World>,
     configs: Vec<ServerConfig>,
-    asked: Asked,
+    host_services: HostServices,
 }
 
 impl ServersBuilder {
-    /// The clock that waits and time limits go by; the system's by default.
+    /// Sets the clock for waits and timeouts; by default the system's.
     pub fn world(mut self, world: impl World + 'static) -> Self {
         self.world = Arc::new(world);
         self
     }
 
-    /// Adds a server.
+    /// Adds a server to start.
     pub fn server(mut self, config: ServerConfig) -> Self {
         self.configs.push(config);
         self
     }
 
-    /// Adds servers.
+    /// Adds several servers to start.
     pub fn servers(mut self, configs: impl IntoIterator<Item = ServerConfig>) -> Self {
         self.configs.extend(configs);
         self
     }
 
-    /// Tells servers which folders they may work in, as `file://` addresses; none by default.
+    /// Sets the folders that servers may work in, as `file://` URIs; none by default. levity sends
+    /// them to every server.
     pub fn roots(mut self, uris: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.asked.roots = uris.into_iter().map(Into::into).collect();
+        self.host_services.roots = uris.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Lets servers have a model reply to them; none does by default.
+    /// Sets the model that answers sampling requests of servers; none by default.
     pub fn sampler(mut self, sampler: impl Sampler + 'static) -> Self {
-        self.asked.sampler = Some(Arc::new(sampler));
+        self.host_services.sampler = Some(Arc::new(sampler));
         self
     }
 
-    /// Lets servers ask whoever sits before the program; nobody is asked by default.
+    /// Sets the handler that asks the user on behalf of servers; none by default.
     pub fn elicitor(mut self, elicitor: impl Elicitor + 'static) -> Self {
-        self.asked.elicitor = Some(Arc::new(elicitor));
+        self.host_services.elicitor = Some(Arc::new(elicitor));
         self
     }
 
-    /// Starts the servers in the background and returns at once.
+    /// Starts the servers in the background and returns immediately.
     ///
     /// # Errors
-    /// When two servers have one name, or there is no tokio runtime.
+    /// Returns an error if two servers have the same name, or if there is no tokio runtime.
     pub fn start(self) -> Result<Servers> {
         let Self {
             world,
             configs,
-            asked,
+            host_services,
         } = self;
         for (place, config) in configs.iter().enumerate() {
             if configs[..place]
                 .iter()
                 .any(|other| other.name == config.name)
             {
-                let words = "two servers have this name; rename one";
-                return Err(Error::new(ErrorKind::Config, config.name.clone(), words));
+                let message = "two servers have this name; rename one of them";
+                return Err(Error::new(ErrorKind::Config, config.name.clone(), message));
             }
         }
         let handle = tokio::runtime::Handle::try_current().map_err(|_| {
-            let words =
-                "servers are started within a tokio runtime; use `levity_mcp::blocking` elsewhere";
-            Error::new(ErrorKind::Config, "*", words)
+            let message =
+                "cannot start servers outside a tokio runtime; use `levity_mcp::blocking` there";
+            Error::new(ErrorKind::Config, "*", message)
         })?;
         let (events, _) = broadcast::channel(EVENTS);
         let version = Arc::new(AtomicU64::new(0));
@@ -361,15 +365,15 @@ impl ServersBuilder {
                 events.clone(),
                 Redactor::new(config.secrets()),
             );
-            let asked = Asked {
+            let host_services = HostServices {
                 server: config.name.clone(),
-                ..asked.clone()
+                ..host_services.clone()
             };
-            Arc::new(Shared::new(
+            Arc::new(ServerInner::new(
                 config,
                 world.clone(),
                 to,
-                asked,
+                host_services,
                 namer,
                 version.clone(),
             ))

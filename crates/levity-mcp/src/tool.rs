@@ -1,4 +1,4 @@
-//! A tool of a server, as the registry sees it.
+//! Tools of servers as the tool registry sees them.
 
 use std::sync::{Arc, Weak};
 
@@ -8,51 +8,55 @@ use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
 
 use crate::convert::{self, Tasks};
-use crate::server::Shared;
+use crate::server::ServerInner;
 use crate::{Error, ErrorKind};
 
-/// A tool of a server.
+/// One tool of a server.
 pub(crate) struct McpTool {
     spec: ToolSpec,
     original: String,
     title: Option<String>,
     as_task: bool,
-    /// The schema of its arguments as the server sent it.
+    /// The schema of the arguments as the server sent it.
     schema: Arc<JsonObject>,
     tokens: u64,
-    server: Weak<Shared>,
+    server: Weak<ServerInner>,
     server_name: Arc<str>,
 }
 
 impl McpTool {
-    /// The tool, with what had to be mended about it; or why it cannot be offered.
-    pub(crate) fn new(server: &Arc<Shared>, entry: Value) -> Result<(Self, Vec<String>), String> {
+    /// Creates the tool and returns it with the repairs that its definition needed, or the reason
+    /// why it cannot be offered.
+    pub(crate) fn new(
+        server: &Arc<ServerInner>,
+        entry: Value,
+    ) -> Result<(Self, Vec<String>), String> {
         let tool = &convert::tool(entry)?;
         let config = &server.config;
         let name = server.namer.name(&tool.name);
-        let (spec, kept) = convert::spec(tool, name, config.trust, config.call_limit)?;
+        let (spec, info) = convert::spec(tool, name, config.trust, config.call_limit)?;
         let tokens = estimate_tokens(&spec.name)
             + estimate_tokens(&spec.description)
             + estimate_tokens(&spec.input.to_string());
-        let made = Self {
+        let tool = Self {
             spec,
-            original: kept.name,
-            title: kept.title,
-            as_task: kept.tasks == Tasks::Required,
+            original: info.name,
+            title: info.title,
+            as_task: info.tasks == Tasks::Required,
             schema: tool.input_schema.clone(),
             tokens,
             server: Arc::downgrade(server),
             server_name: config.name.clone(),
         };
-        Ok((made, kept.problems))
+        Ok((tool, info.problems))
     }
 
-    /// The name that the server gave it.
+    /// Returns the name that the server gave the tool.
     pub(crate) fn original(&self) -> &str {
         &self.original
     }
 
-    /// The name that models know it by.
+    /// Returns the name that models see.
     pub(crate) fn name(&self) -> &str {
         &self.spec.name
     }
@@ -61,7 +65,7 @@ impl McpTool {
         self.title.as_deref()
     }
 
-    /// How many tokens a model is sent for it, about.
+    /// Returns the approximate number of tokens that the tool adds to a model request.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -70,12 +74,12 @@ impl McpTool {
         &self.schema
     }
 
-    pub(crate) fn wants_task(&self) -> bool {
+    pub(crate) fn requires_task(&self) -> bool {
         self.as_task
     }
 
-    /// Whether nothing about it is different.
-    pub(crate) fn same(&self, other: &Self) -> bool {
+    /// Returns `true` if both tools have the same definition.
+    pub(crate) fn has_same_definition(&self, other: &Self) -> bool {
         self.spec == other.spec
             && self.schema == other.schema
             && self.original == other.original

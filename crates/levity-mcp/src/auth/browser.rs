@@ -7,19 +7,18 @@ mod loopback;
 
 pub use loopback::Loopback;
 
-/// What shows a login page to a person and brings back the answer.
+/// A way to show a login page to a person and to receive the result.
 ///
 /// # Contract
-/// - The redirect URL stays the same between a call of `redirect_url` and the `visit` that follows
-///   it.
+/// - The redirect URL stays the same between a call of `redirect_url` and the following `visit`.
 /// - Dropping the future of `visit` ends the wait.
 #[async_trait]
 pub trait Browser: Send + Sync {
-    /// Where the authorization server sends the person's browser when it is done.
+    /// Returns the URL that the authorization server redirects the person's browser to.
     fn redirect_url(&self) -> String;
 
-    /// Lets the person log in at `url`; returns the whole URL that the browser was sent back to,
-    /// with its query.
+    /// Lets the person log in at `url`, and returns the complete URL of the redirect, with its
+    /// query.
     async fn visit(&self, url: &str) -> io::Result<String>;
 }
 

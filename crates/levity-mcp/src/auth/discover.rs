@@ -14,17 +14,17 @@ use super::secret::Secret;
 use crate::redact::Redactor;
 use crate::{Error, ErrorKind, Result};
 
-/// The authorization server of a server, as its metadata describe it.
-pub(crate) struct Found {
+/// The authorization server of a server, as its metadata describes it.
+pub(crate) struct AuthServer {
     pub(crate) manager: AuthorizationManager,
     pub(crate) metadata: AuthorizationMetadata,
     server: Arc<str>,
-    watch: Arc<Watch>,
+    tracker: Arc<FailureTracker>,
     secrets: Redactor,
 }
 
-impl Found {
-    /// Follows what the server said in its challenge, or looks in the places that are known.
+impl AuthServer {
+    /// Finds the authorization server through the server's challenge, or at well-known locations.
     pub(crate) async fn find(
         server: &Arc<str>,
         url: &Url,
@@ -32,34 +32,35 @@ impl Found {
         challenge: &str,
         secrets: &Redactor,
     ) -> Result<Self> {
-        let watch = Arc::new(Watch {
+        let tracker = Arc::new(FailureTracker {
             http,
             failed: AtomicBool::new(false),
         });
-        let explain = |error| explain(server, &watch, &error, secrets);
+        let convert = |error| convert_error(server, &tracker, &error, secrets);
         let mut manager =
-            AuthorizationManager::new_with_oauth_http_client(url.clone(), watch.clone())
+            AuthorizationManager::new_with_oauth_http_client(url.clone(), tracker.clone())
                 .await
-                .map_err(explain)?;
+                .map_err(convert)?;
         let challenge = Some(challenge).filter(|challenge| !challenge.is_empty());
         let metadata = manager
             .resolve_metadata_from_challenge(challenge)
             .await
-            .map_err(explain)?
+            .map_err(convert)?
             .metadata;
         let registration = metadata.registration_endpoint.as_ref();
         let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint].into_iter();
-        if let Some(bad) = endpoints
+        if let Some(invalid) = endpoints
             .chain(registration)
-            .find(|endpoint| !is_for(url, endpoint))
+            .find(|endpoint| !is_allowed_for(url, endpoint))
         {
-            let text = match is_safe(bad) {
+            let text = match is_safe(invalid) {
                 true => {
-                    "its authorization server has an address on this machine, and the server is \
-                        elsewhere"
+                    "its authorization server has a URL on this machine, but the server is on \
+                        another \
+                        one"
                 }
                 false => {
-                    "its authorization server has an address that is neither https nor on this \
+                    "its authorization server has a URL that is neither https nor on this \
                         machine"
                 }
             };
@@ -70,7 +71,7 @@ impl Found {
             manager,
             metadata,
             server: server.clone(),
-            watch,
+            tracker,
             secrets: secrets.clone(),
         })
     }
@@ -79,7 +80,7 @@ impl Found {
         self.metadata.issuer.as_deref()
     }
 
-    /// Who reads an assertion of ours.
+    /// Returns the audience of an assertion.
     pub(crate) fn audience(&self) -> &str {
         self.issuer().unwrap_or(&self.metadata.token_endpoint)
     }
@@ -87,12 +88,12 @@ impl Found {
     pub(crate) fn offers_grant(&self, grant: &str) -> bool {
         match self.list("grant_types_supported") {
             Some(grants) => grants.contains(&grant),
-            // What RFC 8414 says holds when nothing is said.
+            // This is the default of RFC 8414.
             None => grant == "authorization_code",
         }
     }
 
-    pub(crate) fn takes_metadata_url(&self) -> bool {
+    pub(crate) fn supports_metadata_url(&self) -> bool {
         let field = self
             .metadata
             .additional_fields
@@ -100,23 +101,23 @@ impl Found {
         field.and_then(serde_json::Value::as_bool).unwrap_or(false)
     }
 
-    /// How a client with a secret, or a key, is to show that it is itself.
+    /// Returns the method by which a client with a secret or a key authenticates.
     pub(crate) fn method(&self, has_secret: bool, has_key: bool) -> Method {
         let offered = self.list("token_endpoint_auth_methods_supported");
-        let takes = |method: &str| {
+        let is_offered = |method: &str| {
             offered
                 .as_ref()
                 .is_none_or(|offered| offered.contains(&method))
         };
         match (has_key, has_secret) {
             (true, _) => Method::Key,
-            (_, true) if takes("client_secret_basic") => Method::Basic,
-            (_, true) if takes("client_secret_post") => Method::Post,
+            (_, true) if is_offered("client_secret_basic") => Method::Basic,
+            (_, true) if is_offered("client_secret_post") => Method::Post,
             _ => Method::None,
         }
     }
 
-    /// Adds the scope that makes refresh tokens come, where there is one.
+    /// Adds the scope for refresh tokens, if the authorization server supports it.
     pub(crate) fn add_offline(&self, scopes: &mut Vec<String>) {
         const OFFLINE: &str = "offline_access";
         let supported = self
@@ -130,8 +131,8 @@ impl Found {
         }
     }
 
-    /// The address of a login page for this client, with a new `state` and code challenge.
-    pub(crate) async fn page(
+    /// Returns the URL of a login page for this client, with a new `state` and code challenge.
+    pub(crate) async fn login_url(
         &mut self,
         client: &str,
         redirect: &str,
@@ -140,28 +141,29 @@ impl Found {
         let config = OAuthClientConfig::new(client, redirect);
         self.manager
             .configure_client(config)
-            .map_err(|error| self.explain(&error))?;
+            .map_err(|error| self.convert_error(&error))?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         self.manager
             .get_authorization_url(&scopes)
             .await
-            .map_err(|error| self.explain(&error))
+            .map_err(|error| self.convert_error(&error))
     }
 
-    /// What tokens are asked for: the server's own name for itself, or else its address.
+    /// Returns the resource to request tokens for: the server's own name for itself, or otherwise
+    /// its URL.
     pub(crate) async fn resource(&mut self, client: &str, url: &Url) -> String {
-        let page = self.page(client, url.as_str(), &[]).await.ok();
-        let named = page.and_then(|page| parameter(&page, "resource"));
+        let url_with_resource = self.login_url(client, url.as_str(), &[]).await.ok();
+        let named = url_with_resource.and_then(|url| parameter(&url, "resource"));
         named
             .filter(|resource| !resource.is_empty())
             .unwrap_or_else(|| url.to_string())
     }
 
-    pub(crate) fn explain(&self, error: &AuthError) -> Error {
-        explain(&self.server, &self.watch, error, &self.secrets)
+    pub(crate) fn convert_error(&self, error: &AuthError) -> Error {
+        convert_error(&self.server, &self.tracker, error, &self.secrets)
     }
 
-    /// A new key for tokens, where the authorization server binds tokens to keys.
+    /// Creates a key for tokens, if the authorization server binds tokens to keys.
     pub(crate) fn proof_key(&self) -> Option<Secret> {
         let offered = self.list("dpop_signing_alg_values_supported")?;
         offered
@@ -176,69 +178,78 @@ impl Found {
     }
 }
 
-/// Notices whether a request failed for a reason that may pass.
-struct Watch {
+/// An HTTP client that records if a request failed for a reason that may be temporary.
+struct FailureTracker {
     http: Arc<Http>,
     failed: AtomicBool,
 }
 
-impl OAuthHttpClient for Watch {
+impl OAuthHttpClient for FailureTracker {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let answer = self.http.send(request.request).await;
-            let bad = answer
+            let invalid = answer
                 .as_ref()
                 .map_or(true, |answer| answer.status().is_server_error());
-            self.failed.fetch_or(bad, Ordering::Relaxed);
+            self.failed.fetch_or(invalid, Ordering::Relaxed);
             answer
         })
     }
 }
 
-fn explain(server: &Arc<str>, watch: &Watch, error: &AuthError, secrets: &Redactor) -> Error {
-    if watch.failed.load(Ordering::Relaxed) {
-        let text = "its authorization server could not be reached, or has a problem of its own";
+fn convert_error(
+    server: &Arc<str>,
+    tracker: &FailureTracker,
+    error: &AuthError,
+    secrets: &Redactor,
+) -> Error {
+    if tracker.failed.load(Ordering::Relaxed) {
+        let text = "cannot reach its authorization server, or it has an internal error";
         return Error::new(ErrorKind::Start, server.clone(), text);
     }
-    let shown = |text: &str| shown(&secrets.text(text));
+    let display = |text: &str| sanitize(&secrets.text(text));
     let text = match error {
         AuthError::AuthorizationServerMismatch {
             expected_issuer,
             received_issuer,
         } => {
-            let (received, expected) = (shown(received_issuer), shown(expected_issuer));
-            format!("its authorization server calls itself `{received}` and should be `{expected}`")
+            let (received, expected) = (display(received_issuer), display(expected_issuer));
+            format!(
+                "its authorization server identifies itself as `{received}` in place of \
+                    `{expected}`"
+            )
         }
         AuthError::AuthorizationServerMissingIssuer { expected_issuer } => {
             format!(
-                "its authorization server does not say that it is `{}`",
-                shown(expected_issuer)
+                "its authorization server does not identify itself as `{}`",
+                display(expected_issuer)
             )
         }
-        // This names addresses, and those without their queries.
+        // This message contains only URLs without their queries.
         AuthError::MetadataError(text) => {
-            format!("its OAuth metadata cannot be used: {}", shown(text))
+            format!("its OAuth metadata is invalid: {}", display(text))
         }
         AuthError::PkceUnsupported => {
-            "its authorization server has no S256 code challenges".to_owned()
+            "its authorization server does not support S256 code challenges".to_owned()
         }
         AuthError::RegistrationFailed(_) => {
-            "its authorization server registers no clients by itself; \
-             set `OAuth::client_id` to a client that was registered there"
+            "its authorization server does not support automatic registration of clients; \
+             set `OAuth::client_id` to a client that is registered there"
                 .to_owned()
         }
-        _ => "the login failed on something that its authorization server does not support"
-            .to_owned(),
+        _ => {
+            "the login failed because its authorization server lacks a required feature".to_owned()
+        }
     };
     Error::new(ErrorKind::Auth, server.clone(), text)
 }
 
-/// What a server says, as it may stand in an error: on one line, and not too long.
-pub(crate) fn shown(text: &str) -> String {
+/// Prepares a text from a server for an error: one line of limited length.
+pub(crate) fn sanitize(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
-/// Whether secrets may be sent there, and a person's browser.
+/// Returns `true` if secrets and a person's browser may be sent to the URL.
 pub(crate) fn is_safe(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else {
         return false;
@@ -248,9 +259,9 @@ pub(crate) fn is_safe(url: &str) -> bool {
         && (url.scheme() == "https" && url.has_host() || url.scheme() == "http" && is_local(&url))
 }
 
-/// Whether it is safe and this server may name it: only a server on this machine may send us to
-/// others on this machine.
-fn is_for(server: &Url, endpoint: &str) -> bool {
+/// Returns `true` if the endpoint is safe and this server may name it. Only a server on this
+/// machine may name endpoints on this machine.
+fn is_allowed_for(server: &Url, endpoint: &str) -> bool {
     is_safe(endpoint) && (is_local(server) || Url::parse(endpoint).is_ok_and(|url| !is_local(&url)))
 }
 
@@ -277,14 +288,14 @@ mod tests {
     #[track_caller]
     fn check(server: &str, endpoint: &str, expected: bool) {
         assert_eq!(
-            is_for(&Url::parse(server).unwrap(), endpoint),
+            is_allowed_for(&Url::parse(server).unwrap(), endpoint),
             expected,
             "{endpoint}"
         );
     }
 
     #[test]
-    fn only_a_server_on_this_machine_leads_to_this_machine() {
+    fn only_local_server_may_name_local_endpoints() {
         for server in ["https://h/mcp", "http://10.0.0.1/mcp"] {
             check(server, "https://login.h/token", true);
             check(server, "http://login.h/token", false);
@@ -300,9 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_cut() {
+    fn sanitize_limits_length() {
         assert_eq!(
-            shown(&format!("a\n\u{1b}[b{}", "c".repeat(1_000))).len(),
+            sanitize(&format!("a\n\u{1b}[b{}", "c".repeat(1_000))).len(),
             400
         );
     }

@@ -1,7 +1,7 @@
 //! Proofs of possession (DPoP, RFC 9449).
 //!
-//! A token that is bound to a key is useless to whoever steals it without the key. Each request
-//! carries a proof, signed for that request alone.
+//! A stolen token that is bound to a key is useless without the key. Each request has a proof that
+//! is signed for that request alone.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -14,30 +14,30 @@ use url::Url;
 use super::jwt::part;
 use super::secret::Secret;
 
-/// The signature algorithm of our proofs, as authorization servers name it.
+/// The signature algorithm of the proofs, as authorization servers name it.
 pub(crate) const ALGORITHM: &str = "ES256";
-/// The longest nonce that is kept; servers use some dozens of bytes.
-const LONGEST_NONCE: usize = 1024;
+/// The maximum length of a stored nonce; servers use some dozens of bytes.
+const MAX_NONCE: usize = 1024;
 
 /// A key that tokens are bound to.
 pub(crate) struct ProofKey(EcdsaKeyPair);
 
 /// The request that a proof is for.
-pub(crate) struct Proven<'a> {
+pub(crate) struct ProofRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) url: &'a Url,
-    /// The access token that is sent along; none at a token endpoint.
+    /// The access token of the request; `None` at a token endpoint.
     pub(crate) token: Option<&'a str>,
-    /// The nonce that the receiver gave last.
+    /// The nonce that the receiver sent last.
     pub(crate) nonce: Option<&'a str>,
-    /// The time in seconds.
+    /// The current time in seconds.
     pub(crate) now: u64,
     /// A value that occurs in no other proof.
     pub(crate) id: &'a str,
 }
 
 impl ProofKey {
-    /// Generates a key, in the form in which a login keeps it.
+    /// Generates a key in the form that a login stores.
     pub(crate) fn generate() -> Option<Secret> {
         let key =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
@@ -45,16 +45,16 @@ impl ProofKey {
         Some(Secret::new(STANDARD.encode(key)))
     }
 
-    /// Reads a key that [`generate`](Self::generate) made.
-    pub(crate) fn read(kept: &Secret) -> Option<Self> {
-        let der = STANDARD.decode(kept.expose()).ok()?;
+    /// Parses a key from [`generate`](Self::generate).
+    pub(crate) fn read(stored: &Secret) -> Option<Self> {
+        let der = STANDARD.decode(stored.expose()).ok()?;
         EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new())
             .ok()
             .map(Self)
     }
 
     /// Signs a proof for one request.
-    pub(crate) fn prove(&self, request: &Proven<'_>) -> Option<String> {
+    pub(crate) fn prove(&self, request: &ProofRequest<'_>) -> Option<String> {
         let head = json!({ "typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self.public()? });
         let mut url = request.url.clone();
         url.set_query(None);
@@ -83,11 +83,11 @@ impl ProofKey {
     }
 }
 
-/// The nonce in a `DPoP-Nonce` header, if it is one that can be sent back.
+/// Returns the nonce of a `DPoP-Nonce` header, if it can be sent back.
 pub(crate) fn nonce(value: &str) -> Option<&str> {
     let fits = |byte: u8| byte.is_ascii_graphic();
     let value = value.trim();
-    (!value.is_empty() && value.len() <= LONGEST_NONCE && value.bytes().all(fits)).then_some(value)
+    (!value.is_empty() && value.len() <= MAX_NONCE && value.bytes().all(fits)).then_some(value)
 }
 
 #[cfg(test)]
@@ -97,8 +97,12 @@ mod tests {
     use super::super::jwt::claims;
     use super::*;
 
-    fn proven<'a>(url: &'a Url, token: Option<&'a str>, nonce: Option<&'a str>) -> Proven<'a> {
-        Proven {
+    fn proof_request<'a>(
+        url: &'a Url,
+        token: Option<&'a str>,
+        nonce: Option<&'a str>,
+    ) -> ProofRequest<'a> {
+        ProofRequest {
             method: "POST",
             url,
             token,
@@ -109,10 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn proof_is_signed_by_the_key_in_its_header() {
+    fn proof_is_signed_by_key_in_its_header() {
         let key = ProofKey::read(&ProofKey::generate().unwrap()).unwrap();
         let url = Url::parse("https://h.example/mcp?key=hush#x").unwrap();
-        let proof = key.prove(&proven(&url, Some("token"), Some("n1"))).unwrap();
+        let proof = key
+            .prove(&proof_request(&url, Some("token"), Some("n1")))
+            .unwrap();
         let head = URL_SAFE_NO_PAD
             .decode(proof.split('.').next().unwrap())
             .unwrap();
@@ -145,7 +151,7 @@ mod tests {
     fn proof_for_token_endpoint_has_neither_token_nor_nonce() {
         let key = ProofKey::read(&ProofKey::generate().unwrap()).unwrap();
         let url = Url::parse("https://h.example/token").unwrap();
-        let claims = claims(&key.prove(&proven(&url, None, None)).unwrap()).unwrap();
+        let claims = claims(&key.prove(&proof_request(&url, None, None)).unwrap()).unwrap();
         let expected =
             json!({ "jti": "once", "htm": "POST", "htu": "https://h.example/token", "iat": 1000 });
         assert_eq!(claims, expected);

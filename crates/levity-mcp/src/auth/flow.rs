@@ -2,34 +2,36 @@ use futures_util::future::{Either, select};
 use levity_rpc::mcp::auth::{InMemoryStateStore, StateStore, StoredAuthorizationState};
 
 use super::browser::Browser;
-use super::discover::{Found, parameter};
+use super::discover::{AuthServer, parameter};
 use super::grant::Source;
 use super::login::Inner;
-use super::record::{Client, Grant, Record, Registered};
+use super::record::{Client, Grant, Record, Registration};
 use super::secret::Secret;
-use super::token::{clean, read_key};
+use super::token::{read_key, sanitize_code};
 use crate::{ErrorKind, Result};
 
 impl Inner {
     /// Lets a person log in.
-    pub(super) async fn by_person(
+    pub(super) async fn log_in_by_person(
         &self,
-        found: &mut Found,
+        auth_server: &mut AuthServer,
         before: Option<&Record>,
         mut scopes: Vec<String>,
     ) -> Result<Record> {
         let browser = self.settings.browser.as_deref().ok_or_else(|| {
             let text =
-                "it wants a person to log in: set `OAuth::browser`, or a header with a token";
+                "it requires a person to log in; set `OAuth::browser`, or a header with a token";
             self.error(ErrorKind::Auth, text)
         })?;
-        found.add_offline(&mut scopes);
+        auth_server.add_offline(&mut scopes);
         let redirect = browser.redirect_url();
-        let client = self.client(found, before, &redirect, &scopes).await?;
+        let client = self.client(auth_server, before, &redirect, &scopes).await?;
         let states = InMemoryStateStore::new();
-        found.manager.set_state_store(states.clone());
-        let page = found.page(&client.id, &redirect, &scopes).await?;
-        let answer = self.visit(browser, &page).await?;
+        auth_server.manager.set_state_store(states.clone());
+        let login_url = auth_server
+            .login_url(&client.id, &redirect, &scopes)
+            .await?;
+        let answer = self.visit(browser, &login_url).await?;
         let state = states
             .load(&parameter(&answer, "state").unwrap_or_default())
             .await
@@ -38,19 +40,19 @@ impl Inner {
         let state = state.ok_or_else(|| {
             self.error(
                 ErrorKind::Auth,
-                "the browser came back from another login than the one that was begun",
+                "the redirect of the browser belongs to another login; start the login again",
             )
         })?;
         let code = self.code(&answer, &state)?;
         self.secrets.add([&*code, &*state.pkce_verifier]);
         let source = Source {
-            issuer: found.issuer().map(str::to_owned),
-            resource: parameter(&page, "resource").unwrap_or_else(|| self.url.to_string()),
-            token_endpoint: found.metadata.token_endpoint.clone(),
+            issuer: auth_server.issuer().map(str::to_owned),
+            resource: parameter(&login_url, "resource").unwrap_or_else(|| self.url.to_string()),
+            token_endpoint: auth_server.metadata.token_endpoint.clone(),
             client,
             grant: Grant::Person,
             scopes,
-            proof_key: found.proof_key(),
+            proof_key: auth_server.proof_key(),
         };
         let form = [
             ("grant_type", "authorization_code"),
@@ -60,17 +62,17 @@ impl Inner {
             ("resource", &source.resource),
         ];
         let granted = self
-            .ask(&source, found.audience(), &form)
+            .request_token(&source, auth_server.audience(), &form)
             .await
-            .map_err(|no| self.refused(&no))?;
+            .map_err(|no| self.token_error(&no))?;
         Ok(source.record(granted, self.world.now()))
     }
 
-    /// Who we are: the client that was set, our metadata document, the client of the last login, or
-    /// a new one.
+    /// Returns the client: the configured one, the metadata document, the client of the last login,
+    /// or a new registration.
     async fn client(
         &self,
-        found: &mut Found,
+        auth_server: &mut AuthServer,
         before: Option<&Record>,
         redirect: &str,
         scopes: &[String],
@@ -79,7 +81,7 @@ impl Inner {
         if let Some(id) = &settings.client_id {
             let key = read_key(settings.client_key.as_ref().map(Secret::expose));
             let key = key.map_err(|text| self.error(ErrorKind::Config, text))?;
-            let method = found.method(settings.client_secret.is_some(), key.is_some());
+            let method = auth_server.method(settings.client_secret.is_some(), key.is_some());
             return Ok(Client {
                 id: id.clone(),
                 method,
@@ -89,87 +91,88 @@ impl Inner {
         if let Some(url) = settings
             .metadata_url
             .as_ref()
-            .filter(|_| found.takes_metadata_url())
+            .filter(|_| auth_server.supports_metadata_url())
         {
             return Ok(Client {
                 id: url.clone(),
-                method: found.method(false, false),
+                method: auth_server.method(false, false),
                 registered: None,
             });
         }
         let last = before.map(|record| &record.client);
-        let same = |client: &&Client| {
+        let has_same_redirect = |client: &&Client| {
             client
                 .registered
                 .as_ref()
                 .is_some_and(|known| known.redirect == redirect)
         };
-        if let Some(client) = last.filter(same) {
+        if let Some(client) = last.filter(has_same_redirect) {
             return Ok(client.clone());
         }
-        self.register(found, redirect, scopes).await
+        self.register(auth_server, redirect, scopes).await
     }
 
     async fn register(
         &self,
-        found: &mut Found,
+        auth_server: &mut AuthServer,
         redirect: &str,
         scopes: &[String],
     ) -> Result<Client> {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let registered = found
+        let registered = auth_server
             .manager
             .register_client(&self.settings.name, redirect, &scopes)
             .await;
-        let registered = registered.map_err(|error| found.explain(&error))?;
+        let registered = registered.map_err(|error| auth_server.convert_error(&error))?;
         self.secrets.add(registered.client_secret.as_deref());
         let secret = registered.client_secret.map(Secret::new);
         Ok(Client {
             id: registered.client_id,
-            method: found.method(secret.is_some(), false),
-            registered: Some(Registered {
+            method: auth_server.method(secret.is_some(), false),
+            registered: Some(Registration {
                 redirect: redirect.to_owned(),
                 secret,
             }),
         })
     }
 
-    async fn visit(&self, browser: &dyn Browser, page: &str) -> Result<String> {
+    async fn visit(&self, browser: &dyn Browser, login_url: &str) -> Result<String> {
         let limit = self.settings.login_limit;
-        match select(browser.visit(page), self.world.sleep(limit)).await {
+        match select(browser.visit(login_url), self.world.sleep(limit)).await {
             Either::Left((Ok(answer), _)) => Ok(answer),
             Either::Left((Err(error), _)) => Err(self.error(
                 ErrorKind::Auth,
-                &format!("the browser did not come back from the login: {error}"),
+                &format!("the browser did not return from the login: {error}"),
             )),
             Either::Right(_) => Err(self.error(
                 ErrorKind::Auth,
-                &format!("nobody logged in within {limit:?} (`OAuth::login_limit`)"),
+                &format!(
+                    "no person logged in within {limit:?}; raise `OAuth::login_limit` to wait \
+                    longer"
+                ),
             )),
         }
     }
 
-    /// The code of an answer that came from the right authorization server (RFC 9207).
+    /// Returns the code of a redirect, after checking its authorization server (RFC 9207).
     fn code(&self, answer: &str, state: &StoredAuthorizationState) -> Result<String> {
-        let refuse = |text: &str| Err(self.error(ErrorKind::Auth, text));
+        let reject = |text: &str| Err(self.error(ErrorKind::Auth, text));
         match (parameter(answer, "iss"), &state.expected_issuer) {
             (Some(issuer), expected) if expected.as_ref() != Some(&issuer) => {
-                return refuse("the answer to the login came from another authorization server");
+                return reject("the result of the login is from another authorization server");
             }
             (None, _) if state.require_issuer => {
-                return refuse(
-                    "the answer to the login does not say which authorization server it is from",
-                );
+                return reject("the result of the login does not name its authorization server");
             }
             _ => {}
         }
         if let Some(code) = parameter(answer, "error") {
-            return refuse(&format!(
+            return reject(&format!(
                 "the login was refused: `{}`",
-                clean(&self.secrets.text(&code))
+                sanitize_code(&self.secrets.text(&code))
             ));
         }
         parameter(answer, "code")
-            .map_or_else(|| refuse("the answer to the login has no code in it"), Ok)
+            .map_or_else(|| reject("the result of the login contains no code"), Ok)
     }
 }

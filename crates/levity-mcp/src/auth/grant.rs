@@ -2,21 +2,21 @@ use levity_core::Timestamp;
 use serde_json::Value;
 use url::Url;
 
-use super::discover::{Found, is_safe};
-use super::dpop::{ProofKey, Proven};
+use super::discover::{AuthServer, is_safe};
+use super::dpop::{ProofKey, ProofRequest};
 use super::jwt::claims;
 use super::login::Inner;
 use super::record::{Client, Grant, Method, Record};
 use super::secret::Secret;
-use super::token::{Endpoint, Granted, Proof, Refusal, proof, read_key};
+use super::token::{Endpoint, Proof, TokenError, TokenResponse, proof, read_key};
 use crate::{Error, ErrorKind, Result};
 
 /// The type of tokens that are bound to a key.
-const BOUND: &str = "DPoP";
+const BOUND_TYPE: &str = "DPoP";
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
-/// Where tokens come from, and for what.
+/// The source of tokens, and their purpose.
 pub(super) struct Source {
     pub(super) issuer: Option<String>,
     pub(super) resource: String,
@@ -24,14 +24,14 @@ pub(super) struct Source {
     pub(super) client: Client,
     pub(super) grant: Grant,
     pub(super) scopes: Vec<String>,
-    /// The key that tokens are to be bound to.
+    /// The key to bind the tokens to.
     pub(super) proof_key: Option<Secret>,
 }
 
 impl Source {
-    /// What is kept of tokens that came at `now`.
-    pub(super) fn record(self, granted: Granted, now: Timestamp) -> Record {
-        let bound = granted.kind.eq_ignore_ascii_case(BOUND);
+    /// Creates the record of tokens that were granted at `now`.
+    pub(super) fn record(self, granted: TokenResponse, now: Timestamp) -> Record {
+        let bound = granted.kind.eq_ignore_ascii_case(BOUND_TYPE);
         Record {
             issuer: self.issuer,
             resource: self.resource,
@@ -43,7 +43,7 @@ impl Source {
                 .seconds
                 .map(|seconds| now.after(std::time::Duration::from_secs(seconds))),
             refresh: granted.refresh.map(Secret::new),
-            // Nothing said means that what was asked for was given.
+            // A missing scope means that the requested scopes were granted.
             scopes: granted.scopes.unwrap_or(self.scopes),
             proof_key: self.proof_key.filter(|_| bound),
         }
@@ -52,58 +52,68 @@ impl Source {
 
 impl Inner {
     /// Logs in as the client itself.
-    pub(super) async fn by_client(&self, found: &mut Found, scopes: Vec<String>) -> Result<Record> {
-        let client = self.known_client(found)?;
-        let source = self.source(found, client, Grant::Client, scopes).await;
-        let audience = found.audience().to_owned();
-        let granted = self
-            .ask_as_client(&source, &audience)
-            .await
-            .map_err(|refusal| self.refused(&refusal))?;
-        Ok(source.record(granted, self.world.now()))
-    }
-
-    /// Logs in by the word of a company's identity provider.
-    pub(super) async fn by_enterprise(
+    pub(super) async fn log_in_as_client(
         &self,
-        found: &mut Found,
+        auth_server: &mut AuthServer,
         scopes: Vec<String>,
     ) -> Result<Record> {
-        let client = self.known_client(found)?;
-        let source = self.source(found, client, Grant::Enterprise, scopes).await;
-        let audience = found.audience().to_owned();
+        let client = self.known_client(auth_server)?;
+        let source = self
+            .source(auth_server, client, Grant::Client, scopes)
+            .await;
+        let audience = auth_server.audience().to_owned();
         let granted = self
-            .ask_by_identity(&source, &audience)
+            .request_as_client(&source, &audience)
             .await
-            .map_err(|refusal| self.refused(&refusal))?;
+            .map_err(|error| self.token_error(&error))?;
         Ok(source.record(granted, self.world.now()))
     }
 
-    /// Logs in by a JWT of the platform that this program runs on.
-    pub(super) async fn by_workload(
+    /// Logs in with an assertion of a company's identity provider.
+    pub(super) async fn log_in_by_enterprise(
         &self,
-        found: &mut Found,
+        auth_server: &mut AuthServer,
+        scopes: Vec<String>,
+    ) -> Result<Record> {
+        let client = self.known_client(auth_server)?;
+        let source = self
+            .source(auth_server, client, Grant::Enterprise, scopes)
+            .await;
+        let audience = auth_server.audience().to_owned();
+        let granted = self
+            .request_by_identity(&source, &audience)
+            .await
+            .map_err(|error| self.token_error(&error))?;
+        Ok(source.record(granted, self.world.now()))
+    }
+
+    /// Logs in with a JWT of the platform that this program runs on.
+    pub(super) async fn log_in_by_workload(
+        &self,
+        auth_server: &mut AuthServer,
         scopes: Vec<String>,
     ) -> Result<Record> {
         let client = match self.settings.client_id {
-            Some(_) => self.known_client(found)?,
+            Some(_) => self.known_client(auth_server)?,
             None => Client {
                 id: String::new(),
                 method: Method::None,
                 registered: None,
             },
         };
-        let source = self.source(found, client, Grant::Workload, scopes).await;
-        let audience = found.audience().to_owned();
+        let source = self
+            .source(auth_server, client, Grant::Workload, scopes)
+            .await;
+        let audience = auth_server.audience().to_owned();
         let granted = self
-            .ask_as_workload(&source, &audience)
+            .request_as_workload(&source, &audience)
             .await
-            .map_err(|refusal| self.refused(&refusal))?;
+            .map_err(|error| self.token_error(&error))?;
         Ok(source.record(granted, self.world.now()))
     }
 
-    /// Asks for the next token in the way that the last one came.
-    pub(super) async fn ask_again(&self, record: &Record) -> Result<Record, Refusal> {
+    /// Requests new tokens with the same grant as before.
+    pub(super) async fn renew_tokens(&self, record: &Record) -> Result<Record, TokenError> {
         let source = Source {
             issuer: record.issuer.clone(),
             resource: record.resource.clone(),
@@ -121,12 +131,12 @@ impl Inner {
                     ("refresh_token", refresh.expose()),
                     ("resource", &record.resource),
                 ];
-                self.ask(&source, audience, &form).await?
+                self.request_token(&source, audience, &form).await?
             }
-            (None, Grant::Client) => self.ask_as_client(&source, audience).await?,
-            (None, Grant::Enterprise) => self.ask_by_identity(&source, audience).await?,
-            (None, Grant::Workload) => self.ask_as_workload(&source, audience).await?,
-            (None, Grant::Person) => return Err(Refusal::No("invalid_grant".to_owned())),
+            (None, Grant::Client) => self.request_as_client(&source, audience).await?,
+            (None, Grant::Enterprise) => self.request_by_identity(&source, audience).await?,
+            (None, Grant::Workload) => self.request_as_workload(&source, audience).await?,
+            (None, Grant::Person) => return Err(TokenError::Rejected("invalid_grant".to_owned())),
         };
         if granted.refresh.is_none() {
             granted.refresh = record
@@ -137,33 +147,41 @@ impl Inner {
         Ok(source.record(granted, self.world.now()))
     }
 
-    async fn ask_as_client(&self, source: &Source, audience: &str) -> Result<Granted, Refusal> {
+    async fn request_as_client(
+        &self,
+        source: &Source,
+        audience: &str,
+    ) -> Result<TokenResponse, TokenError> {
         let scopes = source.scopes.join(" ");
         let form = [
             ("grant_type", "client_credentials"),
             ("resource", &*source.resource),
             ("scope", &scopes),
         ];
-        self.ask(source, audience, &form).await
+        self.request_token(source, audience, &form).await
     }
 
-    async fn ask_as_workload(&self, source: &Source, audience: &str) -> Result<Granted, Refusal> {
-        let no = |text: &str| Refusal::No(text.to_owned());
+    async fn request_as_workload(
+        &self,
+        source: &Source,
+        audience: &str,
+    ) -> Result<TokenResponse, TokenError> {
+        let rejected = |text: &str| TokenError::Rejected(text.to_owned());
         let workload = self
             .settings
             .workload
             .as_ref()
-            .ok_or_else(|| no("no_workload_setting"))?;
+            .ok_or_else(|| rejected("no_workload_setting"))?;
         let token = workload.id_token().await;
         let token = token.map_err(|error| {
-            Refusal::Later(format!(
-                "the identity token of this workload cannot be read: {}",
+            TokenError::Temporary(format!(
+                "cannot read the identity token of this workload: {}",
                 error.kind()
             ))
         })?;
         self.secrets.add([&*token]);
-        if !is_meant_for(&token, [audience, &source.token_endpoint]) {
-            return Err(no("assertion_for_another_server"));
+        if !has_audience(&token, [audience, &source.token_endpoint]) {
+            return Err(rejected("assertion_for_another_server"));
         }
         let scopes = source.scopes.join(" ");
         let form = [
@@ -172,36 +190,45 @@ impl Inner {
             ("resource", &source.resource),
             ("scope", &scopes),
         ];
-        self.ask(source, audience, &form).await
+        self.request_token(source, audience, &form).await
     }
 
-    async fn ask_by_identity(&self, source: &Source, audience: &str) -> Result<Granted, Refusal> {
-        let word = self.ask_provider(source, audience).await?;
+    async fn request_by_identity(
+        &self,
+        source: &Source,
+        audience: &str,
+    ) -> Result<TokenResponse, TokenError> {
+        let assertion = self.request_assertion(source, audience).await?;
         let scopes = source.scopes.join(" ");
         let form = [
             ("grant_type", JWT_BEARER),
-            ("assertion", &*word),
+            ("assertion", &*assertion),
             ("resource", &source.resource),
             ("scope", &scopes),
         ];
-        self.ask(source, audience, &form).await
+        self.request_token(source, audience, &form).await
     }
 
-    /// Gets the identity provider's word for the authorization server, and looks whether it is for
-    /// that and for us.
-    async fn ask_provider(&self, source: &Source, audience: &str) -> Result<String, Refusal> {
-        let no = |text: &str| Refusal::No(text.to_owned());
+    /// Requests an assertion for the authorization server from the identity provider, and checks
+    /// its audience.
+    async fn request_assertion(
+        &self,
+        source: &Source,
+        audience: &str,
+    ) -> Result<String, TokenError> {
+        let rejected = |text: &str| TokenError::Rejected(text.to_owned());
         let enterprise = self
             .settings
             .enterprise
             .as_ref()
-            .ok_or_else(|| no("no_enterprise_setting"))?;
+            .ok_or_else(|| rejected("no_enterprise_setting"))?;
         if !is_safe(&enterprise.token_endpoint) {
-            return Err(no("identity_provider_without_https"));
+            return Err(rejected("identity_provider_without_https"));
         }
         let identity = enterprise.identity.id_token().await;
-        let identity = identity
-            .map_err(|_| Refusal::Later("no ID token of the person could be got".to_owned()))?;
+        let identity = identity.map_err(|_| {
+            TokenError::Temporary("cannot obtain an ID token of the person".to_owned())
+        })?;
         self.secrets.add([&*identity]);
         let scopes = source.scopes.join(" ");
         let secret = enterprise.client_secret.as_ref();
@@ -228,50 +255,49 @@ impl Inner {
             ("resource", &source.resource),
             ("scope", &scopes),
         ];
-        let word = endpoint.ask(&form).await?.access;
-        self.secrets.add([&*word]);
-        let claims = claims(&word).ok_or_else(|| no("no_assertion"))?;
+        let assertion = endpoint.request(&form).await?.access;
+        self.secrets.add([&*assertion]);
+        let claims = claims(&assertion).ok_or_else(|| rejected("no_assertion"))?;
         if claims
             .get("aud")
             .is_some_and(|claim| claim.as_str().is_some_and(|claim| claim != audience))
         {
-            return Err(no("assertion_for_another_server"));
+            return Err(rejected("assertion_for_another_server"));
         }
-        Ok(word)
+        Ok(assertion)
     }
 
-    /// Asks a token endpoint as the client that we are there, once more if it gives a nonce to do
-    /// it with.
-    pub(super) async fn ask(
+    /// Requests a token from a token endpoint, and repeats the request once if it requires a nonce.
+    pub(super) async fn request_token(
         &self,
         source: &Source,
         audience: &str,
         form: &[(&str, &str)],
-    ) -> Result<Granted, Refusal> {
-        let granted = match self.ask_once(source, audience, form).await {
-            Err(Refusal::Nonce(nonce)) => {
+    ) -> Result<TokenResponse, TokenError> {
+        let granted = match self.request_token_once(source, audience, form).await {
+            Err(TokenError::NonceRequired(nonce)) => {
                 self.nonces().authority = Some(nonce);
-                self.ask_once(source, audience, form).await?
+                self.request_token_once(source, audience, form).await?
             }
             other => other?,
         };
         if let Some(nonce) = &granted.nonce {
             self.nonces().authority = Some(nonce.clone());
         }
-        let bound = source.proof_key.is_some() && granted.kind.eq_ignore_ascii_case(BOUND);
+        let bound = source.proof_key.is_some() && granted.kind.eq_ignore_ascii_case(BOUND_TYPE);
         if bound || granted.kind.eq_ignore_ascii_case("bearer") {
             Ok(granted)
         } else {
-            Err(Refusal::No("unknown_token_type".to_owned()))
+            Err(TokenError::Rejected("unknown_token_type".to_owned()))
         }
     }
 
-    async fn ask_once(
+    async fn request_token_once(
         &self,
         source: &Source,
         audience: &str,
         form: &[(&str, &str)],
-    ) -> Result<Granted, Refusal> {
+    ) -> Result<TokenResponse, TokenError> {
         let client = &source.client;
         let registered = client
             .registered
@@ -281,7 +307,7 @@ impl Inner {
             .or(self.settings.client_secret.as_ref())
             .map(Secret::expose);
         let proof = proof(client.method, secret, || self.sign(&client.id, audience))
-            .ok_or_else(|| Refusal::No("no_client_secret_or_key".to_owned()))?;
+            .ok_or_else(|| TokenError::Rejected("no_client_secret_or_key".to_owned()))?;
         let possession = source.proof_key.as_ref().and_then(|key| {
             let url = Url::parse(&source.token_endpoint).ok()?;
             let nonce = self.nonces().authority.clone();
@@ -301,11 +327,11 @@ impl Inner {
             possession,
             secrets,
         }
-        .ask(form)
+        .request(form)
         .await
     }
 
-    /// Proves to the receiver of a request that we have the key.
+    /// Creates a proof that the client has the key.
     pub(super) fn prove(
         &self,
         key: &Secret,
@@ -315,7 +341,7 @@ impl Inner {
         nonce: Option<&str>,
     ) -> Option<String> {
         let (now, id) = (self.world.now().as_millis() / 1000, self.id());
-        ProofKey::read(key)?.prove(&Proven {
+        ProofKey::read(key)?.prove(&ProofRequest {
             method,
             url,
             token,
@@ -325,45 +351,45 @@ impl Inner {
         })
     }
 
-    /// A value that is used once.
+    /// Creates a unique value.
     fn id(&self) -> String {
         format!("{:016x}{:016x}", self.world.random(), self.world.random())
     }
 
     async fn source(
         &self,
-        found: &mut Found,
+        auth_server: &mut AuthServer,
         client: Client,
         grant: Grant,
         scopes: Vec<String>,
     ) -> Source {
-        let resource = found.resource(&client.id, &self.url).await;
+        let resource = auth_server.resource(&client.id, &self.url).await;
         Source {
-            issuer: found.issuer().map(str::to_owned),
+            issuer: auth_server.issuer().map(str::to_owned),
             resource,
-            token_endpoint: found.metadata.token_endpoint.clone(),
+            token_endpoint: auth_server.metadata.token_endpoint.clone(),
             client,
             grant,
             scopes,
-            proof_key: found.proof_key(),
+            proof_key: auth_server.proof_key(),
         }
     }
 
-    /// The client that was set; a grant that asks nobody needs one.
-    fn known_client(&self, found: &Found) -> Result<Client> {
+    /// Returns the configured client, which grants without interaction require.
+    fn known_client(&self, auth_server: &AuthServer) -> Result<Client> {
         let settings = &self.settings;
-        let wrong = |text: &str| self.error(ErrorKind::Config, text);
+        let invalid = |text: &str| self.error(ErrorKind::Config, text);
         let id = settings
             .client_id
             .clone()
-            .ok_or_else(|| wrong("its login needs `OAuth::client_id`"))?;
-        let key = read_key(settings.client_key.as_ref().map(Secret::expose)).map_err(wrong)?;
-        let method = found.method(settings.client_secret.is_some(), key.is_some());
-        let vouched = settings.enterprise.is_some() || settings.workload.is_some();
-        if method == Method::None && !vouched {
+            .ok_or_else(|| invalid("its login needs `OAuth::client_id`"))?;
+        let key = read_key(settings.client_key.as_ref().map(Secret::expose)).map_err(invalid)?;
+        let method = auth_server.method(settings.client_secret.is_some(), key.is_some());
+        let has_assertion = settings.enterprise.is_some() || settings.workload.is_some();
+        if method == Method::None && !has_assertion {
             let text = "its login needs `OAuth::client_secret` or `OAuth::client_key`, \
-                        of a kind that its authorization server takes";
-            return Err(wrong(text));
+                        of a kind that its authorization server accepts";
+            return Err(invalid(text));
         }
         Ok(Client {
             id,
@@ -382,29 +408,29 @@ impl Inner {
         )
     }
 
-    pub(super) fn refused(&self, refusal: &Refusal) -> Error {
-        let kind = match refusal {
-            Refusal::Later(_) => ErrorKind::Start,
-            Refusal::No(_) | Refusal::Nonce(_) => ErrorKind::Auth,
+    pub(super) fn token_error(&self, error: &TokenError) -> Error {
+        let kind = match error {
+            TokenError::Temporary(_) => ErrorKind::Start,
+            TokenError::Rejected(_) | TokenError::NonceRequired(_) => ErrorKind::Auth,
         };
-        self.error(kind, &refusal.text())
+        self.error(kind, &error.text())
     }
 }
 
-/// Whether a JWT names one of these as its audience. One that names nobody could be used anywhere,
-/// and is sent nowhere.
-fn is_meant_for(jwt: &str, receivers: [&str; 2]) -> bool {
-    let plain = |name: &str| name.trim_end_matches('/').to_owned();
-    let meant = |name: &Value| {
+/// Returns `true` if a JWT names one of these as its audience. A JWT without an audience could be
+/// used anywhere, so it is sent nowhere.
+fn has_audience(jwt: &str, receivers: [&str; 2]) -> bool {
+    let without_slash = |name: &str| name.trim_end_matches('/').to_owned();
+    let is_receiver = |name: &Value| {
         name.as_str().is_some_and(|name| {
             receivers
                 .iter()
-                .any(|receiver| plain(receiver) == plain(name))
+                .any(|receiver| without_slash(receiver) == without_slash(name))
         })
     };
     match claims(jwt).as_ref().and_then(|claims| claims.get("aud")) {
-        Some(Value::Array(names)) => names.iter().any(meant),
-        Some(name) => meant(name),
+        Some(Value::Array(names)) => names.iter().any(is_receiver),
+        Some(name) => is_receiver(name),
         None => false,
     }
 }
@@ -420,7 +446,7 @@ mod tests {
     fn check(claims: &Value, expected: bool) {
         let jwt = format!("x.{}.y", part(claims));
         assert_eq!(
-            is_meant_for(
+            has_audience(
                 &jwt,
                 ["https://login.example", "https://login.example/token"]
             ),
@@ -430,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn workload_token_is_meant_only_for_whom_it_names() {
+    fn has_audience_accepts_only_named_receivers() {
         check(&json!({ "aud": "https://login.example" }), true);
         check(&json!({ "aud": "https://login.example/" }), true);
         check(&json!({ "aud": "https://login.example/token" }), true);
@@ -440,6 +466,6 @@ mod tests {
         check(&json!({ "aud": [] }), false);
         check(&json!({ "aud": 7 }), false);
         check(&json!({ "sub": "me" }), false);
-        assert!(!is_meant_for("no JWT", ["no JWT", ""]));
+        assert!(!has_audience("no JWT", ["no JWT", ""]));
     }
 }

@@ -6,21 +6,21 @@ use levity_rpc::mcp::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 
-/// How long one request to an authorization server may take.
-const LIMIT: Duration = Duration::from_secs(30);
-/// How large an answer may be.
-const MAX_ANSWER: usize = 1 << 20;
+/// The timeout of one request to an authorization server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The maximum size of a response.
+const MAX_RESPONSE: usize = 1 << 20;
 
-/// Requests to authorization servers. A redirect is never followed: it would take codes and secrets
-/// to another place.
+/// A client for requests to authorization servers. It never follows redirects, which would leak
+/// codes and secrets to another host.
 pub(crate) struct Http(reqwest::Client);
 
 impl Http {
     pub(crate) fn new() -> Result<Self, reqwest::Error> {
-        // Another part of the program may have chosen one already, which is as good.
+        // Another part of the program may have installed a provider already, which works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
-            .timeout(LIMIT)
+            .timeout(REQUEST_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
             .build()?;
@@ -31,13 +31,13 @@ impl Http {
         &self,
         request: Request<Vec<u8>>,
     ) -> Result<Response<Vec<u8>>, OAuthHttpClientError> {
-        // An address may hold a key, and an error would name it.
-        let bare = reqwest::Error::without_url;
+        // A URL may contain a key, so errors must not name it.
+        let without_url = reqwest::Error::without_url;
         let response = self
             .0
-            .execute(reqwest::Request::try_from(request).map_err(bare)?)
+            .execute(reqwest::Request::try_from(request).map_err(without_url)?)
             .await
-            .map_err(bare)?;
+            .map_err(without_url)?;
         let mut answer = Response::builder().status(response.status());
         for (name, value) in response.headers() {
             answer = answer.header(name, value);
@@ -45,9 +45,9 @@ impl Http {
         let mut body = Vec::new();
         let mut pieces = response.bytes_stream();
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(bare)?;
-            if body.len() + piece.len() > MAX_ANSWER {
-                return Err("the answer is larger than 1 MiB".into());
+            let piece = piece.map_err(without_url)?;
+            if body.len() + piece.len() > MAX_RESPONSE {
+                return Err("the response is larger than 1 MiB".into());
             }
             body.extend_from_slice(&piece);
         }

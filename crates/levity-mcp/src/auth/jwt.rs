@@ -6,36 +6,36 @@ use ring::signature::{
 };
 use serde_json::{Value, json};
 
-/// How long what is signed is good for, in seconds.
-const LIFE: u64 = 300;
+/// The lifetime of a signed assertion, in seconds.
+const LIFETIME_SECS: u64 = 300;
 
-/// A private key that signs who we are.
+/// A private key that signs client assertions.
 pub(crate) enum Key {
     Es256(EcdsaKeyPair),
     Rs256(RsaKeyPair),
 }
 
 impl Key {
-    /// Reads a key; says in one clause what is wrong with it.
+    /// Parses a key. The error is one clause that names the problem.
     pub(crate) fn read(pem: &str) -> Result<Self, &'static str> {
-        const WRONG: &str = "`client_key` is no P-256 or RSA key as PKCS#8 PEM";
+        const INVALID_KEY: &str = "`client_key` is not a P-256 or RSA key in PKCS#8 PEM format";
         if pem.contains("BEGIN EC PRIVATE KEY") {
             return Err(
-                "`client_key` is in SEC1 form; turn it into PKCS#8 with `openssl pkcs8 -topk8 \
+                "`client_key` is in SEC1 format; convert it to PKCS#8 with `openssl pkcs8 -topk8 \
                     -nocrypt`",
             );
         }
-        let der = decode(pem).ok_or(WRONG)?;
+        let der = decode(pem).ok_or(INVALID_KEY)?;
         let random = SystemRandom::new();
         if let Ok(key) = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &random) {
             return Ok(Self::Es256(key));
         }
         let rsa = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der));
-        rsa.map(Self::Rs256).map_err(|_| WRONG)
+        rsa.map(Self::Rs256).map_err(|_| INVALID_KEY)
     }
 
-    /// An assertion that whoever sends it is `client`, for `audience` alone. `now` is in seconds
-    /// and `id` is used once.
+    /// Creates an assertion of the identity `client` for `audience` alone. `now` is in seconds, and
+    /// `id` must be unique.
     pub(crate) fn assert(
         &self,
         client: &str,
@@ -48,7 +48,7 @@ impl Key {
             Self::Rs256(_) => "RS256",
         };
         let claims = json!({
-            "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFE, "jti": id,
+            "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFETIME_SECS, "jti": id,
         });
         let head = part(&json!({ "alg": name, "typ": "JWT" }));
         let text = format!("{head}.{}", part(&claims));
@@ -70,7 +70,7 @@ impl Key {
     }
 }
 
-/// The claims of a JWT, unchecked: who made it is for its receiver to check.
+/// Returns the claims of a JWT without verification, which is the receiver's task.
 pub(crate) fn claims(jwt: &str) -> Option<Value> {
     let middle = jwt.split('.').nth(1)?;
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(middle).ok()?).ok()
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_can_be_checked() {
+    fn assertion_signature_can_be_verified() {
         let random = SystemRandom::new();
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let pair =
@@ -133,15 +133,15 @@ mod tests {
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
         let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key());
         public.verify(text.as_bytes(), &signature).unwrap();
-        let said = claims(&jwt).unwrap();
+        let decoded = claims(&jwt).unwrap();
         let expected = json!({
             "iss": "me", "sub": "me", "aud": "https://login.example", "iat": 1000, "exp": 1300, "jti": "once",
         });
-        assert_eq!(said, expected);
+        assert_eq!(decoded, expected);
     }
 
     #[test]
-    fn a_wrong_key_is_named_and_not_shown() {
+    fn invalid_key_error_does_not_contain_key() {
         let check = |pem: &str, part: &str| {
             let text = Key::read(pem).err().unwrap();
             assert!(text.contains(part) && !text.contains("hush"), "{text}");

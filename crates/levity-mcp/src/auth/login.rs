@@ -9,29 +9,30 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::discover::{Found, is_safe, shown};
+use super::clock::PausableClock;
+use super::discover::{AuthServer, is_safe, sanitize};
 use super::dpop;
 use super::http::Http;
-use super::patience::Patience;
 use super::record::{Grant, Record};
 use super::settings::OAuth;
 use super::store::TokenLock;
-use super::token::{Refusal, split};
+use super::token::{TokenError, split};
 use crate::link::authorize::{Authorize, Challenge, Credentials};
 use crate::redact::Redactor;
 use crate::{Error, ErrorKind, Result};
 
-/// A token is renewed when it ends within this time: it has to last until the server reads it.
-const EARLY: Duration = Duration::from_secs(30);
-/// How long to wait for another process that renews the same login, and how often to look.
+/// The time before its expiry at which a token is renewed, because it must be valid until the
+/// server reads it.
+const RENEW_BEFORE: Duration = Duration::from_secs(30);
+/// The maximum wait for another process that renews the same login, and the polling interval.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
-const LOCK_STEP: Duration = Duration::from_millis(50);
+const LOCK_POLL: Duration = Duration::from_millis(50);
 
 /// The login of one server.
 pub(crate) struct Login {
     inner: Arc<Inner>,
-    /// Renewals: a caller who goes away must not end one between the answer and its saving, which
-    /// would lose the only good token.
+    /// The renewals in progress. They are separate tasks, because a dropped caller must not end one
+    /// between the response and its saving, which would lose the only valid token.
     renewals: Mutex<JoinSet<()>>,
 }
 
@@ -41,37 +42,37 @@ pub(super) struct Inner {
     pub(super) settings: OAuth,
     pub(super) http: Arc<Http>,
     pub(super) world: Arc<dyn World>,
-    patience: Arc<Patience>,
-    /// Is told every token and proof before it is sent anywhere.
+    clock: Arc<PausableClock>,
+    /// Receives every token and proof before it is sent.
     pub(super) secrets: Redactor,
     key: String,
     state: Mutex<State>,
     nonces: Mutex<Nonces>,
-    /// Held by the one who loads, renews or logs in.
-    gate: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a task loads, renews or logs in.
+    login_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
 struct State {
     loaded: bool,
     record: Option<Record>,
-    /// Whether the record came from a login, and not from the store or a renewal.
+    /// `true` if the record is from a login, and not from the store or a renewal.
     fresh: bool,
 }
 
-/// The authorization server that a client's secret belongs to, as it is kept.
+/// The stored binding of a client secret to an authorization server.
 #[derive(Serialize, Deserialize)]
-struct Bound {
+struct SecretBinding {
     client: String,
     issuer: String,
 }
 
-/// Whether two names mean one authorization server.
+/// Returns `true` if two names identify the same authorization server.
 fn is_same(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
-/// The nonces that were given last for proofs of possession.
+/// The last nonces for proofs of possession.
 #[derive(Default)]
 pub(super) struct Nonces {
     pub(super) authority: Option<String>,
@@ -79,36 +80,36 @@ pub(super) struct Nonces {
 }
 
 impl Login {
-    /// Nothing when the address is none. The clock of `patience` stands still during a login.
+    /// Creates the login, or returns `None` if the URL is invalid. `clock` stops during a login.
     pub(crate) fn new(
         server: Arc<str>,
         url: &str,
         settings: OAuth,
         world: Arc<dyn World>,
-        patience: Arc<Patience>,
+        clock: Arc<PausableClock>,
         secrets: Redactor,
     ) -> Option<Self> {
         let mut url = Url::parse(url).ok()?;
-        // A key in the query is no part of the server's name, and none of the authorization
-        // server's business.
+        // A key in the query is not part of the server's name, and must not reach the authorization
+        // server.
         url.set_query(None);
         url.set_fragment(None);
         let http = Arc::new(Http::new().ok()?);
         let key = format!("{server} {url}");
         let state = Mutex::default();
-        let (nonces, gate) = Default::default();
+        let (nonces, login_lock) = Default::default();
         let inner = Inner {
             server,
             url,
             settings,
             http,
             world,
-            patience,
+            clock,
             secrets,
             key,
             state,
             nonces,
-            gate,
+            login_lock,
         };
         Some(Self {
             inner: Arc::new(inner),
@@ -116,16 +117,16 @@ impl Login {
         })
     }
 
-    /// Renews in a task of its own and waits for it.
+    /// Renews the login in a separate task and waits for it.
     async fn renew(&self) -> Result<Option<Record>> {
-        let _pause = self.inner.patience.pause();
+        let _pause = self.inner.clock.pause();
         let (to, from) = oneshot::channel();
         let inner = self.inner.clone();
         {
             let mut renewals = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
             while renewals.try_join_next().is_some() {}
             renewals.spawn(async move {
-                let _ = to.send(inner.renewed().await);
+                let _ = to.send(inner.renew_if_needed().await);
             });
         }
         from.await
@@ -166,32 +167,35 @@ impl Authorize for Login {
         }))
     }
 
-    fn keep_nonce(&self, value: &str) {
+    fn store_nonce(&self, value: &str) {
         if let Some(nonce) = dpop::nonce(value) {
             self.inner.nonces().server = Some(nonce.to_owned());
         }
     }
 
-    async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool> {
-        let asked = WWWAuthenticateParams::parse(challenge.text, &self.inner.url);
-        if challenge.status == 403 && !asked.is_insufficient_scope() {
+    async fn handle_challenge(&self, challenge: &Challenge<'_>) -> Result<bool> {
+        let params = WWWAuthenticateParams::parse(challenge.text, &self.inner.url);
+        if challenge.status == 403 && !params.is_insufficient_scope() {
             return Ok(false);
         }
-        let _pause = self.inner.patience.pause();
-        let _gate = self.inner.gate.lock().await;
+        let _pause = self.inner.clock.pause();
+        let _guard = self.inner.login_lock.lock().await;
         if self.inner.is_replaced(challenge.sent).await? {
             return Ok(true);
         }
-        let scopes = split(asked.scope.as_deref().unwrap_or_default());
-        self.inner.answer(challenge, &scopes).await.map(|()| true)
+        let scopes = split(params.scope.as_deref().unwrap_or_default());
+        self.inner
+            .answer_challenge(challenge, &scopes)
+            .await
+            .map(|()| true)
     }
 }
 
 impl Inner {
-    /// Gets another login for a challenge. The gate is held.
-    async fn answer(&self, challenge: &Challenge<'_>, scopes: &[String]) -> Result<()> {
+    /// Obtains another login for a challenge. The caller holds the lock.
+    async fn answer_challenge(&self, challenge: &Challenge<'_>, scopes: &[String]) -> Result<()> {
         let (refused, attempt) = (challenge.status == 401, challenge.attempt);
-        let mut found = Found::find(
+        let mut auth_server = AuthServer::find(
             &self.server,
             &self.url,
             self.http.clone(),
@@ -199,14 +203,14 @@ impl Inner {
             &self.secrets,
         )
         .await?;
-        self.check_authority(&found).await?;
+        self.check_authority(&auth_server).await?;
         let mut before = self.record();
         if before
             .as_ref()
-            .is_some_and(|record| record.issuer.as_deref() != found.issuer())
+            .is_some_and(|record| record.issuer.as_deref() != auth_server.issuer())
         {
-            // Neither a token nor a client's id means anything to another authorization server.
-            self.forget().await?;
+            // Tokens and client ids are meaningless to another authorization server.
+            self.remove_record().await?;
             before = None;
         }
         if refused
@@ -219,33 +223,35 @@ impl Inner {
                 return Ok(());
             }
         } else if refused && attempt > 1 && self.state().fresh {
-            let text = "it refuses the token that its authorization server gave for it";
+            let text = "it rejects the token that its authorization server issued for it";
             return Err(self.error(ErrorKind::Auth, text));
         }
-        let wanted = self.scopes(&found, before.as_ref(), scopes).await;
-        let record = self.log_in(&mut found, before.as_ref(), wanted).await?;
-        self.keep(record, true).await
+        let wanted = self.scopes(&auth_server, before.as_ref(), scopes).await;
+        let record = self
+            .log_in(&mut auth_server, before.as_ref(), wanted)
+            .await?;
+        self.store_record(record, true).await
     }
 
     async fn log_in(
         &self,
-        found: &mut Found,
+        auth_server: &mut AuthServer,
         before: Option<&Record>,
         scopes: Vec<String>,
     ) -> Result<Record> {
-        match self.grant(found) {
-            Grant::Person => self.by_person(found, before, scopes).await,
-            Grant::Client => self.by_client(found, scopes).await,
-            Grant::Enterprise => self.by_enterprise(found, scopes).await,
-            Grant::Workload => self.by_workload(found, scopes).await,
+        match self.grant(auth_server) {
+            Grant::Person => self.log_in_by_person(auth_server, before, scopes).await,
+            Grant::Client => self.log_in_as_client(auth_server, scopes).await,
+            Grant::Enterprise => self.log_in_by_enterprise(auth_server, scopes).await,
+            Grant::Workload => self.log_in_by_workload(auth_server, scopes).await,
         }
     }
 
-    fn grant(&self, found: &Found) -> Grant {
+    fn grant(&self, auth_server: &AuthServer) -> Grant {
         let settings = &self.settings;
         let known = settings.client_secret.is_some() || settings.client_key.is_some();
-        let only_machines =
-            found.offers_grant("client_credentials") && !found.offers_grant("authorization_code");
+        let only_machines = auth_server.offers_grant("client_credentials")
+            && !auth_server.offers_grant("authorization_code");
         if settings.enterprise.is_some() {
             Grant::Enterprise
         } else if settings.workload.is_some() {
@@ -257,19 +263,19 @@ impl Inner {
         }
     }
 
-    /// What to ask for: what was asked for before, and what the server wants now.
+    /// Returns the scopes to request: the previous ones, and those that the server requires now.
     async fn scopes(
         &self,
-        found: &Found,
+        auth_server: &AuthServer,
         before: Option<&Record>,
-        asked: &[String],
+        params: &[String],
     ) -> Vec<String> {
         let mut scopes = before
             .map(|record| record.scopes.clone())
             .unwrap_or_default();
         let more = match self.settings.scopes.as_slice() {
-            [] => found.manager.select_initial_scopes(&[]).await,
-            set => set.iter().chain(asked).cloned().collect(),
+            [] => auth_server.manager.select_initial_scopes(&[]).await,
+            set => set.iter().chain(params).cloned().collect(),
         };
         for scope in more {
             if !scopes.contains(&scope) {
@@ -279,18 +285,18 @@ impl Inner {
         scopes
     }
 
-    /// The login to send when the one there is ends soon: another one, the same while it lasts, or
-    /// none.
-    async fn renewed(&self) -> Result<Option<Record>> {
+    /// Returns the login to send: a renewed one if it expires soon, the same one while it is valid,
+    /// or none.
+    async fn renew_if_needed(&self) -> Result<Option<Record>> {
         let before = self.record();
-        let _gate = self.gate.lock().await;
+        let _guard = self.login_lock.lock().await;
         match self.record() {
             Some(record) if self.ends_soon(&record) => {
-                let still = !record.ends_by(self.world.now());
+                let is_valid = !record.ends_by(self.world.now());
                 match self.renew_now(Some(record.clone())).await {
                     Ok(Some(renewed)) => Ok(Some(renewed)),
-                    Ok(None) => Ok(Some(record).filter(|_| still)),
-                    Err(_) if still => Ok(Some(record)),
+                    Ok(None) => Ok(Some(record).filter(|_| is_valid)),
+                    Err(_) if is_valid => Ok(Some(record)),
                     Err(error) => Err(error),
                 }
             }
@@ -298,8 +304,8 @@ impl Inner {
         }
     }
 
-    /// Renews a login, unless another process has done so; none when it cannot be renewed any more.
-    /// The gate is held.
+    /// Renews a login, unless another process has done so. Returns `None` if it cannot be renewed
+    /// any more. The caller holds the lock.
     async fn renew_now(&self, record: Option<Record>) -> Result<Option<Record>> {
         let Some(record) = record.filter(Record::is_renewable) else {
             return Ok(None);
@@ -308,18 +314,17 @@ impl Inner {
         if let Some(other) = self.stored_other(&record).await? {
             return Ok(Some(other));
         }
-        match self.ask_again(&record).await {
+        match self.renew_tokens(&record).await {
             Ok(renewed) => {
-                self.keep(renewed.clone(), false).await?;
+                self.store_record(renewed.clone(), false).await?;
                 Ok(Some(renewed))
             }
-            Err(Refusal::Later(text)) => Err(self.error(ErrorKind::Start, &text)),
-            Err(Refusal::No(_) | Refusal::Nonce(_)) => {
-                // Somebody who does not take the lock may have used the refresh token in the
-                // meantime.
+            Err(TokenError::Temporary(text)) => Err(self.error(ErrorKind::Start, &text)),
+            Err(TokenError::Rejected(_) | TokenError::NonceRequired(_)) => {
+                // A process without the lock may have used the refresh token in the meantime.
                 let other = self.stored_other(&record).await?;
                 if other.is_none() {
-                    self.keep(
+                    self.store_record(
                         Record {
                             refresh: None,
                             ..record
@@ -333,7 +338,7 @@ impl Inner {
         }
     }
 
-    /// The login in the store, when it is another one than this and lasts. It becomes ours.
+    /// Returns the login in the store and adopts it, if it differs from this one and is valid.
     async fn stored_other(&self, record: &Record) -> Result<Option<Record>> {
         let stored = self.read().await?;
         let other =
@@ -345,7 +350,7 @@ impl Inner {
         Ok(other)
     }
 
-    /// Whether the login that was sent is not the one there is now, here or in the store.
+    /// Returns `true` if the login that was sent has been replaced, here or in the store.
     async fn is_replaced(&self, sent: Option<&str>) -> Result<bool> {
         match self.record() {
             Some(now) if sent != Some(now.header().as_str()) => Ok(!self.ends_soon(&now)),
@@ -358,7 +363,7 @@ impl Inner {
         if self.state().loaded {
             return Ok(());
         }
-        let _gate = self.gate.lock().await;
+        let _guard = self.login_lock.lock().await;
         if !self.state().loaded {
             let record = self.read().await?;
             let mut state = self.state();
@@ -367,14 +372,14 @@ impl Inner {
         Ok(())
     }
 
-    /// What is in the store, if it is of use with these settings.
+    /// Reads the login from the store, if it is valid with these settings.
     async fn read(&self) -> Result<Option<Record>> {
         let text = self
             .settings
             .store
             .load(&self.key)
             .await
-            .map_err(|error| self.store_failed(&error))?;
+            .map_err(|error| self.store_error(&error))?;
         let record: Option<Record> = text.and_then(|text| serde_json::from_str(&text).ok());
         self.secrets.add(record.iter().flat_map(Record::secrets));
         let client = self.settings.client_id.as_deref();
@@ -387,10 +392,10 @@ impl Inner {
         }))
     }
 
-    /// Refuses an authorization server other than the one that was set, and keeps the secret of a
-    /// client from any but the first.
-    async fn check_authority(&self, found: &Found) -> Result<()> {
-        let named = found.audience();
+    /// Rejects an authorization server other than the configured one. Without configuration, sends
+    /// a client secret only to the first one.
+    async fn check_authority(&self, auth_server: &AuthServer) -> Result<()> {
+        let named = auth_server.audience();
         if let Some(issuer) = &self.settings.issuer {
             return if is_same(issuer, named) {
                 Ok(())
@@ -403,28 +408,29 @@ impl Inner {
             return Ok(());
         };
         let key = format!("{} issuer", self.key);
-        let kept = self
+        let stored = self
             .settings
             .store
             .load(&key)
             .await
-            .map_err(|error| self.store_failed(&error))?;
-        let kept: Option<Bound> = kept.and_then(|text| serde_json::from_str(&text).ok());
-        let kept = kept
+            .map_err(|error| self.store_error(&error))?;
+        let stored: Option<SecretBinding> =
+            stored.and_then(|text| serde_json::from_str(&text).ok());
+        let stored = stored
             .filter(|bound| bound.client == *client)
             .map(|bound| bound.issuer);
-        // A login that is there says where the secret went before.
+        // An existing login shows where the secret was sent before.
         let before = || {
             self.record()
                 .map(|record| record.issuer.unwrap_or(record.token_endpoint))
         };
-        match kept.or_else(before) {
+        match stored.or_else(before) {
             Some(issuer) if !is_same(&issuer, named) => {
                 return Err(self.wrong_authority(named, &issuer));
             }
             _ => {}
         }
-        let bound = Bound {
+        let bound = SecretBinding {
             client: client.clone(),
             issuer: named.to_owned(),
         };
@@ -433,20 +439,20 @@ impl Inner {
             .store
             .save(&key, &text)
             .await
-            .map_err(|error| self.store_failed(&error))
+            .map_err(|error| self.store_error(&error))
     }
 
     fn wrong_authority(&self, named: &str, bound: &str) -> Error {
-        let (named, bound) = (shown(named), shown(bound));
+        let (named, bound) = (sanitize(named), sanitize(bound));
         let text = format!(
-            "it leads to the authorization server `{named}`, and its login belongs to `{bound}`, \
+            "it names the authorization server `{named}`, but its login belongs to `{bound}`, \
                 so nothing was sent there; \
              if you trust it with this client, set `OAuth::issuer(\"{named}\")`"
         );
         self.error(ErrorKind::Auth, &text)
     }
 
-    async fn keep(&self, record: Record, fresh: bool) -> Result<()> {
+    async fn store_record(&self, record: Record, fresh: bool) -> Result<()> {
         self.secrets.add(record.secrets());
         let text = serde_json::to_string(&record).unwrap_or_default();
         {
@@ -457,29 +463,29 @@ impl Inner {
             .store
             .save(&self.key, &text)
             .await
-            .map_err(|error| self.store_failed(&error))
+            .map_err(|error| self.store_error(&error))
     }
 
-    async fn forget(&self) -> Result<()> {
+    async fn remove_record(&self) -> Result<()> {
         self.state().record = None;
         self.settings
             .store
             .remove(&self.key)
             .await
-            .map_err(|error| self.store_failed(&error))
+            .map_err(|error| self.store_error(&error))
     }
 
-    /// Waits until no other process renews this login. One that takes too long has died or hangs,
-    /// and is not waited for.
+    /// Waits until no other process renews this login. A process that takes too long has ended or
+    /// hangs, so the wait stops.
     async fn lock(&self) -> Result<Option<TokenLock>> {
         let end = self.world.now().after(LOCK_LIMIT);
         loop {
             let lock = self.settings.store.try_lock(&self.key).await;
-            let lock = lock.map_err(|error| self.store_failed(&error))?;
+            let lock = lock.map_err(|error| self.store_error(&error))?;
             if lock.is_some() || self.world.now() >= end {
                 return Ok(lock);
             }
-            self.world.sleep(LOCK_STEP).await;
+            self.world.sleep(LOCK_POLL).await;
         }
     }
 
@@ -488,7 +494,7 @@ impl Inner {
     }
 
     fn ends_soon(&self, record: &Record) -> bool {
-        record.ends_by(self.world.now().after(EARLY))
+        record.ends_by(self.world.now().after(RENEW_BEFORE))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -500,13 +506,13 @@ impl Inner {
     }
 
     pub(super) fn error(&self, kind: ErrorKind, text: &str) -> Error {
-        Error::new(kind, self.server.clone(), text).without(&self.secrets)
+        Error::new(kind, self.server.clone(), text).redacted(&self.secrets)
     }
 
-    fn store_failed(&self, error: &std::io::Error) -> Error {
+    fn store_error(&self, error: &std::io::Error) -> Error {
         self.error(
             ErrorKind::Auth,
-            &format!("its login could not be kept or read: {error}"),
+            &format!("its login cannot be stored or loaded: {error}"),
         )
     }
 }

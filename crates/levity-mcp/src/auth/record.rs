@@ -3,11 +3,10 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
 
-/// A login as it is kept: what to send, and all that is needed to get the next one without asking
-/// anybody.
+/// A stored login: the tokens, and everything that is needed to renew them without interaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The authorization server; a login is good for no other.
+    /// The authorization server; a login is valid for no other.
     pub(crate) issuer: Option<String>,
     /// The server that the tokens are for.
     pub(crate) resource: String,
@@ -18,27 +17,27 @@ pub(crate) struct Record {
     pub(crate) expires: Option<Timestamp>,
     pub(crate) refresh: Option<Secret>,
     pub(crate) scopes: Vec<String>,
-    /// The key that the tokens are bound to; none where whoever has them may use them.
+    /// The key that the tokens are bound to; `None` for bearer tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) proof_key: Option<Secret>,
 }
 
-/// Who we are to an authorization server.
+/// The identity of the client at an authorization server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Client {
     pub(crate) id: String,
     pub(crate) method: Method,
-    /// Where the client was registered for this login: what it was registered with.
-    pub(crate) registered: Option<Registered>,
+    /// The registration, if the client was registered for this login.
+    pub(crate) registered: Option<Registration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Registered {
+pub(crate) struct Registration {
     pub(crate) redirect: String,
     pub(crate) secret: Option<Secret>,
 }
 
-/// How a client shows the token endpoint that it is itself.
+/// The method by which a client authenticates at the token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Method {
@@ -48,7 +47,7 @@ pub(crate) enum Method {
     Key,
 }
 
-/// What the tokens were given for.
+/// The grant that the tokens were issued for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Grant {
@@ -68,7 +67,7 @@ impl Record {
         format!("{scheme} {}", self.access.expose())
     }
 
-    /// All of it that must not be shown.
+    /// Returns all secrets of the record.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         let registered = self
             .client
@@ -84,12 +83,12 @@ impl Record {
         all.into_iter().flatten().map(Secret::expose)
     }
 
-    /// Whether the token will have ended at `moment`.
+    /// Returns `true` if the token expires by `moment`.
     pub(crate) fn ends_by(&self, moment: Timestamp) -> bool {
         self.expires.is_some_and(|end| end <= moment)
     }
 
-    /// Whether another token can be got without a person.
+    /// Returns `true` if the token can be renewed without a person.
     pub(crate) fn is_renewable(&self) -> bool {
         self.refresh.is_some() || self.grant != Grant::Person
     }

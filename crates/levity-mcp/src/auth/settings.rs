@@ -10,10 +10,10 @@ use super::browser::Browser;
 use super::secret::Secret;
 use super::store::{MemoryTokens, TokenStore};
 
-/// How to log in to a server that asks for OAuth.
+/// The login settings of a server that requires OAuth.
 ///
-/// Without a client id, one is got from the server's authorization server. Without a [`Browser`],
-/// only grants that need nobody work: [`client_credentials`](Self::client_credentials),
+/// Without a client id, levity obtains one from the authorization server. Without a [`Browser`],
+/// only grants without interaction work: [`client_credentials`](Self::client_credentials),
 /// [`enterprise`](Self::enterprise) and [`workload_identity`](Self::workload_identity).
 ///
 /// ```
@@ -45,7 +45,7 @@ pub struct OAuth {
 }
 
 impl OAuth {
-    /// Registers itself where it has to, and keeps tokens in memory.
+    /// Creates settings with automatic registration and with tokens in memory.
     pub fn new() -> Self {
         Self {
             name: "levity".to_owned(),
@@ -64,95 +64,95 @@ impl OAuth {
         }
     }
 
-    /// The name that a person reads on the login page; `levity` by default.
+    /// Sets the client's name on the login page; `levity` by default.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Asks for these scopes instead of those that the server names; more are added when the server
-    /// asks for more.
+    /// Sets the scopes to request, in place of those that the server names. levity adds more when
+    /// the server requires more.
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// The id of a client that was registered beforehand.
+    /// Sets the id of a client that is already registered.
     pub fn client_id(mut self, id: impl Into<String>) -> Self {
         self.client_id = Some(id.into());
         self
     }
 
-    /// The secret of that client.
+    /// Sets the secret of that client.
     ///
-    /// It is sent to one authorization server only: the one that [`issuer`](Self::issuer) names, or
-    /// else the first that the server led to, which is kept in the [`TokenStore`]. A server that
-    /// leads to another one later is refused.
+    /// The secret is sent to one authorization server only: the one that [`issuer`](Self::issuer)
+    /// names, or otherwise the first that the server named, which is stored in the [`TokenStore`].
+    /// levity rejects a server that names another one later.
     pub fn client_secret(mut self, secret: impl Into<String>) -> Self {
         self.client_secret = Some(Secret::new(secret));
         self
     }
 
-    /// The private key of that client, instead of a secret: PEM with PKCS#8, of the curve P-256
-    /// (signs with ES256) or of RSA (signs with RS256).
+    /// Sets the private key of that client, in place of a secret: PEM with PKCS#8, of the curve
+    /// P-256 (signs with ES256) or of RSA (signs with RS256).
     pub fn client_key(mut self, pem: impl Into<String>) -> Self {
         self.client_key = Some(Secret::new(pem));
         self
     }
 
-    /// The authorization server to log in at, by its issuer: the address at which the client was
-    /// registered. A server that leads to another one is refused, so that it gets neither the
-    /// secret of the client nor a person's login.
+    /// Sets the authorization server to log in at, by its issuer: the URL at which the client was
+    /// registered. levity rejects a server that names another one, so that it gets neither the
+    /// client secret nor a person's login.
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
         self
     }
 
-    /// Where a metadata document of this client can be read. Where the authorization server takes
-    /// such an address as a client id, it is used instead of a registration.
+    /// Sets the URL of a metadata document of this client. If the authorization server supports
+    /// such a URL as a client id, it replaces a registration.
     pub fn client_metadata_url(mut self, url: impl Into<String>) -> Self {
         self.metadata_url = Some(url.into());
         self
     }
 
-    /// Logs in as the client itself, with its secret or its key, and asks nobody. It is done
-    /// without this setting too, where the authorization server offers client credentials and no
+    /// Logs in as the client itself, with its secret or its key, without interaction. levity does
+    /// this without the setting too, if the authorization server offers client credentials and no
     /// login by a person.
     pub fn client_credentials(mut self) -> Self {
         self.machine = true;
         self
     }
 
-    /// Logs in by what a company's identity provider says of the person, and asks nobody.
+    /// Logs in with an assertion of a company's identity provider, without interaction.
     pub fn enterprise(mut self, enterprise: Enterprise) -> Self {
         self.enterprise = Some(enterprise);
         self
     }
 
-    /// Logs in by a JWT that the platform issues to this workload (RFC 7523), and asks nobody: the
-    /// service account token of a Kubernetes pod, the OIDC token of a CI job. [`TokenFile`] reads
-    /// it from a file.
+    /// Logs in with a JWT that the platform issues to this workload (RFC 7523), without
+    /// interaction: the service account token of a Kubernetes pod, or the OIDC token of a CI job.
+    /// Use [`TokenFile`] to read it from a file.
     ///
-    /// The JWT is sent only to an authorization server that its `aud` claim names, so a hostile
-    /// server cannot collect it.
+    /// The JWT is sent only to an authorization server in its `aud` claim, so a hostile server
+    /// cannot collect it.
     pub fn workload_identity(mut self, identity: impl Identity + 'static) -> Self {
         self.workload = Some(Arc::new(identity));
         self
     }
 
-    /// Sets what shows the login page to a person.
+    /// Sets the way to show the login page to a person.
     pub fn browser(mut self, browser: impl Browser + 'static) -> Self {
         self.browser = Some(Arc::new(browser));
         self
     }
 
-    /// Sets where tokens are kept; in memory by default.
+    /// Sets the store of tokens; in memory by default.
     pub fn store(mut self, store: impl TokenStore + 'static) -> Self {
         self.store = Arc::new(store);
         self
     }
 
-    /// How long a person may take to log in; 300 s by default.
+    /// Sets the timeout for a person to log in; 300 s by default.
     pub fn login_limit(mut self, limit: Duration) -> Self {
         self.login_limit = limit;
         self
@@ -160,7 +160,7 @@ impl OAuth {
 }
 
 impl OAuth {
-    /// The settings that must not be shown.
+    /// Returns the settings that are secrets.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         let enterprise = self
             .enterprise
@@ -199,10 +199,10 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// Access that a company manages: its identity provider vouches for the person, and the server's
-/// authorization server takes its word (cross-app access).
+/// The settings of access that a company manages: its identity provider vouches for the person, and
+/// the server's authorization server accepts that (cross-app access).
 ///
-/// The client's id and secret, or key, at the server's authorization server are set on [`OAuth`].
+/// Set the client's id and secret, or key, at the server's authorization server on [`OAuth`].
 #[derive(Clone)]
 pub struct Enterprise {
     pub(crate) token_endpoint: String,
@@ -212,8 +212,8 @@ pub struct Enterprise {
 }
 
 impl Enterprise {
-    /// The identity provider's token endpoint, the client's id there, and what gives the person's
-    /// ID token.
+    /// Creates the settings with the identity provider's token endpoint, the client's id there, and
+    /// the source of the person's ID token.
     pub fn new(
         token_endpoint: impl Into<String>,
         client_id: impl Into<String>,
@@ -227,7 +227,7 @@ impl Enterprise {
         }
     }
 
-    /// The client's secret at the identity provider.
+    /// Sets the client's secret at the identity provider.
     #[must_use]
     pub fn client_secret(mut self, secret: impl Into<String>) -> Self {
         self.client_secret = Some(Secret::new(secret));
@@ -248,7 +248,7 @@ impl fmt::Debug for Enterprise {
 /// A source of signed identity tokens: of a person, issued by the company's identity provider, or
 /// of a workload, issued by its platform.
 ///
-/// A `String` is a token that stays the same.
+/// A `String` is a constant token.
 #[async_trait]
 pub trait Identity: Send + Sync {
     /// Returns an identity token (a JWT) that is valid now.
@@ -262,13 +262,13 @@ impl Identity for String {
     }
 }
 
-/// The longest token file that is read.
-const LONGEST_TOKEN: u64 = 64 << 10;
+/// The maximum size of a token file.
+const MAX_TOKEN_FILE: u64 = 64 << 10;
 
 /// An identity token in a file that the platform replaces before it expires, such as a Kubernetes
 /// service account token.
 ///
-/// The file is read anew for each login.
+/// The file is read for each login.
 ///
 /// ```
 /// use levity_mcp::{OAuth, TokenFile};
@@ -282,7 +282,7 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// Reads the token from the file at `path`.
+    /// Creates a source that reads the file at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -291,10 +291,10 @@ impl TokenFile {
 #[async_trait]
 impl Identity for TokenFile {
     async fn id_token(&self) -> io::Result<String> {
-        // A small file that the platform keeps in memory.
+        // The platform keeps this small file in memory, so a blocking read is acceptable.
         let mut text = String::new();
         std::fs::File::open(&self.path)?
-            .take(LONGEST_TOKEN)
+            .take(MAX_TOKEN_FILE)
             .read_to_string(&mut text)?;
         Ok(text.trim().to_owned())
     }

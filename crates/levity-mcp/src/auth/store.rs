@@ -10,39 +10,41 @@ mod file;
 
 pub use file::FileTokens;
 
-/// Where logins are kept, each under a key that names a server and its address. Beside a login with
-/// the secret of a client, a second key keeps which authorization server the secret belongs to.
+/// A store of logins, each under a key with a server's name and URL. For a login with a client
+/// secret, a second key stores which authorization server the secret belongs to.
 ///
-/// What is kept is text with tokens in it: whoever reads it can act as the person who logged in.
+/// The stored text contains tokens: a reader of it can act as the person who logged in.
 ///
 /// # Contract
-/// - What was saved is what is loaded, by this process or by another one that shares the store.
-/// - A login is replaced as a whole: nobody reads half of one.
+/// - `load` returns the saved text, to this process or to another one that shares the store.
+/// - A login is replaced as a whole: no reader sees a partial one.
 #[async_trait]
 pub trait TokenStore: Send + Sync {
-    /// The login under this key.
+    /// Returns the login under this key.
     async fn load(&self, key: &str) -> io::Result<Option<String>>;
 
-    /// Keeps a login, in place of the one before.
+    /// Stores a login and replaces the previous one.
     async fn save(&self, key: &str, login: &str) -> io::Result<()>;
 
-    /// Forgets a login; it is no error when there is none.
+    /// Removes a login; succeeds if there is none.
     async fn remove(&self, key: &str) -> io::Result<()>;
 
-    /// Becomes the only one that renews this login, until the lock is dropped; nothing when
-    /// somebody else is. A store that no other process shares has nothing to do.
+    /// Acquires the exclusive right to renew this login until the lock is dropped. Returns `None`
+    /// if another process has it. A store that no other process shares needs no implementation.
     async fn try_lock(&self, key: &str) -> io::Result<Option<TokenLock>> {
         let _ = key;
         Ok(Some(TokenLock::new(())))
     }
 }
 
-/// The right to renew a login, until it is dropped.
+/// A lock for renewing a login, which is released on drop.
 #[must_use]
-pub struct TokenLock(#[expect(dead_code, reason = "it is held to be dropped")] Box<dyn Any + Send>);
+pub struct TokenLock(
+    #[expect(dead_code, reason = "its drop releases the lock")] Box<dyn Any + Send>,
+);
 
 impl TokenLock {
-    /// A lock that ends when `held` is dropped.
+    /// Creates a lock that ends when `held` is dropped.
     pub fn new(held: impl Send + 'static) -> Self {
         Self(Box::new(held))
     }
@@ -54,12 +56,12 @@ impl fmt::Debug for TokenLock {
     }
 }
 
-/// Logins that last as long as the process.
+/// A store of logins in memory, for the lifetime of the process.
 #[derive(Default)]
 pub struct MemoryTokens(Mutex<BTreeMap<String, String>>);
 
 impl MemoryTokens {
-    /// None yet.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -93,7 +95,7 @@ impl fmt::Debug for MemoryTokens {
     }
 }
 
-// One store for several servers, and for a test that looks into it.
+// Lets several servers, or a test, share one store.
 #[async_trait]
 impl<T: TokenStore + ?Sized> TokenStore for std::sync::Arc<T> {
     async fn load(&self, key: &str) -> io::Result<Option<String>> {

@@ -10,23 +10,23 @@ use super::jwt::Key;
 use super::record::Method;
 use crate::redact::Redactor;
 
-/// The header with a proof of possession, and the one with the nonce for the next.
+/// The headers with a proof of possession, and with the nonce for the next one.
 pub(crate) const PROOF: &str = "dpop";
 pub(crate) const NONCE: &str = "dpop-nonce";
 
-/// A token endpoint, and who we are there.
+/// A token endpoint, and the client's identity there.
 pub(crate) struct Endpoint<'a> {
     pub(crate) http: &'a Http,
     pub(crate) url: &'a str,
     pub(crate) client_id: &'a str,
     pub(crate) proof: Proof<'a>,
-    /// Proves that we have the key that the token is to be bound to.
+    /// The proof that the client has the key to bind the token to.
     pub(crate) possession: Option<String>,
-    /// Masks what the endpoint may repeat, and is told what it gives.
+    /// Masks secrets that the endpoint may repeat, and records those that it issues.
     pub(crate) secrets: &'a Redactor,
 }
 
-/// How we show that we are this client.
+/// The authentication of the client.
 pub(crate) enum Proof<'a> {
     None,
     Basic(&'a str),
@@ -35,8 +35,8 @@ pub(crate) enum Proof<'a> {
     Signed(String),
 }
 
-/// What a token endpoint gave.
-pub(crate) struct Granted {
+/// The response of a token endpoint.
+pub(crate) struct TokenResponse {
     pub(crate) access: String,
     pub(crate) kind: String,
     pub(crate) seconds: Option<u64>,
@@ -46,31 +46,38 @@ pub(crate) struct Granted {
     pub(crate) nonce: Option<String>,
 }
 
-/// Why a token endpoint gave nothing.
+/// The reason why a token endpoint issued no token.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    /// It could not be reached, or has a problem of its own: later it may work.
-    Later(String),
-    /// It said no, by this error code.
-    No(String),
-    /// It wants the same request with this nonce in the proof of possession.
-    Nonce(String),
+pub(crate) enum TokenError {
+    /// The endpoint is unreachable or has an internal error; a retry may help.
+    Temporary(String),
+    /// The endpoint rejected the request with this error code.
+    Rejected(String),
+    /// The endpoint requires the same request with this nonce in the proof of possession.
+    NonceRequired(String),
 }
 
-impl Refusal {
+impl TokenError {
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Later(text) => text.clone(),
-            Self::No(code) => format!("its authorization server refused to give a token: `{code}`"),
-            Self::Nonce(_) => "its authorization server wants one nonce after another".to_owned(),
+            Self::Temporary(text) => text.clone(),
+            Self::Rejected(code) => {
+                format!("its authorization server refused to issue a token: `{code}`")
+            }
+            Self::NonceRequired(_) => {
+                "its authorization server repeatedly requires another nonce".to_owned()
+            }
         }
     }
 }
 
 impl Endpoint<'_> {
-    /// Asks for a token by the parameters of a grant.
-    pub(crate) async fn ask(&self, grant: &[(&str, &str)]) -> Result<Granted, Refusal> {
-        let request = self.request(grant).map_err(|_| unreachable())?;
+    /// Requests a token with the parameters of a grant.
+    pub(crate) async fn request(
+        &self,
+        grant: &[(&str, &str)],
+    ) -> Result<TokenResponse, TokenError> {
+        let request = self.build_request(grant).map_err(|_| unreachable())?;
         let answer = self.http.send(request).await.map_err(|_| unreachable())?;
         let nonce = answer
             .headers()
@@ -80,17 +87,17 @@ impl Endpoint<'_> {
             read(answer.status().as_u16(), answer.body(), self.secrets),
             nonce,
         ) {
-            (Err(Refusal::No(code)), Some(nonce)) if code == "use_dpop_nonce" => {
-                Err(Refusal::Nonce(nonce.to_owned()))
+            (Err(TokenError::Rejected(code)), Some(nonce)) if code == "use_dpop_nonce" => {
+                Err(TokenError::NonceRequired(nonce.to_owned()))
             }
-            (outcome, nonce) => outcome.map(|granted| Granted {
+            (outcome, nonce) => outcome.map(|granted| TokenResponse {
                 nonce: nonce.map(str::to_owned),
                 ..granted
             }),
         }
     }
 
-    fn request(&self, grant: &[(&str, &str)]) -> Result<Request<Vec<u8>>, ::http::Error> {
+    fn build_request(&self, grant: &[(&str, &str)]) -> Result<Request<Vec<u8>>, ::http::Error> {
         let mut form = Serializer::new(String::new());
         form.extend_pairs(grant.iter().filter(|(_, value)| !value.is_empty()));
         let mut request = Request::post(self.url)
@@ -100,7 +107,7 @@ impl Endpoint<'_> {
             request = request.header(PROOF, possession);
         }
         match &self.proof {
-            // A workload may be known by its assertion alone.
+            // A workload may be identified by its assertion alone.
             Proof::None if self.client_id.is_empty() => {}
             Proof::None => drop(form.append_pair("client_id", self.client_id)),
             Proof::Basic(secret) => {
@@ -122,23 +129,25 @@ impl Endpoint<'_> {
     }
 }
 
-fn read(status: u16, body: &[u8], secrets: &Redactor) -> Result<Granted, Refusal> {
+fn read(status: u16, body: &[u8], secrets: &Redactor) -> Result<TokenResponse, TokenError> {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let field = |name: &str| Some(value.as_ref()?.get(name)?.as_str()?.to_owned());
-    let error = field("error").map(|code| clean(&secrets.text(&code)));
-    let passing = matches!(
+    let error = field("error").map(|code| sanitize_code(&secrets.text(&code)));
+    let is_temporary = matches!(
         error.as_deref(),
         Some("server_error" | "temporarily_unavailable")
     );
-    if passing || status >= 500 || status == 429 || status == 408 {
-        let text = format!("its authorization server answered {status} to a request for a token");
-        return Err(Refusal::Later(text));
+    if is_temporary || status >= 500 || status == 429 || status == 408 {
+        let text =
+            format!("its authorization server responded with HTTP {status} to a token request");
+        return Err(TokenError::Temporary(text));
     }
     if let Some(code) = error {
-        return Err(Refusal::No(code));
+        return Err(TokenError::Rejected(code));
     }
     let access = field("access_token").filter(|_| (200..300).contains(&status));
-    let access = access.ok_or_else(|| Refusal::No(format!("status {status} and no token")))?;
+    let access =
+        access.ok_or_else(|| TokenError::Rejected(format!("status {status} and no token")))?;
     let seconds = value
         .as_ref()
         .and_then(|value| value.get("expires_in"))
@@ -148,7 +157,7 @@ fn read(status: u16, body: &[u8], secrets: &Redactor) -> Result<Granted, Refusal
         });
     secrets.add([&*access]);
     secrets.add(field("refresh_token").as_deref());
-    Ok(Granted {
+    Ok(TokenResponse {
         access,
         kind: field("token_type").unwrap_or_else(|| "bearer".to_owned()),
         seconds,
@@ -162,8 +171,8 @@ pub(crate) fn split(scopes: &str) -> Vec<String> {
     scopes.split_whitespace().map(str::to_owned).collect()
 }
 
-/// An error code as it may be shown: those of OAuth are short words.
-pub(crate) fn clean(code: &str) -> String {
+/// Prepares an error code for display: codes of OAuth are short words.
+pub(crate) fn sanitize_code(code: &str) -> String {
     let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     code.chars().filter(fits).take(60).collect()
 }
@@ -176,11 +185,11 @@ fn basic(id: &str, secret: &str) -> String {
     )
 }
 
-fn unreachable() -> Refusal {
-    Refusal::Later("its authorization server could not be reached".to_owned())
+fn unreachable() -> TokenError {
+    TokenError::Temporary("cannot reach its authorization server".to_owned())
 }
 
-/// How to show who we are, given what we have: none when a secret or key that is needed is missing.
+/// Returns the authentication for the method, or `None` if a required secret or key is missing.
 pub(crate) fn proof<'a>(
     method: Method,
     secret: Option<&'a str>,
@@ -203,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read() {
+    fn read_parses_token_response() {
         let granted = read(
             200,
             br#"{"access_token": "a", "expires_in": "60", "scope": "x  y"}"#,
@@ -220,12 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_whether_later_helps() {
+    fn read_distinguishes_temporary_and_final_errors() {
         let check = |status, body: &str, later, part: &str| {
             let refusal = read(status, body.as_bytes(), &Redactor::default())
                 .err()
                 .unwrap();
-            assert_eq!(matches!(refusal, Refusal::Later(_)), later, "{refusal:?}");
+            assert_eq!(
+                matches!(refusal, TokenError::Temporary(_)),
+                later,
+                "{refusal:?}"
+            );
             assert!(
                 refusal.text().contains(part) && !refusal.text().contains("hush"),
                 "{refusal:?}"
@@ -246,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_secrets_are_encoded() {
+    fn basic_encodes_id_and_secret() {
         assert_eq!(
             basic("a:b", "c d"),
             format!("Basic {}", STANDARD.encode("a%3Ab:c+d"))

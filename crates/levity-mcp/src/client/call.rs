@@ -1,5 +1,4 @@
-//! Calls of tools, with what may happen on the way to their result: questions back to us, and tasks
-//! that are asked after.
+//! Tool calls, including input requests of the server and tasks that are polled for a result.
 
 use std::time::Duration;
 
@@ -9,118 +8,125 @@ use levity_rpc::mcp::{
 };
 use serde_json::{Value, json};
 
-use super::{Client, Patience};
+use super::{Client, RequestLimits};
 use crate::{Error, ErrorKind, Result};
 
-/// How often a server may come back with questions before it must answer.
-const MOST_ROUNDS: u32 = 16;
-/// How often a task is asked after when its server does not say.
-const POLL: Duration = Duration::from_secs(1);
-/// How long an answer to a question about a task may take.
-const TASK_WORD: Duration = Duration::from_secs(30);
+/// The maximum number of times a server may request input before it must respond.
+const MAX_ROUNDS: u32 = 16;
+/// The default interval for polling a task if the server sets none.
+const DEFAULT_POLL: Duration = Duration::from_secs(1);
+/// The timeout of a request about a task.
+const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A call of a tool.
 pub(crate) struct ToolCall {
     pub(crate) name: String,
     pub(crate) arguments: JsonObject,
-    /// Whether the server wants to be asked for a task instead of the result.
+    /// Requests a task in place of the result, because the server requires it.
     pub(crate) as_task: bool,
 }
 
 impl Client {
-    /// Calls a tool; the result is as the server wrote it.
-    pub(crate) async fn call_tool(&self, call: ToolCall, patience: &Patience<'_>) -> Result<Value> {
+    /// Calls a tool and returns the result as the server wrote it.
+    pub(crate) async fn call_tool(
+        &self,
+        call: ToolCall,
+        limits: &RequestLimits<'_>,
+    ) -> Result<Value> {
         let started = self.world.now();
         let ToolCall {
             name,
             arguments,
             as_task,
         } = call;
-        let (first, kept) = if as_task {
-            let ttl = u64::try_from(patience.total.as_millis()).unwrap_or(u64::MAX);
+        let (first, retry_params) = if as_task {
+            let ttl = u64::try_from(limits.total.as_millis()).unwrap_or(u64::MAX);
             let params = json!({"name": name, "arguments": arguments, "task": {"ttl": ttl}});
-            (self.ask("tools/call", params, patience).await?, None)
+            (self.send_request("tools/call", params, limits).await?, None)
         } else {
             let params = CallToolRequestParams::new(name).with_arguments(arguments);
-            // The arguments are copied only for servers that come back with questions.
-            let kept = (self.era() == super::Era::Modern).then(|| params.clone());
-            (self.call_once(params, patience).await?, kept)
+            // The arguments are cloned only for servers that may request input.
+            let retry_params = (self.era() == super::Era::Modern).then(|| params.clone());
+            (self.call_once(params, limits).await?, retry_params)
         };
         if !as_task && !matches!(kind(&first), Some("input_required" | "task")) {
             return Ok(first);
         }
         let rest = Box::pin(async {
             if as_task {
-                self.task(first, patience).await
+                self.task(first, limits).await
             } else {
-                self.rounds(first, kept, patience).await
+                self.run_rounds(first, retry_params, limits).await
             }
         });
-        self.in_time("tools/call", started, patience, rest).await
+        self.in_time("tools/call", started, limits, rest).await
     }
 
     async fn call_once(
         &self,
         params: CallToolRequestParams,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
     ) -> Result<Value> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        self.request("tools/call", request, patience).await
+        self.request("tools/call", request, limits).await
     }
 
-    /// Goes on from a result that is not the last.
-    async fn rounds(
+    /// Continues from a result that is not final.
+    async fn run_rounds(
         &self,
         first: Value,
-        kept: Option<CallToolRequestParams>,
-        patience: &Patience<'_>,
+        retry_params: Option<CallToolRequestParams>,
+        limits: &RequestLimits<'_>,
     ) -> Result<Value> {
         let mut result = first;
-        for round in 0..MOST_ROUNDS {
+        for round in 0..MAX_ROUNDS {
             match kind(&result) {
                 Some("input_required") => {}
-                Some("task") => return self.task(result, patience).await,
+                Some("task") => return self.task(result, limits).await,
                 _ => return Ok(result),
             }
-            let Some(mut params) = kept.clone() else {
-                return Err(self.odd("it asks for more input than the protocol lets it"));
+            let Some(mut params) = retry_params.clone() else {
+                return Err(
+                    self.protocol_error("it requests input where the protocol does not allow it")
+                );
             };
-            (params.input_responses, params.request_state) = self.inputs(&result, round).await?;
-            result = self.call_once(params, patience).await?;
+            (params.input_responses, params.request_state) =
+                self.answer_inputs(&result, round).await?;
+            result = self.call_once(params, limits).await?;
         }
-        Err(self.odd("it asks for input again and again"))
+        Err(self.protocol_error("it requested input too many times"))
     }
 
-    /// Asks for something that may come back with questions before it is answered.
-    pub(crate) async fn ask_in_rounds(
+    /// Sends a request that may lead to input requests before the final response.
+    pub(crate) async fn request_in_rounds(
         &self,
         method: &str,
         params: Value,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
     ) -> Result<Value> {
         let started = self.world.now();
         self.in_time(
             method,
             started,
-            patience,
-            self.ask_again(method, params, patience),
+            limits,
+            self.repeat_request(method, params, limits),
         )
         .await
     }
 
-    async fn ask_again(
+    async fn repeat_request(
         &self,
         method: &str,
         params: Value,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
     ) -> Result<Value> {
         let mut next = params.clone();
-        for round in 0..MOST_ROUNDS {
-            let result = self.ask(method, next, patience).await?;
+        for round in 0..MAX_ROUNDS {
+            let result = self.send_request(method, next, limits).await?;
             if kind(&result) != Some("input_required") {
                 return Ok(result);
             }
-            let (answers, state) = self.inputs(&result, round).await?;
+            let (answers, state) = self.answer_inputs(&result, round).await?;
             next = params.clone();
             next["inputResponses"] = json!(answers);
             next["requestState"] = json!(state);
@@ -128,11 +134,12 @@ impl Client {
                 next.retain(|_, value| !value.is_null());
             }
         }
-        Err(self.odd("it asks for input again and again"))
+        Err(self.protocol_error("it requested input too many times"))
     }
 
-    /// Answers the questions in an unfinished result: what goes back with the next try.
-    pub(super) async fn inputs(
+    /// Answers the input requests of an unfinished result, and returns the data for the next
+    /// attempt.
+    pub(super) async fn answer_inputs(
         &self,
         result: &Value,
         round: u32,
@@ -141,35 +148,35 @@ impl Client {
             .get("requestState")
             .and_then(Value::as_str)
             .map(str::to_owned);
-        let asked: InputRequests = match result.get("inputRequests") {
+        let input_requests: InputRequests = match result.get("inputRequests") {
             Some(requests) => serde_json::from_value(requests.clone())
-                .map_err(|_| self.odd("it asks for input of a kind that is not known here"))?,
+                .map_err(|_| self.protocol_error("it requests an unknown type of input"))?,
             None => InputRequests::default(),
         };
-        if asked.is_empty() {
+        if input_requests.is_empty() {
             if state.is_none() {
-                return Err(self.odd("it asks for input without saying which"));
+                return Err(self.protocol_error("it requests input without naming any"));
             }
-            // It only wants to be asked again.
+            // The server only requests a repetition.
             self.world
                 .sleep(Duration::from_millis(50 << round.min(5)))
                 .await;
             return Ok((None, state));
         }
         let mut answers = InputResponses::default();
-        for (key, request) in asked {
-            let answer = self.input(&key, request).await?;
+        for (key, request) in input_requests {
+            let answer = self.answer_input(&key, request).await?;
             answers.insert(key, answer);
         }
         Ok((Some(answers), state))
     }
 
-    async fn input(&self, key: &str, request: InputRequest) -> Result<Value> {
+    async fn answer_input(&self, key: &str, request: InputRequest) -> Result<Value> {
         let request = match request {
             InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
             InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
             InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
-            _ => return Err(self.odd("it asks for input of a kind that is not known here")),
+            _ => return Err(self.protocol_error("it requests an unknown type of input")),
         };
         let id = RequestId::String(key.into());
         let cx = RequestContext::new(id, self.peer().clone());
@@ -179,34 +186,40 @@ impl Client {
             .handle_request(request, cx)
             .await
             .map_err(|error| {
-                let words = format!(
-                    "its question was refused: {}",
+                let message = format!(
+                    "its input request was rejected: {}",
                     self.secrets.head(&error.message, 1024)
                 );
-                Error::new(ErrorKind::Refused(error.code.0), self.server.clone(), words)
+                Error::new(
+                    ErrorKind::Refused(error.code.0),
+                    self.server.clone(),
+                    message,
+                )
             })?;
         Ok(serde_json::to_value(answer).unwrap_or_default())
     }
 
-    /// Asks after a task until it is done. Both forms there are of tasks are understood: the older
-    /// keeps the result aside, the newer hands it out with the last word.
-    async fn task(&self, created: Value, patience: &Patience<'_>) -> Result<Value> {
+    /// Polls a task until it has finished. Both versions of tasks are supported: the older one
+    /// stores the result separately, and the newer one returns it with the last status.
+    async fn task(&self, created: Value, limits: &RequestLimits<'_>) -> Result<Value> {
         let mut task = created;
-        // A server may do without a task after all.
+        // A server may respond without a task.
         let Some(id) = field(&task, "taskId")
             .and_then(Value::as_str)
             .map(str::to_owned)
         else {
             return Ok(task);
         };
-        let mut guard = EndTask {
+        let mut guard = CancelTaskOnDrop {
             client: self,
             id: Some(id.clone()),
         };
         loop {
-            let word = field(&task, "statusMessage").and_then(Value::as_str);
-            if let Some(word) = word {
-                patience.progress.report(self.secrets.head(word, 1024));
+            let status_message = field(&task, "statusMessage").and_then(Value::as_str);
+            if let Some(status_message) = status_message {
+                limits
+                    .progress
+                    .report(self.secrets.head(status_message, 1024));
             }
             match field(&task, "status")
                 .and_then(Value::as_str)
@@ -218,10 +231,10 @@ impl Client {
                 }
                 "failed" | "cancelled" => {
                     guard.id = None;
-                    return Err(self.task_failed(&task, word));
+                    return Err(self.task_failed(&task, status_message));
                 }
                 "input_required" => {
-                    if let Some(result) = self.task_input(&id, &task, patience).await? {
+                    if let Some(result) = self.task_input(&id, &task, limits).await? {
                         guard.id = None;
                         return Ok(result);
                     }
@@ -230,7 +243,11 @@ impl Client {
             }
             self.world.sleep(poll_interval(&task)).await;
             task = self
-                .ask("tasks/get", json!({"taskId": id}), &Patience::of(TASK_WORD))
+                .send_request(
+                    "tasks/get",
+                    json!({"taskId": id}),
+                    &RequestLimits::within(TASK_REQUEST_TIMEOUT),
+                )
                 .await?;
         }
     }
@@ -239,30 +256,30 @@ impl Client {
         if let Some(result) = task.get("result") {
             return Ok(result.clone());
         }
-        self.ask(
+        self.send_request(
             "tasks/result",
             json!({"taskId": id}),
-            &Patience::of(TASK_WORD),
+            &RequestLimits::within(TASK_REQUEST_TIMEOUT),
         )
         .await
     }
 
-    /// Answers what a task asks. The older form asks by requests of its own, once somebody waits
-    /// for the result, which is then the answer.
+    /// Answers input requests of a task. The older version sends them as separate requests while
+    /// the client waits for the result, which is then the response.
     async fn task_input(
         &self,
         id: &str,
         task: &Value,
-        patience: &Patience<'_>,
+        limits: &RequestLimits<'_>,
     ) -> Result<Option<Value>> {
         if task.get("inputRequests").is_none() {
-            let waits = Patience::of(patience.total);
+            let result_limits = RequestLimits::within(limits.total);
             return match self
-                .ask("tasks/result", json!({"taskId": id}), &waits)
+                .send_request("tasks/result", json!({"taskId": id}), &result_limits)
                 .await
             {
                 Ok(result) => Ok(Some(result)),
-                // It asks by itself, and tells when it has the result.
+                // The server sends its own requests, and reports when the result is available.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) =>
                 {
@@ -271,57 +288,64 @@ impl Client {
                 Err(error) => Err(error),
             };
         }
-        let (answers, _) = self.inputs(task, 0).await?;
+        let (answers, _) = self.answer_inputs(task, 0).await?;
         let params = json!({"taskId": id, "inputResponses": answers});
-        self.ask("tasks/update", params, &Patience::of(TASK_WORD))
-            .await
-            .map(|_| None)
+        self.send_request(
+            "tasks/update",
+            params,
+            &RequestLimits::within(TASK_REQUEST_TIMEOUT),
+        )
+        .await
+        .map(|_| None)
     }
 
-    fn task_failed(&self, task: &Value, word: Option<&str>) -> Error {
-        let told = task
+    fn task_failed(&self, task: &Value, status_message: Option<&str>) -> Error {
+        let reason = task
             .get("error")
             .and_then(|error| error.get("message")?.as_str())
-            .or(word);
-        let told = self
-            .secrets
-            .head(told.unwrap_or("it does not say why"), super::MOST_WORDS);
-        let words = format!("the task did not succeed: {told}");
-        Error::new(ErrorKind::Refused(0), self.server.clone(), words)
+            .or(status_message);
+        let reason = self.secrets.head(
+            reason.unwrap_or("the server gave no reason"),
+            super::MAX_ERROR_TEXT,
+        );
+        let message = format!("the task failed: {reason}");
+        Error::new(ErrorKind::Refused(0), self.server.clone(), message)
     }
 
-    fn odd(&self, words: &str) -> Error {
-        Error::new(ErrorKind::Protocol, self.server.clone(), words)
+    fn protocol_error(&self, message: &str) -> Error {
+        Error::new(ErrorKind::Protocol, self.server.clone(), message)
     }
 }
 
-/// What kind of result it is, where it says so.
+/// Returns the type of a result, if it has one.
 fn kind(result: &Value) -> Option<&str> {
     result.get("resultType").and_then(Value::as_str)
 }
 
-/// A field of a task, which one form puts into an object of its own.
+/// Returns a field of a task, which one version nests in a separate object.
 fn field<'a>(task: &'a Value, name: &str) -> Option<&'a Value> {
     task.get(name).or_else(|| task.get("task")?.get(name))
 }
 
 fn poll_interval(task: &Value) -> Duration {
-    let told = field(task, "pollInterval")
+    let interval = field(task, "pollInterval")
         .or_else(|| field(task, "pollIntervalMs"))
         .and_then(Value::as_u64);
-    told.map_or(POLL, |told| Duration::from_millis(told.clamp(50, 30_000)))
+    interval.map_or(DEFAULT_POLL, |millis| {
+        Duration::from_millis(millis.clamp(50, 30_000))
+    })
 }
 
-/// Tells the server, when dropped, that a task is wanted no more.
-struct EndTask<'a> {
+/// Cancels the task on the server when dropped.
+struct CancelTaskOnDrop<'a> {
     client: &'a Client,
     id: Option<String>,
 }
 
-impl Drop for EndTask<'_> {
+impl Drop for CancelTaskOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            self.client.end_task(id);
+            self.client.queue_task_cancellation(id);
         }
     }
 }

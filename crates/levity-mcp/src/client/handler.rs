@@ -1,5 +1,5 @@
-//! What a server sends without being asked: progress, log lines, word of changes, and questions of
-//! its own.
+//! Messages that a server sends on its own initiative: progress, log lines, change notifications
+//! and requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,98 +14,104 @@ use levity_rpc::mcp::{
 use tokio::sync::Notify;
 
 use crate::event::{Events, ServerEventKind};
-use crate::text::cut;
+use crate::text::truncate;
 
-/// How much of a log line or a word of progress is passed on.
-const MOST_TEXT: usize = 4 << 10;
+/// The maximum length of a log line or progress message that is passed on, in bytes.
+const MAX_TEXT: usize = 4 << 10;
 
-/// How many questions of a server are being answered at once; more are refused.
-const MOST_QUESTIONS: usize = 16;
+/// The maximum number of concurrent server requests; further ones are rejected.
+const MAX_SERVER_REQUESTS: usize = 16;
 
-/// What is under way between a server and us.
+/// The requests in progress between a server and levity.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<UnderWayAll>);
+pub(crate) struct ActiveCalls(Arc<ActiveCallsInner>);
 
 #[derive(Default)]
-struct UnderWayAll {
-    /// Our calls, by the token that their progress bears.
-    calls: Mutex<HashMap<i64, Arc<Call>>>,
-    /// How many questions of the server are being answered.
-    questions: AtomicUsize,
+struct ActiveCallsInner {
+    /// levity's calls, by their progress tokens.
+    calls: Mutex<HashMap<i64, Arc<ActiveCall>>>,
+    /// The number of server requests in progress.
+    server_requests: AtomicUsize,
 }
 
-/// A call that is under way.
-pub(crate) struct Call {
+/// A call that is in progress.
+pub(crate) struct ActiveCall {
     progress: Progress,
-    aside: bool,
-    /// A sign of life.
-    pub(super) alive: Notify,
+    background: bool,
+    /// Notifies of activity of the server.
+    pub(super) activity: Notify,
 }
 
-impl Calls {
-    /// Listens for the progress of a call until what is returned is dropped.
-    pub(super) fn begin(&self, token: &ProgressToken, progress: Progress, aside: bool) -> UnderWay {
-        let call = Arc::new(Call {
+impl ActiveCalls {
+    /// Registers a call for progress messages until the returned guard is dropped.
+    pub(super) fn begin(
+        &self,
+        token: &ProgressToken,
+        progress: Progress,
+        background: bool,
+    ) -> ActiveCallGuard {
+        let call = Arc::new(ActiveCall {
             progress,
-            aside,
-            alive: Notify::new(),
+            background,
+            activity: Notify::new(),
         });
         let token = number(token);
         if let Some(token) = token {
             self.lock().insert(token, call.clone());
         }
-        UnderWay {
+        ActiveCallGuard {
             calls: self.clone(),
             token,
             call,
         }
     }
 
-    fn get(&self, token: &ProgressToken) -> Option<Arc<Call>> {
+    fn get(&self, token: &ProgressToken) -> Option<Arc<ActiveCall>> {
         self.lock().get(&number(token)?).cloned()
     }
 
-    /// The call that is under way, when it is the only one.
-    fn only(&self) -> Option<Arc<Call>> {
+    /// Returns the call in progress, if it is the only one.
+    fn sole_call(&self) -> Option<Arc<ActiveCall>> {
         let calls = self.lock();
-        let mut work = calls.values().filter(|call| !call.aside);
+        let mut work = calls.values().filter(|call| !call.background);
         let first = work.next();
         first.filter(|_| work.next().is_none()).cloned()
     }
 
-    /// Whether the server has been given work.
+    /// Returns `true` if the server has work in progress.
     pub(super) fn is_busy(&self) -> bool {
-        self.lock().values().any(|call| !call.aside)
+        self.lock().values().any(|call| !call.background)
     }
 
-    /// Whether the server waits for an answer of ours.
-    pub(super) fn is_asked(&self) -> bool {
-        self.0.questions.load(Ordering::Acquire) > 0
+    /// Returns `true` if the server waits for a response from levity.
+    pub(super) fn has_server_requests(&self) -> bool {
+        self.0.server_requests.load(Ordering::Acquire) > 0
     }
 
-    /// Counts a question of the server until what is returned is dropped; none when there are too
+    /// Counts a server request until the returned guard is dropped. Returns `None` if there are too
     /// many.
-    fn question(&self) -> Option<Question> {
-        let question = Question(self.clone());
-        (self.0.questions.fetch_add(1, Ordering::AcqRel) < MOST_QUESTIONS).then_some(question)
+    fn begin_server_request(&self) -> Option<ServerRequestGuard> {
+        let guard = ServerRequestGuard(self.clone());
+        (self.0.server_requests.fetch_add(1, Ordering::AcqRel) < MAX_SERVER_REQUESTS)
+            .then_some(guard)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<i64, Arc<Call>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<i64, Arc<ActiveCall>>> {
         self.0.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A question of the server that is being answered.
-struct Question(Calls);
+/// A server request that is in progress.
+struct ServerRequestGuard(ActiveCalls);
 
-impl Drop for Question {
+impl Drop for ServerRequestGuard {
     fn drop(&mut self) {
-        self.0.0.questions.fetch_sub(1, Ordering::AcqRel);
-        // From here on it is the server's turn again.
+        self.0.0.server_requests.fetch_sub(1, Ordering::AcqRel);
+        // The idle time of the server starts again here.
         self.0
             .lock()
             .values()
-            .for_each(|call| call.alive.notify_one());
+            .for_each(|call| call.activity.notify_one());
     }
 }
 
@@ -116,14 +122,14 @@ fn number(token: &ProgressToken) -> Option<i64> {
     }
 }
 
-/// Takes a call out of the list at its end.
-pub(super) struct UnderWay {
-    calls: Calls,
+/// Removes a call from the list when dropped.
+pub(super) struct ActiveCallGuard {
+    calls: ActiveCalls,
     token: Option<i64>,
-    pub(super) call: Arc<Call>,
+    pub(super) call: Arc<ActiveCall>,
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveCallGuard {
     fn drop(&mut self) {
         if let Some(token) = self.token {
             self.calls.lock().remove(&token);
@@ -131,62 +137,66 @@ impl Drop for UnderWay {
     }
 }
 
-/// Answers a server on our behalf.
+/// Handles the messages of a server.
 pub(crate) struct Handler {
     pub(crate) config: ClientConfig,
     pub(crate) events: Events,
-    pub(crate) calls: Calls,
-    /// Told when the server says that its tools have changed.
+    pub(crate) calls: ActiveCalls,
+    /// Notifies when the server reports that its tools have changed.
     pub(crate) tools_changed: Arc<Notify>,
-    pub(crate) asked: super::asked::Asked,
+    pub(crate) host_services: super::host_services::HostServices,
 }
 
 impl Handler {
-    /// Answers a question as long as the server waits for it.
+    /// Runs the work for a server request until the server cancels the request.
     async fn answer<T>(
         &self,
         cx: &RequestContext<RoleClient>,
         work: impl Future<Output = Result<T, ErrorData>>,
     ) -> Result<T, ErrorData> {
-        let Some(_question) = self.calls.question() else {
-            let words = format!("{MOST_QUESTIONS} questions wait already; ask again later");
-            return Err(ErrorData::internal_error(words, None));
+        let Some(_guard) = self.calls.begin_server_request() else {
+            let message =
+                format!("{MAX_SERVER_REQUESTS} requests are already pending; try again later");
+            return Err(ErrorData::internal_error(message, None));
         };
         tokio::select! {
             answer = work => answer,
-            () = cx.ct.cancelled() => Err(ErrorData::internal_error("nobody waits for the \
-                answer", None)),
+            () = cx.ct.cancelled() => Err(ErrorData::internal_error("the request was \
+                cancelled", None)),
         }
     }
 
-    fn progressed(&self, params: &ProgressNotificationParam) {
+    fn report_progress(&self, params: &ProgressNotificationParam) {
         let Some(call) = self.calls.get(&params.progress_token) else {
             return;
         };
-        call.alive.notify_one();
+        call.activity.notify_one();
         let share = match params.total {
             Some(total) => format!("{} of {total}", params.progress),
             None => params.progress.to_string(),
         };
         match params.message.as_deref() {
             Some(message) => {
-                let message = self.events.secrets().head(message, MOST_TEXT);
+                let message = self.events.secrets().head(message, MAX_TEXT);
                 call.progress.report(format!("{share}: {message}"));
             }
             None => call.progress.report(share),
         }
     }
 
-    #[expect(deprecated, reason = "servers of the older protocol log like this")]
-    fn logged(&self, params: &levity_rpc::mcp::LoggingMessageNotificationParam) {
+    #[expect(
+        deprecated,
+        reason = "servers of the older protocol send logs this way"
+    )]
+    fn report_log(&self, params: &levity_rpc::mcp::LoggingMessageNotificationParam) {
         let text = match &params.data {
-            serde_json::Value::String(text) => self.events.secrets().head(text, MOST_TEXT),
-            other => self.events.secrets().head(&other.to_string(), MOST_TEXT),
+            serde_json::Value::String(text) => self.events.secrets().head(text, MAX_TEXT),
+            other => self.events.secrets().head(&other.to_string(), MAX_TEXT),
         };
-        // The protocol does not say which call a line belongs to; with one under way there is no
-        // doubt.
-        if let Some(call) = self.calls.only() {
-            call.alive.notify_one();
+        // The protocol does not connect a line to a call; with only one call in progress, it must
+        // belong to that one.
+        if let Some(call) = self.calls.sole_call() {
+            call.activity.notify_one();
             call.progress.report(&text);
         }
         let level = serde_json::to_value(params.level).ok();
@@ -201,7 +211,7 @@ impl Handler {
 
 #[expect(
     deprecated,
-    reason = "servers of the older protocol ask and log like this"
+    reason = "servers of the older protocol send requests and logs this way"
 )]
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
@@ -213,7 +223,7 @@ impl ClientHandler for Handler {
         params: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.progressed(&params);
+        self.report_progress(&params);
     }
 
     async fn on_logging_message(
@@ -221,7 +231,7 @@ impl ClientHandler for Handler {
         params: levity_rpc::mcp::LoggingMessageNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.logged(&params);
+        self.report_log(&params);
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -238,7 +248,7 @@ impl ClientHandler for Handler {
         params: ResourceUpdatedNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        let uri = self.events.secrets().head(&params.uri, MOST_TEXT);
+        let uri = self.events.secrets().head(&params.uri, MAX_TEXT);
         self.events
             .send(ServerEventKind::ResourcesChanged { uri: Some(uri) });
     }
@@ -251,7 +261,7 @@ impl ClientHandler for Handler {
         &self,
         _: RequestContext<RoleClient>,
     ) -> Result<levity_rpc::mcp::ListRootsResult, ErrorData> {
-        Ok(self.asked.roots())
+        Ok(self.host_services.roots())
     }
 
     async fn create_message(
@@ -259,7 +269,7 @@ impl ClientHandler for Handler {
         params: levity_rpc::mcp::CreateMessageRequestParams,
         cx: RequestContext<RoleClient>,
     ) -> Result<levity_rpc::mcp::CreateMessageResult, ErrorData> {
-        self.answer(&cx, self.asked.sample(params)).await
+        self.answer(&cx, self.host_services.sample(params)).await
     }
 
     async fn create_elicitation(
@@ -267,7 +277,7 @@ impl ClientHandler for Handler {
         params: levity_rpc::mcp::ElicitRequestParams,
         cx: RequestContext<RoleClient>,
     ) -> Result<levity_rpc::mcp::ElicitResult, ErrorData> {
-        self.answer(&cx, self.asked.elicit(params)).await
+        self.answer(&cx, self.host_services.elicit(params)).await
     }
 
     async fn on_custom_request(
@@ -275,10 +285,10 @@ impl ClientHandler for Handler {
         request: levity_rpc::mcp::CustomRequest,
         _: RequestContext<RoleClient>,
     ) -> Result<levity_rpc::mcp::CustomResult, ErrorData> {
-        let method = cut(&request.method, 64).to_owned();
+        let method = truncate(&request.method, 64).to_owned();
         Err(ErrorData::new(
             ErrorCode::METHOD_NOT_FOUND,
-            format!("`{method}` is not served here"),
+            format!("`{method}` is not supported"),
             None,
         ))
     }

@@ -1,8 +1,8 @@
-//! The first words with a server, in the protocol's newer form where it has it, else in the older
-//! one.
+//! The handshake with a server: the newer version of the protocol if the server supports it, and
+//! otherwise the older one.
 //!
-//! rmcp can do this too, but waits ten seconds for a server that ignores what it does not know, and
-//! takes an odd answer for a failure.
+//! rmcp has a handshake too. However, it waits ten seconds for a server that ignores unknown
+//! requests, and treats an unexpected response as a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use serde::de::DeserializeOwned;
 
 use super::value_of;
 
-/// Which form of the protocol a server speaks.
+/// The generation of the protocol that a server uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// Every request stands for itself (2026-07-28).
+    /// Every request is independent (2026-07-28).
     Modern,
-    /// A connection begins with `initialize` (2025-11-25 and before).
+    /// A connection starts with `initialize` (2025-11-25 and before).
     Legacy,
 }
 
@@ -38,47 +38,46 @@ impl Era {
     }
 }
 
-/// Why the first words were not understood.
+/// The reason why a handshake failed.
 #[derive(Debug)]
-pub(crate) enum Misunderstanding {
-    /// The connection ended.
+pub(crate) enum HandshakeError {
+    /// The connection ended during the handshake.
     Closed,
-    /// No answer came in time, and the connection cannot be used for another question.
-    Unanswered,
+    /// No response arrived in time, and the connection cannot be used for another request.
+    NoResponse,
     /// The message could not be sent.
     Send(Box<dyn std::error::Error + Send + Sync>),
-    /// The server answered with an error.
+    /// The server responded with an error.
     Refused(ErrorData),
-    /// The server answered with something else.
-    Odd(String),
+    /// The server sent an unexpected response.
+    Invalid(String),
 }
 
-type Heard<T> = Result<T, Misunderstanding>;
+type HandshakeResult<T> = Result<T, HandshakeError>;
 
-/// What is spoken of.
+/// The settings of a handshake.
 pub(crate) struct Handshake<'a> {
     pub(crate) config: &'a ClientConfig,
-    /// What the server spoke the last time.
+    /// The generation that the server used last time.
     pub(crate) known: Option<Era>,
-    /// How long to wait for word that it speaks the newer form.
+    /// The timeout of the probe for the newer version.
     pub(crate) probe: Duration,
     pub(crate) world: &'a Arc<dyn World>,
-    /// Whether another question may be put while one is not answered.
+    /// `true` if another request may be sent while one is unanswered.
     pub(crate) interleaves: bool,
 }
 
-// Far from the numbers that requests get afterwards, so that a late answer is taken for none of
-// theirs.
-const FIRST: i64 = 1_000_000_000;
-/// How often the newer form is asked for.
-const PROBES: i64 = 2;
+// These ids are far from those of later requests, so that a late response matches none of them.
+const FIRST_ID: i64 = 1_000_000_000;
+/// The maximum number of probes for the newer version.
+const MAX_PROBES: i64 = 2;
 
 impl Handshake<'_> {
-    /// Speaks with the server until both know which form they use.
-    pub(crate) async fn shake<T: Transport<RoleClient>>(
+    /// Negotiates the version of the protocol with the server.
+    pub(crate) async fn perform<T: Transport<RoleClient>>(
         &self,
         transport: &mut T,
-    ) -> Heard<ServerPeerInfo> {
+    ) -> HandshakeResult<ServerPeerInfo> {
         if self.known != Some(Era::Legacy)
             && let Some(info) = self.discover(transport).await?
         {
@@ -87,40 +86,40 @@ impl Handshake<'_> {
         self.initialize(transport).await
     }
 
-    /// Asks for the newer form; `None` when the server does not have it, or does not answer in
-    /// time.
+    /// Probes for the newer version. Returns `None` if the server does not support it or does not
+    /// respond in time.
     async fn discover<T: Transport<RoleClient>>(
         &self,
         transport: &mut T,
-    ) -> Heard<Option<ServerPeerInfo>> {
-        // One more try for a server that says it has the very version it was asked for.
-        for attempt in 0..PROBES {
-            let id = RequestId::Number(FIRST + attempt);
-            let ask = self.ask_discover(transport, &id);
+    ) -> HandshakeResult<Option<ServerPeerInfo>> {
+        // A second attempt for a server that reports support for exactly the requested version.
+        for attempt in 0..MAX_PROBES {
+            let id = RequestId::Number(FIRST_ID + attempt);
+            let ask = self.send_discover(transport, &id);
             let answer = tokio::select! {
                 answer = ask => answer,
                 () = self.world.sleep(self.probe) => {
-                    return if self.interleaves { Ok(None) } else { Err(Misunderstanding::Unanswered) };
+                    return if self.interleaves { Ok(None) } else { Err(HandshakeError::NoResponse) };
                 }
             };
             match answer {
                 Ok(result) => return Ok(modern(result)),
-                Err(Misunderstanding::Refused(error)) if supports_modern(&error) => {}
-                Err(Misunderstanding::Refused(error)) if is_modern_refusal(error.code) => {
-                    return Err(Misunderstanding::Refused(error));
+                Err(HandshakeError::Refused(error)) if supports_modern(&error) => {}
+                Err(HandshakeError::Refused(error)) if is_modern_refusal(error.code) => {
+                    return Err(HandshakeError::Refused(error));
                 }
-                Err(Misunderstanding::Refused(_)) => return Ok(None),
+                Err(HandshakeError::Refused(_)) => return Ok(None),
                 Err(other) => return Err(other),
             }
         }
         Ok(None)
     }
 
-    async fn ask_discover<T: Transport<RoleClient>>(
+    async fn send_discover<T: Transport<RoleClient>>(
         &self,
         transport: &mut T,
         id: &RequestId,
-    ) -> Heard<ServerResult> {
+    ) -> HandshakeResult<ServerResult> {
         let mut request = DiscoverRequest::new(DiscoverRequestParams {});
         request
             .extensions
@@ -135,15 +134,17 @@ impl Handshake<'_> {
             ClientJsonRpcMessage::request(request, id.clone()),
         )
         .await?;
-        let heard = answer(transport, |other| same(id, other)).await;
-        heard.map(|(_, result)| result).map_err(|(_, why)| why)
+        let response = answer(transport, |other| same_id(id, other)).await;
+        response
+            .map(|(_, result)| result)
+            .map_err(|(_, failure)| failure)
     }
 
     async fn initialize<T: Transport<RoleClient>>(
         &self,
         transport: &mut T,
-    ) -> Heard<ServerPeerInfo> {
-        let id = RequestId::Number(FIRST + 10);
+    ) -> HandshakeResult<ServerPeerInfo> {
+        let id = RequestId::Number(FIRST_ID + 10);
         // rmcp's own latest version has no `initialize`.
         let params = self
             .config
@@ -156,33 +157,33 @@ impl Handshake<'_> {
         )
         .await?;
         loop {
-            match answer(transport, |other| same(&id, other) || is_probe(other)).await {
-                Ok((other, result)) if same(&id, &other) => return begin(transport, result).await,
-                // A slow start was taken for silence. From here on such a server refuses the older
-                // form.
+            match answer(transport, |other| same_id(&id, other) || is_probe(other)).await {
+                Ok((other, result)) if same_id(&id, &other) => {
+                    return finish_initialize(transport, result).await;
+                }
+                // The server was only slow to start. From here on, such a server rejects the older
+                // version.
                 Ok((_, result)) => {
                     if let Some(info) = modern(result) {
                         return Ok(info);
                     }
                 }
                 Err((Some(other), _)) if is_probe(&other) => {}
-                Err((_, why)) => return Err(why),
+                Err((_, failure)) => return Err(failure),
             }
         }
     }
 }
 
-/// Takes in the answer to `initialize` and says that we are ready.
-async fn begin<T: Transport<RoleClient>>(
+/// Processes the response to `initialize` and sends the `initialized` notification.
+async fn finish_initialize<T: Transport<RoleClient>>(
     transport: &mut T,
     result: ServerResult,
-) -> Heard<ServerPeerInfo> {
+) -> HandshakeResult<ServerPeerInfo> {
     let result: InitializeResult = match result {
         ServerResult::InitializeResult(result) => result,
         other => read(&other).ok_or_else(|| {
-            Misunderstanding::Odd(
-                "the answer to `initialize` is not what the protocol says".to_owned(),
-            )
+            HandshakeError::Invalid("the response to `initialize` violates the protocol".to_owned())
         })?,
     };
     let note = ClientNotification::InitializedNotification(InitializedNotification::default());
@@ -190,9 +191,9 @@ async fn begin<T: Transport<RoleClient>>(
     Ok(result.into())
 }
 
-/// Whether a number is one of those with which the newer form was asked for.
+/// Returns `true` if an id belongs to a probe for the newer version.
 fn is_probe(id: &RequestId) -> bool {
-    (0..PROBES).any(|probe| same(&RequestId::Number(FIRST + probe), id))
+    (0..MAX_PROBES).any(|probe| same_id(&RequestId::Number(FIRST_ID + probe), id))
 }
 
 fn modern(result: ServerResult) -> Option<ServerPeerInfo> {
@@ -207,7 +208,7 @@ fn modern(result: ServerResult) -> Option<ServerPeerInfo> {
         .then(|| ServerPeerInfo::from_discover_result(version, found))
 }
 
-/// Whether the refusal says that the version asked for is there after all.
+/// Returns `true` if the error states that the requested version is supported after all.
 fn supports_modern(error: &ErrorData) -> bool {
     let supported = error
         .data
@@ -221,7 +222,7 @@ fn supports_modern(error: &ErrorData) -> bool {
         })
 }
 
-/// Whether only a server of the newer form refuses like this.
+/// Returns `true` if only servers of the newer version respond with this error.
 fn is_modern_refusal(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -236,43 +237,45 @@ fn read<T: DeserializeOwned>(result: &ServerResult) -> Option<T> {
 async fn send<T: Transport<RoleClient>>(
     transport: &mut T,
     message: ClientJsonRpcMessage,
-) -> Heard<()> {
+) -> HandshakeResult<()> {
     transport
         .send(message)
         .await
-        .map_err(|error| Misunderstanding::Send(Box::new(error)))
+        .map_err(|error| HandshakeError::Send(Box::new(error)))
 }
 
-/// Waits for the answer to one of the requests that are `wanted`; what else comes is left aside,
-/// but a ping is answered.
+/// Waits for the response to a request that `wanted` selects. Ignores other messages, except for
+/// pings, which are answered.
 async fn answer<T: Transport<RoleClient>>(
     transport: &mut T,
     wanted: impl Fn(&RequestId) -> bool,
-) -> Result<(RequestId, ServerResult), (Option<RequestId>, Misunderstanding)> {
+) -> Result<(RequestId, ServerResult), (Option<RequestId>, HandshakeError)> {
     loop {
         match transport
             .receive()
             .await
-            .ok_or((None, Misunderstanding::Closed))?
+            .ok_or((None, HandshakeError::Closed))?
         {
             ServerJsonRpcMessage::Response(answer) if wanted(&answer.id) => {
                 return Ok((answer.id, answer.result));
             }
             ServerJsonRpcMessage::Error(error) if error.id.as_ref().is_none_or(&wanted) => {
-                return Err((error.id, Misunderstanding::Refused(error.error)));
+                return Err((error.id, HandshakeError::Refused(error.error)));
             }
             ServerJsonRpcMessage::Request(request)
                 if matches!(request.request, ServerRequest::PingRequest(_)) =>
             {
                 let pong = ClientJsonRpcMessage::response(ClientResult::empty(()), request.id);
-                send(transport, pong).await.map_err(|why| (None, why))?;
+                send(transport, pong)
+                    .await
+                    .map_err(|failure| (None, failure))?;
             }
             _ => {}
         }
     }
 }
 
-/// Some servers send a number back as a string.
-fn same(sent: &RequestId, got: &RequestId) -> bool {
+/// Compares ids as text, because some servers return a number as a string.
+fn same_id(sent: &RequestId, got: &RequestId) -> bool {
     sent == got || sent.to_string() == got.to_string()
 }

@@ -1,19 +1,19 @@
-//! One server of a file.
+//! The settings of one server in a file.
 
 use std::sync::Arc;
 
 use levity_core::Secrets;
 use levity_core::text::{bare_url, squeezed};
 
-use super::expand::{Expand, with_letters};
-use super::good::{good_header, good_name, good_url, good_variable};
-use super::keys::{Setting, meant, setting};
+use super::expand::{Expander, with_placeholders};
+use super::keys::{Setting, setting, suggestion};
 use super::node::Node;
 use super::problem::{ConfigProblem, below, short};
-use super::secrets::named;
+use super::secrets::add_named;
+use super::validate::{validate_header, validate_name, validate_url, validate_variable};
 use super::{Http, InheritedEnvironment, ServerConfig, Stdio, Transport};
 
-/// The settings of one server, as they stand in the file.
+/// The settings of one server as written in the file.
 pub(super) struct Entry<'a> {
     pub(super) at: String,
     pub(super) found: Vec<(Setting, &'a str, &'a Node)>,
@@ -21,7 +21,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Looks at the keys.
+    /// Reads the keys of the settings.
     pub(super) fn new(at: String, map: &'a [(String, Node)]) -> Self {
         let mut entry = Self {
             at,
@@ -37,28 +37,28 @@ impl<'a> Entry<'a> {
     fn find(&mut self, key: &'a str, value: &'a Node) {
         match setting(key) {
             Some(Setting::Note) => {}
-            Some(Setting::Elsewhere) => self.tell(key, "it has no effect here"),
+            Some(Setting::Elsewhere) => self.warn(key, "this setting has no effect in levity"),
             None => {
-                let near = meant(key)
-                    .map(|near| format!("; `{near}` is near"))
+                let hint = suggestion(key)
+                    .map(|suggestion| format!("; did you mean `{suggestion}`?"))
                     .unwrap_or_default();
-                self.tell(
+                self.warn(
                     key,
-                    &format!("`{}` is no setting of a server{near}", short(key)),
+                    &format!("`{}` is not a server setting{hint}", short(key)),
                 );
             }
             Some(setting) => {
                 match self.found.iter().find(|(known, ..)| *known == setting) {
-                    Some((_, known, _)) if *known == key => {
-                        self.wrong(key, "it stands there twice");
-                    }
-                    // `type` and `transport` side by side say the same as a rule.
+                    Some((_, known, _)) if *known == key => self.reject(key, "it appears twice"),
+                    // `type` and `transport` usually both appear with the same value.
                     Some((_, _, known)) if *known == value => {}
                     Some((_, known, _)) => {
                         let known = short(known);
-                        self.wrong(
+                        self.reject(
                             key,
-                            &format!("it says something else than `{known}`, which means the same"),
+                            &format!(
+                                "it contradicts `{known}`, which sets the same value; remove one"
+                            ),
                         );
                     }
                     None => self.found.push((setting, key, value)),
@@ -67,41 +67,41 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Notes that another server before it has its name.
-    pub(super) fn second(&mut self, name: &str) {
+    /// Records that an earlier server has the same name.
+    pub(super) fn reject_duplicate(&mut self, name: &str) {
         let message = format!(
-            "another server before it is named `{}`; that one counts",
+            "an earlier server is also named `{}` and takes precedence; rename one",
             short(name)
         );
-        self.whole(&message);
+        self.reject_server(&message);
     }
 
-    /// The name, where a list has it.
+    /// Returns the name, if the servers are in a list.
     pub(super) fn name(&mut self) -> Option<Arc<str>> {
         match self.get(Setting::Name) {
             Some((_, Node::Text(name))) => Some(name.as_str().into()),
             Some((key, other)) => {
-                self.wrong(
+                self.reject(
                     key,
                     &format!("it must be a string, and is {}", other.kind()),
                 );
                 None
             }
             None => {
-                self.whole("it has no `name`");
+                self.reject_server("it has no `name`");
                 None
             }
         }
     }
 
-    /// Reads everything. There is no server when something is wrong that stops it.
+    /// Reads all settings. Returns no server if an error prevents its start.
     pub(super) fn read(
         mut self,
         name: Option<&Arc<str>>,
-        expand: &mut Expand<'_>,
+        expand: &mut Expander<'_>,
     ) -> (Option<ServerConfig>, Vec<ConfigProblem>) {
-        if let Some(Err(problem)) = name.map(|name| good_name(name)) {
-            self.whole(problem);
+        if let Some(Err(problem)) = name.map(|name| validate_name(name)) {
+            self.reject_server(problem);
         }
         let enabled = self.enabled();
         expand.take_used();
@@ -114,7 +114,7 @@ impl<'a> Entry<'a> {
         let values = used
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
-        config.hidden = named(Secrets::new().known_only(), values);
+        config.hidden = add_named(Secrets::new().known_only(), values);
         config.variables = used.into_keys().collect();
         match &mut config.transport {
             Transport::Stdio(stdio) => {
@@ -131,13 +131,13 @@ impl<'a> Entry<'a> {
         let stops = self.problems.iter().any(|problem| problem.stops);
         for problem in &mut self.problems {
             problem.server = name.cloned();
-            // What is not started is not in anybody's way.
+            // A server that is not started cannot fail.
             problem.stops &= enabled;
         }
         ((!stops).then_some(config), self.problems)
     }
 
-    /// The words of a setting as they stand in the file.
+    /// Returns the values of a setting as written in the file.
     fn written(&self, setting: Setting) -> Vec<String> {
         let word = |node: &Node| match node {
             Node::Text(text) => Some(text.clone()),
@@ -152,14 +152,16 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The address as it stands in the file and may be shown, where variables are put into it.
+    /// Returns the URL as written in the file, safe to display, if the file expands variables in
+    /// it.
     fn written_address(&self) -> Option<String> {
         let Node::Text(text) = self.get(Setting::Url)?.1 else {
             return None;
         };
-        let (letters, names) = with_letters(text);
-        let back = |text: String, (letters, name): &(String, String)| text.replace(letters, name);
-        (!names.is_empty()).then(|| names.iter().fold(bare_url(&letters), back))
+        let (placeholder, names) = with_placeholders(text);
+        let restore =
+            |text: String, (placeholder, name): &(String, String)| text.replace(placeholder, name);
+        (!names.is_empty()).then(|| names.iter().fold(bare_url(&placeholder), restore))
     }
 
     fn enabled(&mut self) -> bool {
@@ -168,7 +170,7 @@ impl<'a> Entry<'a> {
         if let (Some((key, enabled)), Some((_, disabled))) = (enabled, disabled)
             && enabled == disabled
         {
-            self.wrong(key, "`enabled` and `disabled` contradict each other");
+            self.reject(key, "`enabled` and `disabled` contradict each other");
         }
         match (enabled, disabled) {
             (Some((_, enabled)), _) => enabled,
@@ -177,26 +179,26 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn transport(&mut self, expand: &mut Expand<'_>) -> Option<Transport> {
-        let wanted = self.wanted();
+    fn transport(&mut self, expand: &mut Expander<'_>) -> Option<Transport> {
+        let named_transport = self.named_transport();
         let (command, url) = (self.get(Setting::Command), self.get(Setting::Url));
-        let kind = match (wanted, command, url) {
+        let kind = match (named_transport, command, url) {
             (Some(kind), ..) => kind?,
             (None, Some(_), None) => Kind::Stdio,
             (None, None, Some(_)) => Kind::Http,
             (None, Some(_), Some((key, _))) => {
-                self.wrong(
+                self.reject(
                     key,
-                    "there is a `command` beside it; say by `transport` which one counts",
+                    "there is also a `command`; choose one with `transport`",
                 );
                 return None;
             }
             (None, None, None) => {
-                self.whole("it has neither a `command` nor a `url`");
+                self.reject_server("it has neither a `command` nor a `url`");
                 return None;
             }
         };
-        self.unused(kind);
+        self.warn_unused(kind);
         match kind {
             Kind::Stdio => self.stdio(expand).map(Transport::Stdio),
             Kind::Http => self.http(expand).map(Transport::Http),
@@ -204,12 +206,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The transport that is named: none when none is, and `Some(None)` when there is no such
-    /// transport.
-    fn wanted(&mut self) -> Option<Option<Kind>> {
+    /// Returns the named transport: `None` if none is named, and `Some(None)` if the name is
+    /// unknown.
+    fn named_transport(&mut self) -> Option<Option<Kind>> {
         let (key, value) = self.get(Setting::Transport)?;
         let Node::Text(text) = value else {
-            self.wrong(
+            self.reject(
                 key,
                 &format!("it must be a string, and is {}", value.kind()),
             );
@@ -221,9 +223,9 @@ impl<'a> Entry<'a> {
             "sse" => Kind::Sse,
             _ => {
                 let text = short(text);
-                self.wrong(
+                self.reject(
                     key,
-                    &format!("`{text}` is no transport; there are `stdio`, `http` and `sse`"),
+                    &format!("`{text}` is not a transport; use `stdio`, `http` or `sse`"),
                 );
                 return Some(None);
             }
@@ -231,12 +233,12 @@ impl<'a> Entry<'a> {
         Some(Some(kind))
     }
 
-    /// Tells of settings that belong to another transport.
-    fn unused(&mut self, kind: Kind) {
+    /// Warns about settings that belong to another transport.
+    fn warn_unused(&mut self, kind: Kind) {
         let (others, what): (&[Setting], _) = match kind {
             Kind::Stdio => (
                 &[Setting::Url, Setting::Headers],
-                "a program that is started",
+                "a server that levity starts as a program",
             ),
             Kind::Http | Kind::Sse => (
                 &[
@@ -246,34 +248,35 @@ impl<'a> Entry<'a> {
                     Setting::Inherit,
                     Setting::Cwd,
                 ],
-                "a server at an address",
+                "a server at a URL",
             ),
         };
         for setting in others {
             if let Some((key, _)) = self.get(*setting) {
-                self.tell(key, &format!("it has no effect on {what}"));
+                self.warn(key, &format!("it has no effect on {what}"));
             }
         }
     }
 
-    fn stdio(&mut self, expand: &mut Expand<'_>) -> Option<Stdio> {
+    fn stdio(&mut self, expand: &mut Expander<'_>) -> Option<Stdio> {
         let (command, mut args) = self.command(expand);
         if let Some((key, value)) = self.get(Setting::Args) {
             let at = below(&self.at, key);
             args.extend(self.texts(at, value, expand));
         }
-        let env = self.pairs(Setting::Env, expand, good_variable);
+        let env = self.pairs(Setting::Env, expand, validate_variable);
         let inherit = self.inherit();
         let cwd = self.get(Setting::Cwd).and_then(|(key, value)| {
             let at = below(&self.at, key);
             self.text(at, value, expand)
         });
         let command = command?;
-        let bare = args.is_empty() && command.contains(' ') && !command.contains(['/', '\\']);
-        if let (true, Some((key, _))) = (bare, self.get(Setting::Command)) {
-            self.tell(
+        let is_suspicious =
+            args.is_empty() && command.contains(' ') && !command.contains(['/', '\\']);
+        if let (true, Some((key, _))) = (is_suspicious, self.get(Setting::Command)) {
+            self.warn(
                 key,
-                "it holds a space and is taken for one name; arguments belong into `args`",
+                "it contains a space and is treated as one program name; put arguments into `args`",
             );
         }
         Some(Stdio {
@@ -286,44 +289,44 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// The program, and the arguments that stand in one list with it.
-    fn command(&mut self, expand: &mut Expand<'_>) -> (Option<String>, Vec<String>) {
+    /// Returns the program, and the arguments that are in the same list.
+    fn command(&mut self, expand: &mut Expander<'_>) -> (Option<String>, Vec<String>) {
         let Some((key, value)) = self.get(Setting::Command) else {
-            self.whole("it has no `command`");
+            self.reject_server("it has no `command`");
             return (None, Vec::new());
         };
         let at = below(&self.at, key);
-        let mut words = match value {
+        let mut strings = match value {
             Node::List(_) => self.texts(at, value, expand),
             _ => self.text(at, value, expand).into_iter().collect(),
         };
-        if words
+        if strings
             .first()
             .is_none_or(|command| command.trim().is_empty())
         {
-            // What could not be read has been named already.
+            // Values that could not be read have been reported already.
             if matches!(value, Node::Text(text) if text.trim().is_empty())
                 || matches!(value, Node::List(list) if list.is_empty())
             {
-                self.wrong(key, "it is empty");
-            } else if !words.is_empty() {
-                self.wrong(key, "nothing is left of it once variables are put in");
+                self.reject(key, "it is empty");
+            } else if !strings.is_empty() {
+                self.reject(key, "it is empty after variables are expanded");
             }
             return (None, Vec::new());
         }
-        let args = words.split_off(1);
-        (words.pop(), args)
+        let args = strings.split_off(1);
+        (strings.pop(), args)
     }
 
-    fn http(&mut self, expand: &mut Expand<'_>) -> Option<Http> {
-        let headers = self.pairs(Setting::Headers, expand, good_header);
+    fn http(&mut self, expand: &mut Expander<'_>) -> Option<Http> {
+        let headers = self.pairs(Setting::Headers, expand, validate_header);
         let Some((key, value)) = self.get(Setting::Url) else {
-            self.whole("it has no `url`");
+            self.reject_server("it has no `url`");
             return None;
         };
         let url = self.text(below(&self.at, key), value, expand)?;
-        if let Err(problem) = good_url(&url) {
-            self.wrong(key, problem);
+        if let Err(problem) = validate_url(&url) {
+            self.reject(key, problem);
             return None;
         }
         Some(Http::new(url, headers))
@@ -336,11 +339,11 @@ impl<'a> Entry<'a> {
         match value {
             Node::Text(word) if word.eq_ignore_ascii_case("basics") => InheritedEnvironment::Basics,
             Node::Text(word) if word.eq_ignore_ascii_case("all") => InheritedEnvironment::All,
-            Node::List(_) => InheritedEnvironment::Named(self.words(key, value)),
+            Node::List(_) => InheritedEnvironment::Named(self.strings(key, value)),
             _ => {
-                self.wrong(
+                self.reject(
                     key,
-                    "it must be \"basics\", \"all\" or a list of names of variables",
+                    "it must be \"basics\", \"all\" or a list of variable names",
                 );
                 InheritedEnvironment::default()
             }

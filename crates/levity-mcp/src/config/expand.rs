@@ -1,33 +1,33 @@
-//! `${VAR}` in settings.
+//! Expansion of `${VAR}` in settings.
 
 use std::collections::BTreeMap;
 
-/// How many bytes all that is expanded in one config may have. A large variable could be named any
-/// number of times.
-const MOST: usize = 4 << 20;
+/// The maximum number of bytes that one configuration may expand to. A file could name a large
+/// variable any number of times.
+const MAX_BYTES: usize = 4 << 20;
 
-/// Puts variables in, as somebody else knows them.
-pub(super) struct Expand<'a> {
+/// Expands variables with values from a lookup function.
+pub(super) struct Expander<'a> {
     vars: &'a dyn Fn(&str) -> Option<String>,
-    left: usize,
-    /// The variables whose values were put in, and these.
+    remaining: usize,
+    /// The expanded variables with their values.
     used: BTreeMap<String, String>,
 }
 
-impl<'a> Expand<'a> {
+impl<'a> Expander<'a> {
     pub(super) fn new(vars: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self {
             vars,
-            left: MOST,
+            remaining: MAX_BYTES,
             used: BTreeMap::new(),
         }
     }
 
-    /// The text with values in place of `${VAR}`, `${env:VAR}` and `${VAR:-default}`; `$${` stands
-    /// for `${` itself. What a variable holds is not looked at again.
+    /// Replaces `${VAR}`, `${env:VAR}` and `${VAR:-default}` with values; `$${` produces `${`
+    /// itself. Values of variables are not expanded again.
     ///
     /// # Errors
-    /// Every reason why it cannot be done; none tells what stands around the variables.
+    /// Returns every reason why the expansion failed; none contains the text around the variables.
     pub(super) fn expand(&mut self, text: &str) -> Result<String, Vec<String>> {
         let mut whole = String::with_capacity(text.len());
         let mut problems = Vec::new();
@@ -42,7 +42,7 @@ impl<'a> Expand<'a> {
             }
             whole.push_str(before);
             let Some((inside, after)) = after.split_once('}') else {
-                problems.push("a `${` has no `}`; write `$${` if none is meant".to_owned());
+                problems.push("a `${` has no `}`; write `$${` for a literal `${`".to_owned());
                 return Err(problems);
             };
             rest = after;
@@ -59,17 +59,17 @@ impl<'a> Expand<'a> {
         }
     }
 
-    fn using(&mut self, name: &str, value: String) -> String {
+    fn record_use(&mut self, name: &str, value: String) -> String {
         self.used.insert(name.to_owned(), value.clone());
         value
     }
 
-    /// The variables whose values were put in since this was last asked, and these.
+    /// Returns the variables expanded since the last call, with their values.
     pub(super) fn take_used(&mut self) -> BTreeMap<String, String> {
         std::mem::take(&mut self.used)
     }
 
-    /// The value for what stands between the braces.
+    /// Returns the value for the text between the braces.
     fn variable(&mut self, inside: &str) -> Result<String, String> {
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -77,17 +77,19 @@ impl<'a> Expand<'a> {
         };
         let name = name.strip_prefix("env:").unwrap_or(name);
         if name.starts_with("input:") {
-            return Err("it asks for an input, which only an editor has; use `${VAR}`".to_owned());
+            return Err(
+                "it asks for an input, which only an editor supports; use `${VAR}`".to_owned(),
+            );
         }
         if !is_name(name) {
-            return Err("what stands between `${` and `}` is no name of a variable".to_owned());
+            return Err("the text between `${` and `}` is not a variable name".to_owned());
         }
         let value = match ((self.vars)(name), default) {
-            (Some(value), None) => self.using(name, value),
-            (Some(value), Some(_)) if !value.is_empty() => self.using(name, value),
+            (Some(value), None) => self.record_use(name, value),
+            (Some(value), Some(_)) if !value.is_empty() => self.record_use(name, value),
             (_, Some(default)) if default.contains("${") => {
                 return Err(format!(
-                    "the default of `{name}` holds another variable, which is not looked up"
+                    "the default of `{name}` contains another variable, which is not expanded"
                 ));
             }
             (_, Some(default)) => default.to_owned(),
@@ -97,26 +99,29 @@ impl<'a> Expand<'a> {
                 ));
             }
         };
-        self.left = self.left.checked_sub(value.len()).ok_or_else(|| {
-            format!("all that variables hold is more than {MOST} bytes together, with `{name}`")
+        self.remaining = self.remaining.checked_sub(value.len()).ok_or_else(|| {
+            format!(
+                "the variables expand to more than {MAX_BYTES} bytes in total at `{name}`; use \
+                shorter values"
+            )
         })?;
         Ok(value)
     }
 }
 
-/// The text with letters in place of each variable, and what they stand for. What shows an address
-/// then takes them for a part of it.
-pub(super) fn with_letters(text: &str) -> (String, Vec<(String, String)>) {
+/// Replaces each variable with a placeholder of letters, and returns the placeholders with the
+/// variables. The display of a URL then treats them as part of it.
+pub(super) fn with_placeholders(text: &str) -> (String, Vec<(String, String)>) {
     let (mut whole, mut names, mut rest) = (String::new(), Vec::new(), text);
     while let Some((before, (inside, after))) = rest
         .split_once("${")
         .and_then(|(before, after)| Some((before, after.split_once('}')?)))
     {
         let name = inside.split(":-").next().unwrap_or_default();
-        let letters = format!("levityvariable{}x", "y".repeat(names.len()));
+        let placeholder = format!("levityvariable{}x", "y".repeat(names.len()));
         whole.push_str(before);
-        whole.push_str(&letters);
-        names.push((letters, format!("${{{name}}}")));
+        whole.push_str(&placeholder);
+        names.push((placeholder, format!("${{{name}}}")));
         rest = after;
     }
     whole.push_str(rest);
@@ -124,15 +129,15 @@ pub(super) fn with_letters(text: &str) -> (String, Vec<(String, String)>) {
 }
 
 fn is_name(name: &str) -> bool {
-    const LONGEST: usize = 128;
+    const MAX_LEN: usize = 128;
     let mut bytes = name.bytes();
     let first = bytes
         .next()
         .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-    first && name.len() <= LONGEST && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    first && name.len() <= MAX_LEN && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Whether a value looks as if a shell should have put a variable in: `$TOKEN`.
+/// Returns `true` if a value looks like a variable of a shell: `$TOKEN`.
 pub(super) fn looks_unexpanded(value: &str) -> bool {
     let upper = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     value
@@ -149,7 +154,7 @@ mod tests {
             "A" => Some("1".to_owned()),
             "EMPTY" => Some(String::new()),
             "TRICK" => Some("${A}".to_owned()),
-            "BIG" => Some("x".repeat(MOST / 2)),
+            "BIG" => Some("x".repeat(MAX_BYTES / 2)),
             _ => None,
         }
     }
@@ -157,7 +162,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         assert_eq!(
-            Expand::new(&vars).expand(text).as_deref(),
+            Expander::new(&vars).expand(text).as_deref(),
             Ok(expected),
             "{text}"
         );
@@ -165,7 +170,7 @@ mod tests {
 
     #[track_caller]
     fn fails(text: &str, expected: &[&str]) {
-        let problems = Expand::new(&vars).expand(text).unwrap_err();
+        let problems = Expander::new(&vars).expand(text).unwrap_err();
         assert_eq!(problems.len(), expected.len(), "{problems:?}");
         for (problem, expected) in problems.iter().zip(expected) {
             assert!(problem.contains(expected), "{problem}");
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_put_in() {
+    fn expand_replaces_variables_and_defaults() {
         check("plain $A {A} $", "plain $A {A} $");
         check("a${A}b${env:A}", "a1b1");
         check("${NONE:-x y}${EMPTY:-z}${A:-w}", "x yz1");
@@ -183,22 +188,22 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_put_in_is_named() {
+    fn expand_reports_every_invalid_variable() {
         fails(
             "${NONE} and ${ALSO_NONE}",
             &["`NONE` is not set", "`ALSO_NONE` is not set"],
         );
         fails("hidden${A", &["no `}`"]);
-        fails("${}", &["no name"]);
-        fails("${a b}", &["no name"]);
-        fails("${1}", &["no name"]);
+        fails("${}", &["not a variable name"]);
+        fails("${a b}", &["not a variable name"]);
+        fails("${1}", &["not a variable name"]);
         fails("${input:key}", &["an input"]);
         fails("${NONE:-${A}}", &["default of `NONE`"]);
         fails("${BIG}${BIG}${BIG}", &["more than"]);
     }
 
     #[test]
-    fn shell_variables_are_noticed() {
+    fn looks_unexpanded_detects_shell_variables() {
         assert!(looks_unexpanded("$GITHUB_TOKEN"));
         for value in ["$", "$ecret", "$A1b", "x$TOKEN", "$TOKEN/x", "$1", "TOKEN"] {
             assert!(!looks_unexpanded(value), "{value}");

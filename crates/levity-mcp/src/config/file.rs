@@ -1,30 +1,30 @@
-//! The shapes in which files hold servers.
+//! The document formats that files use for servers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use levity_core::text::{nearest, squeezed};
 
-use super::all::Config;
 use super::entry::Entry;
-use super::expand::Expand;
+use super::expand::Expander;
 use super::keys::{Setting, setting};
+use super::loader::Config;
 use super::node::Node;
 use super::problem::{ConfigProblem, below, short};
 
-/// Reads one file.
-pub(super) struct Reading<'a> {
+/// Reads one configuration file.
+pub(super) struct ConfigReader<'a> {
     config: Config,
-    expand: Expand<'a>,
-    /// The names so far, also of servers that something is wrong with.
+    expand: Expander<'a>,
+    /// The names of all servers read before, including servers with errors.
     names: BTreeSet<Arc<str>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ConfigReader<'a> {
     pub(super) fn new(vars: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self {
             config: Config::default(),
-            expand: Expand::new(vars),
+            expand: Expander::new(vars),
             names: BTreeSet::new(),
         }
     }
@@ -35,7 +35,7 @@ impl<'a> Reading<'a> {
             Node::Map(map) => self.object(map),
             other => {
                 let kind = other.kind();
-                self.config.note(ConfigProblem::new(
+                self.config.add_problem(ConfigProblem::new(
                     "",
                     format!("it must be an object or a list, and is {kind}"),
                 ));
@@ -67,16 +67,16 @@ impl<'a> Reading<'a> {
             return;
         }
         let is_server =
-            |(_, value): &(String, Node)| matches!(value, Node::Map(inner) if reached(inner));
+            |(_, value): &(String, Node)| matches!(value, Node::Map(inner) if has_endpoint(inner));
         if map.iter().any(is_server) {
             return self.map("", map);
         }
-        let near = nearest_root(map)
-            .map(|near| format!("; `{near}` is near"))
+        let hint = nearest_root(map)
+            .map(|key| format!("; did you mean `mcpServers` in place of `{key}`?"))
             .unwrap_or_default();
-        self.config.note(ConfigProblem::new(
+        self.config.add_problem(ConfigProblem::new(
             "",
-            format!("it has no `mcpServers` and no `servers`{near}"),
+            format!("it has no `mcpServers` and no `servers`{hint}"),
         ));
     }
 
@@ -89,7 +89,7 @@ impl<'a> Reading<'a> {
                     "it must be an object or a list of servers, and is {}",
                     other.kind()
                 );
-                self.config.note(ConfigProblem::new(at, message));
+                self.config.add_problem(ConfigProblem::new(at, message));
             }
         }
     }
@@ -101,9 +101,9 @@ impl<'a> Reading<'a> {
                 Node::Map(settings) => {
                     self.entry(Entry::new(at, settings), Some(&name.as_str().into()));
                 }
-                // A remark, or the schema of the file.
+                // A comment, or the schema of the file.
                 _ if name.starts_with(['$', '_']) => {}
-                other => self.no_server(at, Some(name.as_str().into()), other),
+                other => self.reject_value(at, Some(name.as_str().into()), other),
             }
         }
     }
@@ -117,14 +117,14 @@ impl<'a> Reading<'a> {
                     let name = entry.name();
                     self.entry(entry, name.as_ref());
                 }
-                other => self.no_server(at, None, other),
+                other => self.reject_value(at, None, other),
             }
         }
     }
 
-    fn no_server(&mut self, at: String, server: Option<Arc<str>>, value: &Node) {
+    fn reject_value(&mut self, at: String, server: Option<Arc<str>>, value: &Node) {
         let message = format!("it must be an object of settings, and is {}", value.kind());
-        self.config.note(ConfigProblem {
+        self.config.add_problem(ConfigProblem {
             server,
             ..ConfigProblem::new(at, message)
         });
@@ -134,20 +134,20 @@ impl<'a> Reading<'a> {
         if let Some(name) = name
             && !self.names.insert(name.clone())
         {
-            entry.second(name);
+            entry.reject_duplicate(name);
         }
         let (server, problems) = entry.read(name, &mut self.expand);
         problems
             .into_iter()
-            .for_each(|problem| self.config.note(problem));
+            .for_each(|problem| self.config.add_problem(problem));
         if let Some(server) = server {
             self.config.add(server);
         }
     }
 }
 
-/// Whether these settings say how a server is reached.
-fn reached(settings: &[(String, Node)]) -> bool {
+/// Returns `true` if the settings contain a program or a URL.
+fn has_endpoint(settings: &[(String, Node)]) -> bool {
     settings
         .iter()
         .any(|(key, _)| matches!(setting(key), Some(Setting::Command | Setting::Url)))

@@ -1,8 +1,8 @@
-//! The settings a server may have in a file, under all the names that other programs give them.
+//! The settings of a server in a file, with all names that other programs use for them.
 
 use levity_core::text::{nearest, squeezed};
 
-/// What a key sets.
+/// The setting that a key sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setting {
     Name,
@@ -18,7 +18,7 @@ pub(super) enum Setting {
     Headers,
     StartLimit,
     CallLimit,
-    /// A time limit of calls that some programs write in milliseconds and some in seconds.
+    /// A call timeout that some programs write in milliseconds and others in seconds.
     Timeout,
     CallMillis,
     IdleLimit,
@@ -31,15 +31,15 @@ pub(super) enum Setting {
     Deny,
     Prefix,
     Trust,
-    /// For people, or for other programs to read.
+    /// A key for people or for other programs; levity ignores it.
     Note,
-    /// It would change what the agent does, and is set elsewhere.
+    /// A key that would change the agent's behaviour and is configured elsewhere.
     Elsewhere,
 }
 
 use Setting as S;
 
-/// Names without case and marks between words are the same: `startLimit` is also `start_limit`.
+/// Keys match without case and separators: `startLimit` equals `start_limit`.
 const KEYS: &[(&str, Setting)] = &[
     ("name", S::Name),
     ("enabled", S::Enabled),
@@ -107,7 +107,7 @@ const KEYS: &[(&str, Setting)] = &[
     ("authProviderType", S::Elsewhere),
 ];
 
-/// What `key` sets.
+/// Returns the setting of `key`.
 pub(super) fn setting(key: &str) -> Option<Setting> {
     let key = squeezed(key);
     KEYS.iter()
@@ -115,7 +115,7 @@ pub(super) fn setting(key: &str) -> Option<Setting> {
         .map(|(_, setting)| *setting)
 }
 
-/// The key that was probably meant.
-pub(super) fn meant(key: &str) -> Option<&'static str> {
+/// Returns the key that was probably meant.
+pub(super) fn suggestion(key: &str) -> Option<&'static str> {
     nearest(key, KEYS.iter().map(|(name, _)| *name))
 }

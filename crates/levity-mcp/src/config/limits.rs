@@ -1,4 +1,4 @@
-//! The limits of a server, and which of its tools are offered.
+//! The limits of a server, and the selection of its tools.
 
 use std::time::Duration;
 
@@ -37,8 +37,10 @@ impl Entry<'_> {
         }
     }
 
-    /// `timeout`: some programs write milliseconds and some seconds. Nobody means a quarter of an
-    /// hour and more by seconds, or less than a second by milliseconds.
+    /// Reads `timeout`, which some programs write in milliseconds and others in seconds.
+    ///
+    /// A value of 1,000 or more is read as milliseconds: as seconds it would be over a quarter of
+    /// an hour, and a smaller value in milliseconds would be under a second.
     fn foreign_timeout(&mut self, config: &mut ServerConfig) {
         let unit = match self.get(Setting::Timeout) {
             Some((_, Node::Number(number))) if *number >= 1000.0 => 0.001,
@@ -49,11 +51,11 @@ impl Entry<'_> {
             .or_else(|| self.time(Setting::CallMillis, 0.001));
         let Some(limit) = limit else { return };
         if let Some((key, _)) = self.get(Setting::CallLimit) {
-            self.tell(key, "it goes before `timeout`");
+            self.warn(key, "it takes precedence over `timeout`");
             return;
         }
         config.call_limit = limit;
-        // In other programs it is the only limit, so a call may be silent for as long.
+        // Other programs have only this limit, so a call may go without progress for as long.
         if self.get(Setting::IdleLimit).is_none() {
             config.idle_limit = limit;
         }
@@ -61,16 +63,16 @@ impl Entry<'_> {
 
     pub(super) fn tools(&mut self, config: &mut ServerConfig) {
         if let Some((key, value)) = self.get(Setting::Allow) {
-            config.allow = Some(self.words(key, value));
+            config.allow = Some(self.strings(key, value));
         }
         if let Some((key, value)) = self.get(Setting::Deny) {
-            config.deny = self.words(key, value);
+            config.deny = self.strings(key, value);
         }
         if let Some((key, value)) = self.get(Setting::Prefix) {
             match value {
                 Node::Text(prefix) if prefix.len() <= 32 => config.prefix = Some(prefix.clone()),
-                Node::Text(_) => self.wrong(key, "it is longer than 32 bytes"),
-                _ => self.wrong(
+                Node::Text(_) => self.reject(key, "it is longer than 32 bytes"),
+                _ => self.reject(
                     key,
                     &format!("it must be a string, and is {}", value.kind()),
                 ),
@@ -83,7 +85,7 @@ impl Entry<'_> {
                 Node::Text(word) if word.eq_ignore_ascii_case("full") => Trust::Full,
                 Node::Text(word) if word.eq_ignore_ascii_case("wary") => Trust::Wary,
                 _ => {
-                    self.wrong(key, "it must be \"wary\", \"full\", true or false");
+                    self.reject(key, "it must be \"wary\", \"full\", true or false");
                     Trust::default()
                 }
             };

@@ -1,10 +1,10 @@
-//! JSON as it stands in a file: keys in their order, the same key twice if it is there twice.
+//! JSON as written in a file: keys keep their order, and duplicate keys are preserved.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// A value.
+/// A JSON value of any type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
     Null,
@@ -16,7 +16,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// What it is, for messages: never what it says.
+    /// Returns the type of the value for messages, but never its content.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -31,13 +31,13 @@ impl Node {
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reading)
+        deserializer.deserialize_any(NodeVisitor)
     }
 }
 
-struct Reading;
+struct NodeVisitor;
 
-impl<'de> Visitor<'de> for Reading {
+impl<'de> Visitor<'de> for NodeVisitor {
     type Value = Node;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

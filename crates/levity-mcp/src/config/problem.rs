@@ -1,21 +1,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Something in a config that is wrong, or that has no effect.
+/// An error or a warning in a configuration.
 ///
-/// It says where and what, and never what a value is: that may be a secret.
+/// It has the location and the reason, but never a value, because that may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigProblem {
-    /// The server it belongs to, where it belongs to one.
+    /// The server that the problem belongs to, if any.
     pub server: Option<Arc<str>>,
-    /// Where in the JSON it is, as a JSON pointer: `/mcpServers/files/args/1`. Empty for the whole.
+    /// The location as a JSON pointer: `/mcpServers/files/args/1`. Empty for the whole document.
     pub at: String,
-    /// The line and the column, counted from 1, where it is no JSON.
+    /// The line and the column, counted from 1, if the document is not valid JSON.
     pub line: Option<(usize, usize)>,
-    /// What is wrong.
+    /// The description of the problem.
     pub message: String,
-    /// Whether it keeps the server from being started. What is only to be told does not.
+    /// `true` for an error, which prevents the start of the server; `false` for a warning.
     pub stops: bool,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// A name as it stands in a message: not longer than this, and on one line.
+/// Shortens a name for a message: one line of at most this many characters.
 pub(super) fn short(name: &str) -> String {
     const LONGEST: usize = 64;
     let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
@@ -54,7 +54,7 @@ pub(super) fn short(name: &str) -> String {
     short
 }
 
-/// The place of `key` below `at`.
+/// Returns the JSON pointer of `key` below `at`.
 pub(super) fn below(at: &str, key: &str) -> String {
     format!("{at}/{}", short(key).replace('~', "~0").replace('/', "~1"))
 }

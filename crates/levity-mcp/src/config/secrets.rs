@@ -1,4 +1,4 @@
-//! What of a server's settings must not be shown, though the server may repeat it.
+//! The secrets in a server's settings, which must not be displayed even if the server repeats them.
 
 use levity_core::Secrets;
 use levity_core::text::bare_url;
@@ -6,19 +6,21 @@ use levity_core::text::bare_url;
 use super::{ServerConfig, Transport};
 use crate::redact::with_lines;
 
-/// What is shorter is no key, and may be a word.
-const SHORTEST: usize = 8;
+/// The minimum length of a secret; a shorter text may be an ordinary word.
+const MIN_LEN: usize = 8;
 
 impl ServerConfig {
-    /// Everything in its settings that may be a key: headers, what its address has beside a host
-    /// and plain steps, variables and arguments that are named like secrets, what the program
-    /// inherits of that kind, and what its login is set up with.
+    /// Returns all values in the settings that may be secrets.
+    ///
+    /// These are headers, the parts of the URL beyond host and plain path segments, variables and
+    /// arguments with names of secrets, inherited variables of that kind, and the settings of the
+    /// login.
     pub(crate) fn secrets(&self) -> Secrets {
         let known = self.hidden.clone();
         match &self.transport {
             Transport::Http(http) | Transport::Sse(http) => {
                 let headers = http.headers.values().flat_map(|value| {
-                    // `Bearer abc` is also repeated as `abc`.
+                    // A server may repeat `Bearer abc` as `abc`.
                     [
                         Some(value.as_str()),
                         value.split_once(' ').map(|(_, rest)| rest),
@@ -27,7 +29,7 @@ impl ServerConfig {
                     .flatten()
                 });
                 let known = headers
-                    .filter(|value| value.len() >= SHORTEST)
+                    .filter(|value| value.len() >= MIN_LEN)
                     .fold(known, Secrets::known);
                 #[cfg(feature = "oauth")]
                 let known = http
@@ -35,7 +37,7 @@ impl ServerConfig {
                     .iter()
                     .flat_map(crate::OAuth::secrets)
                     .fold(known, with_lines);
-                of_address(&http.url)
+                url_secrets(&http.url)
                     .into_iter()
                     .fold(known, Secrets::known)
             }
@@ -48,21 +50,21 @@ impl ServerConfig {
                     .env
                     .iter()
                     .map(|(name, value)| (name.as_str(), value.as_str()));
-                let known = named(known, env.chain(args));
+                let known = add_named(known, env.chain(args));
                 let inherited = crate::link::inherited(&stdio.inherit);
                 let inherited = inherited
                     .iter()
                     .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-                named(known, inherited)
+                add_named(known, inherited)
             }
             Transport::InProcess(_) => known,
         }
     }
 }
 
-/// What ends the names of variables and arguments that servers take keys by. Beside them, wrong
-/// guesses would only hide a word of an error.
-const ENDS: [&str; 9] = [
+/// The ends of names of variables and arguments that commonly contain keys. A wrong guess only
+/// hides a word of an error.
+const SECRET_SUFFIXES: [&str; 9] = [
     "token",
     "key",
     "secret",
@@ -74,37 +76,44 @@ const ENDS: [&str; 9] = [
     "cookie",
 ];
 
-/// Adds the values of those that are named like secrets, and the passwords within addresses.
-pub(super) fn named<'a>(known: Secrets, all: impl Iterator<Item = (&'a str, &'a str)>) -> Secrets {
+/// Adds the values whose names look like secrets, and the passwords within URLs.
+pub(super) fn add_named<'a>(
+    known: Secrets,
+    all: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Secrets {
     let is_secret = |name: &str| {
         let name = name.to_ascii_lowercase();
-        Secrets::is_name(&name) || ENDS.iter().any(|end| name.ends_with(end))
+        Secrets::is_name(&name) || SECRET_SUFFIXES.iter().any(|end| name.ends_with(end))
     };
-    all.filter(|(_, value)| value.len() >= SHORTEST)
+    all.filter(|(_, value)| value.len() >= MIN_LEN)
         .fold(known, |known, (name, value)| match is_secret(name) {
             true => with_lines(known, value),
-            false => password(value).into_iter().fold(known, Secrets::known),
+            false => url_passwords(value).into_iter().fold(known, Secrets::known),
         })
 }
 
-/// The user and password in an address, and the password alone, as it stands there and as it is
-/// meant.
-fn password(address: &str) -> Vec<String> {
+/// Returns the user with the password in a URL, and the password alone, both encoded and decoded.
+fn url_passwords(address: &str) -> Vec<String> {
     let place = address
         .split_once("://")
         .map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
     let user = place
         .and_then(|place| place.rsplit_once('@'))
         .map(|(user, _)| user);
-    let Some((user, (_, password))) = user.and_then(|user| Some((user, user.split_once(':')?)))
+    let Some((user, (_, url_passwords))) =
+        user.and_then(|user| Some((user, user.split_once(':')?)))
     else {
         return Vec::new();
     };
-    vec![user.to_owned(), password.to_owned(), decoded(password)]
+    vec![
+        user.to_owned(),
+        url_passwords.to_owned(),
+        percent_decoded(url_passwords),
+    ]
 }
 
-/// What an address has beside its host and the steps of its path that are shown.
-fn of_address(url: &str) -> Vec<String> {
+/// Returns the parts of a URL beyond its host and the path segments that may be displayed.
+fn url_secrets(url: &str) -> Vec<String> {
     let (before, fragment) = url.split_once('#').unwrap_or((url, ""));
     let (place, query) = before.split_once('?').unwrap_or((before, ""));
     let rest = place.split_once("://").map_or("", |(_, rest)| rest);
@@ -118,18 +127,18 @@ fn of_address(url: &str) -> Vec<String> {
     let values = pairs
         .map(|(_, value)| value)
         .chain((!query.contains('=')).then_some(query));
-    let values = values.filter(|value| value.len() >= SHORTEST);
+    let values = values.filter(|value| value.len() >= MIN_LEN);
     let found = values
         .chain(user.splitn(2, ':').skip(1))
         .chain([user, fragment])
         .chain(steps.filter(hidden));
     found
-        .flat_map(|part| [part.to_owned(), decoded(part)])
+        .flat_map(|part| [part.to_owned(), percent_decoded(part)])
         .collect()
 }
 
-/// A part of an address without its `%` signs.
-fn decoded(part: &str) -> String {
+/// Decodes the `%` escapes of a part of a URL.
+fn percent_decoded(part: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
     while let Some((first, after)) = rest.split_first() {
         let code = after

@@ -17,7 +17,7 @@ fn parse(text: &str) -> Config {
     Config::parse(text, vars)
 }
 
-/// The one server of this config, about which there is nothing to say.
+/// Returns the one server of this configuration, which must have no problems.
 #[track_caller]
 fn one(settings: &str) -> ServerConfig {
     let config = parse(&format!(r#"{{"mcpServers": {{"x": {settings}}}}}"#));
@@ -41,7 +41,7 @@ fn http(server: &ServerConfig) -> &Http {
     http
 }
 
-/// The names of the servers, and the problems.
+/// Checks the names of the servers and the problems.
 #[track_caller]
 fn check(text: &str, names: &[&str], problems: &[&str]) {
     let config = parse(text);
@@ -50,14 +50,17 @@ fn check(text: &str, names: &[&str], problems: &[&str]) {
     let found: Vec<_> = config.problems().iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), problems.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(problems) {
-        assert!(found.contains(expected), "{found}\nhas no\n{expected}");
+        assert!(
+            found.contains(expected),
+            "{found}\ndoes not contain\n{expected}"
+        );
     }
     assert!(!format!("{config:?}").contains("s3cret"), "{config:?}");
 }
 
-/// The problems of one server with these settings.
+/// Checks the errors of one server with these settings.
 #[track_caller]
-fn wrong(settings: &str, problems: &[&str]) {
+fn check_errors(settings: &str, problems: &[&str]) {
     check(
         &format!(r#"{{"mcpServers": {{"x": {settings}, "good": {{"command": "g"}}}}}}"#),
         &["good"],
@@ -65,9 +68,9 @@ fn wrong(settings: &str, problems: &[&str]) {
     );
 }
 
-/// What is told of one server with these settings, which is started all the same.
+/// Checks the warnings of one server with these settings, which is started nevertheless.
 #[track_caller]
-fn told(settings: &str, problems: &[&str]) {
+fn check_warnings(settings: &str, problems: &[&str]) {
     check(
         &format!(r#"{{"mcpServers": {{"x": {settings}}}}}"#),
         &["x"],
@@ -76,7 +79,7 @@ fn told(settings: &str, problems: &[&str]) {
 }
 
 #[test]
-fn programs_are_read() {
+fn parse_reads_program_settings() {
     let server = one(
         r#"{"command": "npx", "args": ["-y", "${HOME}/pkg", 8080], "env": {"A": "${TOKEN}", "PORT": 80, "ON": true},
             "cwd": "${HOME}", "type": "stdio", "disabled": false, "description": "files"}"#,
@@ -96,7 +99,7 @@ fn programs_are_read() {
 }
 
 #[test]
-fn one_list_may_hold_program_and_arguments() {
+fn parse_accepts_command_list_with_arguments() {
     let server = one(
         r#"{"type": "local", "command": ["npx", "-y"], "args": ["x"], "environment": {"A": "1"}}"#,
     );
@@ -108,7 +111,7 @@ fn one_list_may_hold_program_and_arguments() {
 }
 
 #[test]
-fn addresses_are_read() {
+fn parse_reads_url_settings() {
     for settings in [
         r#"{"url": "https://h/mcp?k=${TOKEN}"}"#,
         r#"{"serverUrl": "https://h/mcp?k=${env:TOKEN}"}"#,
@@ -136,7 +139,7 @@ fn addresses_are_read() {
 }
 
 #[test]
-fn places_tell_no_secret() {
+fn place_hides_secrets() {
     let place = |url: &str| ServerConfig::http("x", url).place();
     assert_eq!(
         place("https://user:s3cret@h:1/mcp/a?key=s3cret#s3cret"),
@@ -168,7 +171,7 @@ fn places_tell_no_secret() {
 }
 
 #[test]
-fn every_limit_can_be_set() {
+fn parse_reads_every_limit() {
     let server = one(
         r#"{"command": "c", "startLimit": 20, "call_limit": "5m", "idle-limit": "500ms", "probeLimit": 0.5,
             "pingEvery": "1m", "retries": 2, "maxConcurrent": 3, "maxMessage": "1MiB", "allow": ["read_*"],
@@ -211,7 +214,7 @@ fn every_limit_can_be_set() {
 }
 
 #[test]
-fn the_words_of_other_programs_are_known() {
+fn parse_accepts_setting_names_of_other_programs() {
     let server = one(
         r#"{"httpUrl": "http://h", "timeout": 30000, "trust": true, "includeTools": ["a"], "excludeTools": ["b"]}"#,
     );
@@ -252,7 +255,7 @@ fn the_words_of_other_programs_are_known() {
 }
 
 #[test]
-fn many_shapes_hold_servers() {
+fn parse_accepts_all_document_formats() {
     for text in [
         r#"{"mcpServers": {"a": {"command": "c"}, "b": {"url": "http://h"}}}"#,
         r#"{"servers": {"a": {"command": "c"}, "b": {"url": "http://h"}}, "inputs": []}"#,
@@ -273,12 +276,12 @@ fn many_shapes_hold_servers() {
 }
 
 #[test]
-fn what_is_no_config_is_named() {
-    check("", &[], &["line 1, column 0: it is no JSON: EOF"]);
+fn parse_of_invalid_document_reports_problem() {
+    check("", &[], &["line 1, column 0: it is not valid JSON: EOF"]);
     check(
         "{\n  \"mcpServers\": {\n    oops",
         &[],
-        &["line 3, column 5: it is no JSON: key must be a string"],
+        &["line 3, column 5: it is not valid JSON: key must be a string"],
     );
     check(
         "7",
@@ -288,7 +291,10 @@ fn what_is_no_config_is_named() {
     check(
         r#"{"mcpServer": {}}"#,
         &[],
-        &["it has no `mcpServers` and no `servers`; `mcpServer` is near"],
+        &[
+            "it has no `mcpServers` and no `servers`; did you mean `mcpServers` in place of \
+                `mcpServer`?",
+        ],
     );
     check(
         r#"{"editor": {}}"#,
@@ -309,7 +315,7 @@ fn what_is_no_config_is_named() {
 }
 
 #[test]
-fn every_problem_is_named_and_good_servers_stay() {
+fn parse_reports_every_problem_and_keeps_valid_servers() {
     check(
         r#"{"mcpServers": {
             "a": {"command": 7.5, "args": "x", "env": ["A"], "retries": -1, "startLimit": "soon", "cwd": null},
@@ -326,8 +332,8 @@ fn every_problem_is_named_and_good_servers_stay() {
             "`/mcpServers/a/cwd`: it must be a string, and is null",
             "`/mcpServers/a/startLimit`: it must be a number of seconds",
             "`/mcpServers/a/retries`: it must be a whole number from 0 to 1000000",
-            "`/mcpServers/b/headers/X Y`: no header can have this name",
-            "`/mcpServers/b/headers/Z`: its value holds a control character",
+            "`/mcpServers/b/headers/X Y`: this is not a valid header name",
+            "`/mcpServers/b/headers/Z`: its value contains a control character",
             "`/mcpServers/b/headers/W`: it must be a string, and is an object",
             "`/mcpServers/b/url`: it must begin with `https://` or `http://`",
             "`/mcpServers/c~1d`: it has neither a `command` nor a `url`",
@@ -339,7 +345,7 @@ fn every_problem_is_named_and_good_servers_stay() {
 }
 
 #[test]
-fn a_list_names_its_places() {
+fn parse_of_list_reports_index_of_problem() {
     check(
         r#"[{"command": "a"}, {"name": 3, "command": "a"}, 5, {"name": "", "command": "a"}, {"name": "ok", "command": "a"}]"#,
         &["ok"],
@@ -353,123 +359,120 @@ fn a_list_names_its_places() {
 }
 
 #[test]
-fn what_stands_there_twice_is_a_problem() {
+fn parse_reports_duplicate_servers_and_settings() {
     check(
         r#"{"mcpServers": {"a": {"command": "1"}, "a": {"command": "2"}}, "servers": [{"name": "a", "command": "3"}]}"#,
         &["a"],
         &[
-            "`/mcpServers/a`: another server before it is named `a`",
-            "`/servers/0`: another server before it",
+            "`/mcpServers/a`: an earlier server is also named `a`",
+            "`/servers/0`: an earlier server",
         ],
     );
-    // Also when nothing else is right about the first.
+    // The duplicate is reported even if the first server is invalid.
     check(
         r#"{"mcpServers": {"a": {}, "a": {"command": "2"}}}"#,
         &[],
-        &["neither", "another server"],
+        &["neither", "an earlier server"],
     );
-    wrong(
+    check_errors(
         r#"{"command": "a", "command": "b"}"#,
-        &["`/mcpServers/x/command`: it stands there twice"],
+        &["`/mcpServers/x/command`: it appears twice"],
     );
-    wrong(
+    check_errors(
         r#"{"command": "a", "env": {"A": "1", "A": "2"}}"#,
-        &["`/mcpServers/x/env/A`: it stands there twice"],
+        &["`/mcpServers/x/env/A`: it appears twice"],
     );
-    wrong(
+    check_errors(
         r#"{"url": "http://a", "httpUrl": "http://b"}"#,
-        &["`/mcpServers/x/httpUrl`: it says something else than `url`"],
+        &["`/mcpServers/x/httpUrl`: it contradicts `url`"],
     );
 }
 
 #[test]
-fn contradictions_are_problems() {
-    wrong(
+fn parse_rejects_contradictory_settings() {
+    check_errors(
         r#"{"command": "a", "url": "http://h"}"#,
-        &["say by `transport` which one counts"],
+        &["choose one with `transport`"],
     );
-    wrong(
+    check_errors(
         r#"{"transport": "stdio", "url": "http://h"}"#,
         &["it has no effect", "it has no `command`"],
     );
-    wrong(
+    check_errors(
         r#"{"transport": "http", "command": "c"}"#,
         &["it has no effect", "it has no `url`"],
     );
-    wrong(
+    check_errors(
         r#"{"transport": "websocket", "url": "http://h"}"#,
-        &["`websocket` is no transport; there are `stdio`, `http` and `sse`"],
+        &["`websocket` is not a transport; use `stdio`, `http` or `sse`"],
     );
-    wrong(
+    check_errors(
         r#"{"command": "a", "enabled": true, "disabled": true}"#,
         &["contradict"],
     );
-    wrong(r#"{"command": " "}"#, &["it is empty"]);
-    wrong(r#"{"command": "${BLANK}"}"#, &["nothing is left of it"]);
-    wrong(r#"{"command": []}"#, &["it is empty"]);
-    wrong(r#"{"command": "a\u0000b"}"#, &["a zero byte"]);
-    wrong(
+    check_errors(r#"{"command": " "}"#, &["it is empty"]);
+    check_errors(r#"{"command": "${BLANK}"}"#, &["it is empty after"]);
+    check_errors(r#"{"command": []}"#, &["it is empty"]);
+    check_errors(r#"{"command": "a\u0000b"}"#, &["a zero byte"]);
+    check_errors(
         r#"{"command": "a", "env": {"A=B": "1"}}"#,
-        &["no environment variable can have this name"],
+        &["not a valid name of an environment variable"],
     );
-    wrong(r#"{"url": "https://"}"#, &["it is no URL"]);
-    wrong(r#"{"url": "https://a b"}"#, &["it is no URL"]);
-    wrong(
+    check_errors(r#"{"url": "https://"}"#, &["it is not a valid URL"]);
+    check_errors(r#"{"url": "https://a b"}"#, &["it is not a valid URL"]);
+    check_errors(
         r#"{"command": "a", "inherit": "some"}"#,
         &["\"basics\", \"all\" or a list"],
     );
-    wrong(
+    check_errors(
         r#"{"command": "a", "trust": "blind"}"#,
         &["\"wary\", \"full\""],
     );
-    wrong(
+    check_errors(
         r#"{"command": "a", "allow": ["x", 1]}"#,
         &["`/mcpServers/x/allow/1`: it must be a string"],
     );
-    wrong(
+    check_errors(
         r#"{"command": "a", "maxConcurrent": 1.5}"#,
         &["a whole number from 1 to 10000"],
     );
 }
 
 #[test]
-fn what_has_no_effect_is_told_and_stops_nothing() {
-    told(
+fn parse_warns_about_settings_without_effect() {
+    check_warnings(
         r#"{"comand": "a", "command": "a"}"#,
-        &["`comand` is no setting of a server; `command` is near"],
+        &["`comand` is not a server setting; did you mean `command`?"],
     );
-    told(
+    check_warnings(
         r#"{"command": "a", "weather": "good"}"#,
-        &["`weather` is no setting of a server"],
+        &["`weather` is not a server setting"],
     );
-    told(
+    check_warnings(
         r#"{"command": "a", "alwaysAllow": []}"#,
-        &["`/mcpServers/x/alwaysAllow`: it has no effect here"],
+        &["`/mcpServers/x/alwaysAllow`: this setting has no effect"],
     );
-    told(
+    check_warnings(
         r#"{"transport": "stdio", "command": "a", "url": "http://h"}"#,
-        &["no effect on a program"],
+        &["no effect on a server that levity starts"],
     );
-    told(
+    check_warnings(
         r#"{"transport": "http", "command": "a", "url": "http://h"}"#,
-        &["no effect on a server at an address"],
+        &["no effect on a server at a URL"],
     );
-    told(
-        r#"{"command": "npx -y x"}"#,
-        &["arguments belong into `args`"],
-    );
-    told(
+    check_warnings(r#"{"command": "npx -y x"}"#, &["put arguments into `args`"]);
+    check_warnings(
         r#"{"command": "a", "env": {"K": "$GITHUB_TOKEN"}}"#,
-        &["only `${NAME}` is replaced"],
+        &["only `${NAME}` is expanded"],
     );
-    told(
+    check_warnings(
         r#"{"command": "a", "timeout": 5, "callLimit": 6}"#,
-        &["`/mcpServers/x/callLimit`: it goes before"],
+        &["`/mcpServers/x/callLimit`: it takes precedence"],
     );
 }
 
 #[test]
-fn what_is_disabled_is_in_nobodys_way() {
+fn problem_of_disabled_server_is_only_a_warning() {
     let config = parse(r#"{"mcpServers": {"x": {"command": "${NOPE}", "disabled": true}}}"#);
     assert!(config.is_good() && config.servers().is_empty());
     assert_eq!(config.problems().len(), 1);
@@ -477,7 +480,7 @@ fn what_is_disabled_is_in_nobodys_way() {
 }
 
 #[test]
-fn problems_are_counted_when_they_are_many() {
+fn problems_beyond_limit_are_counted() {
     let text = format!("[{}]", vec!["1"; 5_000].join(","));
     let config = parse(&text);
     assert_eq!(config.problems().len(), 1_000);
@@ -488,7 +491,7 @@ fn problems_are_counted_when_they_are_many() {
 }
 
 #[test]
-fn code_adds_servers_too() {
+fn config_builder_adds_servers_with_unique_names() {
     let config = Config::new()
         .server(ServerConfig::stdio("a", "c"))
         .server(ServerConfig::http("a", "http://h"));
@@ -500,7 +503,7 @@ fn code_adds_servers_too() {
 }
 
 #[test]
-fn the_environment_names_a_config_or_holds_it() {
+fn from_env_reads_path_or_inline_config() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("servers.json");
     std::fs::write(
@@ -563,8 +566,8 @@ fn the_environment_names_a_config_or_holds_it() {
 }
 
 #[test]
-fn config_that_a_folder_could_replace_is_not_read_from_the_environment() {
-    // The test's own folder has these files, and each would start a program.
+fn from_env_rejects_relative_paths() {
+    // The test's working directory has these files, and each would start a program.
     let folder = tempfile::tempdir_in(".").unwrap();
     let path = folder.path().join("mcp.json");
     std::fs::write(
@@ -607,12 +610,12 @@ fn config_that_a_folder_could_replace_is_not_read_from_the_environment() {
     assert_eq!(
         Config::load(&path, vars).servers().len(),
         1,
-        "who names a file in the program means it"
+        "a path that the program passes may be relative"
     );
 }
 
 #[test]
-fn variables_that_a_server_gets_are_listed_by_name() {
+fn variables_lists_names_that_server_receives() {
     let text = r#"{"servers": {
         "a": {"command": "a", "args": ["${HOME}"], "env": {"A": "${HOME}", "B": "${NONE:-x}"}},
         "b": {"url": "https://h/${HOME}", "headers": {"k": "plain"}},
@@ -629,7 +632,7 @@ fn variables_that_a_server_gets_are_listed_by_name() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_problems() {
+fn load_of_unreadable_file_reports_problem() {
     let folder = tempfile::tempdir().unwrap();
     let problem = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -637,11 +640,11 @@ fn files_that_cannot_be_read_are_problems() {
         Config::load(&path, vars).problems()[0].to_string()
     };
     assert!(problem("large", &vec![b' '; (1 << 20) + 1]).contains("larger than 1048576 bytes"));
-    assert!(problem("latin", b"{\"a\": \"\xff\"}").contains("not UTF-8 from byte 7 on"));
+    assert!(problem("latin", b"{\"a\": \"\xff\"}").contains("not UTF-8 at byte 7"));
     assert!(
         Config::load(folder.path(), vars).problems()[0]
             .to_string()
-            .contains("it is no file")
+            .contains("it is not a regular file")
     );
     let missing = Config::load(folder.path().join("none"), vars);
     assert!(
@@ -664,7 +667,7 @@ fn json() -> impl Strategy<Value = String> {
         any::<bool>().prop_map(|truth| truth.to_string()),
         any::<i64>().prop_map(|number| number.to_string()),
         any::<f64>()
-            .prop_filter("JSON has no others", |number| number.is_finite())
+            .prop_filter("JSON has only finite numbers", |number| number.is_finite())
             .prop_map(|number| format!("{number:e}")),
         texts.prop_map(|text| serde_json::to_string(&text).unwrap()),
     ];
@@ -680,12 +683,12 @@ fn json() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_json_makes_it_panic(text in json()) {
+    fn parse_of_any_json_does_not_panic(text in json()) {
         let config = Config::parse(&text, vars);
         let named = Config::parse(&format!(r#"{{"mcpServers": {{"s": {text}}}}}"#), vars);
         let listed = Config::parse(&format!(r#"[{{"name": "s", "command": "c", "env": {text}}}]"#), vars);
         for config in [config, named, listed] {
-            // What is left out has a reason.
+            // Every server that is left out has a reason.
             prop_assert!(!config.servers().is_empty() || config.problems().iter().all(|problem| !problem.message.is_empty()));
             let shown = format!("{config:?}{config}");
             prop_assert!(!shown.contains("s3cret"));
@@ -693,7 +696,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in any::<String>(), cut in 0_usize..80) {
+    fn parse_of_any_text_does_not_panic(text in any::<String>(), cut in 0_usize..80) {
         let _ = Config::parse(&text, vars);
         let whole = r#"{"mcpServers": {"ä": {"command": "c", /* x */ "args": ["${A:-b}"], // y"#;
         let _ = Config::parse(whole.get(..cut).unwrap_or(whole), vars);

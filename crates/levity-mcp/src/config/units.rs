@@ -1,11 +1,11 @@
-//! Times and sizes as people write them.
+//! Durations and sizes in human-readable form.
 
 use std::time::Duration;
 
-/// The longest limit: 30 days.
-const LONGEST: f64 = 30.0 * 86_400.0;
+/// The maximum duration: 30 days.
+const MAX_SECONDS: f64 = 30.0 * 86_400.0;
 
-/// A time such as `"30s"`, `"500ms"`, `"5m"`, `"1.5h"`; a bare number is in seconds.
+/// Parses a duration such as `"30s"`, `"500ms"`, `"5m"` or `"1.5h"`; a bare number is in seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let seconds = match unit {
@@ -13,22 +13,23 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
         "" | "s" | "sec" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(TIME.to_owned()),
+        _ => return Err(TIME_PROBLEM.to_owned()),
     };
-    seconds_of(number.parse::<f64>().map_err(|_| TIME.to_owned())? * seconds)
+    seconds_of(number.parse::<f64>().map_err(|_| TIME_PROBLEM.to_owned())? * seconds)
 }
 
-const TIME: &str = "it must be a number of seconds, or a time such as \"30s\", \"500ms\" or \"5m\"";
+const TIME_PROBLEM: &str =
+    "it must be a number of seconds, or a time such as \"30s\", \"500ms\" or \"5m\"";
 
-/// So many seconds.
+/// Converts a number of seconds to a duration within the limits.
 pub(super) fn seconds_of(seconds: f64) -> Result<Duration, String> {
-    if !(0.001..=LONGEST).contains(&seconds) {
+    if !(0.001..=MAX_SECONDS).contains(&seconds) {
         return Err("it must be between a millisecond and 30 days".to_owned());
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| TIME.to_owned())
+    Duration::try_from_secs_f64(seconds).map_err(|_| TIME_PROBLEM.to_owned())
 }
 
-/// A size such as `"16MiB"`, `"64kB"`; a bare number is in bytes.
+/// Parses a size such as `"16MiB"` or `"64kB"`; a bare number is in bytes.
 pub(super) fn size(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text);
     let bytes = match &*unit.to_ascii_lowercase() {
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read() {
+    fn time_parses_units_and_rejects_invalid_text() {
         for (text, millis) in [
             ("30s", 30_000),
             ("500ms", 500),
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read() {
+    fn size_parses_units_and_rejects_invalid_text() {
         assert_eq!(size("16MiB"), Ok(16.0 * 1024.0 * 1024.0));
         assert_eq!(size("64 kB"), Ok(65536.0));
         assert_eq!(size("1000"), Ok(1000.0));

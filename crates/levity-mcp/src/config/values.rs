@@ -1,10 +1,10 @@
-//! How single values of a server's settings are read.
+//! Readers for single values of a server's settings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::entry::Entry;
-use super::expand::{Expand, looks_unexpanded};
+use super::expand::{Expander, looks_unexpanded};
 use super::keys::Setting;
 use super::node::Node;
 use super::problem::{ConfigProblem, below};
@@ -18,21 +18,21 @@ impl<'a> Entry<'a> {
             .map(|(_, key, value)| (*key, *value))
     }
 
-    /// Notes what is wrong with the server as a whole.
-    pub(super) fn whole(&mut self, message: &str) {
+    /// Records an error of the whole server.
+    pub(super) fn reject_server(&mut self, message: &str) {
         self.problems
             .push(ConfigProblem::new(self.at.clone(), message));
     }
 
-    /// Notes what is wrong with a setting, and stops the server.
-    pub(super) fn wrong(&mut self, key: &str, message: &str) {
+    /// Records an error of a setting, which prevents the start of the server.
+    pub(super) fn reject(&mut self, key: &str, message: &str) {
         self.problems
             .push(ConfigProblem::new(below(&self.at, key), message));
     }
 
-    /// Notes what has no effect, or not the one that was meant.
-    pub(super) fn tell(&mut self, key: &str, message: &str) {
-        self.wrong(key, message);
+    /// Records a warning about a setting that has no effect or an unexpected one.
+    pub(super) fn warn(&mut self, key: &str, message: &str) {
+        self.reject(key, message);
         if let Some(problem) = self.problems.last_mut() {
             problem.stops = false;
         }
@@ -41,7 +41,7 @@ impl<'a> Entry<'a> {
     pub(super) fn flag(&mut self, setting: Setting) -> Option<(&'a str, bool)> {
         let (key, value) = self.get(setting)?;
         let Node::Bool(flag) = value else {
-            self.wrong(
+            self.reject(
                 key,
                 &format!("it must be true or false, and is {}", value.kind()),
             );
@@ -57,51 +57,51 @@ impl<'a> Entry<'a> {
             Node::Text(text) => time(text),
             _ => Err(format!("it must be a time, and is {}", value.kind())),
         };
-        time.map_err(|problem| self.wrong(key, &problem)).ok()
+        time.map_err(|problem| self.reject(key, &problem)).ok()
     }
 
-    /// A whole number from `least` to `most`; a size may have a unit.
-    pub(super) fn count(&mut self, setting: Setting, least: f64, most: f64) -> Option<f64> {
+    /// Reads a whole number from `min` to `max`; a size may have a unit.
+    pub(super) fn count(&mut self, setting: Setting, min: f64, max: f64) -> Option<f64> {
         let (key, value) = self.get(setting)?;
         let number = match value {
             Node::Number(number) => Ok(*number),
             Node::Text(text) if setting == Setting::MaxMessage => size(text),
             _ => Err(format!("it must be a number, and is {}", value.kind())),
         };
-        let good = |number: f64| number.fract() == 0.0 && (least..=most).contains(&number);
+        let in_range = |number: f64| number.fract() == 0.0 && (min..=max).contains(&number);
         match number {
-            Ok(number) if good(number) => Some(number),
+            Ok(number) if in_range(number) => Some(number),
             Ok(_) => {
-                self.wrong(
+                self.reject(
                     key,
-                    &format!("it must be a whole number from {least} to {most}"),
+                    &format!("it must be a whole number from {min} to {max}"),
                 );
                 None
             }
             Err(problem) => {
-                self.wrong(key, &problem);
+                self.reject(key, &problem);
                 None
             }
         }
     }
 
-    /// Strings that are taken as they are: one, or a list.
-    pub(super) fn words(&mut self, key: &str, value: &Node) -> Vec<String> {
+    /// Reads one string or a list of strings without expanding variables.
+    pub(super) fn strings(&mut self, key: &str, value: &Node) -> Vec<String> {
         let items = match value {
             Node::Text(_) => std::slice::from_ref(value),
             Node::List(items) => items,
             _ => {
-                self.wrong(
+                self.reject(
                     key,
                     &format!("it must be a list of strings, and is {}", value.kind()),
                 );
                 return Vec::new();
             }
         };
-        let mut words = Vec::new();
+        let mut strings = Vec::new();
         for (at, item) in items.iter().enumerate() {
             match item {
-                Node::Text(word) => words.push(word.clone()),
+                Node::Text(word) => strings.push(word.clone()),
                 _ => {
                     let at = format!("{}/{at}", below(&self.at, key));
                     self.problems.push(ConfigProblem::new(
@@ -111,15 +111,15 @@ impl<'a> Entry<'a> {
                 }
             }
         }
-        words
+        strings
     }
 
-    /// A list of strings in which variables are put.
+    /// Reads a list of strings and expands variables in them.
     pub(super) fn texts(
         &mut self,
         at: String,
         value: &Node,
-        expand: &mut Expand<'_>,
+        expand: &mut Expander<'_>,
     ) -> Vec<String> {
         let Node::List(items) = value else {
             self.problems.push(ConfigProblem::new(
@@ -134,13 +134,12 @@ impl<'a> Entry<'a> {
             .collect()
     }
 
-    /// A string in which variables are put. Numbers and truths are taken for the words they are
-    /// written in.
+    /// Reads a string and expands variables in it. Numbers and booleans are converted to text.
     pub(super) fn text(
         &mut self,
         at: String,
         value: &Node,
-        expand: &mut Expand<'_>,
+        expand: &mut Expander<'_>,
     ) -> Option<String> {
         let text = match value {
             Node::Text(text) => match expand.expand(text) {
@@ -166,24 +165,24 @@ impl<'a> Entry<'a> {
         };
         if text.contains('\0') {
             self.problems
-                .push(ConfigProblem::new(at, "it holds a zero byte"));
+                .push(ConfigProblem::new(at, "it contains a zero byte"));
             return None;
         }
         Some(text)
     }
 
-    /// Names and values: variables, or headers.
+    /// Reads an object of names and values: variables or headers.
     pub(super) fn pairs(
         &mut self,
         setting: Setting,
-        expand: &mut Expand<'_>,
-        good: fn(&str, &str) -> Result<(), &'static str>,
+        expand: &mut Expander<'_>,
+        validate: fn(&str, &str) -> Result<(), &'static str>,
     ) -> BTreeMap<String, String> {
         let Some((key, value)) = self.get(setting) else {
             return BTreeMap::new();
         };
         let Node::Map(map) = value else {
-            self.wrong(
+            self.reject(
                 key,
                 &format!("it must be an object of strings, and is {}", value.kind()),
             );
@@ -197,12 +196,12 @@ impl<'a> Entry<'a> {
             };
             if pairs.contains_key(name) {
                 self.problems
-                    .push(ConfigProblem::new(at, "it stands there twice"));
-            } else if let Err(problem) = good(name, &text) {
+                    .push(ConfigProblem::new(at, "it appears twice"));
+            } else if let Err(problem) = validate(name, &text) {
                 self.problems.push(ConfigProblem::new(at, problem));
             } else {
                 if matches!(value, Node::Text(text) if looks_unexpanded(text)) {
-                    let message = "it is passed on as it stands; only `${NAME}` is replaced";
+                    let message = "it is passed on unchanged; only `${NAME}` is expanded";
                     self.problems.push(ConfigProblem {
                         stops: false,
                         ..ConfigProblem::new(at, message)

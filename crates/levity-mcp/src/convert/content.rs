@@ -1,4 +1,5 @@
-//! Pieces of content: what a model can be shown is shown, and the rest is told in words.
+//! Conversion of content blocks: media that a model can see is passed on, and the rest is described
+//! in text.
 
 use std::fmt::Write as _;
 
@@ -10,23 +11,23 @@ use levity_rpc::mcp::{ContentBlock, Resource, ResourceContents};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use super::text::{bytes, cut};
+use super::text::{bytes, truncate};
 
-/// How many bytes of images, sounds and documents one result may have; dispatchers refuse more by
-/// default.
-const MOST_MEDIA: usize = 10 << 20;
+/// The maximum number of bytes of images, audio and documents in one result; dispatchers reject
+/// more by default.
+const MAX_MEDIA: usize = 10 << 20;
 
 const CONFIG: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// Collects pieces in their order.
+/// Collects content blocks in order.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct ContentBuilder {
     pub(super) content: Vec<Content>,
     media: usize,
 }
 
-impl Pieces {
+impl ContentBuilder {
     pub(super) fn block(&mut self, block: ContentBlock) {
         match block {
             ContentBlock::Text(text) => self.text(text.text),
@@ -34,19 +35,19 @@ impl Pieces {
                 self.media("an image", &image.mime_type, &image.data, None);
             }
             ContentBlock::Audio(audio) => {
-                self.media("a sound", &audio.mime_type, &audio.data, None);
+                self.media("an audio file", &audio.mime_type, &audio.data, None)
             }
             ContentBlock::Resource(embedded) => self.resource(embedded.resource),
-            ContentBlock::ResourceLink(link) => self.text(linked(&link)),
+            ContentBlock::ResourceLink(link) => self.text(link_text(&link)),
             other => self.unknown(&serde_json::to_value(&other).unwrap_or_default()),
         }
     }
 
-    /// A piece that may be of a kind that nobody knows.
+    /// Adds a block that may be of an unknown type.
     pub(super) fn json(&mut self, piece: Value) {
         match piece {
             Value::String(text) => self.text(text),
-            // Text is by far the most, and may be long.
+            // Text is the most frequent type, and may be long.
             Value::Object(mut fields) if is_text(&fields) => {
                 if let Some(Value::String(text)) = fields.get_mut("text").map(Value::take) {
                     self.text(text);
@@ -59,7 +60,7 @@ impl Pieces {
         }
     }
 
-    /// Text, on a line of its own.
+    /// Adds text on a new line.
     pub(super) fn text(&mut self, text: String) {
         let joins = match self.content.last() {
             Some(Content::Text(before)) => !before.ends_with('\n') && !text.is_empty(),
@@ -81,9 +82,9 @@ impl Pieces {
                 ..
             } => {
                 let kind = mime_type
-                    .map(|mime| format!(" ({})", cut(&mime, 128)))
+                    .map(|mime| format!(" ({})", truncate(&mime, 128)))
                     .unwrap_or_default();
-                self.text(format!("[resource {}{kind}]\n{text}", cut(&uri, 2048)));
+                self.text(format!("[resource {}{kind}]\n{text}", truncate(&uri, 2048)));
             }
             ResourceContents::BlobResourceContents {
                 uri,
@@ -91,7 +92,7 @@ impl Pieces {
                 blob,
                 ..
             } => {
-                let what = format!("the resource {}", cut(&uri, 2048));
+                let what = format!("the resource {}", truncate(&uri, 2048));
                 let mime = mime_type.unwrap_or_default();
                 self.media(&what, &mime, &blob, Some(name_of(&uri)));
             }
@@ -102,7 +103,7 @@ impl Pieces {
     fn media(&mut self, what: &str, mime: &str, base64: &str, name: Option<String>) {
         let mime = essence(mime);
         let Some(data) = decode(base64) else {
-            return self.note(what, &mime, "is left out, as its data is no base64");
+            return self.push_note(what, &mime, "is omitted: its data is not valid base64");
         };
         let size = bytes(data.len());
         let mime = if mime.is_empty() {
@@ -110,23 +111,23 @@ impl Pieces {
         } else {
             mime
         };
-        if is_words(&mime)
+        if is_text_type(&mime)
             && let Ok(text) = std::str::from_utf8(&data)
         {
             return self.text(format!("[{what} ({mime})]\n{text}"));
         }
-        if !is_shown(&mime) {
-            return self.note(
+        if !is_displayable(&mime) {
+            return self.push_note(
                 what,
                 &mime,
-                &format!("has {size} that no model can be shown"),
+                &format!("has {size} of a type that models cannot read"),
             );
         }
-        if self.media.saturating_add(data.len()) > MOST_MEDIA {
-            return self.note(
+        if self.media.saturating_add(data.len()) > MAX_MEDIA {
+            return self.push_note(
                 what,
                 &mime,
-                &format!("is left out, as its {size} are too many"),
+                &format!("is omitted: its {size} exceed the limit"),
             );
         }
         self.media += data.len();
@@ -135,7 +136,7 @@ impl Pieces {
         self.content.push(Content::Media(media));
     }
 
-    fn note(&mut self, what: &str, mime: &str, text: &str) {
+    fn push_note(&mut self, what: &str, mime: &str, text: &str) {
         let kind = if mime.is_empty() {
             String::new()
         } else {
@@ -150,8 +151,8 @@ impl Pieces {
             .and_then(Value::as_str)
             .unwrap_or("no type");
         self.text(format!(
-            "[content of an unknown kind, `{}`, as JSON]\n{piece}",
-            cut(kind, 64)
+            "[content of an unknown type, `{}`, as JSON]\n{piece}",
+            truncate(kind, 64)
         ));
     }
 }
@@ -161,7 +162,7 @@ fn is_text(fields: &Map<String, Value>) -> bool {
         && fields.get("text").is_some_and(Value::is_string)
 }
 
-fn linked(link: &Resource) -> String {
+fn link_text(link: &Resource) -> String {
     let mut text = format!("[link to the resource {}", link.uri);
     // Writing to a string does not fail.
     let _ = write!(text, ", `{}`", link.title.as_ref().unwrap_or(&link.name));
@@ -172,27 +173,27 @@ fn linked(link: &Resource) -> String {
         let _ = write!(text, ", {size} bytes");
     }
     text.push(']');
-    if let Some(about) = link
+    if let Some(description) = link
         .description
         .as_ref()
-        .filter(|about| !about.trim().is_empty())
+        .filter(|description| !description.trim().is_empty())
     {
-        let _ = write!(text, " {about}");
+        let _ = write!(text, " {description}");
     }
     text
 }
 
-/// The bytes of base64 in any of the forms that servers write: with or without padding and line
-/// breaks, and with the alphabet of URLs.
+/// Decodes base64 in all variants that servers write: with or without padding and line breaks, and
+/// with the URL alphabet.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let plain: Vec<u8>;
+    let without_spaces: Vec<u8>;
     let text = match text.bytes().any(|byte| byte.is_ascii_whitespace()) {
         true => {
-            plain = text
+            without_spaces = text
                 .bytes()
                 .filter(|byte| !byte.is_ascii_whitespace())
                 .collect();
-            &*plain
+            &*without_spaces
         }
         false => text.as_bytes(),
     };
@@ -201,7 +202,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     GeneralPurpose::new(alphabet, CONFIG).decode(text).ok()
 }
 
-/// A media type in lower case and without parameters; empty if it is none.
+/// Returns a media type in lower case without parameters; empty if it is invalid.
 fn essence(mime: &str) -> String {
     let mime = mime
         .split(';')
@@ -210,18 +211,18 @@ fn essence(mime: &str) -> String {
         .trim()
         .to_ascii_lowercase();
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
-    let is_one = mime.len() <= 128
+    let is_valid = mime.len() <= 128
         && mime.split_once('/').is_some_and(|(kind, of)| {
             !kind.is_empty() && !of.is_empty() && kind.bytes().chain(of.bytes()).all(is_token)
         });
     match &*mime {
         "image/jpg" => "image/jpeg".to_owned(),
-        _ if is_one => mime,
+        _ if is_valid => mime,
         _ => String::new(),
     }
 }
 
-/// What bytes are whose server does not say it.
+/// Guesses the media type of bytes whose server does not name it.
 fn sniff(data: &[u8]) -> &'static str {
     match data {
         [0x89, b'P', b'N', b'G', ..] => "image/png",
@@ -263,24 +264,24 @@ fn sniff(data: &[u8]) -> &'static str {
     }
 }
 
-/// Whether bytes of a media type are text.
-fn is_words(mime: &str) -> bool {
+/// Returns `true` if the media type is text.
+fn is_text_type(mime: &str) -> bool {
     let ends = ["json", "xml", "yaml", "javascript", "toml", "sql", "x-sh"];
     mime.starts_with("text/")
-        // No model is shown it as an image.
+        // No model accepts this as an image.
         || mime == "image/svg+xml"
         || mime.strip_prefix("application/").is_some_and(|kind| ends.iter().any(|end| kind.ends_with(end)))
 }
 
-/// Whether some model can be shown a media type.
-fn is_shown(mime: &str) -> bool {
+/// Returns `true` if some model accepts the media type.
+fn is_displayable(mime: &str) -> bool {
     let kinds = ["image/", "audio/", "video/"];
     mime == "application/pdf"
-        || (!is_words(mime) && kinds.iter().any(|kind| mime.starts_with(kind)))
+        || (!is_text_type(mime) && kinds.iter().any(|kind| mime.starts_with(kind)))
 }
 
-/// What a resource is called where a file name is wanted: the end of its address.
+/// Returns the file name of a resource: the last segment of its URI.
 fn name_of(uri: &str) -> String {
     let path = uri.split(['?', '#']).next().unwrap_or_default();
-    cut(path.rsplit('/').next().unwrap_or_default(), 128).to_owned()
+    truncate(path.rsplit('/').next().unwrap_or_default(), 128).to_owned()
 }

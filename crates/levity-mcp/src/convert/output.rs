@@ -1,15 +1,15 @@
-//! Results of calls.
+//! Conversion of the results of tool calls.
 
 use levity_core::{Content, ToolError, ToolOutput};
 use serde_json::Value;
 
-use super::content::Pieces;
+use super::content::ContentBuilder;
 
-/// What a call returned. It is read from JSON, since rmcp's type loses all of it for one piece that
-/// it does not know.
+/// Converts the result of a call. It is read from JSON, because rmcp's type loses the whole result
+/// if one block is unknown.
 ///
 /// # Errors
-/// When the server says that the tool failed.
+/// Returns an error if the server reports that the tool failed.
 pub(crate) fn output(result: Value) -> Result<ToolOutput, ToolError> {
     let mut fields = match result {
         Value::Object(fields) => fields,
@@ -27,74 +27,76 @@ pub(crate) fn output(result: Value) -> Result<ToolOutput, ToolError> {
             fields.shift_remove(known);
         }
         let value = (!fields.is_empty()).then_some(Value::Object(fields));
-        return finish(Pieces::default(), value, false, failed);
+        return finish(ContentBuilder::default(), value, false, failed);
     }
     let repeats = value
         .as_ref()
         .is_some_and(|value| repeats(value, content.as_ref()));
-    let mut pieces = Pieces::default();
+    let mut builder = ContentBuilder::default();
     match content {
         None | Some(Value::Null) => {}
-        Some(Value::Array(all)) => all.into_iter().for_each(|piece| pieces.json(piece)),
-        Some(one) => pieces.json(one),
+        Some(Value::Array(all)) => all.into_iter().for_each(|piece| builder.json(piece)),
+        Some(one) => builder.json(one),
     }
-    // A value without words beside it would be told in full, and this one has the bytes of what is
-    // shown.
+    // A value without text would be shown in full, and this one contains the bytes of media that
+    // are already shown.
     if repeats
-        && !pieces
+        && !builder
             .content
             .iter()
             .any(|content| matches!(content, Content::Text(_)))
     {
-        pieces.text("[what the tool returned is shown beside this]".to_owned());
+        builder.text("[the result of the tool is shown in this message]".to_owned());
     }
-    finish(pieces, value, repeats, failed)
+    finish(builder, value, repeats, failed)
 }
 
 fn finish(
-    mut pieces: Pieces,
+    mut builder: ContentBuilder,
     value: Option<Value>,
     repeats: bool,
     failed: bool,
 ) -> Result<ToolOutput, ToolError> {
-    let copies = if repeats {
-        Copy::Text
+    let copy = if repeats {
+        TextCopy::Text
     } else {
-        is_copy(&pieces.content, value.as_ref())
+        is_copy(&builder.content, value.as_ref())
     };
     if failed {
-        return Err(failure(pieces, value.filter(|_| copies == Copy::None)));
+        return Err(failure(builder, value.filter(|_| copy == TextCopy::None)));
     }
-    match (&value, copies) {
-        // As a value it is shorter than most servers write it.
-        (Some(_), Copy::Whole) => pieces.content.clear(),
-        // A model is shown the content, if there is any; what stands only in the value would be
-        // lost on it.
-        (Some(value), Copy::None) if !pieces.content.is_empty() => pieces.text(value.to_string()),
+    match (&value, copy) {
+        // The value is shorter than the text that most servers write for it.
+        (Some(_), TextCopy::Whole) => builder.content.clear(),
+        // A model sees the content, if there is any. Data that is only in the value would be lost
+        // otherwise.
+        (Some(value), TextCopy::None) if !builder.content.is_empty() => {
+            builder.text(value.to_string())
+        }
         _ => {}
     }
     let mut output = ToolOutput::default();
-    (output.content, output.value) = (pieces.content, value);
+    (output.content, output.value) = (builder.content, value);
     Ok(output)
 }
 
-/// Whether the text of a result says what its value says.
+/// The relation between the text and the value of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Copy {
+enum TextCopy {
     None,
-    /// The text is there besides the value, and other content with it, or it is shorter.
+    /// The text repeats the value, with other content or in a shorter form.
     Text,
-    /// The text is the value as JSON, and nothing else is there.
+    /// The text is the value as JSON, and there is no other content.
     Whole,
 }
 
-/// Servers send a value a second time as text, for clients that know no values: as JSON, or without
-/// the one field around it, or each item of a list by itself.
-fn is_copy(content: &[Content], value: Option<&Value>) -> Copy {
+/// Detects a text that repeats the value. Servers send it for clients without support for values:
+/// as JSON, or without the only field around it, or one text per list item.
+fn is_copy(content: &[Content], value: Option<&Value>) -> TextCopy {
     let Some(value) = value else {
-        return Copy::None;
+        return TextCopy::None;
     };
-    // What follows another text begins on a line of its own.
+    // A block after another text starts on a new line.
     let texts = content.iter().filter_map(|content| match content {
         Content::Text(text) => Some(text.strip_prefix('\n').unwrap_or(text)),
         _ => None,
@@ -102,20 +104,20 @@ fn is_copy(content: &[Content], value: Option<&Value>) -> Copy {
     let texts: Vec<&str> = texts.collect();
     let inner = only_field(value);
     match &*texts {
-        [] => Copy::None,
-        [text] if says(text, value) => match content.len() {
-            1 => Copy::Whole,
-            _ => Copy::Text,
+        [] => TextCopy::None,
+        [text] if equals_text(text, value) => match content.len() {
+            1 => TextCopy::Whole,
+            _ => TextCopy::Text,
         },
-        [text] if inner.is_some_and(|inner| says(text, inner)) => Copy::Text,
-        texts if says_items(texts, inner.unwrap_or(value)) => Copy::Text,
-        texts if texts.iter().any(|text| says(text, value)) => Copy::Text,
-        _ => Copy::None,
+        [text] if inner.is_some_and(|inner| equals_text(text, inner)) => TextCopy::Text,
+        texts if equals_items(texts, inner.unwrap_or(value)) => TextCopy::Text,
+        texts if texts.iter().any(|text| equals_text(text, value)) => TextCopy::Text,
+        _ => TextCopy::None,
     }
 }
 
-/// Whether a value has the pieces of the content once more, as a list or in the one field around
-/// it. With media in them nobody could tell from the text alone.
+/// Returns `true` if a value repeats the blocks of the content, as a list or in its only field.
+/// With media in them, the text alone does not show that.
 fn repeats(value: &Value, content: Option<&Value>) -> bool {
     let Some(pieces) = content
         .and_then(Value::as_array)
@@ -123,10 +125,10 @@ fn repeats(value: &Value, content: Option<&Value>) -> bool {
     else {
         return false;
     };
-    let is_it = |value: &Value| {
+    let matches_content = |value: &Value| {
         value.as_array() == Some(pieces) || matches!(&**pieces, [one] if one == value)
     };
-    is_it(value) || only_field(value).is_some_and(is_it)
+    matches_content(value) || only_field(value).is_some_and(matches_content)
 }
 
 fn only_field(value: &Value) -> Option<&Value> {
@@ -134,31 +136,35 @@ fn only_field(value: &Value) -> Option<&Value> {
     fields.values().next()
 }
 
-fn says_items(texts: &[&str], list: &Value) -> bool {
+fn equals_items(texts: &[&str], list: &Value) -> bool {
     let Some(items) = list.as_array() else {
         return false;
     };
-    items.len() == texts.len() && items.iter().zip(texts).all(|(item, text)| says(text, item))
+    items.len() == texts.len()
+        && items
+            .iter()
+            .zip(texts)
+            .all(|(item, text)| equals_text(text, item))
 }
 
-/// Whether `text` is `value`: its own text, or its JSON in any layout.
-fn says(text: &str, value: &Value) -> bool {
+/// Returns `true` if `text` equals `value`: its own text, or its JSON in any layout.
+fn equals_text(text: &str, value: &Value) -> bool {
     match value {
         Value::String(own) if own == text => true,
-        // What is read costs as much as it is long, so what cannot be it is not read.
+        // Parsing is costly for long texts, so obvious mismatches are skipped.
         Value::Object(_) if !text.trim_start().starts_with('{') => false,
         Value::Array(_) if !text.trim_start().starts_with('[') => false,
         _ => serde_json::from_str::<Value>(text).is_ok_and(|read| read == *value),
     }
 }
 
-/// What a tool that failed says of it.
-fn failure(pieces: Pieces, value: Option<Value>) -> ToolError {
+/// Creates the error of a failed tool from its content.
+fn failure(builder: ContentBuilder, value: Option<Value>) -> ToolError {
     let mut text = String::new();
-    for content in pieces.content {
+    for content in builder.content {
         match content {
             Content::Text(piece) => text.push_str(&piece),
-            Content::Media(media) => text.push_str(&format!("\n[{} came with it]", media.mime)),
+            Content::Media(media) => text.push_str(&format!("\n[{} attached]", media.mime)),
             _ => {}
         }
     }
@@ -166,7 +172,7 @@ fn failure(pieces: Pieces, value: Option<Value>) -> ToolError {
         text.push_str(&format!("\n{value}"));
     }
     match text.trim() {
-        "" => ToolError::failed("the tool failed, and its server does not say why"),
+        "" => ToolError::failed("the tool failed, and its server gave no reason"),
         text => ToolError::failed(text),
     }
 }

@@ -1,26 +1,26 @@
-//! Messages of prompts, and contents of resources.
+//! Conversion of messages of prompts and contents of resources.
 
 use levity_core::{Content, Message, Part, Role};
 use levity_rpc::mcp::{PromptMessage, ResourceContents};
 
-use super::content::Pieces;
+use super::content::ContentBuilder;
 
-/// A message of a prompt.
+/// Converts a message of a prompt.
 pub(crate) fn message(message: PromptMessage) -> Message {
     let role = match message.role {
         levity_rpc::mcp::Role::Assistant => Role::Assistant,
         levity_rpc::mcp::Role::User => Role::User,
     };
-    let mut pieces = Pieces::default();
-    pieces.block(message.content);
-    Message::new(role, pieces.content.into_iter().filter_map(part))
+    let mut builder = ContentBuilder::default();
+    builder.block(message.content);
+    Message::new(role, builder.content.into_iter().filter_map(part))
 }
 
-/// The contents of a resource, in order.
+/// Converts the contents of a resource, in order.
 pub(crate) fn resource(contents: Vec<ResourceContents>) -> Vec<Content> {
-    let mut pieces = Pieces::default();
-    contents.into_iter().for_each(|part| pieces.resource(part));
-    pieces.content
+    let mut builder = ContentBuilder::default();
+    contents.into_iter().for_each(|part| builder.resource(part));
+    builder.content
 }
 
 fn part(content: Content) -> Option<Part> {

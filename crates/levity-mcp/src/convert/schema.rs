@@ -1,8 +1,8 @@
-//! Schemas of servers: made small for models, and looked at before anybody relies on them.
+//! Cleanup and validation of servers' schemas.
 //!
-//! What is left out says nothing of the arguments: which draft a schema is written in, where the
-//! drafts mean the same by it; titles that repeat a name; comments; keywords that begin with `x-`.
-//! Whatever a schema accepts it accepts afterwards, and nothing else.
+//! The cleanup removes keywords without a meaning for the arguments: the draft of the schema, if
+//! the drafts agree on it; titles that repeat a name; comments; keywords with the prefix `x-`. The
+//! result accepts exactly the same values as before.
 
 use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
@@ -11,13 +11,13 @@ use dialect::Dialect;
 
 mod dialect;
 
-/// How many bytes of JSON a schema may be.
-const LARGEST: usize = 128 << 10;
-/// How deep a schema may be nested; dispatchers allow some levels more.
-const DEEPEST: usize = 64;
+/// The maximum size of a schema, in bytes of JSON.
+const MAX_BYTES: usize = 128 << 10;
+/// The maximum nesting depth of a schema; dispatchers allow some more levels.
+const MAX_DEPTH: usize = 64;
 
-/// What a generator puts behind the name of a function or type to name its arguments.
-const ENDINGS: [&str; 7] = [
+/// The suffixes that generators add to the name of a function or type to name its arguments.
+const GENERATED_SUFFIXES: [&str; 7] = [
     "arguments",
     "args",
     "input",
@@ -27,48 +27,50 @@ const ENDINGS: [&str; 7] = [
     "schema",
 ];
 
-/// The schema of a tool's arguments, as a model is shown it.
+/// Converts the schema of a tool's arguments to the form that a model sees.
 ///
 /// # Errors
-/// What is wrong with it, to be read after `its input schema`.
+/// Returns the problem as a clause that follows `its input schema`.
 pub(super) fn input(schema: &JsonObject, tool: &str) -> Result<Value, String> {
     check(schema)?;
     let mut root = schema.clone();
     match root.get("type") {
-        // The protocol has arguments be an object, so what is not said is meant.
+        // The protocol requires arguments to be an object, so a missing type means that.
         None | Some(Value::Null) => drop(root.insert("type".to_owned(), "object".into())),
         Some(Value::Array(types)) if types.iter().any(|name| name == "object") => {
             root.insert("type".to_owned(), "object".into());
         }
         Some(Value::String(name)) if name == "object" => {}
-        Some(_) => return Err("is not one of an object".to_owned()),
+        Some(_) => return Err("does not describe an object".to_owned()),
     }
     for keyword in ["properties", "required", "additionalProperties"] {
         if root.get(keyword).is_some_and(Value::is_null) {
             root.shift_remove(keyword);
         }
     }
-    if Dialect::of(schema).is_needless(schema) {
+    if Dialect::of(schema).can_omit(schema) {
         root.shift_remove("$schema");
     }
-    let refers = has_ref(&Value::Object(root.clone()), &|target| {
+    let is_referenced = has_ref(&Value::Object(root.clone()), &|target| {
         target.contains("/x-")
     });
-    let tidy = Tidy { extensions: refers };
+    let cleaner = SchemaCleaner {
+        extensions: is_referenced,
+    };
     if root
         .get("title")
         .and_then(Value::as_str)
-        .is_some_and(|title| is_made_up(title, tool))
+        .is_some_and(|title| is_generated_title(title, tool))
     {
         root.shift_remove("title");
     }
-    Ok(Value::Object(tidy.keywords(&root)))
+    Ok(Value::Object(cleaner.keywords(&root)))
 }
 
-/// The schema of what a tool returns. No model is shown it.
+/// Converts the schema of a tool's result. No model sees it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the problem with the schema.
 pub(super) fn output(schema: &JsonObject) -> Result<Value, String> {
     check(schema)?;
     let mut schema = schema.clone();
@@ -79,12 +81,15 @@ pub(super) fn output(schema: &JsonObject) -> Result<Value, String> {
 }
 
 fn check(schema: &JsonObject) -> Result<(), String> {
-    if !schema.values().all(|value| is_shallow(value, DEEPEST - 1)) {
-        return Err(format!("is nested deeper than {DEEPEST} levels"));
+    if !schema
+        .values()
+        .all(|value| is_shallow(value, MAX_DEPTH - 1))
+    {
+        return Err(format!("is nested deeper than {MAX_DEPTH} levels"));
     }
     let size = serde_json::to_string(schema).map_or(usize::MAX, |json| json.len());
-    if size > LARGEST {
-        return Err(format!("has {size} bytes, more than {LARGEST}"));
+    if size > MAX_BYTES {
+        return Err(format!("has {size} bytes, more than {MAX_BYTES}"));
     }
     Ok(())
 }
@@ -97,38 +102,38 @@ fn is_shallow(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// Whether a reference anywhere in `value` is of a kind.
-fn has_ref(value: &Value, is_it: &impl Fn(&str) -> bool) -> bool {
+/// Returns `true` if `value` contains a reference that satisfies the predicate.
+fn has_ref(value: &Value, predicate: &impl Fn(&str) -> bool) -> bool {
     match value {
-        Value::Array(items) => items.iter().any(|value| has_ref(value, is_it)),
+        Value::Array(items) => items.iter().any(|value| has_ref(value, predicate)),
         Value::Object(map) => map.iter().any(|(name, value)| {
-            (name == "$ref" && value.as_str().is_some_and(is_it)) || has_ref(value, is_it)
+            (name == "$ref" && value.as_str().is_some_and(predicate)) || has_ref(value, predicate)
         }),
         _ => false,
     }
 }
 
-/// Leaves out what says nothing.
-struct Tidy {
-    /// Whether keywords of nobody's are kept, as something refers to them.
+/// Removes keywords without a meaning.
+struct SchemaCleaner {
+    /// Keeps extension keywords, because a reference uses them.
     extensions: bool,
 }
 
-impl Tidy {
+impl SchemaCleaner {
     fn schema(&self, schema: &Value, name: &str) -> Value {
         let Value::Object(keywords) = schema else {
             return schema.clone();
         };
-        let mut tidy = self.keywords(keywords);
+        let mut cleaned = self.keywords(keywords);
         let repeats = |title: &Value| {
             title
                 .as_str()
                 .is_some_and(|title| letters(title) == letters(name))
         };
-        if tidy.get("title").is_some_and(repeats) {
-            tidy.shift_remove("title");
+        if cleaned.get("title").is_some_and(repeats) {
+            cleaned.shift_remove("title");
         }
-        Value::Object(tidy)
+        Value::Object(cleaned)
     }
 
     fn keywords(&self, keywords: &JsonObject) -> JsonObject {
@@ -142,34 +147,34 @@ impl Tidy {
     }
 
     fn keyword(&self, keyword: &str, value: &Value) -> Value {
-        match (holds(keyword), value) {
-            (Holds::Named, Value::Object(all)) => all
+        match (keyword_content(keyword), value) {
+            (KeywordContent::Named, Value::Object(all)) => all
                 .iter()
                 .map(|(name, schema)| (name.clone(), self.schema(schema, name)))
                 .collect(),
-            (Holds::Schemas, Value::Array(all)) => {
+            (KeywordContent::Schemas, Value::Array(all)) => {
                 all.iter().map(|schema| self.schema(schema, "")).collect()
             }
-            (Holds::Schemas, Value::Object(_)) => self.schema(value, ""),
+            (KeywordContent::Schemas, Value::Object(_)) => self.schema(value, ""),
             _ => value.clone(),
         }
     }
 }
 
-/// What a keyword has below it.
-enum Holds {
-    /// Schemas by name.
+/// The content of a keyword.
+enum KeywordContent {
+    /// A map of schemas by name.
     Named,
-    /// A schema, or a list of them.
+    /// A schema, or a list of schemas.
     Schemas,
-    /// Anything else.
+    /// Content of any other type.
     Other,
 }
 
-fn holds(keyword: &str) -> Holds {
+fn keyword_content(keyword: &str) -> KeywordContent {
     match keyword {
         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
-            Holds::Named
+            KeywordContent::Named
         }
         "items"
         | "prefixItems"
@@ -185,15 +190,18 @@ fn holds(keyword: &str) -> Holds {
         | "contains"
         | "propertyNames"
         | "unevaluatedItems"
-        | "unevaluatedProperties" => Holds::Schemas,
-        _ => Holds::Other,
+        | "unevaluatedProperties" => KeywordContent::Schemas,
+        _ => KeywordContent::Other,
     }
 }
 
-/// Whether a title of the arguments as a whole was made from the name of a function or type.
-fn is_made_up(title: &str, tool: &str) -> bool {
+/// Returns `true` if the title of the arguments was generated from the name of a function or type.
+fn is_generated_title(title: &str, tool: &str) -> bool {
     let (title, tool) = (letters(title), letters(tool));
-    title == tool || ENDINGS.iter().any(|ending| title.ends_with(ending))
+    title == tool
+        || GENERATED_SUFFIXES
+            .iter()
+            .any(|suffix| title.ends_with(suffix))
 }
 
 fn letters(name: &str) -> String {

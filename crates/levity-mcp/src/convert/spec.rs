@@ -1,4 +1,4 @@
-//! Tools of servers as tools of levity.
+//! Conversion of a server's tools to tools of levity.
 
 use std::time::Duration;
 
@@ -6,85 +6,86 @@ use levity_core::{Hints, ToolSpec};
 use levity_rpc::mcp::{Tool, ToolAnnotations};
 
 use super::schema;
-use super::text::{cut, short};
+use super::text::{short, truncate};
 use crate::Trust;
 
-/// The longest description that is taken over.
-const LONGEST: usize = 32 << 10;
+/// The maximum length of a description, in bytes.
+const MAX_DESCRIPTION: usize = 32 << 10;
 
-/// How much longer a dispatcher waits for a call than the connection does, so that the error of the
-/// connection, which knows more, is the one that is told.
+/// The additional time that a dispatcher waits beyond the timeout of the connection, so that the
+/// more precise error of the connection is reported.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Where the transport puts what the protocol says of a tool and rmcp's type has no field for.
+/// The key under which the transport stores a tool property that rmcp's type lacks.
 pub(crate) const EXECUTION: &str = "levity/execution";
 
-/// What is known of a tool beside its spec.
+/// The properties of a tool that are not in its spec.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Kept {
-    /// Its name on the server.
+pub(crate) struct ToolInfo {
+    /// The name of the tool on the server.
     pub(crate) name: String,
-    /// What people call it.
+    /// The title of the tool for people.
     pub(crate) title: Option<String>,
-    /// Whether it is called as a task.
+    /// The support of the tool for tasks.
     pub(crate) tasks: Tasks,
-    /// What was wrong with it and could be mended; each names the tool.
+    /// The problems of the definition that were repaired; each names the tool.
     pub(crate) problems: Vec<String>,
 }
 
-/// Whether a tool can be called as a task, which goes on while its client asks how far it is.
+/// The support of a tool for calls as a task, which the client polls for its status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tasks {
-    /// Only as a plain call.
+    /// The tool supports only plain calls.
     #[default]
     Forbidden,
-    /// Either way.
+    /// The tool supports both.
     Optional,
-    /// Only as a task.
+    /// The tool supports only tasks.
     Required,
 }
 
-/// A tool of a server under a name of ours. Its calls may take as long as `limit`.
+/// Converts a tool of a server, with the name `name`. Its calls may take as long as `limit`.
 ///
 /// # Errors
-/// A clause that names the tool, when models cannot be offered it.
+/// Returns a clause that names the tool, if it cannot be offered to models.
 pub(crate) fn spec(
     tool: &Tool,
     name: String,
     trust: Trust,
     limit: Duration,
-) -> Result<(ToolSpec, Kept), String> {
+) -> Result<(ToolSpec, ToolInfo), String> {
     let named = |text: String| format!("the tool `{}` {text}", short(&tool.name));
     let input = schema::input(&tool.input_schema, &tool.name)
-        .map_err(|flaw| named(format!("is left out: its input schema {flaw}")))?;
+        .map_err(|problem| named(format!("is omitted: its input schema {problem}")))?;
     let mut problems = Vec::new();
     let output = tool.output_schema.as_ref().and_then(|output| {
-        let wrong = |flaw| {
+        let ignore = |problem| {
             problems.push(named(format!(
-                "is not held to its output schema, which {flaw}"
-            )));
+                "is not checked against its output schema, which {problem}"
+            )))
         };
-        schema::output(output).map_err(wrong).ok()
+        schema::output(output).map_err(ignore).ok()
     });
     let title = title(tool);
     let description = match tool.description.as_deref().unwrap_or_default().trim() {
         "" => title.as_deref().unwrap_or(&tool.name),
         text => text,
     };
-    if description.len() > LONGEST {
+    if description.len() > MAX_DESCRIPTION {
         let length = description.len();
         problems.push(named(format!(
-            "is described in {length} bytes, of which the first {LONGEST} are shown"
+            "has a description of {length} bytes, of which only the first {MAX_DESCRIPTION} are \
+                shown"
         )));
     }
     let hints = hints(tool.annotations.as_ref(), trust).timeout(limit.saturating_add(GRACE));
-    let mut spec = ToolSpec::new(name, cut(description, LONGEST))
+    let mut spec = ToolSpec::new(name, truncate(description, MAX_DESCRIPTION))
         .with_input(input)
         .with_hints(hints);
     spec.output = output;
     Ok((
         spec,
-        Kept {
+        ToolInfo {
             name: tool.name.to_string(),
             title,
             tasks: tasks(tool),
@@ -94,42 +95,44 @@ pub(crate) fn spec(
 }
 
 fn title(tool: &Tool) -> Option<String> {
-    let noted = tool
+    let annotated = tool
         .annotations
         .as_ref()
-        .and_then(|said| said.title.as_deref());
-    let title = tool.title.as_deref().or(noted)?.trim();
-    (!title.is_empty()).then(|| cut(title, LONGEST).to_owned())
+        .and_then(|annotations| annotations.title.as_deref());
+    let title = tool.title.as_deref().or(annotated)?.trim();
+    (!title.is_empty()).then(|| truncate(title, MAX_DESCRIPTION).to_owned())
 }
 
 fn tasks(tool: &Tool) -> Tasks {
-    let said = tool
+    let support = tool
         .meta
         .as_ref()
         .and_then(|meta| meta.get(EXECUTION)?.get("taskSupport")?.as_str());
-    match said {
+    match support {
         Some("optional") => Tasks::Optional,
         Some("required") => Tasks::Required,
         _ => Tasks::Forbidden,
     }
 }
 
-/// How a tool behaves, as far as its server is believed.
+/// Returns the hints for a tool, as far as its server is trusted.
 ///
-/// The protocol's default is that a tool may destroy something unless it says otherwise. Most
-/// servers say nothing at all, and asking before each of their calls would teach people to say yes.
-/// So a tool may destroy something when its server says so, or when it says that the tool writes
-/// and not that it only adds; where it says nothing, policy has to.
-fn hints(said: Option<&ToolAnnotations>, trust: Trust) -> Hints {
+/// By default, the protocol treats every tool as destructive. Most servers have no annotations at
+/// all, and an approval before each of their calls would teach people to always approve. So a tool
+/// is destructive if its server says so, or if it is annotated as writing and not as additive.
+/// Without annotations, the policy must decide.
+fn hints(annotations: Option<&ToolAnnotations>, trust: Trust) -> Hints {
     let mut hints = Hints::new();
-    let Some(said) = said else { return hints };
-    let writes = said.read_only_hint == Some(false);
-    hints.destructive = said.destructive_hint.unwrap_or(writes);
+    let Some(annotations) = annotations else {
+        return hints;
+    };
+    let writes = annotations.read_only_hint == Some(false);
+    hints.destructive = annotations.destructive_hint.unwrap_or(writes);
     if trust != Trust::Full {
         return hints;
     }
-    match (said.read_only_hint, said.idempotent_hint) {
-        // The other hints mean nothing for a tool that only reads.
+    match (annotations.read_only_hint, annotations.idempotent_hint) {
+        // The other annotations are meaningless for a read-only tool.
         (Some(true), _) => Hints::new().read_only(),
         (_, Some(true)) => hints.idempotent(),
         _ => hints,

@@ -1,13 +1,13 @@
-//! Text of strangers, cut to a length.
+//! Truncation of texts from servers.
 
-pub(super) use crate::text::cut;
+pub(super) use crate::text::truncate;
 
-/// A name for a message.
+/// Truncates a name for a message.
 pub(super) fn short(name: &str) -> &str {
-    cut(name, 128)
+    truncate(name, 128)
 }
 
-/// A number of bytes, with its unit.
+/// Formats a number of bytes with its unit.
 pub(super) fn bytes(count: usize) -> String {
     match count {
         1 => "1 byte".to_owned(),

@@ -1,4 +1,4 @@
-//! What a server has used of a model, and what it may.
+//! The usage of a model by servers, and its limits.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use levity_core::{CostBound, Money, Price, ReservedCost, Usage};
 
 use super::Refusal;
 
-/// How much one server may use while the sampler lives.
+/// The usage limits of one server for the lifetime of the sampler.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     pub(super) requests: u64,
@@ -15,100 +15,101 @@ pub(super) struct Allowance {
     pub(super) money: Option<Money>,
 }
 
-/// What each server has used, calls under way included.
+/// The usage of each server, including calls in progress.
 #[derive(Debug, Default)]
-pub(super) struct Ledger(Mutex<BTreeMap<String, Used>>);
+pub(super) struct Ledger(Mutex<BTreeMap<String, ServerUsage>>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Used {
+struct ServerUsage {
     requests: u64,
     tokens: u64,
     money: Money,
 }
 
-/// What was set aside for one call. Dropped, it counts in full: the provider may charge for what
-/// nobody waits for.
+/// The reservation for one call. If it is dropped, the full amount counts, because the provider may
+/// charge for an abandoned call.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct Reservation<'a> {
     ledger: &'a Ledger,
     server: String,
     reserved: ReservedCost,
     price: Option<Price>,
-    /// How long the reply may be, in tokens.
+    /// The maximum length of the reply, in tokens.
     pub(super) output: u64,
 }
 
 impl Ledger {
-    /// Sets aside the most that a call can take, for a reply of `wanted` tokens or as many as are
-    /// left.
-    pub(super) fn hold(
+    /// Reserves the maximum cost of a call, for a reply of `wanted` tokens or the remaining number.
+    pub(super) fn reserve(
         &self,
         server: &str,
-        worst: &CostBound,
+        bound: &CostBound,
         wanted: u64,
-        most: &Allowance,
-    ) -> Result<Held<'_>, Refusal> {
+        limits: &Allowance,
+    ) -> Result<Reservation<'_>, Refusal> {
         let mut all = self.all();
         let used = all.entry(server.to_owned()).or_default();
-        if used.requests >= most.requests {
+        if used.requests >= limits.requests {
             return Err(Refusal::limit(
-                "the server has made all the requests that it may",
+                "the server has reached its limit of requests",
             ));
         }
-        if most.money.is_some() && worst.price.is_none() {
+        if limits.money.is_some() && bound.price.is_none() {
             return Err(Refusal::limit(
-                "nobody knows what the model costs, and money is limited",
+                "the cost is limited, and the price of the model is unknown",
             ));
         }
-        if let Some(what) = worst.unknown.filter(|_| most.money.is_some()) {
+        if let Some(what) = bound.unknown.filter(|_| limits.money.is_some()) {
             return Err(Refusal::limit(format!(
-                "money is limited, and the model is asked for {what}"
+                "the cost is limited, and the request has an unknown cost: {what}"
             )));
         }
-        let money = most.money.map(|money| money.saturating_sub(used.money));
-        let left = worst.affordable(Some(most.tokens.saturating_sub(used.tokens)), money);
-        let output = left.unwrap_or(0).min(wanted);
-        if left.is_none() || output < wanted.min(CostBound::LEAST_OUTPUT) {
+        let money = limits.money.map(|money| money.saturating_sub(used.money));
+        let affordable_output =
+            bound.affordable(Some(limits.tokens.saturating_sub(used.tokens)), money);
+        let output = affordable_output.unwrap_or(0).min(wanted);
+        if affordable_output.is_none() || output < wanted.min(CostBound::LEAST_OUTPUT) {
             return Err(Refusal::limit(
-                "it needs more tokens or money than the server has left",
+                "the request needs more tokens or money than the server has remaining",
             ));
         }
-        let reserved = worst.reserved(output);
+        let reserved = bound.reserved(output);
         used.requests += 1;
         used.tokens = used.tokens.saturating_add(reserved.tokens);
         used.money += reserved.cost.unwrap_or_default();
-        Ok(Held {
+        Ok(Reservation {
             ledger: self,
             server: server.to_owned(),
             reserved,
-            price: worst.price,
+            price: bound.price,
             output,
         })
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Used>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, ServerUsage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tokens and money that a server has used.
+    /// Returns the requests, tokens and money that a server has used.
     pub(super) fn used(&self, server: &str) -> (u64, u64, Money) {
         let used = self.all().get(server).copied().unwrap_or_default();
         (used.requests, used.tokens, used.money)
     }
 }
 
-impl Held<'_> {
-    /// Counts what the call took. What the provider does not say counts in full.
+impl Reservation<'_> {
+    /// Replaces the reservation with the actual usage. Amounts that the provider does not report
+    /// count in full.
     pub(super) fn settle(self, usage: &Usage) {
-        let told = usage.input.is_some() && usage.output.is_some();
-        let tokens = if told {
+        let is_complete = usage.input.is_some() && usage.output.is_some();
+        let tokens = if is_complete {
             usage.total()
         } else {
             self.reserved.tokens
         };
         let counted = self
             .price
-            .filter(|_| told)
+            .filter(|_| is_complete)
             .map(|price| price.cost_at_most(usage));
         let cost = usage
             .cost
@@ -118,7 +119,7 @@ impl Held<'_> {
         self.replace(tokens, cost);
     }
 
-    /// Counts nothing but the request: it was turned down, and costs nothing.
+    /// Counts only the request, because it was rejected and costs nothing.
     pub(super) fn release(self) {
         self.replace(0, Money::ZERO);
     }

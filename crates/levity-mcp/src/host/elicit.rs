@@ -5,15 +5,15 @@ use serde_json::{Map, Value};
 
 use super::form;
 
-/// Has a person answer what a server asks ("elicitation").
+/// A handler that lets a person answer a server's request ("elicitation").
 ///
-/// [`Decline`] and [`AcceptDefaults`] are ready; a program with somebody in front of it has its
-/// own.
+/// Use [`Decline`] or [`AcceptDefaults`], or implement the trait for a program with a user
+/// interface.
 ///
 /// # Contract
-/// - Who is asked should see which server asks: the words are the server's.
-/// - A URL is never opened without a person's leave.
-/// - Dropping the future of `elicit` withdraws the question.
+/// - The person should see which server asks, because the text is the server's.
+/// - The elicitor never opens a URL without a person's consent.
+/// - Dropping the future of `elicit` withdraws the request.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -37,10 +37,11 @@ use super::form;
 /// ```
 #[async_trait]
 pub trait Elicitor: Send + Sync {
-    /// Asks, and returns the answer. `server` is the name of the server that asks.
+    /// Asks a person and returns the answer. `server` is the name of the requesting server.
     async fn elicit(&self, server: &str, ask: ElicitAsk) -> ElicitReply;
 
-    /// Whether somebody can be sent to an address; servers are told. Nobody can, by default.
+    /// Returns `true` if the person can be sent to a URL; `false` by default. levity announces this
+    /// to servers.
     fn takes_urls(&self) -> bool {
         false
     }
@@ -58,53 +59,53 @@ impl<E: Elicitor + ?Sized> Elicitor for Arc<E> {
     }
 }
 
-/// What a server wants a person to do.
+/// A request of a server to a person.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitAsk {
-    /// To fill in a form.
+    /// The person fills in a form.
     Form(ElicitForm),
-    /// To go to an address. What happens there stays between person and server.
+    /// The person visits a URL. The exchange there stays between the person and the server.
     Url(ElicitUrl),
 }
 
-/// A form: some fields, each of which is a word, a number, a yes or no, or a choice.
+/// A form with fields; each is a text, a number, a boolean or a choice.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ElicitForm {
-    /// What it is about, in the server's words.
+    /// The purpose of the form, in the server's words.
     pub message: String,
-    /// The fields, as the JSON Schema of an object whose properties have no parts of their own.
+    /// The fields, as the JSON Schema of an object whose properties are not nested.
     pub schema: Value,
 }
 
-/// An address to go to.
+/// A URL for a person to visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElicitUrl {
-    /// What it is about, in the server's words.
+    /// The purpose of the visit, in the server's words.
     pub message: String,
-    /// The address: `https` or `http`.
+    /// The URL, with the scheme `https` or `http`.
     pub url: String,
-    /// By which the server tells that it is done.
+    /// The id by which the server reports completion.
     pub id: String,
 }
 
-/// What a person said to it.
+/// The answer of a person to a request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitReply {
-    /// Yes, and what was filled in. It is completed and checked before it is sent; nothing of it
-    /// is, when it does not fit the form. For an address it is empty.
+    /// The person accepted, with this content. levity completes and validates it before it is sent,
+    /// and sends nothing if it does not match the form. The content is empty for a URL.
     Accept(Map<String, Value>),
-    /// No.
+    /// The person declined the request.
     Decline,
-    /// Nothing was decided.
+    /// The person made no decision.
     Cancel,
 }
 
 impl ElicitForm {
-    /// A form.
+    /// Creates a form with a message and a schema.
     pub fn new(message: impl Into<String>, schema: Value) -> Self {
         Self {
             message: message.into(),
@@ -112,10 +113,10 @@ impl ElicitForm {
         }
     }
 
-    /// Puts the defaults of the form into fields that are missing, and checks all of them.
+    /// Fills missing fields with the defaults of the form, and validates all fields.
     ///
     /// # Errors
-    /// Everything that is wrong, each by the name of its field.
+    /// Returns all problems, each with the name of its field.
     ///
     /// ```
     /// # use levity_mcp::ElicitForm;
@@ -135,7 +136,7 @@ impl ElicitForm {
 }
 
 impl ElicitUrl {
-    /// An address.
+    /// Creates a request to visit a URL.
     pub fn new(message: impl Into<String>, url: impl Into<String>, id: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -145,7 +146,7 @@ impl ElicitUrl {
     }
 }
 
-/// Says no to everything: for programs that have nobody to ask.
+/// An elicitor that declines every request, for programs without a user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Decline;
 
@@ -156,8 +157,8 @@ impl Elicitor for Decline {
     }
 }
 
-/// Accepts forms that their defaults fill, and says no to all else: for tests, and for servers that
-/// are trusted to ask nothing harmful.
+/// An elicitor that accepts forms which their defaults complete, and declines all other requests.
+/// Use it for tests and for trusted servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptDefaults;
 

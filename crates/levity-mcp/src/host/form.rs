@@ -1,9 +1,9 @@
-//! Checks what was filled into a form.
+//! Validation of the content of a form.
 
 use serde_json::{Map, Value};
 
-/// The content with defaults in place of what is missing, or all that is wrong with it. What is
-/// wrong is told without values.
+/// Returns the content with defaults for missing fields, or all problems with it. The problems
+/// contain no values.
 pub(super) fn complete(
     schema: &Value,
     mut content: Map<String, Value>,
@@ -20,9 +20,9 @@ pub(super) fn complete(
     for (name, field) in fields {
         match (content.get(name), field.get("default")) {
             (Some(value), _) => {
-                problems.extend(check(field, value).err().map(|what| told(name, what)));
+                problems.extend(check(field, value).err().map(|what| describe(name, what)))
             }
-            // A default that the server's own form does not allow helps nobody.
+            // An invalid default of the server's own form is ignored.
             (None, Some(default)) if check(field, default).is_ok() => {
                 content.insert(name.clone(), default.clone());
             }
@@ -47,7 +47,7 @@ pub(super) fn complete(
     }
 }
 
-fn told(name: &str, what: &str) -> String {
+fn describe(name: &str, what: &str) -> String {
     format!("`{}` {what}", short(name))
 }
 
@@ -80,10 +80,10 @@ fn string(field: &Value, value: &Value) -> Result<(), &'static str> {
     let text = value.as_str().ok_or("must be a string")?;
     let length = text.chars().count() as u64;
     let bound = |key: &str| field.get(key).and_then(Value::as_u64);
-    if bound("minLength").is_some_and(|least| length < least) {
+    if bound("minLength").is_some_and(|min| length < min) {
         return Err("is too short");
     }
-    if bound("maxLength").is_some_and(|most| length > most) {
+    if bound("maxLength").is_some_and(|max| length > max) {
         return Err("is too long");
     }
     one_of(field, value)?;
@@ -100,8 +100,8 @@ fn number(field: &Value, value: &Value) -> Result<(), &'static str> {
     let number = value.as_f64().ok_or("must be a number")?;
     let bound = |key: &str| field.get(key).and_then(Value::as_f64);
     match (bound("minimum"), bound("maximum")) {
-        (Some(least), _) if number < least => Err("is too small"),
-        (_, Some(most)) if number > most => Err("is too large"),
+        (Some(min), _) if number < min => Err("is too small"),
+        (_, Some(max)) if number > max => Err("is too large"),
         _ => Ok(()),
     }
 }
@@ -110,10 +110,10 @@ fn choices(field: &Value, value: &Value) -> Result<(), &'static str> {
     let chosen = value.as_array().ok_or("must be a list")?;
     let bound = |key: &str| field.get(key).and_then(Value::as_u64);
     let count = chosen.len() as u64;
-    if bound("minItems").is_some_and(|least| count < least) {
+    if bound("minItems").is_some_and(|min| count < min) {
         return Err("has too few choices");
     }
-    if bound("maxItems").is_some_and(|most| count > most) {
+    if bound("maxItems").is_some_and(|max| count > max) {
         return Err("has too many choices");
     }
     let none = Value::Null;
@@ -124,22 +124,22 @@ fn choices(field: &Value, value: &Value) -> Result<(), &'static str> {
     })
 }
 
-/// Whether the value is one of those that are named, where some are.
+/// Returns an error if the field lists its values and `value` is not among them.
 fn one_of(field: &Value, value: &Value) -> Result<(), &'static str> {
     let list = |key: &str| field.get(key).and_then(Value::as_array);
-    let named = match (list("enum"), list("oneOf").or_else(|| list("anyOf"))) {
+    let is_listed = match (list("enum"), list("oneOf").or_else(|| list("anyOf"))) {
         (Some(values), _) => values.contains(value),
         (None, Some(titled)) => titled
             .iter()
             .any(|choice| choice.get("const") == Some(value)),
         (None, None) => true,
     };
-    named.then_some(()).ok_or("is none of the choices")
+    is_listed.then_some(()).ok_or("is not one of the choices")
 }
 
 fn is_email(text: &str) -> bool {
-    let blank = text.contains(|c: char| c.is_whitespace() || c.is_control());
-    !blank
+    let has_space = text.contains(|c: char| c.is_whitespace() || c.is_control());
+    !has_space
         && text
             .split_once('@')
             .is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
@@ -156,7 +156,7 @@ fn is_uri(text: &str) -> bool {
             .is_some_and(|(name, rest)| scheme(name) && !rest.is_empty())
 }
 
-/// `2026-01-31`: digits where digits belong, and a month and a day that there are.
+/// Checks the format `2026-01-31` with a valid month and day.
 fn is_date(text: &str) -> bool {
     let mut parts = text
         .split('-')

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::budget::{Allowance, Ledger};
 use super::{Refusal, SampleAsk, SampleReply, Sampler};
 
-/// Lends a model to servers, within limits.
+/// A sampler that answers servers with a model, within limits.
 ///
-/// A server sees the replies to its own requests and nothing else: nothing of the agent's
-/// instructions, conversation or tools goes to the model. What each server may use is counted as
-/// long as the sampler lives, and the most that a request can take is set aside before it is sent.
+/// A server sees only the replies to its own requests. The model receives nothing of the agent's
+/// instructions, conversation or tools. The usage of each server is counted for the lifetime of the
+/// sampler. The maximum cost of a request is reserved before it is sent.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,22 +40,22 @@ pub struct ModelSampler {
     approver: Option<Arc<dyn Approver>>,
     tools: bool,
     max_tokens: u64,
-    most: Allowance,
+    limits: Allowance,
     assumed_price: Option<Price>,
     ledger: Ledger,
 }
 
 impl ModelSampler {
-    /// The longest reply, in tokens, unless set.
+    /// The default maximum length of a reply, in tokens.
     pub const DEFAULT_MAX_TOKENS: u64 = 2_048;
-    /// How many requests a server may make, unless set.
+    /// The default maximum number of requests per server.
     pub const DEFAULT_REQUESTS: u64 = 50;
-    /// How many tokens a server may use, unless set.
+    /// The default maximum number of tokens per server.
     pub const DEFAULT_TOTAL_TOKENS: u64 = 200_000;
 
-    /// Lends this model to every server that asks.
+    /// Creates a sampler that offers this model to every server.
     pub fn new(model: Arc<dyn Model>) -> Self {
-        let most = Allowance {
+        let limits = Allowance {
             requests: Self::DEFAULT_REQUESTS,
             tokens: Self::DEFAULT_TOTAL_TOKENS,
             money: None,
@@ -66,13 +66,13 @@ impl ModelSampler {
             approver: None,
             tools: false,
             max_tokens: Self::DEFAULT_MAX_TOKENS,
-            most,
+            limits,
             assumed_price: None,
             ledger: Ledger::default(),
         }
     }
 
-    /// Lends it to these servers alone.
+    /// Restricts the sampler to these servers.
     #[must_use]
     pub fn only(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.servers
@@ -81,59 +81,60 @@ impl ModelSampler {
         self
     }
 
-    /// Asks before each request. The question is a call of `sampling` whose arguments are what the
-    /// server asks. An answer in words goes to the server in place of the model's reply.
+    /// Asks for approval of each request. The approver sees a call of `sampling` with the server's
+    /// request as its arguments. A text answer goes to the server in place of the model's reply.
     #[must_use]
     pub fn ask(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
         self
     }
 
-    /// Lets requests bring tools, which the server runs.
+    /// Allows requests with tools, which the server runs.
     #[must_use]
     pub fn allow_tools(mut self) -> Self {
         self.tools = true;
         self
     }
 
-    /// The longest reply, in tokens; 2,048 by default. Who asks for more gets that many.
+    /// Sets the maximum length of a reply, in tokens; 2,048 by default. A request for more is
+    /// reduced to this limit.
     #[must_use]
     pub fn max_tokens(mut self, tokens: u64) -> Self {
         self.max_tokens = tokens;
         self
     }
 
-    /// How many requests each server may make; 50 by default.
+    /// Sets the maximum number of requests per server; 50 by default.
     #[must_use]
     pub fn max_requests(mut self, requests: u64) -> Self {
-        self.most.requests = requests;
+        self.limits.requests = requests;
         self
     }
 
-    /// How many tokens each server may use, sent and received; 200,000 by default.
+    /// Sets the maximum number of tokens per server, sent and received; 200,000 by default.
     #[must_use]
     pub fn max_total_tokens(mut self, tokens: u64) -> Self {
-        self.most.tokens = tokens;
+        self.limits.tokens = tokens;
         self
     }
 
-    /// How much each server may cost; not limited by default. A model whose card has no price is
-    /// not called then, unless one is [assumed](Self::assumed_price).
+    /// Sets the maximum cost per server; unlimited by default. With a limit, a model whose card has
+    /// no price is not called, unless a price is [assumed](Self::assumed_price).
     #[must_use]
     pub fn max_money(mut self, money: Money) -> Self {
-        self.most.money = Some(money);
+        self.limits.money = Some(money);
         self
     }
 
-    /// What the model is taken to cost if its card does not say.
+    /// Sets the price to assume if the model's card has none.
     #[must_use]
     pub fn assumed_price(mut self, price: Price) -> Self {
         self.assumed_price = Some(price);
         self
     }
 
-    /// How many tokens a server has used, and what they cost as far as that is known; what is under
-    /// way counts in full.
+    /// Returns the number of tokens that a server has used, and their cost if known. Requests in
+    /// progress count with their full reservation.
     pub fn used(&self, server: &str) -> (u64, Money) {
         let (_, tokens, money) = self.ledger.used(server);
         (tokens, money)
@@ -142,10 +143,10 @@ impl ModelSampler {
     fn admit(&self, server: &str, ask: &SampleAsk) -> Result<(), Refusal> {
         let named = |servers: &Vec<String>| servers.iter().any(|known| known == server);
         if !self.servers.as_ref().is_none_or(named) {
-            return Err(Refusal::denied("no model is lent to this server"));
+            return Err(Refusal::denied("sampling is not enabled for this server"));
         }
         if !ask.tools.is_empty() && !self.tools {
-            return Err(Refusal::denied("requests with tools are not served"));
+            return Err(Refusal::denied("requests with tools are not allowed"));
         }
         if ask.max_tokens == 0 {
             return Err(Refusal::bad("`maxTokens` must be more than 0"));
@@ -154,30 +155,30 @@ impl ModelSampler {
         if !self.model.card().abilities.images
             && media.into_iter().any(|part| matches!(part, Part::Media(_)))
         {
-            return Err(Refusal::bad("the model takes text only"));
+            return Err(Refusal::bad("the model accepts text only"));
         }
         Ok(())
     }
 
-    /// Asks whoever is to be asked: what they say in place of the model, if they do.
-    async fn approved(&self, server: &str, ask: &SampleAsk) -> Result<Option<String>, Refusal> {
+    /// Asks the approver, and returns its text answer in place of the model's, if any.
+    async fn ask_approver(&self, server: &str, ask: &SampleAsk) -> Result<Option<String>, Refusal> {
         let Some(approver) = &self.approver else {
             return Ok(None);
         };
-        let call = ToolCall::new(CallId::from("sampling"), "sampling", shown(server, ask));
-        let reason = format!("MCP server `{server}` asks for a reply of the model");
+        let call = ToolCall::new(CallId::from("sampling"), "sampling", describe(server, ask));
+        let reason = format!("MCP server `{server}` requests a reply from the model");
         let question = Ask::new(RunId::from("mcp"), EffectId::new(0), call, reason);
         match approver.decide(&question).await {
             Decision::Allow => Ok(None),
             Decision::Answer { text } => Ok(Some(text)),
-            _ => Err(Refusal::denied("the request was turned down")),
+            _ => Err(Refusal::denied("the request was denied")),
         }
     }
 
     fn request(ask: SampleAsk, max_tokens: u64) -> Result<Request, Refusal> {
         let history = History::renamed(ask.messages);
         let history =
-            history.map_err(|_| Refusal::bad("calls of tools and their results do not match"))?;
+            history.map_err(|_| Refusal::bad("tool calls and tool results do not match"))?;
         let mut options = Options::new();
         options.max_tokens = Some(max_tokens);
         options.temperature = ask.temperature;
@@ -192,7 +193,7 @@ impl ModelSampler {
     }
 
     fn reply(&self, response: &Response, tools: bool) -> Result<SampleReply, Refusal> {
-        let wanted = |part: &&Part| match part {
+        let is_allowed = |part: &&Part| match part {
             Part::Text(_) => true,
             Part::ToolCall(_) => tools,
             _ => false,
@@ -201,11 +202,11 @@ impl ModelSampler {
             .message
             .parts
             .iter()
-            .filter(wanted)
+            .filter(is_allowed)
             .cloned()
             .collect();
         if parts.is_empty() {
-            return Err(Refusal::failed("the model had nothing to say"));
+            return Err(Refusal::failed("the model returned no content"));
         }
         Ok(SampleReply {
             parts,
@@ -219,32 +220,34 @@ impl ModelSampler {
 impl Sampler for ModelSampler {
     async fn sample(&self, server: &str, ask: SampleAsk) -> Result<SampleReply, Refusal> {
         self.admit(server, &ask)?;
-        if let Some(text) = self.approved(server, &ask).await? {
+        if let Some(text) = self.ask_approver(server, &ask).await? {
             return Ok(SampleReply::text("person", text));
         }
-        let wanted = ask
+        let max_output = ask
             .max_tokens
             .min(self.max_tokens)
             .min(self.model.card().max_output.unwrap_or(u64::MAX));
         let tools = !ask.tools.is_empty();
-        let mut request = Self::request(ask, wanted)?;
+        let mut request = Self::request(ask, max_output)?;
         let mut worst = self.model.cost_bound(&request);
         worst.price = worst.price.or(self.assumed_price);
-        let held = self.ledger.hold(server, &worst, wanted, &self.most)?;
-        if held.output < wanted {
-            Arc::make_mut(&mut request.options).max_tokens = Some(held.output);
+        let reservation = self
+            .ledger
+            .reserve(server, &worst, max_output, &self.limits)?;
+        if reservation.output < max_output {
+            Arc::make_mut(&mut request.options).max_tokens = Some(reservation.output);
         }
         match self.model.complete(request).await {
             Ok(response) => {
-                held.settle(&response.usage);
+                reservation.settle(&response.usage);
                 self.reply(&response, tools)
             }
             Err(error) => {
                 if !error.may_cost() {
-                    held.release();
+                    reservation.release();
                 }
-                // What the provider says is not for the server.
-                Err(Refusal::failed("the model gave no reply"))
+                // The provider's message is not meant for the server.
+                Err(Refusal::failed("the model request failed"))
             }
         }
     }
@@ -254,8 +257,8 @@ impl Sampler for ModelSampler {
     }
 }
 
-/// What is asked, for whoever decides.
-fn shown(server: &str, ask: &SampleAsk) -> Value {
+/// Describes the request for the approver.
+fn describe(server: &str, ask: &SampleAsk) -> Value {
     let messages: Vec<Value> = ask
         .messages
         .iter()
@@ -272,7 +275,7 @@ impl fmt::Debug for ModelSampler {
         debug
             .field("model", &card.id)
             .field("servers", &self.servers)
-            .field("most", &self.most);
+            .field("limits", &self.limits);
         debug.finish_non_exhaustive()
     }
 }

@@ -1,11 +1,11 @@
 use std::fmt;
 
-/// Why a server does not get what it asked for. The server is told, so it says nothing that the
-/// server should not know.
+/// The reason why the host rejects a server's request. It is sent to the server, so it must not
+/// contain anything that the server should not know.
 ///
 /// ```
 /// # use levity_mcp::{Refusal, RefusalKind};
-/// let refusal = Refusal::denied("no model is lent to servers here");
+/// let refusal = Refusal::denied("sampling is not enabled on this host");
 /// assert_eq!(refusal.kind(), RefusalKind::Denied);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,22 +14,22 @@ pub struct Refusal {
     message: String,
 }
 
-/// What kind of refusal it is.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalKind {
-    /// Policy, or a person, does not want it.
+    /// A policy or a person denied the request.
     Denied,
-    /// It is more than the server may use.
+    /// The request exceeds the limits of the server.
     Limit,
-    /// The request makes no sense, or is too large.
+    /// The request is invalid or too large.
     Bad,
-    /// It was tried, and failed.
+    /// The request was accepted and then failed.
     Failed,
 }
 
 impl Refusal {
-    /// A refusal of this kind; `message` is one lowercase clause.
+    /// Creates a refusal of this kind; `message` is one lowercase clause.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -37,12 +37,12 @@ impl Refusal {
         }
     }
 
-    /// Policy, or a person, does not want it.
+    /// Creates a refusal because a policy or a person denied the request.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Denied, message)
     }
 
-    /// It was tried, and failed.
+    /// Creates a refusal because the request failed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Failed, message)
     }
@@ -55,12 +55,12 @@ impl Refusal {
         Self::new(RefusalKind::Limit, message)
     }
 
-    /// What kind of refusal it is.
+    /// Returns the kind of the refusal.
     pub fn kind(&self) -> RefusalKind {
         self.kind
     }
 
-    /// The JSON-RPC code for it.
+    /// Returns the JSON-RPC error code.
     pub(crate) fn code(&self) -> i32 {
         match self.kind {
             RefusalKind::Denied | RefusalKind::Limit => -1,

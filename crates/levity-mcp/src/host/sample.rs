@@ -5,22 +5,21 @@ use levity_core::{Finish, Message, Part, ToolChoice, ToolSpec};
 
 use super::Refusal;
 
-/// Has a model reply to what a server asks ("sampling").
+/// A handler that lets a model answer a server's request ("sampling").
 ///
-/// [`ModelSampler`](crate::ModelSampler) is one, with limits.
+/// [`ModelSampler`](crate::ModelSampler) is an implementation with limits.
 ///
 /// # Contract
-/// - What is asked is a stranger's text. Nothing of the agent's own conversation goes into the
-///   reply.
-/// - Dropping the future of `sample` ends the work: the server no longer wants the reply, or is
-///   gone.
+/// - The request is untrusted text. The reply contains nothing of the agent's own conversation.
+/// - Dropping the future of `sample` stops the work: the server has cancelled the request or has
+///   ended.
 #[async_trait]
 pub trait Sampler: Send + Sync {
-    /// Replies, or says why not. `server` is the name of the server that asks.
+    /// Returns a reply, or the reason for a refusal. `server` is the name of the requesting server.
     async fn sample(&self, server: &str, ask: SampleAsk) -> Result<SampleReply, Refusal>;
 
-    /// Whether requests may bring tools for the model to call; servers are told. They may not, by
-    /// default.
+    /// Returns `true` if requests may contain tools for the model to call; `false` by default.
+    /// levity announces this to servers.
     fn takes_tools(&self) -> bool {
         false
     }
@@ -38,31 +37,31 @@ impl<S: Sampler + ?Sized> Sampler for Arc<S> {
     }
 }
 
-/// What a server asks a model. It has been looked at: at most 256 messages and 64 tools, and 1 MiB
-/// together.
+/// A server's request to a model. It has been validated: at most 256 messages, 64 tools and 1 MiB
+/// in total.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampleAsk {
     /// The messages, oldest first.
     pub messages: Vec<Arc<Message>>,
-    /// Instructions that stand before them.
+    /// The instructions before the messages.
     pub system: Option<String>,
-    /// The longest reply, in tokens.
+    /// The maximum length of the reply, in tokens.
     pub max_tokens: u64,
-    /// Randomness of the choice of words.
+    /// The sampling temperature of the reply.
     pub temperature: Option<f64>,
-    /// Texts that end the reply.
+    /// The texts that end the reply.
     pub stop: Vec<String>,
-    /// Tools that the model may call; the server makes the calls.
+    /// The tools that the model may call; the server runs the calls.
     pub tools: Vec<Arc<ToolSpec>>,
-    /// Whether and which tool the model may or must call.
+    /// The rule for which tool the model may or must call.
     pub tool_choice: ToolChoice,
-    /// Names of models that the server would like, the best first.
+    /// The names of models that the server prefers, best first.
     pub hints: Vec<String>,
 }
 
 impl SampleAsk {
-    /// A request of one message.
+    /// Creates a request with one message.
     pub fn new(message: impl Into<Message>, max_tokens: u64) -> Self {
         Self {
             messages: vec![Arc::new(message.into())],
@@ -77,20 +76,20 @@ impl SampleAsk {
     }
 }
 
-/// What a model replied to a server.
+/// A model's reply to a server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampleReply {
-    /// The reply: text, and calls of the server's tools.
+    /// The parts of the reply: text, and calls of the server's tools.
     pub parts: Vec<Part>,
     /// The name of the model.
     pub model: String,
-    /// Why it stopped.
+    /// The reason why the model stopped.
     pub finish: Finish,
 }
 
 impl SampleReply {
-    /// A reply in words.
+    /// Creates a reply with text only.
     pub fn text(model: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             parts: vec![Part::text(text)],

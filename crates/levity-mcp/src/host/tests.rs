@@ -11,26 +11,29 @@ use serde_json::{Map, Value, json};
 use super::wire::{elicit_ask, sample_ask, sample_result};
 use super::*;
 
-/// A model that says `ok`, takes 10 tokens in and 5 out, and remembers what it was asked.
+/// Returns a model that replies `ok`, uses 10 tokens in and 5 out, and records its requests.
 fn model(card: ModelCard) -> (Arc<dyn Model>, Arc<Mutex<Vec<Request>>>) {
-    let asked: Arc<Mutex<Vec<Request>>> = Arc::default();
-    let seen = asked.clone();
+    let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
+    let seen = requests.clone();
     let answer = move |request: &Request| {
         seen.lock().unwrap().push(request.clone());
         Ok(Response::new(Message::assistant("ok")).with_usage(Usage::new(10, 5)))
     };
-    (Arc::new(FunctionModel::new(answer).with_card(card)), asked)
+    (
+        Arc::new(FunctionModel::new(answer).with_card(card)),
+        requests,
+    )
 }
 
-fn plain() -> ModelSampler {
+fn default_sampler() -> ModelSampler {
     ModelSampler::new(model(ModelCard::new("test", "small")).0)
 }
 
 #[track_caller]
-fn refused(result: Result<SampleReply, Refusal>, kind: RefusalKind, words: &str) {
+fn assert_refused(result: Result<SampleReply, Refusal>, kind: RefusalKind, expected: &str) {
     let refusal = result.unwrap_err();
     assert_eq!(refusal.kind(), kind, "{refusal}");
-    assert!(refusal.to_string().contains(words), "{refusal}");
+    assert!(refusal.to_string().contains(expected), "{refusal}");
 }
 
 fn ask() -> SampleAsk {
@@ -38,8 +41,8 @@ fn ask() -> SampleAsk {
 }
 
 #[tokio::test]
-async fn a_model_replies_within_bounds() {
-    let (model, asked) = model(ModelCard::new("test", "small").with_max_output(60));
+async fn sampler_limits_reply_length() {
+    let (model, requests) = model(ModelCard::new("test", "small").with_max_output(60));
     let sampler = ModelSampler::new(model).max_tokens(80);
     let mut long = SampleAsk::new("Hello", 1_000_000);
     long.system = Some("Be a pirate.".to_owned());
@@ -47,7 +50,7 @@ async fn a_model_replies_within_bounds() {
     long.stop = vec!["END".to_owned()];
     let reply = sampler.sample("s", long).await.unwrap();
     assert_eq!(reply, SampleReply::text("small", "ok"));
-    let request = asked.lock().unwrap().remove(0);
+    let request = requests.lock().unwrap().remove(0);
     assert_eq!(request.options.max_tokens, Some(60));
     assert_eq!(
         (request.options.temperature, &request.options.stop[..]),
@@ -59,43 +62,43 @@ async fn a_model_replies_within_bounds() {
 }
 
 #[tokio::test]
-async fn policy_decides_who_is_served() {
-    let sampler = plain().only(["friend"]);
+async fn sampler_denies_server_outside_allow_list() {
+    let sampler = default_sampler().only(["friend"]);
     assert!(sampler.sample("friend", ask()).await.is_ok());
-    refused(
+    assert_refused(
         sampler.sample("stranger", ask()).await,
         RefusalKind::Denied,
-        "lent to this server",
+        "not enabled for this server",
     );
 }
 
 #[tokio::test]
-async fn each_server_has_so_many_requests() {
-    let sampler = plain().max_requests(2);
+async fn sampler_limits_requests_per_server() {
+    let sampler = default_sampler().max_requests(2);
     for _ in 0..2 {
         assert!(sampler.sample("a", ask()).await.is_ok());
     }
-    refused(
+    assert_refused(
         sampler.sample("a", ask()).await,
         RefusalKind::Limit,
-        "all the requests",
+        "limit of requests",
     );
     assert!(sampler.sample("b", ask()).await.is_ok());
 }
 
 #[tokio::test]
-async fn tokens_are_set_aside_before_and_counted_after() {
-    let (model, asked) = model(ModelCard::new("test", "small"));
-    // The request itself counts about 300 at most, and takes 15 in the end.
+async fn sampler_reserves_tokens_and_settles_actual_usage() {
+    let (model, requests) = model(ModelCard::new("test", "small"));
+    // The request reserves about 300 tokens, and uses 15 in the end.
     let sampler = ModelSampler::new(model).max_total_tokens(400);
     assert!(sampler.sample("a", ask()).await.is_ok());
-    let first = asked.lock().unwrap()[0].options.max_tokens;
+    let first = requests.lock().unwrap()[0].options.max_tokens;
     assert!(
         first.is_some_and(|tokens| (64..=100).contains(&tokens)),
         "{first:?}"
     );
     assert!(sampler.sample("a", ask()).await.is_ok());
-    refused(
+    assert_refused(
         sampler
             .sample("a", SampleAsk::new("x".repeat(400), 100))
             .await,
@@ -106,24 +109,24 @@ async fn tokens_are_set_aside_before_and_counted_after() {
 }
 
 #[tokio::test]
-async fn money_is_counted_by_the_price_of_the_card() {
+async fn sampler_counts_money_by_card_price() {
     let card = || ModelCard::new("test", "dear").with_price(Price::new(1_000.0, 2_000.0));
     let sampler = ModelSampler::new(model(card()).0).max_money(Money::from_dollars(1.0));
     assert!(sampler.sample("a", ask()).await.is_ok());
     assert_eq!(sampler.used("a").1, Money::from_dollars(0.02));
     let poor = ModelSampler::new(model(card()).0).max_money(Money::from_dollars(0.1));
-    refused(
+    assert_refused(
         poor.sample("a", ask()).await,
         RefusalKind::Limit,
         "more tokens or money",
     );
-    let unknown = plain().max_money(Money::from_dollars(1.0));
-    refused(
+    let unknown = default_sampler().max_money(Money::from_dollars(1.0));
+    assert_refused(
         unknown.sample("a", ask()).await,
         RefusalKind::Limit,
-        "nobody knows what the model costs",
+        "the price of the model is unknown",
     );
-    let assumed = plain()
+    let assumed = default_sampler()
         .max_money(Money::from_dollars(1.0))
         .assumed_price(Price::new(1.0, 1.0));
     assert!(assumed.sample("a", ask()).await.is_ok());
@@ -131,7 +134,7 @@ async fn money_is_counted_by_the_price_of_the_card() {
 }
 
 #[tokio::test]
-async fn what_failed_counts_if_it_may_cost() {
+async fn failed_request_counts_if_it_may_cost() {
     let failing = |kind| {
         let model = FunctionModel::new(move |_| Err(ModelError::new(kind, "the key k3y is wrong")));
         ModelSampler::new(Arc::new(model))
@@ -140,7 +143,7 @@ async fn what_failed_counts_if_it_may_cost() {
     let refusal = free.sample("a", ask()).await.unwrap_err();
     assert_eq!(
         (refusal.kind(), refusal.to_string()),
-        (RefusalKind::Failed, "the model gave no reply".to_owned())
+        (RefusalKind::Failed, "the model request failed".to_owned())
     );
     assert_eq!(free.used("a").0, 0);
     let charged = failing(ModelErrorKind::Timeout);
@@ -149,7 +152,7 @@ async fn what_failed_counts_if_it_may_cost() {
 }
 
 #[tokio::test]
-async fn a_dropped_request_counts_in_full() {
+async fn dropped_request_counts_full_reservation() {
     struct Slow(ModelCard);
 
     #[async_trait]
@@ -165,28 +168,28 @@ async fn a_dropped_request_counts_in_full() {
 
     let sampler = ModelSampler::new(Arc::new(Slow(ModelCard::new("test", "slow"))));
     {
-        let mut asked = std::pin::pin!(sampler.sample("a", ask()));
-        assert!(futures_util::poll!(asked.as_mut()).is_pending());
+        let mut requests = std::pin::pin!(sampler.sample("a", ask()));
+        assert!(futures_util::poll!(requests.as_mut()).is_pending());
     }
     assert!(sampler.used("a").0 > 100);
 }
 
 #[tokio::test]
-async fn somebody_may_be_asked_first() {
-    struct Desk(Decision, Mutex<Vec<Ask>>);
+async fn approver_decides_before_request() {
+    struct FixedApprover(Decision, Mutex<Vec<Ask>>);
 
     #[async_trait]
-    impl Approver for Desk {
+    impl Approver for FixedApprover {
         async fn decide(&self, ask: &Ask) -> Decision {
             self.1.lock().unwrap().push(ask.clone());
             self.0.clone()
         }
     }
 
-    let desk = |decision| Arc::new(Desk(decision, Mutex::default()));
-    let yes = desk(Decision::Allow);
+    let approver = |decision| Arc::new(FixedApprover(decision, Mutex::default()));
+    let yes = approver(Decision::Allow);
     assert!(
-        plain()
+        default_sampler()
             .ask(yes.clone())
             .sample("files", ask())
             .await
@@ -198,14 +201,14 @@ async fn somebody_may_be_asked_first() {
         question.call.args["messages"],
         json!([{"role": "user", "text": "Hello"}])
     );
-    let no = plain().ask(desk(Decision::deny("I do not trust it")));
-    refused(
+    let no = default_sampler().ask(approver(Decision::deny("I do not trust it")));
+    assert_refused(
         no.sample("files", ask()).await,
         RefusalKind::Denied,
-        "turned down",
+        "was denied",
     );
     assert_eq!(no.used("files").0, 0);
-    let own = plain().ask(desk(Decision::answer("Say it is fine.")));
+    let own = default_sampler().ask(approver(Decision::answer("Say it is fine.")));
     assert_eq!(
         own.sample("files", ask()).await.unwrap(),
         SampleReply::text("person", "Say it is fine.")
@@ -229,18 +232,20 @@ fn with_tools() -> Value {
 }
 
 #[tokio::test]
-async fn tools_are_served_only_when_allowed() {
-    let refusal = sample(&plain(), "s", &with_tools()).await.unwrap_err();
+async fn sampler_rejects_tools_unless_allowed() {
+    let refusal = sample(&default_sampler(), "s", &with_tools())
+        .await
+        .unwrap_err();
     assert_eq!(refusal.kind(), RefusalKind::Denied);
-    let (model, asked) = model(ModelCard::new("test", "small"));
+    let (model, requests) = model(ModelCard::new("test", "small"));
     let sampler = ModelSampler::new(model).allow_tools();
-    assert!(sampler.takes_tools() && !plain().takes_tools());
+    assert!(sampler.takes_tools() && !default_sampler().takes_tools());
     let result = sample(&sampler, "s", &with_tools()).await.unwrap();
     assert_eq!(
         result,
         json!({"role": "assistant", "content": {"type": "text", "text": "ok"}, "model": "small", "stopReason": "endTurn"})
     );
-    let request = asked.lock().unwrap().remove(0);
+    let request = requests.lock().unwrap().remove(0);
     let roles: Vec<_> = request
         .history
         .messages()
@@ -255,7 +260,7 @@ async fn tools_are_served_only_when_allowed() {
 }
 
 #[tokio::test]
-async fn calls_go_back_only_to_who_has_tools() {
+async fn reply_has_tool_calls_only_if_request_has_tools() {
     let call = levity_core::ToolCall::new("c", "weather", json!({"city": "Oslo"}));
     let reply = Message::new(
         Role::Assistant,
@@ -280,24 +285,24 @@ async fn calls_go_back_only_to_who_has_tools() {
 }
 
 #[track_caller]
-fn bad_sample(params: &Value, words: &str) {
+fn bad_sample(params: &Value, expected: &str) {
     let refusal = sample_ask(params).unwrap_err();
     assert_eq!((refusal.kind(), refusal.code()), (RefusalKind::Bad, -32602));
-    assert!(refusal.to_string().contains(words), "{refusal}");
+    assert!(refusal.to_string().contains(expected), "{refusal}");
 }
 
 #[test]
-fn what_servers_ask_is_bounded() {
-    let said = |content: Value| json!({"messages": [{"role": "user", "content": content}], "maxTokens": 5});
+fn sample_ask_rejects_invalid_or_large_requests() {
+    let with_content = |content: Value| json!({"messages": [{"role": "user", "content": content}], "maxTokens": 5});
     let hello = json!({"type": "text", "text": "hello"});
-    assert!(sample_ask(&said(hello.clone())).is_ok());
+    assert!(sample_ask(&with_content(hello.clone())).is_ok());
     bad_sample(&json!({"messages": [], "maxTokens": 5}), "no `messages`");
     bad_sample(
         &json!({"messages": vec![json!({"role": "user", "content": hello.clone()}); 257], "maxTokens": 5}),
         "more than 256",
     );
     bad_sample(
-        &said(json!({"type": "text", "text": "x".repeat(1 << 20)})),
+        &with_content(json!({"type": "text", "text": "x".repeat(1 << 20)})),
         "larger than 1048576",
     );
     bad_sample(
@@ -308,63 +313,68 @@ fn what_servers_ask_is_bounded() {
         &json!({"messages": [{"role": "system", "content": hello.clone()}], "maxTokens": 5}),
         "`role`",
     );
-    bad_sample(&said(json!({"type": "video"})), "unknown type");
+    bad_sample(&with_content(json!({"type": "video"})), "unknown type");
     bad_sample(
-        &said(json!({"type": "image", "mimeType": "image/png", "data": "?"})),
+        &with_content(json!({"type": "image", "mimeType": "image/png", "data": "?"})),
         "base64",
     );
     bad_sample(
-        &said(json!({"type": "tool_use", "id": "1", "name": "x"})),
-        "only the model calls tools",
+        &with_content(json!({"type": "tool_use", "id": "1", "name": "x"})),
+        "only the assistant role",
     );
     bad_sample(
-        &said(json!({"type": "tool_result", "toolUseId": "1", "content": []})),
+        &with_content(json!({"type": "tool_result", "toolUseId": "1", "content": []})),
         "do not match",
     );
-    let mut tools = said(hello);
+    let mut tools = with_content(hello);
     tools["tools"] = json!([{"name": "no spaces"}]);
-    bad_sample(&tools, "a name that models do not take");
+    bad_sample(&tools, "a name that models do not accept");
 }
 
 #[tokio::test]
-async fn images_go_to_models_that_see() {
+async fn sampler_rejects_images_unless_model_supports_them() {
     let params = json!({
         "messages": [{"role": "user", "content": {"type": "image", "mimeType": "image/png", "data": "AAEC"}}],
         "maxTokens": 5
     });
     assert_eq!(
-        sample(&plain(), "s", &params).await.unwrap_err().kind(),
+        sample(&default_sampler(), "s", &params)
+            .await
+            .unwrap_err()
+            .kind(),
         RefusalKind::Bad
     );
     let mut abilities = Abilities::default();
     abilities.images = true;
-    let (model, asked) = model(ModelCard::new("test", "eye").with_abilities(abilities));
+    let (model, requests) = model(ModelCard::new("test", "eye").with_abilities(abilities));
     assert!(
         sample(&ModelSampler::new(model), "s", &params)
             .await
             .is_ok()
     );
     assert_eq!(
-        asked.lock().unwrap()[0].history.messages()[0].parts.len(),
+        requests.lock().unwrap()[0].history.messages()[0]
+            .parts
+            .len(),
         1
     );
 }
 
 #[tokio::test]
-async fn a_reply_without_words_is_none() {
+async fn empty_reply_is_refused() {
     let model = FunctionModel::new(|_| Ok(Response::new(Message::new(Role::Assistant, []))));
-    refused(
+    assert_refused(
         ModelSampler::new(Arc::new(model)).sample("s", ask()).await,
         RefusalKind::Failed,
-        "nothing to say",
+        "no content",
     );
     let cut = SampleReply {
         finish: Finish::Length,
         ..SampleReply::text("m", "half a")
     };
     assert_eq!(sample_result(&cut)["stopReason"], "maxTokens");
-    refused(
-        plain().sample("s", SampleAsk::new("x", 0)).await,
+    assert_refused(
+        default_sampler().sample("s", SampleAsk::new("x", 0)).await,
         RefusalKind::Bad,
         "`maxTokens`",
     );
@@ -399,14 +409,14 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 #[track_caller]
-fn filled(content: Value, problems: &[&str]) {
+fn check_complete(content: Value, problems: &[&str]) {
     let form = ElicitForm::new("Who?", schema());
     let found = form.complete(object(content)).err().unwrap_or_default();
     assert_eq!(found, problems);
 }
 
 #[test]
-fn defaults_fill_what_is_missing() {
+fn complete_fills_missing_fields_with_defaults() {
     let form = ElicitForm::new("Who?", schema());
     let content = form.complete(object(json!({"age": 7}))).unwrap();
     let expected =
@@ -423,53 +433,59 @@ fn defaults_fill_what_is_missing() {
 }
 
 #[test]
-fn what_is_filled_in_is_checked() {
-    filled(
+fn complete_validates_fields() {
+    check_complete(
         json!({"titled": "b", "titles": ["a"], "mail": "a@b.c", "link": "https://x", "day": "2026-01-31"}),
         &[],
     );
-    filled(
+    check_complete(
         json!({"at": "2026-01-31T12:00:00Z", "age": 3.0, "score": 1}),
         &[],
     );
-    filled(json!({"at": "2026-01-31T12:00:00.5+02:00"}), &[]);
-    filled(json!({"name": "A"}), &["`name` is too short"]);
-    filled(json!({"name": "Adabert"}), &["`name` is too long"]);
-    filled(json!({"name": 5}), &["`name` must be a string"]);
-    filled(json!({"age": 1.5}), &["`age` must be a whole number"]);
-    filled(json!({"age": -1}), &["`age` is too small"]);
-    filled(json!({"age": 151}), &["`age` is too large"]);
-    filled(json!({"score": "high"}), &["`score` must be a number"]);
-    filled(json!({"ok": "yes"}), &["`ok` must be true or false"]);
-    filled(
+    check_complete(json!({"at": "2026-01-31T12:00:00.5+02:00"}), &[]);
+    check_complete(json!({"name": "A"}), &["`name` is too short"]);
+    check_complete(json!({"name": "Adabert"}), &["`name` is too long"]);
+    check_complete(json!({"name": 5}), &["`name` must be a string"]);
+    check_complete(json!({"age": 1.5}), &["`age` must be a whole number"]);
+    check_complete(json!({"age": -1}), &["`age` is too small"]);
+    check_complete(json!({"age": 151}), &["`age` is too large"]);
+    check_complete(json!({"score": "high"}), &["`score` must be a number"]);
+    check_complete(json!({"ok": "yes"}), &["`ok` must be true or false"]);
+    check_complete(
         json!({"status": "maybe"}),
-        &["`status` is none of the choices"],
+        &["`status` is not one of the choices"],
     );
-    filled(json!({"titled": "A"}), &["`titled` is none of the choices"]);
-    filled(
+    check_complete(
+        json!({"titled": "A"}),
+        &["`titled` is not one of the choices"],
+    );
+    check_complete(
         json!({"many": ["x", "y", "x"]}),
         &["`many` has too many choices"],
     );
-    filled(json!({"many": ["z"]}), &["`many` is none of the choices"]);
-    filled(json!({"titles": []}), &["`titles` has too few choices"]);
-    filled(
+    check_complete(
+        json!({"many": ["z"]}),
+        &["`many` is not one of the choices"],
+    );
+    check_complete(json!({"titles": []}), &["`titles` has too few choices"]);
+    check_complete(
         json!({"titles": [1]}),
         &["`titles` must be a list of strings"],
     );
-    filled(
+    check_complete(
         json!({"mail": "nobody"}),
         &["`mail` must be an e-mail address"],
     );
-    filled(json!({"link": "x y"}), &["`link` must be a URI"]);
-    filled(
+    check_complete(json!({"link": "x y"}), &["`link` must be a URI"]);
+    check_complete(
         json!({"day": "2026-13-01"}),
         &["`day` must be a date such as 2026-01-31"],
     );
-    filled(
+    check_complete(
         json!({"at": "noon"}),
         &["`at` must be a time such as 2026-01-31T12:00:00Z"],
     );
-    filled(
+    check_complete(
         json!({"extra": 1, "age": null}),
         &[
             "the form has no field `extra`",
@@ -483,7 +499,7 @@ fn form_params() -> Value {
 }
 
 #[tokio::test]
-async fn ready_elicitors_answer() {
+async fn builtin_elicitors_decline_or_accept_defaults() {
     let url =
         json!({"mode": "url", "message": "Log in", "url": "https://h/login", "elicitationId": "7"});
     for params in [form_params(), url.clone()] {
@@ -509,7 +525,7 @@ async fn ready_elicitors_answer() {
 }
 
 #[tokio::test]
-async fn no_answer_leaves_that_does_not_fit() {
+async fn elicit_rejects_answer_that_does_not_match_form() {
     struct Fixed(ElicitReply, bool);
 
     #[async_trait]
@@ -534,7 +550,7 @@ async fn no_answer_leaves_that_does_not_fit() {
     let refusal = elicit(&wrong, "s", &form_params()).await.unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "the answer does not fit the form: `name` is too long"
+        "the answer does not match the form: `name` is too long"
     );
     let cancel = elicit(
         &Arc::new(Fixed(ElicitReply::Cancel, false)),
@@ -555,11 +571,11 @@ async fn no_answer_leaves_that_does_not_fit() {
 }
 
 #[test]
-fn what_servers_want_of_people_is_bounded() {
-    let bad = |params: Value, words: &str| {
+fn elicit_ask_rejects_invalid_or_large_requests() {
+    let bad = |params: Value, expected: &str| {
         let refusal = elicit_ask(&params).unwrap_err();
         assert_eq!(refusal.kind(), RefusalKind::Bad);
-        assert!(refusal.to_string().contains(words), "{refusal}");
+        assert!(refusal.to_string().contains(expected), "{refusal}");
     };
     bad(
         json!({"message": "x".repeat(70_000), "requestedSchema": {}}),
@@ -573,7 +589,7 @@ fn what_servers_want_of_people_is_bounded() {
         "more than 64 fields",
     );
     bad(json!({"message": ""}), "`requestedSchema`");
-    bad(json!({"mode": "dance"}), "`form` and `url`");
+    bad(json!({"mode": "dance"}), "`form` or `url`");
     for url in [
         "file:///etc/passwd",
         "javascript:alert(1)",
@@ -582,7 +598,7 @@ fn what_servers_want_of_people_is_bounded() {
     ] {
         bad(
             json!({"mode": "url", "message": "", "url": url, "elicitationId": "1"}),
-            "no address",
+            "not a valid",
         );
     }
 }

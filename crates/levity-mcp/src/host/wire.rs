@@ -1,4 +1,4 @@
-//! What servers ask, from the protocol's JSON and back into it, within bounds.
+//! Conversion of server requests from and to the protocol's JSON, within limits.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::{
     Sampler,
 };
 
-/// How large a request of a server's may be, in bytes of JSON.
-const MOST_SAMPLE: usize = 1 << 20;
-const MOST_MESSAGES: usize = 256;
-const MOST_TOOLS: usize = 64;
-const MOST_STOPS: usize = 16;
-const MOST_FORM: usize = 64 << 10;
-const MOST_FIELDS: usize = 64;
-const LONGEST_URL: usize = 8 << 10;
+/// The maximum size of a sampling request, in bytes of JSON.
+const MAX_SAMPLE_BYTES: usize = 1 << 20;
+const MAX_MESSAGES: usize = 256;
+const MAX_TOOLS: usize = 64;
+const MAX_STOPS: usize = 16;
+const MAX_FORM_BYTES: usize = 64 << 10;
+const MAX_FIELDS: usize = 64;
+const MAX_URL_LEN: usize = 8 << 10;
 
-/// Serves `sampling/createMessage`: its parameters in, its result out.
+/// Handles `sampling/createMessage`: takes its parameters and returns its result.
 pub(crate) async fn sample(
     sampler: &dyn Sampler,
     server: &str,
@@ -30,12 +30,12 @@ pub(crate) async fn sample(
 ) -> Result<Value, Refusal> {
     let ask = sample_ask(params)?;
     if !ask.tools.is_empty() && !sampler.takes_tools() {
-        return Err(Refusal::denied("requests with tools are not served"));
+        return Err(Refusal::denied("requests with tools are not allowed"));
     }
     Ok(sample_result(&sampler.sample(server, ask).await?))
 }
 
-/// Serves `elicitation/create`: its parameters in, its result out.
+/// Handles `elicitation/create`: takes its parameters and returns its result.
 pub(crate) async fn elicit(
     elicitor: &dyn Elicitor,
     server: &str,
@@ -45,14 +45,14 @@ pub(crate) async fn elicit(
     let form = match &ask {
         ElicitAsk::Form(form) => Some(form.clone()),
         ElicitAsk::Url(_) if elicitor.takes_urls() => None,
-        // Servers were told that nobody can be sent anywhere.
+        // The announced capabilities exclude URLs.
         ElicitAsk::Url(_) => return Ok(json!({"action": "decline"})),
     };
     Ok(match (elicitor.elicit(server, ask).await, form) {
         (ElicitReply::Accept(content), Some(form)) => {
             let content = form.complete(content).map_err(|problems| {
                 Refusal::failed(format!(
-                    "the answer does not fit the form: {}",
+                    "the answer does not match the form: {}",
                     problems.join(", ")
                 ))
             })?;
@@ -65,21 +65,21 @@ pub(crate) async fn elicit(
 }
 
 pub(super) fn sample_ask(params: &Value) -> Result<SampleAsk, Refusal> {
-    if params.to_string().len() > MOST_SAMPLE {
+    if params.to_string().len() > MAX_SAMPLE_BYTES {
         return Err(Refusal::bad(format!(
-            "the request is larger than {MOST_SAMPLE} bytes"
+            "the request is larger than {MAX_SAMPLE_BYTES} bytes"
         )));
     }
-    let messages = list(params, "messages", MOST_MESSAGES)?;
+    let messages = list(params, "messages", MAX_MESSAGES)?;
     if messages.is_empty() {
         return Err(Refusal::bad("there are no `messages`"));
     }
-    let mut said = Vec::new();
+    let mut converted = Vec::new();
     for message in messages {
-        message_into(message, &mut said)?;
+        convert_message(message, &mut converted)?;
     }
-    let tools = list(params, "tools", MOST_TOOLS)?;
-    let stops = list(params, "stopSequences", MOST_STOPS)?;
+    let tools = list(params, "tools", MAX_TOOLS)?;
+    let stops = list(params, "stopSequences", MAX_STOPS)?;
     let hints = params
         .pointer("/modelPreferences/hints")
         .and_then(Value::as_array);
@@ -88,12 +88,12 @@ pub(super) fn sample_ask(params: &Value) -> Result<SampleAsk, Refusal> {
         .flatten()
         .filter_map(|hint| text(hint, "name"));
     Ok(SampleAsk {
-        messages: said.into_iter().map(Arc::new).collect(),
+        messages: converted.into_iter().map(Arc::new).collect(),
         system: text(params, "systemPrompt").map(Into::into),
         max_tokens: params
             .get("maxTokens")
             .and_then(Value::as_u64)
-            .ok_or_else(|| no("maxTokens"))?,
+            .ok_or_else(|| missing("maxTokens"))?,
         temperature: params.get("temperature").and_then(Value::as_f64),
         stop: stops
             .iter()
@@ -106,48 +106,54 @@ pub(super) fn sample_ask(params: &Value) -> Result<SampleAsk, Refusal> {
             Some("none") => ToolChoice::None,
             _ => ToolChoice::Auto,
         },
-        hints: hints.take(MOST_STOPS).map(Into::into).collect(),
+        hints: hints.take(MAX_STOPS).map(Into::into).collect(),
     })
 }
 
-/// One message may become two: results of tools stand alone here.
-fn message_into(message: &Value, said: &mut Vec<Message>) -> Result<(), Refusal> {
+/// Converts a message, which may become two, because tool results are separate messages in levity.
+fn convert_message(message: &Value, converted: &mut Vec<Message>) -> Result<(), Refusal> {
     let role = match text(message, "role") {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
-        _ => return Err(no("role")),
+        _ => return Err(missing("role")),
     };
-    let content = message.get("content").ok_or_else(|| no("content"))?;
+    let content = message.get("content").ok_or_else(|| missing("content"))?;
     let blocks = content
         .as_array()
         .map_or(std::slice::from_ref(content), Vec::as_slice);
     let (mut results, mut others) = (Vec::new(), Vec::new());
     for block in blocks {
-        match part(block, said.last())? {
+        match part(block, converted.last())? {
             result @ Part::ToolResult(_) if role == Role::User => results.push(result),
-            Part::ToolResult(_) => return Err(Refusal::bad("only the user has results of tools")),
+            Part::ToolResult(_) => {
+                return Err(Refusal::bad("only the user role may contain tool results"));
+            }
             Part::ToolCall(_) if role == Role::User => {
-                return Err(Refusal::bad("only the model calls tools"));
+                return Err(Refusal::bad(
+                    "only the assistant role may contain tool calls",
+                ));
             }
             other => others.push(other),
         }
     }
     if !results.is_empty() {
-        said.push(Message::new(Role::Tool, results));
+        converted.push(Message::new(Role::Tool, results));
     }
     if !others.is_empty() {
-        said.push(Message::new(role, others));
+        converted.push(Message::new(role, others));
     }
     Ok(())
 }
 
 fn part(block: &Value, last: Option<&Message>) -> Result<Part, Refusal> {
     match text(block, "type") {
-        Some("text") => Ok(Part::text(text(block, "text").ok_or_else(|| no("text"))?)),
+        Some("text") => Ok(Part::text(
+            text(block, "text").ok_or_else(|| missing("text"))?,
+        )),
         Some("image" | "audio") => media(block).map(Part::Media),
         Some("tool_use") => {
             let (id, name) = (text(block, "id"), text(block, "name"));
-            let (id, name) = id.zip(name).ok_or_else(|| no("id"))?;
+            let (id, name) = id.zip(name).ok_or_else(|| missing("id"))?;
             let input = block
                 .get("input")
                 .cloned()
@@ -160,18 +166,18 @@ fn part(block: &Value, last: Option<&Message>) -> Result<Part, Refusal> {
 }
 
 fn media(block: &Value) -> Result<Media, Refusal> {
-    let mime = text(block, "mimeType").ok_or_else(|| no("mimeType"))?;
-    let data = block.get("data").cloned().ok_or_else(|| no("data"))?;
+    let mime = text(block, "mimeType").ok_or_else(|| missing("mimeType"))?;
+    let data = block.get("data").cloned().ok_or_else(|| missing("data"))?;
     let bytes: Bytes =
-        serde_json::from_value(data).map_err(|_| Refusal::bad("`data` is no base64"))?;
+        serde_json::from_value(data).map_err(|_| Refusal::bad("`data` is not valid base64"))?;
     Ok(Media::bytes(mime, bytes))
 }
 
-/// What a tool of the server's returned to a call in the message before.
+/// Converts the result of a server's tool for a call in the previous message.
 fn result(block: &Value, last: Option<&Message>) -> Result<ToolResult, Refusal> {
-    let id = text(block, "toolUseId").ok_or_else(|| no("toolUseId"))?;
+    let id = text(block, "toolUseId").ok_or_else(|| missing("toolUseId"))?;
     let call = last.and_then(|message| message.calls().find(|call| call.id.as_str() == id));
-    let call = call.ok_or_else(|| Refusal::bad("calls of tools and their results do not match"))?;
+    let call = call.ok_or_else(|| Refusal::bad("tool calls and tool results do not match"))?;
     let blocks = block
         .get("content")
         .and_then(Value::as_array)
@@ -203,10 +209,10 @@ fn result(block: &Value, last: Option<&Message>) -> Result<ToolResult, Refusal> 
 }
 
 fn tool(tool: &Value) -> Result<Arc<ToolSpec>, Refusal> {
-    let name = text(tool, "name").ok_or_else(|| no("name"))?;
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(good) {
-        return Err(Refusal::bad("a tool has a name that models do not take"));
+    let name = text(tool, "name").ok_or_else(|| missing("name"))?;
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(is_allowed) {
+        return Err(Refusal::bad("a tool has a name that models do not accept"));
     }
     let spec = ToolSpec::new(name, text(tool, "description").unwrap_or_default());
     let schema = tool
@@ -233,7 +239,7 @@ pub(super) fn sample_result(reply: &SampleReply) -> Value {
         _ => None,
     };
     let mut blocks: Vec<Value> = reply.parts.iter().filter_map(block).collect();
-    // Servers of older versions know one block only.
+    // Servers of older versions support a single block only.
     let content = if blocks.len() == 1 {
         blocks.swap_remove(0)
     } else {
@@ -249,9 +255,9 @@ pub(super) fn sample_result(reply: &SampleReply) -> Value {
 }
 
 pub(super) fn elicit_ask(params: &Value) -> Result<ElicitAsk, Refusal> {
-    if params.to_string().len() > MOST_FORM {
+    if params.to_string().len() > MAX_FORM_BYTES {
         return Err(Refusal::bad(format!(
-            "the request is larger than {MOST_FORM} bytes"
+            "the request is larger than {MAX_FORM_BYTES} bytes"
         )));
     }
     let message = text(params, "message").unwrap_or_default();
@@ -259,37 +265,33 @@ pub(super) fn elicit_ask(params: &Value) -> Result<ElicitAsk, Refusal> {
         None | Some("form") => {
             let schema = params
                 .get("requestedSchema")
-                .ok_or_else(|| no("requestedSchema"))?;
+                .ok_or_else(|| missing("requestedSchema"))?;
             let fields = schema
                 .get("properties")
                 .and_then(Value::as_object)
                 .map_or(0, Map::len);
-            if fields > MOST_FIELDS {
+            if fields > MAX_FIELDS {
                 return Err(Refusal::bad(format!(
-                    "the form has more than {MOST_FIELDS} fields"
+                    "the form has more than {MAX_FIELDS} fields"
                 )));
             }
             Ok(ElicitAsk::Form(ElicitForm::new(message, schema.clone())))
         }
         Some("url") => {
-            let url = text(params, "url").ok_or_else(|| no("url"))?;
+            let url = text(params, "url").ok_or_else(|| missing("url"))?;
             let web = ["https://", "http://"]
                 .iter()
                 .any(|scheme| url.starts_with(scheme));
             if !web
-                || url.len() > LONGEST_URL
+                || url.len() > MAX_URL_LEN
                 || url.contains(|c: char| c.is_control() || c.is_whitespace())
             {
-                return Err(Refusal::bad(
-                    "`url` is no address that a person could be sent to",
-                ));
+                return Err(Refusal::bad("`url` is not a valid `https` or `http` URL"));
             }
             let id = text(params, "elicitationId").unwrap_or_default();
             Ok(ElicitAsk::Url(ElicitUrl::new(message, url, id)))
         }
-        Some(_) => Err(Refusal::bad(
-            "`mode` is unknown; there are `form` and `url`",
-        )),
+        Some(_) => Err(Refusal::bad("`mode` is unknown; use `form` or `url`")),
     }
 }
 
@@ -297,19 +299,17 @@ fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-fn no(key: &str) -> Refusal {
-    Refusal::bad(format!("there is no `{key}`, or it is of another kind"))
+fn missing(key: &str) -> Refusal {
+    Refusal::bad(format!("`{key}` is missing or has the wrong type"))
 }
 
-fn list<'a>(params: &'a Value, key: &str, most: usize) -> Result<&'a [Value], Refusal> {
+fn list<'a>(params: &'a Value, key: &str, max: usize) -> Result<&'a [Value], Refusal> {
     let Some(value) = params.get(key).filter(|value| !value.is_null()) else {
         return Ok(&[]);
     };
-    let list = value.as_array().ok_or_else(|| no(key))?;
-    if list.len() > most {
-        return Err(Refusal::bad(format!(
-            "there are more than {most} of `{key}`"
-        )));
+    let list = value.as_array().ok_or_else(|| missing(key))?;
+    if list.len() > max {
+        return Err(Refusal::bad(format!("`{key}` has more than {max} entries")));
     }
     Ok(list)
 }

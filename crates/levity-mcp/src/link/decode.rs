@@ -1,8 +1,8 @@
-//! From the bytes of one message to what rmcp's service takes in, with nothing lost on the way.
+//! Conversion of the bytes of one message into a message for rmcp's service, without losing data.
 //!
-//! rmcp reads a result by trying one type after another, and what fits none, or has more to say
-//! than the type, is lost. Here results stay as they were written, which is also the faster way,
-//! and what servers get wrong about the rest is put right.
+//! rmcp parses a result by trying one type after another. Results that match no type, and fields
+//! that the type lacks, are lost. This module keeps results as they were written, which is also
+//! faster, and repairs common mistakes of servers in the rest.
 
 mod repair;
 
@@ -19,154 +19,164 @@ use super::failure;
 use super::pending::{Kind, Pending};
 use crate::{Error, ErrorKind};
 
-/// Where messages wait until somebody receives them.
+/// The queue of received messages.
 pub(crate) type Queue = VecDeque<ServerJsonRpcMessage>;
 
-/// What some bytes turned out to be.
+/// The outcome of decoding some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decoded {
-    /// A message, or some; they are in the queue, except answers that nobody waits for.
+pub(crate) enum DecodeOutcome {
+    /// One or more messages; they are in the queue, except for responses that no request waits for.
     Message,
-    /// Nothing but white space.
+    /// The bytes are only white space.
     Blank,
-    /// No message: a banner, a log line, anything.
+    /// Not a message: a banner, a log line or other data.
     Junk,
 }
 
-/// Reads one message, or a batch of them, into `queue`.
+/// Decodes one message, or a batch of messages, into `queue`.
 pub(crate) fn decode(
     bytes: &[u8],
     server: &Arc<str>,
     pending: &Pending,
     queue: &mut Queue,
-) -> Decoded {
+) -> DecodeOutcome {
     let bytes = bytes
         .strip_prefix(b"\xEF\xBB\xBF")
         .unwrap_or(bytes)
         .trim_ascii();
     match bytes.first() {
-        None => return Decoded::Blank,
+        None => return DecodeOutcome::Blank,
         Some(b'{' | b'[') => {}
-        Some(_) => return Decoded::Junk,
+        Some(_) => return DecodeOutcome::Junk,
     }
     match repair::parse(bytes) {
-        Ok(Value::Object(object)) => take(object, server, pending, queue),
+        Ok(Value::Object(object)) => handle_object(object, server, pending, queue),
         Ok(Value::Array(batch)) => {
-            // All of them are to be read, so this is no `any`.
+            // All elements must be read, so this does not use `any`.
             let found = batch.into_iter().filter_map(|value| match value {
-                Value::Object(object) => Some(take(object, server, pending, queue)),
+                Value::Object(object) => Some(handle_object(object, server, pending, queue)),
                 _ => None,
             });
-            let good = found.filter(|found| *found == Decoded::Message).count();
-            if good > 0 {
-                Decoded::Message
+            let messages = found
+                .filter(|found| *found == DecodeOutcome::Message)
+                .count();
+            if messages > 0 {
+                DecodeOutcome::Message
             } else {
-                Decoded::Junk
+                DecodeOutcome::Junk
             }
         }
-        Ok(_) => Decoded::Junk,
-        Err(error) => unreadable(bytes, &error, server, pending, queue),
+        Ok(_) => DecodeOutcome::Junk,
+        Err(error) => handle_invalid_json(bytes, &error, server, pending, queue),
     }
 }
 
-/// Fails the request whose answer was too large; of the answer only the edges are known.
-pub(crate) fn too_large(edges: [&[u8]; 2], error: &Error, pending: &Pending, queue: &mut Queue) {
+/// Fails the request whose response was too large; only the edges of the response are known.
+pub(crate) fn fail_too_large(
+    edges: [&[u8]; 2],
+    error: &Error,
+    pending: &Pending,
+    queue: &mut Queue,
+) {
     match find_id(edges, |id| pending.contains(id)) {
         Some(id) => queue.extend(
             pending
                 .take(&id)
                 .map(|call| failure::answer(error, call.id)),
         ),
-        // What has a method near its beginning is a notification or a request, and answers nothing.
+        // Data with a method near its start is a notification or a request, so it answers nothing.
         None if memchr::memmem::find(edges[0], b"\"method\"").is_some() => {}
         None => queue.extend(failure::answers(error, pending)),
     }
 }
 
-fn unreadable(
+fn handle_invalid_json(
     bytes: &[u8],
     cause: &serde_json::Error,
     server: &Arc<str>,
     pending: &Pending,
     queue: &mut Queue,
-) -> Decoded {
+) -> DecodeOutcome {
     let edges = [
         &bytes[..bytes.len().min(EDGE)],
         &bytes[bytes.len().saturating_sub(EDGE)..],
     ];
     let Some(call) = find_id(edges, |id| pending.contains(id)).and_then(|id| pending.take(&id))
     else {
-        return Decoded::Junk;
+        return DecodeOutcome::Junk;
     };
-    let words = format!("its answer is no valid JSON: column {}", cause.column());
+    let message = format!("its response is not valid JSON: column {}", cause.column());
     queue.push_back(failure::answer(
-        &Error::new(ErrorKind::Protocol, server.clone(), words),
+        &Error::new(ErrorKind::Protocol, server.clone(), message),
         call.id,
     ));
-    Decoded::Message
+    DecodeOutcome::Message
 }
 
-fn take(
+fn handle_object(
     mut object: Map<String, Value>,
     server: &Arc<str>,
     pending: &Pending,
     queue: &mut Queue,
-) -> Decoded {
+) -> DecodeOutcome {
     if object.contains_key("method") {
-        return take_request(object, queue);
+        return handle_request(object, queue);
     }
     let id = object
         .remove("id")
         .and_then(|id| serde_json::from_value::<RequestId>(id).ok());
     let mut result = object.remove("result");
     let error = object.remove("error").filter(|error| !error.is_null());
-    // Nobody waits for an answer that comes late or twice. One without an id may be anybody's, if
-    // it is an error.
-    let asked = match &id {
+    // No request waits for a late or duplicate response. An error without an id may belong to any
+    // request.
+    let answered = match &id {
         Some(id) => pending.take(id).into_iter().collect(),
         None if error.is_some() => pending.take_any(Kind::stays_open),
         None => Vec::new(),
     };
     let nothing = result.is_none() && error.is_none();
-    if nothing && asked.is_empty() {
-        return Decoded::Junk;
+    if nothing && answered.is_empty() {
+        return DecodeOutcome::Junk;
     }
     let error = error.as_ref().map(repair::error);
     for PendingCall {
         id, value: kind, ..
-    } in asked
+    } in answered
     {
         queue.push_back(match (&error, result.take()) {
             (Some(error), _) => JsonRpcMessage::error(error.clone(), Some(id)),
-            // A result has an id, so there is one request that it answers.
+            // A result has an id, so it answers exactly one request.
             (None, Some(result)) => JsonRpcMessage::response(result_of(result, kind), id),
             (None, None) => {
-                let words = "its answer has neither a result nor an error";
-                failure::answer(&Error::new(ErrorKind::Protocol, server.clone(), words), id)
+                let message = "its response has neither a result nor an error";
+                failure::answer(
+                    &Error::new(ErrorKind::Protocol, server.clone(), message),
+                    id,
+                )
             }
         });
     }
-    Decoded::Message
+    DecodeOutcome::Message
 }
 
-/// A request or notification of the server.
-fn take_request(mut object: Map<String, Value>, queue: &mut Queue) -> Decoded {
+/// Handles a request or notification of the server.
+fn handle_request(mut object: Map<String, Value>, queue: &mut Queue) -> DecodeOutcome {
     object.insert("jsonrpc".to_owned(), "2.0".into());
-    // Clients of JSON-RPC that send `id: null` mean a notification.
+    // JSON-RPC peers that send `id: null` mean a notification.
     if object.get("id").is_some_and(Value::is_null) {
         object.remove("id");
     }
     match serde_json::from_value(Value::Object(object)) {
         Ok(message) => {
             queue.push_back(message);
-            Decoded::Message
+            DecodeOutcome::Message
         }
-        Err(_) => Decoded::Junk,
+        Err(_) => DecodeOutcome::Junk,
     }
 }
 
-/// The result as the server wrote it: the client knows what it asked for, and reads it as that.
-/// Only what rmcp itself asked for is put in rmcp's terms.
+/// Returns the result as the server wrote it, because the client knows the type that it requested.
+/// Only results for rmcp itself are converted to rmcp's types.
 fn result_of(result: Value, kind: Kind) -> ServerResult {
     match kind {
         Kind::Listen => serde_json::from_value(result)

@@ -1,7 +1,7 @@
-//! Errors of a link, given as the answer to the request that they belong to.
+//! Errors of a transport, delivered as the response to the request that they belong to.
 //!
-//! What goes through rmcp's service comes out as a JSON-RPC error. The kind of a levity error rides
-//! along in its data, with a mark that no server can know.
+//! Errors pass through rmcp's service as JSON-RPC errors. The data of such an error contains the
+//! kind of the levity error, with a mark that no server can guess.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind};
 
 const MARK: &str = "levity/link";
 
-/// The kinds of error that a link makes, and their names in a message.
+/// The kinds of error that a transport creates, and their names in a message.
 const KINDS: [(ErrorKind, &str); 8] = [
     (ErrorKind::Config, "config"),
     (ErrorKind::Start, "start"),
@@ -26,7 +26,7 @@ const KINDS: [(ErrorKind, &str); 8] = [
     (ErrorKind::Protocol, "protocol"),
 ];
 
-/// The answer that says why there is none.
+/// Creates the error response to a request.
 pub(crate) fn answer(error: &Error, id: RequestId) -> ServerJsonRpcMessage {
     let kind = KINDS
         .iter()
@@ -39,8 +39,8 @@ pub(crate) fn answer(error: &Error, id: RequestId) -> ServerJsonRpcMessage {
     )
 }
 
-/// The answers that say so to all who wait. Requests that stay open by design are left out, unless
-/// there are only those.
+/// Creates error responses to all pending requests. Requests that stay open by design are left out,
+/// unless there are no others.
 pub(crate) fn answers(
     error: &Error,
     pending: &Pending,
@@ -51,7 +51,7 @@ pub(crate) fn answers(
         .map(|call| answer(error, call.id))
 }
 
-/// The error of the link that came as this answer; none when the server itself made it.
+/// Returns the transport error in a response; `None` if the error is from the server itself.
 pub(crate) fn read(server: &Arc<str>, answer: &ErrorData) -> Option<Error> {
     let data = answer.data.as_ref()?;
     if data.get(MARK).and_then(Value::as_str) != Some(mark()) {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_survives_as_an_answer_and_cannot_be_forged() {
+    fn read_restores_error_kind_and_rejects_forged_data() {
         let server: Arc<str> = "docs".into();
         for (kind, _) in KINDS {
             let error = Error::new(kind, server.clone(), "gone");

@@ -1,18 +1,18 @@
-//! Servers that speak streamable HTTP.
+//! The transport for servers with streamable HTTP.
 //!
-//! Sessions, versions and the picking up of streams are rmcp's; the requests themselves, and
-//! everything that can go wrong with them, are handled here. A server that turns out to speak only
-//! the older HTTP with server-sent events is spoken to in that.
+//! rmcp handles sessions, versions and the resumption of streams. This module handles the requests
+//! themselves and all their failures. If a server supports only the older HTTP with server-sent
+//! events, the transport falls back to that.
 
 mod answer;
 pub(crate) mod call;
 mod client;
 pub(crate) mod events;
-mod pace;
+mod originals;
 pub(crate) mod parse;
 mod reader;
+mod reuse;
 mod stream;
-mod typed;
 
 #[cfg(test)]
 mod tests;
@@ -38,41 +38,41 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use self::answer::is_events;
 use self::call::Caller;
 use self::client::{Client, Failure};
-use self::typed::Written;
+use self::originals::OriginalResponses;
 use super::authorize::Authorize;
 use super::sse;
 use crate::config::{self, ServerConfig};
 use crate::{Error, ErrorKind, Result};
 
-/// How long a session may take to end in good order.
-const CLOSE: Duration = Duration::from_secs(5);
-/// Requests that are sent at once beside the calls, such as pings.
-const BESIDE_CALLS: usize = 16;
+/// The timeout for closing a session gracefully.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The number of concurrent requests in addition to calls, such as pings.
+const EXTRA_REQUESTS: usize = 16;
 
-/// How much longer an answer may take than its call: whoever waits ends the call, and knows best
-/// why.
-const LATER_THAN_CALLS: Duration = Duration::from_secs(5);
+/// The additional time for a response beyond the timeout of its call. The caller's own timeout
+/// fires first and has the better error.
+const EXTRA_TIME: Duration = Duration::from_secs(5);
 
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// How long it may take to connect.
+    /// The timeout for connecting.
     pub(crate) connect: Duration,
-    /// How long an answer may take, from the moment that its request is sent to its last byte.
+    /// The timeout of a response, from the sending of the request to the last byte.
     pub(crate) answer: Duration,
-    /// How large one message of the server may be.
+    /// The maximum size of one message from the server.
     pub(crate) max_message: usize,
-    /// How many calls may be under way at once.
+    /// The maximum number of concurrent calls.
     pub(crate) max_concurrent: usize,
 }
 
 impl Limits {
-    pub(crate) fn of(config: &ServerConfig) -> Self {
+    pub(crate) fn from_config(config: &ServerConfig) -> Self {
         let connect = config.start_limit.min(Duration::from_secs(10));
         let answer = config
             .call_limit
             .max(config.start_limit)
-            .saturating_add(LATER_THAN_CALLS);
+            .saturating_add(EXTRA_TIME);
         let (max_message, max_concurrent) = (config.max_message, config.max_concurrent);
         Self {
             connect,
@@ -93,50 +93,50 @@ pub(crate) fn open(
 ) -> Result<Link> {
     let caller = Arc::new(Caller::new(server, config, limits, authorize, world)?);
     let mut settings = StreamableHttpClientTransportConfig::with_uri(caller.url.as_str())
-        .max_concurrent_requests(limits.max_concurrent.saturating_add(BESIDE_CALLS))
+        .max_concurrent_requests(limits.max_concurrent.saturating_add(EXTRA_REQUESTS))
         .max_sse_event_size(limits.max_message);
     settings.retry_config = Arc::new(Backoff);
     let (closing, closed) = watch::channel(false);
-    let written = Arc::<Written>::default();
-    let client = Client::new(caller.clone(), written.clone(), closed);
+    let originals = Arc::<OriginalResponses>::default();
+    let client = Client::new(caller.clone(), originals.clone(), closed);
     let http = StreamableHttpClientTransport::with_client(client, settings);
     Ok(Link {
         caller,
         closing,
         http: Some(http),
-        written,
-        began: false,
-        older: Older::new(),
+        originals,
+        past_handshake: false,
+        fallback: SseFallback::new(),
     })
 }
 
 /// A connection to a server.
 pub(crate) struct Link {
     caller: Arc<Caller>,
-    /// Tells what waits for the first answers that nobody does any more.
+    /// Signals that no caller waits for the first responses any more.
     closing: watch::Sender<bool>,
     http: Option<StreamableHttpClientTransport<Client>>,
-    written: Arc<Written>,
-    /// Whether anything was sent that belongs after the handshake.
-    began: bool,
-    older: Older,
+    originals: Arc<OriginalResponses>,
+    /// `true` after a message that follows the handshake was sent.
+    past_handshake: bool,
+    fallback: SseFallback,
 }
 
-/// The older kind of connection, which the first message opens when it has to be that.
-struct Older {
-    /// Where it comes from; it leaves with `initialize`.
-    opens: Option<mpsc::Sender<sse::Receiver>>,
-    opened: mpsc::Receiver<sse::Receiver>,
+/// The fallback connection with the older protocol, which the first message opens if necessary.
+struct SseFallback {
+    /// The sending side for the receiver; it moves away with `initialize`.
+    receiver_sender: Option<mpsc::Sender<sse::Receiver>>,
+    opened_receiver: mpsc::Receiver<sse::Receiver>,
     sender: Arc<OnceLock<sse::Sender>>,
     receiver: Option<sse::Receiver>,
 }
 
-impl Older {
+impl SseFallback {
     fn new() -> Self {
-        let (opens, opened) = mpsc::channel(1);
+        let (receiver_sender, opened_receiver) = mpsc::channel(1);
         Self {
-            opens: Some(opens),
-            opened,
+            receiver_sender: Some(receiver_sender),
+            opened_receiver,
             sender: Arc::default(),
             receiver: None,
         }
@@ -144,33 +144,36 @@ impl Older {
 }
 
 impl Link {
-    /// Sends `initialize`, and opens the older kind of connection where the answer says that it may
-    /// be that.
-    fn begin(
+    /// Sends `initialize`, and opens the fallback connection if the response suggests an older
+    /// server.
+    fn send_initialize(
         &mut self,
         message: ClientJsonRpcMessage,
         sent: impl Future<Output = Result<(), StreamableHttpError<Failure>>> + Send + 'static,
     ) -> BoxFuture<'static, Result<()>> {
-        let (caller, way, opens) = (
+        let (caller, sender_slot, receiver_sender) = (
             self.caller.clone(),
-            self.older.sender.clone(),
-            self.older.opens.take(),
+            self.fallback.sender.clone(),
+            self.fallback.receiver_sender.take(),
         );
         Box::pin(async move {
             let first = match sent.await {
-                Err(StreamableHttpError::Client(Failure { error, older: true })) => error,
-                other => return other.map_err(|error| plain(&caller, error)),
+                Err(StreamableHttpError::Client(Failure {
+                    error,
+                    try_sse: true,
+                })) => error,
+                other => return other.map_err(|error| convert_error(&caller, error)),
             };
-            let Some(opens) = opens else {
+            let Some(receiver_sender) = receiver_sender else {
                 return Err(first);
             };
             let opened = sse::connect(caller).await;
             let (sender, receiver) = opened.map_err(|second| match second.kind() {
                 ErrorKind::Auth => second,
-                _ => both(&first, &second),
+                _ => combine_errors(&first, &second),
             })?;
-            let sender = way.get_or_init(|| sender).clone();
-            let _ = opens.send(receiver).await;
+            let sender = sender_slot.get_or_init(|| sender).clone();
+            let _ = receiver_sender.send(receiver).await;
             sender.send(message).await
         })
     }
@@ -183,12 +186,12 @@ impl Transport<RoleClient> for Link {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<()>> + Send + 'static {
-        if let Some(older) = self.older.sender.get() {
-            return older.clone().send(message).boxed();
+        if let Some(fallback) = self.fallback.sender.get() {
+            return fallback.clone().send(message).boxed();
         }
         let caller = self.caller.clone();
         let Some(http) = &mut self.http else {
-            return ready(Err(plain(
+            return ready(Err(convert_error(
                 &caller,
                 StreamableHttpError::TransportChannelClosed,
             )))
@@ -197,41 +200,41 @@ impl Transport<RoleClient> for Link {
         let sent = http.send(message.clone());
         match &message {
             ClientJsonRpcMessage::Request(request) => match request.request {
-                ClientRequest::InitializeRequest(_) => return self.begin(message, sent),
+                ClientRequest::InitializeRequest(_) => return self.send_initialize(message, sent),
                 ClientRequest::DiscoverRequest(_) => {}
-                _ => self.began = true,
+                _ => self.past_handshake = true,
             },
-            _ => self.began = true,
+            _ => self.past_handshake = true,
         }
-        sent.map(move |sent| sent.map_err(|error| plain(&caller, error)))
+        sent.map(move |sent| sent.map_err(|error| convert_error(&caller, error)))
             .boxed()
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        if self.older.receiver.is_none() {
+        if self.fallback.receiver.is_none() {
             let http = self.http.as_mut()?;
-            let on_its_way = self.older.opens.is_none();
+            let is_opening = self.fallback.receiver_sender.is_none();
             let opened = tokio::select! {
                 biased;
-                Some(opened) = self.older.opened.recv(), if on_its_way => Some(opened),
+                Some(opened) = self.fallback.opened_receiver.recv(), if is_opening => Some(opened),
                 message = http.receive() => match message {
-                    Some(message) => return Some(self.written.restore(message)),
-                    // A worker that could not begin ends.
-                    None if on_its_way => self.older.opened.recv().await,
+                    Some(message) => return Some(self.originals.restore(message)),
+                    // The worker ends if it could not start.
+                    None if is_opening => self.fallback.opened_receiver.recv().await,
                     None => None,
                 }
             };
-            self.older.receiver = Some(opened?);
+            self.fallback.receiver = Some(opened?);
             self.http = None;
         }
-        self.older.receiver.as_mut()?.receive().await
+        self.fallback.receiver.as_mut()?.receive().await
     }
 
     async fn close(&mut self) -> Result<()> {
         self.closing.send_replace(true);
-        self.older.receiver = None;
-        if let Some(mut http) = self.http.take().filter(|_| self.began) {
-            select(pin!(http.close()), self.caller.world.sleep(CLOSE)).await;
+        self.fallback.receiver = None;
+        if let Some(mut http) = self.http.take().filter(|_| self.past_handshake) {
+            select(pin!(http.close()), self.caller.world.sleep(CLOSE_TIMEOUT)).await;
         }
         Ok(())
     }
@@ -245,8 +248,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// How long to wait before a stream is opened again. What has to end after some tries is ended by
-/// the streams themselves.
+/// The delay before a stream is opened again. The streams themselves limit the number of attempts.
 #[derive(Debug)]
 struct Backoff;
 
@@ -256,16 +258,16 @@ impl SseRetryPolicy for Backoff {
     }
 }
 
-fn both(first: &Error, second: &Error) -> Error {
+fn combine_errors(first: &Error, second: &Error) -> Error {
     let message = format!(
-        "{}; taken for a server of the older kind: {}",
+        "{}; the fallback to the older HTTP with server-sent events failed too: {}",
         first.message(),
         second.message()
     );
     Error::new(first.kind(), first.server(), message)
 }
 
-fn plain(caller: &Caller, error: StreamableHttpError<Failure>) -> Error {
+fn convert_error(caller: &Caller, error: StreamableHttpError<Failure>) -> Error {
     match error {
         StreamableHttpError::Client(failure) => failure.error,
         StreamableHttpError::TransportChannelClosed => {
@@ -273,17 +275,18 @@ fn plain(caller: &Caller, error: StreamableHttpError<Failure>) -> Error {
         }
         StreamableHttpError::SessionExpired => caller.error(
             ErrorKind::Closed,
-            "it no longer knows the session, and did not begin another",
+            "the session expired, and the server did not start another one",
         ),
-        StreamableHttpError::SessionRecoveryTimeout => {
-            caller.error(ErrorKind::Timeout, "it began no other session in time")
-        }
+        StreamableHttpError::SessionRecoveryTimeout => caller.error(
+            ErrorKind::Timeout,
+            "it did not start another session in time",
+        ),
         StreamableHttpError::ControlRequestTimeout => {
-            caller.error(ErrorKind::Timeout, "it took no message in time")
+            caller.error(ErrorKind::Timeout, "it did not accept a message in time")
         }
         StreamableHttpError::ReinitializationFailed(error) => caller.error(
             ErrorKind::Refused(error.code.0),
-            format!("it refuses another session: {}", error.message),
+            format!("it rejects another session: {}", error.message),
         ),
         other => caller.error(ErrorKind::Protocol, other.to_string()),
     }

@@ -1,17 +1,16 @@
-//! Which requests still wait for an answer.
+//! The requests that wait for a response.
 
 use levity_rpc::mcp::{ClientJsonRpcMessage, ClientRequest, cancelled_id};
 
-/// The requests that were sent and not yet answered or cancelled.
+/// The requests that were sent and have not been answered or cancelled.
 pub(crate) type Pending = levity_rpc::PendingCalls<Kind>;
 
-/// What was asked, as far as it decides how the answer is read.
+/// The kind of a request, as far as it determines how the response is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A request that stays open while the connection lasts, and that rmcp itself reads the answer
-    /// to.
+    /// A request that stays open while the connection lasts; rmcp itself reads its response.
     Listen,
-    /// Anything else.
+    /// A request of any other kind.
     Other,
 }
 
@@ -21,8 +20,8 @@ impl Kind {
     }
 }
 
-/// Notes a message that is about to be sent.
-pub(crate) fn note(pending: &Pending, message: &ClientJsonRpcMessage) {
+/// Records a message that is about to be sent.
+pub(crate) fn record(pending: &Pending, message: &ClientJsonRpcMessage) {
     if let ClientJsonRpcMessage::Request(request) = message {
         let kind = match &request.request {
             ClientRequest::SubscriptionsListenRequest(_) => Kind::Listen,

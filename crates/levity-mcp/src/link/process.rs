@@ -1,13 +1,13 @@
-//! A server's process: how it is started, listened to and ended, with all that it started itself.
+//! The process of a server: its start, its output and its end, including all its descendants.
 
 mod environment;
 pub(crate) use environment::inherited;
-mod remains;
 #[cfg(target_os = "linux")]
 mod scan;
 mod stderr;
+mod tree;
 #[cfg(unix)]
-mod watch;
+mod watchdog;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -23,41 +23,41 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 
-use self::remains::Remains;
 use self::stderr::Tail;
-use super::Lifeline;
-use super::end::{End, Stage};
+use self::tree::ProcessTree;
+use super::ServerProcess;
+use super::close::{CloseState, Stage};
 use super::stdio::{self, StdioTransport};
 use crate::config::{ServerConfig, Stdio};
 use crate::event::Events;
 use crate::{Error, ErrorKind, Result, ServerExit};
 
-/// How long a process that closed its stdout may take to be gone, when that is asked for an error.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a process may take after SIGTERM.
-const AFTER_TERM: Duration = Duration::from_secs(1);
-/// How long a process may take after SIGKILL; only one that hangs in the kernel takes it.
-const AFTER_KILL: Duration = Duration::from_secs(5);
+/// The maximum wait for the exit of a process that closed its stdout, before an error is reported.
+const EXIT_WAIT: Duration = Duration::from_millis(500);
+/// The maximum wait after SIGTERM.
+const TERM_WAIT: Duration = Duration::from_secs(1);
+/// The maximum wait after SIGKILL; only a process that hangs in the kernel reaches it.
+const KILL_WAIT: Duration = Duration::from_secs(5);
 
-/// A server's process.
+/// The process of a server.
 ///
-/// Dropping it kills the process and all that it started, at once.
+/// Dropping it kills the process and all its descendants at once.
 pub(crate) struct Process {
-    shared: Arc<Shared>,
+    shared: Arc<ProcessInner>,
     world: Arc<dyn World>,
-    /// Closes its stdin.
+    /// Closes the process's stdin.
     stdin: LineWriter<ChildStdin>,
-    end: End,
-    /// Reads its stderr and waits for its exit.
+    close_state: CloseState,
+    /// The tasks that read stderr and wait for the exit.
     _tasks: JoinSet<()>,
 }
 
-/// The messages from and to a server's process.
+/// The transport of messages from and to a server's process.
 pub(crate) type Pipes = StdioTransport<ChildStdout, ChildStdin>;
 
-struct Shared {
-    /// None once it has ended and what it left behind is being cleared away.
-    remains: Mutex<Option<Remains>>,
+struct ProcessInner {
+    /// `None` after the process has ended and while its descendants are being cleaned up.
+    tree: Mutex<Option<ProcessTree>>,
     tail: Tail,
     state: channel::Sender<State>,
 }
@@ -65,74 +65,75 @@ struct Shared {
 #[derive(Clone, Copy, Default)]
 struct State {
     exit: Option<ExitStatus>,
-    /// Nothing more comes from its stderr.
-    silent: bool,
-    /// All that it started is gone too.
-    cleared: bool,
+    /// `true` after stderr was closed.
+    stderr_closed: bool,
+    /// `true` after all descendants have ended too.
+    is_cleaned_up: bool,
 }
 
 impl Process {
     /// Starts a server's program.
     ///
     /// # Errors
-    /// When the folder or the program is not there, or the program cannot be run.
+    /// Returns an error if the folder or the program does not exist, or if the program cannot be
+    /// run.
     pub(crate) fn start(
         config: &ServerConfig,
         stdio: &Stdio,
         events: Events,
         world: Arc<dyn World>,
     ) -> Result<(Self, Pipes)> {
-        let refuse = |message| Error::new(ErrorKind::Start, config.name.clone(), message);
+        let start_error = |message| Error::new(ErrorKind::Start, config.name.clone(), message);
         if let Some(folder) = stdio.cwd.as_deref().filter(|folder| !folder.is_dir()) {
-            return Err(refuse(format!(
-                "its folder `{}` does not exist; check `cwd`",
+            return Err(start_error(format!(
+                "its working directory `{}` does not exist; check `cwd`",
                 folder.display()
             )));
         }
-        let started = remains::start(command(stdio));
-        let (mut child, mut remains) =
-            started.map_err(|error| refuse(why(stdio, &config.place(), &error)))?;
+        let started = tree::start(command(stdio));
+        let (mut child, mut tree) =
+            started.map_err(|error| start_error(start_problem(stdio, &config.place(), &error)))?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(refuse("its pipes could not be opened".to_owned()));
+            return Err(start_error("cannot open its pipes".to_owned()));
         };
-        remains.child = Some(child);
+        tree.child = Some(child);
         let tail = Tail::new(events);
-        let heard = tail.clone();
+        let stdout_log = tail.clone();
         let pipes = stdio::lines(config.name.clone(), stdout, stdin, config.max_message)
-            .on_junk(Box::new(move |line| heard.line_of_stdout(line)));
-        Ok((Self::new(remains, tail, stderr, &pipes, world), pipes))
+            .on_junk(Box::new(move |line| stdout_log.push_stdout_line(line)));
+        Ok((Self::new(tree, tail, stderr, &pipes, world), pipes))
     }
 
     fn new(
-        remains: Remains,
+        tree: ProcessTree,
         tail: Tail,
         stderr: ChildStderr,
         pipes: &Pipes,
         world: Arc<dyn World>,
     ) -> Self {
         let state = channel::Sender::default();
-        let shared = Arc::new(Shared {
-            remains: Mutex::new(Some(remains)),
+        let shared = Arc::new(ProcessInner {
+            tree: Mutex::new(Some(tree)),
             tail,
             state,
         });
-        let end = pipes.end();
+        let close_state = pipes.close_state();
         let mut tasks = JoinSet::new();
-        tasks.spawn(listen(shared.clone(), stderr));
-        tasks.spawn(wait(shared.clone(), end.clone()));
+        tasks.spawn(read_stderr(shared.clone(), stderr));
+        tasks.spawn(wait_for_exit(shared.clone(), close_state.clone()));
         Self {
             shared,
             world,
             stdin: pipes.writer(),
-            end,
+            close_state,
             _tasks: tasks,
         }
     }
 
-    /// How the process ended, if it has, and its last words so far.
-    fn last_words(&self) -> ServerExit {
+    /// Returns the exit status, if the process has ended, and the current end of its stderr.
+    fn exit_info(&self) -> ServerExit {
         let exit = self.shared.state.borrow().exit;
         ServerExit {
             code: exit.and_then(|exit| exit.code()),
@@ -141,79 +142,79 @@ impl Process {
         }
     }
 
-    async fn exited(&self) {
-        self.until(|state| state.exit.is_some()).await;
+    async fn wait_exited(&self) {
+        self.wait_for_state(|state| state.exit.is_some()).await;
     }
 
     fn is_running(&self) -> bool {
         self.shared.state.borrow().exit.is_none()
     }
 
-    async fn ended_within(&self, limit: Duration) -> bool {
+    async fn exits_within(&self, limit: Duration) -> bool {
         tokio::select! {
             biased;
-            () = self.exited() => true,
+            () = self.wait_exited() => true,
             () = self.world.sleep(limit) => false,
         }
     }
 
-    async fn until(&self, reached: impl Fn(&State) -> bool) {
+    async fn wait_for_state(&self, reached: impl Fn(&State) -> bool) {
         let mut state = self.shared.state.subscribe();
         // The sender lives as long as this process does.
         let _ = state.wait_for(reached).await;
     }
 
-    fn signal(&self, send: impl FnOnce(&mut Remains)) {
-        if let Some(remains) = &mut *self.shared.remains() {
-            send(remains);
+    fn signal(&self, send: impl FnOnce(&mut ProcessTree)) {
+        if let Some(tree) = &mut *self.shared.tree() {
+            send(tree);
         }
     }
 }
 
 #[async_trait]
-impl Lifeline for Process {
-    /// It waits for half a second at most, and not at all while the connection is open.
-    async fn death(&self) -> Option<ServerExit> {
-        if self.end.stage() != Stage::Open {
+impl ServerProcess for Process {
+    /// Waits for half a second at most, and not at all while the connection is open.
+    async fn exit_status(&self) -> Option<ServerExit> {
+        if self.close_state.stage() != Stage::Open {
             tokio::select! {
-                () = self.until(|state| state.exit.is_some() && state.silent) => {}
-                () = self.world.sleep(LAST_WORDS) => {}
+                () = self.wait_for_state(|state| state.exit.is_some() && state.stderr_closed) => {}
+                () = self.world.sleep(EXIT_WAIT) => {}
             }
         }
-        Some(self.last_words())
+        Some(self.exit_info())
     }
 
-    /// Its stdin is closed, which asks it to end; after `grace` it is told to by SIGTERM, and a
-    /// second later it is killed. What it started and left behind is killed in any case.
-    async fn end(&self, grace: Duration) {
-        self.end.over(None);
+    /// Closes stdin, which asks the process to exit. After `grace` it gets SIGTERM, and a second
+    /// later it is killed. Remaining descendants are killed in any case.
+    async fn stop(&self, grace: Duration) {
+        self.close_state.close(None);
         self.stdin.close();
-        if !self.ended_within(grace).await {
-            self.signal(Remains::terminate);
-            if !self.ended_within(AFTER_TERM).await {
-                self.signal(Remains::kill);
+        if !self.exits_within(grace).await {
+            self.signal(ProcessTree::terminate);
+            if !self.exits_within(TERM_WAIT).await {
+                self.signal(ProcessTree::kill);
             }
         }
         tokio::select! {
-            () = self.until(|state| state.cleared) => {}
-            () = self.world.sleep(AFTER_KILL) => {}
+            () = self.wait_for_state(|state| state.is_cleaned_up) => {}
+            () = self.world.sleep(KILL_WAIT) => {}
         }
     }
 
     fn kill(&self) {
-        self.end.over(None);
+        self.close_state.close(None);
         self.stdin.close();
-        self.signal(Remains::kill);
+        self.signal(ProcessTree::kill);
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.end.over(None);
+        self.close_state.close(None);
         self.stdin.close();
-        // Dropping what remains kills it.
-        let remains = self.shared.remains().take();
-        drop(remains);
+        // Dropping the process tree kills it.
+        let tree = self.shared.tree().take();
+        drop(tree);
     }
 }
 
@@ -225,35 +226,35 @@ impl fmt::Debug for Process {
     }
 }
 
-impl Shared {
-    fn remains(&self) -> MutexGuard<'_, Option<Remains>> {
-        self.remains.lock().unwrap_or_else(PoisonError::into_inner)
+impl ProcessInner {
+    fn tree(&self) -> MutexGuard<'_, Option<ProcessTree>> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Waits for the exit, then clears away what the process left behind.
-async fn wait(shared: Arc<Shared>, end: End) {
-    let exit = poll_fn(|cx| match &mut *shared.remains() {
-        Some(remains) => remains.poll_wait(cx).map(Some),
+/// Waits for the exit, then cleans up remaining descendants.
+async fn wait_for_exit(shared: Arc<ProcessInner>, close_state: CloseState) {
+    let exit = poll_fn(|cx| match &mut *shared.tree() {
+        Some(tree) => tree.poll_wait(cx).map(Some),
         None => std::task::Poll::Ready(None),
     });
     let Some(exit) = exit.await else { return };
-    let Some(mut remains) = shared.remains().take() else {
+    let Some(mut tree) = shared.tree().take() else {
         return;
     };
-    // Those that are left hold its pipes open.
-    remains.kill();
+    // Remaining descendants hold the pipes open.
+    tree.kill();
     shared
         .state
         .send_modify(|state| state.exit = Some(exit.unwrap_or_default()));
-    end.gone();
-    let _ = tokio::task::spawn_blocking(move || remains.clear()).await;
-    shared.state.send_modify(|state| state.cleared = true);
+    close_state.peer_closed();
+    let _ = tokio::task::spawn_blocking(move || tree.clean_up()).await;
+    shared.state.send_modify(|state| state.is_cleaned_up = true);
 }
 
-async fn listen(shared: Arc<Shared>, stderr: ChildStderr) {
-    shared.tail.listen(stderr).await;
-    shared.state.send_modify(|state| state.silent = true);
+async fn read_stderr(shared: Arc<ProcessInner>, stderr: ChildStderr) {
+    shared.tail.read_stderr(stderr).await;
+    shared.state.send_modify(|state| state.stderr_closed = true);
 }
 
 fn command(stdio: &Stdio) -> Command {
@@ -272,13 +273,14 @@ fn command(stdio: &Stdio) -> Command {
     command
 }
 
-/// Why a program could not be started, and what to do.
-fn why(stdio: &Stdio, name: &str, error: &io::Error) -> String {
+/// Describes why a program could not be started, and the next step.
+fn start_problem(stdio: &Stdio, name: &str, error: &io::Error) -> String {
     let is_path = stdio.command.contains(std::path::is_separator);
     match error.kind() {
         io::ErrorKind::NotFound if is_path && std::path::Path::new(&stdio.command).exists() => {
             format!(
-                "its program `{name}` names an interpreter in its first line that does not exist"
+                "its program `{name}` names an interpreter in its first line that does not exist; \
+                    install it"
             )
         }
         io::ErrorKind::NotFound if is_path => {
@@ -286,20 +288,21 @@ fn why(stdio: &Stdio, name: &str, error: &io::Error) -> String {
         }
         io::ErrorKind::NotFound => {
             format!(
-                "its program `{name}` was not found in `PATH`; install it or give its whole path \
-                    as `command`"
+                "its program `{name}` was not found in `PATH`; install it or set `command` to its \
+                    full \
+                    path"
             )
         }
         io::ErrorKind::PermissionDenied => {
-            format!("its program `{name}` may not be run; is it executable?")
+            format!("no permission to run its program `{name}`; is it executable?")
         }
         io::ErrorKind::InvalidInput => {
-            "its command, arguments or environment have a zero byte in them".to_owned()
+            "its command, arguments or environment contain a zero byte".to_owned()
         }
         io::ErrorKind::ArgumentListTooLong => {
             "its arguments and environment are too long".to_owned()
         }
-        _ => format!("its program `{name}` could not be started: {error}"),
+        _ => format!("cannot start its program `{name}`: {error}"),
     }
 }
 

@@ -1,7 +1,8 @@
-//! Servers that speak the older HTTP with server-sent events, of protocol version 2024-11-05.
+//! The transport for servers with the older HTTP with server-sent events, of protocol version
+//! 2024-11-05.
 //!
-//! One long answer brings everything that the server says; what we say is posted to an address that
-//! the first event of that answer names. When the long answer ends, the connection has ended.
+//! One long response carries all messages of the server. The client posts its messages to a URL
+//! that the first event of that response names. The connection ends with the long response.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,18 +15,18 @@ use url::Url;
 use super::authorize::Authorize;
 use super::decode::{Queue, decode};
 use super::failure;
-use super::http::call::{Ask, Caller};
+use super::http::call::{Caller, HttpRequest};
 use super::http::events::{self, Events};
 use super::http::{Limits, is_events};
-use super::pending::{Pending, note};
+use super::pending::{Pending, record};
 use crate::{Error, ErrorKind, Result, config};
 
-/// How much of the answer to a message is read.
-const ANSWER: usize = 64 * 1024;
-/// How long that may take.
-const REST: Duration = Duration::from_millis(100);
+/// The maximum length of the response to a message that is read.
+const MAX_RESPONSE: usize = 64 * 1024;
+/// The timeout for reading that response.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Opens a connection.
+/// Opens a connection to a server.
 pub(crate) async fn open(
     server: Arc<str>,
     config: &config::Http,
@@ -41,16 +42,16 @@ pub(crate) async fn open(
     })
 }
 
-/// Opens a connection and waits until the server has said where messages go.
+/// Opens a connection and waits until the server has named its endpoint for messages.
 pub(crate) async fn connect(caller: Arc<Caller>) -> Result<(Sender, Receiver)> {
-    let response = caller.send(&Ask::get(&caller.url)).await?;
+    let response = caller.send(&HttpRequest::get(&caller.url)).await?;
     if !is_events(&response) {
         return Err(match response.status().is_success() {
             true => caller.error(
                 ErrorKind::Protocol,
-                "it answered without events; check its URL",
+                "its response has no events; check its URL",
             ),
-            false => caller.refused(&response),
+            false => caller.status_error(&response),
         });
     }
     // A redirect within the origin may have led to another path.
@@ -85,22 +86,29 @@ pub(crate) async fn connect(caller: Arc<Caller>) -> Result<(Sender, Receiver)> {
     ))
 }
 
-/// Where messages go; elsewhere than where the connection goes would give the login away.
+/// Returns the URL for messages. Another origin than that of the connection would receive the
+/// login.
 fn endpoint(caller: &Caller, base: &Url, data: &[u8]) -> Result<Url> {
-    let wrong =
-        |why: &str| caller.error(ErrorKind::Protocol, format!("the endpoint it names {why}"));
-    let text = std::str::from_utf8(data).map_err(|_| wrong("is no text"))?;
-    let endpoint = base.join(text.trim()).map_err(|_| wrong("is no URL"))?;
+    let invalid = |problem: &str| {
+        caller.error(
+            ErrorKind::Protocol,
+            format!("the endpoint it names {problem}"),
+        )
+    };
+    let text = std::str::from_utf8(data).map_err(|_| invalid("is not text"))?;
+    let endpoint = base
+        .join(text.trim())
+        .map_err(|_| invalid("is not a valid URL"))?;
     match endpoint.origin() == base.origin() {
         true => Ok(endpoint),
-        false => Err(wrong(&format!(
-            "is at another place, `{}`",
+        false => Err(invalid(&format!(
+            "has another origin, `{}`",
             endpoint.origin().ascii_serialization()
         ))),
     }
 }
 
-/// Says things to the server; a copy says them to the same.
+/// The sender of messages to the server; all clones share the same connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     caller: Arc<Caller>,
@@ -110,12 +118,14 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) async fn send(self, message: ClientJsonRpcMessage) -> Result<()> {
-        let unfit = |_| {
-            self.caller
-                .error(ErrorKind::Protocol, "the message cannot be written as JSON")
+        let unserializable = |_| {
+            self.caller.error(
+                ErrorKind::Protocol,
+                "the message cannot be serialized as JSON",
+            )
         };
-        let body = serde_json::to_vec(&message).map_err(unfit)?;
-        note(&self.pending, &message);
+        let body = serde_json::to_vec(&message).map_err(unserializable)?;
+        record(&self.pending, &message);
         let sent = self.post(&body).await;
         if let (Err(_), ClientJsonRpcMessage::Request(request)) = (&sent, &message) {
             self.pending.remove(&request.id);
@@ -124,24 +134,24 @@ impl Sender {
     }
 
     async fn post(&self, body: &[u8]) -> Result<()> {
-        let (caller, ask) = (&self.caller, Ask::post(&self.endpoint, body));
+        let (caller, request) = (&self.caller, HttpRequest::post(&self.endpoint, body));
         let response = caller
-            .in_time(Some(caller.end_of_answer()), caller.send(&ask))
+            .in_time(Some(caller.response_deadline()), caller.send(&request))
             .await??;
         if !response.status().is_success() {
-            return Err(self.caller.refused(&response));
+            return Err(self.caller.status_error(&response));
         }
-        // Read to its end, the connection can be used again. The message was taken, so nobody waits
-        // long for that.
-        let rest = events::body(caller, response, ANSWER);
+        // If the response is read to its end, the connection can be reused. The message was
+        // accepted, so this wait is short.
+        let rest = events::body(caller, response, MAX_RESPONSE);
         let _ = caller
-            .in_time(Some(caller.world.now().after(REST)), rest)
+            .in_time(Some(caller.world.now().after(DRAIN_TIMEOUT)), rest)
             .await;
         Ok(())
     }
 }
 
-/// What the server says.
+/// The receiver of messages from the server.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     caller: Arc<Caller>,
@@ -152,15 +162,15 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// The next message. After the end, each request that still waits gets an error that says why,
-    /// and then there is none.
+    /// Waits for the next message. After the end, each pending request gets an error with the
+    /// reason, and then the result is `None`.
     pub(crate) async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             if let Some(message) = self.queue.pop_front() {
                 return Some(message);
             }
             if let Some(error) = &self.ended {
-                // What stays open by design is taken only once nothing else is left.
+                // Requests that stay open by design are taken last.
                 self.queue.extend(failure::answers(error, &self.pending));
                 if self.queue.is_empty() {
                     return None;
@@ -180,8 +190,8 @@ impl Receiver {
                 }
             }
             Ok(None) => {
-                let words = "the connection ended before the answer came";
-                self.ended = Some(self.caller.error(ErrorKind::Closed, words));
+                let message = "the connection ended before the response arrived";
+                self.ended = Some(self.caller.error(ErrorKind::Closed, message));
             }
             Err(error) => self.ended = Some(error),
         }

@@ -1,4 +1,4 @@
-//! Messages as lines: one JSON message per line, over any pair of byte streams.
+//! The stdio transport: one JSON message per line, over any pair of byte streams.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,10 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::coop::has_budget_remaining;
 
-use super::decode::{Decoded, Queue, decode, too_large};
-use super::end::{Cause, End, Stage};
+use super::close::{CloseCause, CloseState, Stage};
+use super::decode::{DecodeOutcome, Queue, decode, fail_too_large};
 use super::failure;
-use super::pending::{Pending, note};
+use super::pending::{Pending, record};
 use super::process::Process;
 use crate::config::{ServerConfig, Stdio};
 use crate::event::Events;
@@ -26,7 +26,7 @@ use crate::{Error, ErrorKind, Result};
 /// Starts a server's program and opens a connection to it.
 ///
 /// # Errors
-/// When the program cannot be started.
+/// Returns an error if the program cannot be started.
 pub(crate) fn open(
     config: &ServerConfig,
     stdio: &Stdio,
@@ -51,20 +51,21 @@ where
     StdioTransport::new(server, read, write, max_message)
 }
 
-/// How many lines in a row may be no messages, and how many bytes they may have in all.
+/// The maximum number of consecutive lines that are not messages, and their maximum total size.
 const MAX_JUNK: (usize, u64) = (1_000, 1 << 20);
-/// How many of them are told, each time they begin.
-const TOLD: usize = 5;
+/// The maximum number of such lines that are reported each time they start.
+const MAX_REPORTED_JUNK: usize = 5;
 
-/// Hears of lines that are no messages.
+/// A callback for lines that are not messages.
 pub(crate) type OnJunk = Box<dyn Fn(&[u8]) + Send + Sync>;
 
-/// One JSON message per line, in both directions.
+/// A transport with one JSON message per line, in both directions.
 ///
-/// - `receive` may be dropped at any time; nothing is lost.
-/// - A message that was begun and not finished, because nobody waits for it any more, ends the
-///   connection: what came after it would be read as its rest.
-/// - A line over the limit is not kept; the request it answers fails, and the connection goes on.
+/// - `receive` may be dropped at any time without losing data.
+/// - A partially written message that no caller waits for ends the connection, because later data
+///   would be read as the rest of it.
+/// - A line over the limit is discarded. The request that it answers fails, and the connection
+///   continues.
 pub(crate) struct StdioTransport<R, W> {
     server: Arc<str>,
     read: R,
@@ -72,7 +73,7 @@ pub(crate) struct StdioTransport<R, W> {
     queue: Queue,
     pending: Arc<Pending>,
     writer: LineWriter<W>,
-    end: End,
+    close_state: CloseState,
     junk: (usize, u64),
     on_junk: Option<OnJunk>,
 }
@@ -82,16 +83,16 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// A connection to this server over these streams; `max_message` is the largest line it takes
-    /// in.
+    /// Creates a connection to the server over these streams; `max_message` is the maximum length
+    /// of a received line.
     fn new(server: Arc<str>, read: R, write: W, max_message: usize) -> Self {
-        let end = End::default();
-        let ends = end.clone();
+        let close_state = CloseState::default();
+        let state = close_state.clone();
         let writer = LineWriter::new(write, move |end| match end {
-            WriterEnd::Gone => ends.gone(),
+            WriterEnd::Gone => state.peer_closed(),
             WriterEnd::Stuck => {
                 let message = "it stopped reading in the middle of a message".to_owned();
-                ends.over(Some(Cause {
+                state.close(Some(CloseCause {
                     kind: ErrorKind::Closed,
                     message,
                 }));
@@ -104,57 +105,57 @@ where
             queue: Queue::new(),
             pending: Arc::default(),
             writer,
-            end,
+            close_state,
             junk: (0, 0),
             on_junk: None,
         }
     }
 
-    /// Hands lines that are no messages to this function: the first few each time they begin.
-    pub(crate) fn on_junk(mut self, hear: OnJunk) -> Self {
-        self.on_junk = Some(hear);
+    /// Passes lines that are not messages to this callback: the first few each time they start.
+    pub(crate) fn on_junk(mut self, callback: OnJunk) -> Self {
+        self.on_junk = Some(callback);
         self
     }
 
-    /// The connection's end, which says later why it came.
-    pub(crate) fn end(&self) -> End {
-        self.end.clone()
+    /// Returns the closing state of the connection, which later has the cause of its end.
+    pub(crate) fn close_state(&self) -> CloseState {
+        self.close_state.clone()
     }
 
-    /// What can close the way to the server.
+    /// Returns the writer, which can close the connection to the server.
     pub(crate) fn writer(&self) -> LineWriter<W> {
         self.writer.clone()
     }
 
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<ServerJsonRpcMessage>> {
-        self.end.register(cx.waker());
+        self.close_state.register(cx.waker());
         loop {
             if let Some(message) = self.queue.pop_front() {
                 return Poll::Ready(Some(message));
             }
-            if self.end.stage() == Stage::Over {
+            if self.close_state.stage() == Stage::Closed {
                 self.writer.close();
-                return Poll::Ready(self.last());
+                return Poll::Ready(self.next_failure());
             }
             if self.take_line() {
                 continue;
             }
             if !ready!(self.poll_read(cx)) {
-                self.end.over(None);
+                self.close_state.close(None);
             }
         }
     }
 
-    /// Once the connection is over for a cause of its own, whoever still waits is told that; one
-    /// after the other.
-    fn last(&mut self) -> Option<ServerJsonRpcMessage> {
-        let Cause { kind, message } = self.end.cause()?;
+    /// After levity closed the connection, returns error responses to pending requests, one after
+    /// the other.
+    fn next_failure(&mut self) -> Option<ServerJsonRpcMessage> {
+        let CloseCause { kind, message } = self.close_state.cause()?;
         let error = Error::new(kind, self.server.clone(), message);
         self.queue.extend(failure::answers(&error, &self.pending));
         self.queue.pop_front()
     }
 
-    /// Takes in one line, if a whole one is there.
+    /// Processes one line, if a complete one is available.
     fn take_line(&mut self) -> bool {
         let limit = self.lines.limit();
         let Some(line) = self.lines.next_line() else {
@@ -163,12 +164,12 @@ where
         let decoded = match line {
             Line::Whole(bytes) => {
                 let decoded = decode(bytes, &self.server, &self.pending, &mut self.queue);
-                if decoded == Decoded::Junk {
+                if decoded == DecodeOutcome::Junk {
                     let (lines, size) = &mut self.junk;
-                    if *lines < TOLD
-                        && let Some(hear) = &self.on_junk
+                    if *lines < MAX_REPORTED_JUNK
+                        && let Some(callback) = &self.on_junk
                     {
-                        hear(bytes);
+                        callback(bytes);
                     }
                     (*lines, *size) = (*lines + 1, *size + bytes.len() as u64);
                 }
@@ -176,17 +177,18 @@ where
             }
             Line::TooLong { head, tail, size } => {
                 let before = self.queue.len();
-                let words = format!(
-                    "its answer has {size} bytes and {limit} are allowed; raise `max_message` to \
-                        take it"
+                let message = format!(
+                    "its response has {size} bytes, and the limit is {limit}; raise `max_message` \
+                        to \
+                        accept it"
                 );
-                let error = Error::new(ErrorKind::TooLarge, self.server.clone(), words);
-                too_large([&head, &tail], &error, &self.pending, &mut self.queue);
-                // What answered nothing and looked like nothing is junk.
+                let error = Error::new(ErrorKind::TooLarge, self.server.clone(), message);
+                fail_too_large([&head, &tail], &error, &self.pending, &mut self.queue);
+                // A long line that answers no request and resembles no message is junk.
                 if self.queue.len() > before {
-                    Decoded::Message
+                    DecodeOutcome::Message
                 } else {
-                    self.skipped(size)
+                    self.record_skipped(size)
                 }
             }
         };
@@ -194,42 +196,41 @@ where
         true
     }
 
-    fn skipped(&mut self, size: u64) -> Decoded {
+    fn record_skipped(&mut self, size: u64) -> DecodeOutcome {
         self.junk = (self.junk.0 + 1, self.junk.1);
-        if let Some(hear) = &self.on_junk {
-            hear(format!("a line of {size} bytes was skipped").as_bytes());
+        if let Some(callback) = &self.on_junk {
+            callback(format!("a line of {size} bytes was skipped").as_bytes());
         }
-        Decoded::Junk
+        DecodeOutcome::Junk
     }
 
-    fn count(&mut self, decoded: Decoded) {
+    fn count(&mut self, decoded: DecodeOutcome) {
         match decoded {
-            Decoded::Message => self.junk = (0, 0),
-            Decoded::Junk if self.junk.0 >= MAX_JUNK.0 || self.junk.1 >= MAX_JUNK.1 => {
+            DecodeOutcome::Message => self.junk = (0, 0),
+            DecodeOutcome::Junk if self.junk.0 >= MAX_JUNK.0 || self.junk.1 >= MAX_JUNK.1 => {
                 let (lines, size) = self.junk;
                 let message = format!(
-                    "it wrote {lines} lines ({size} bytes) to stdout that are no messages; a \
-                        server has to log to stderr"
+                    "it wrote {lines} lines ({size} bytes) to stdout that are not messages; a \
+                        server must log to stderr"
                 );
-                self.end.over(Some(Cause {
+                self.close_state.close(Some(CloseCause {
                     kind: ErrorKind::Protocol,
                     message,
                 }));
             }
-            Decoded::Junk | Decoded::Blank => {}
+            DecodeOutcome::Junk | DecodeOutcome::Blank => {}
         }
     }
 
-    /// Reads more; false at the end of the stream.
+    /// Reads more data; returns `false` at the end of the stream.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         match self.lines.poll_fill(&mut self.read, cx) {
             Poll::Ready(more) => Poll::Ready(more),
-            // A task that has had its share of the runtime is told to wait whether there is more to
-            // read or not.
-            Poll::Pending if self.end.stage() == Stage::Open || !has_budget_remaining() => {
+            // A task that has used up its budget gets `Pending` even if more data is available.
+            Poll::Pending if self.close_state.stage() == Stage::Open || !has_budget_remaining() => {
                 Poll::Pending
             }
-            // Whoever still holds the stream open is not the server, and has nothing to say.
+            // The process that still holds the stream open is not the server and sends nothing.
             Poll::Pending => Poll::Ready(self.lines.finish()),
         }
     }
@@ -252,7 +253,7 @@ where
                 None
             }
             None => {
-                note(&self.pending, &message);
+                record(&self.pending, &message);
                 let call = request_id(&message).map(|id| (id.clone(), self.pending.clone()));
                 Some(self.writer.send(message, call))
             }
@@ -270,7 +271,7 @@ where
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.end.over(None);
+        self.close_state.close(None);
         self.writer.close();
         Ok(())
     }
@@ -279,7 +280,7 @@ where
 // A transport may be dropped without being closed.
 impl<R, W> Drop for StdioTransport<R, W> {
     fn drop(&mut self) {
-        self.end.over(None);
+        self.close_state.close(None);
         self.writer.close();
     }
 }

@@ -1,32 +1,32 @@
-//! Servers that are reached by HTTP.
+//! Connections to servers that are reached through HTTP.
 
-use super::{Shared, lock};
-use crate::client::{Client, Era, Misunderstanding};
+use super::{ServerInner, lock};
+use crate::client::{Client, Era, HandshakeError};
 use crate::config::{Http, Transport};
 use crate::link::{http, sse};
 use crate::{ErrorKind, Result};
 
-impl Shared {
+impl ServerInner {
     pub(super) async fn connect_http(&self) -> Result<Client> {
         match &self.config.transport {
             Transport::Sse(settings) => {
-                let limits = http::Limits::of(&self.config);
+                let limits = http::Limits::from_config(&self.config);
                 let (name, world) = (self.config.name.clone(), self.world.clone());
                 let wire = sse::open(name, settings, limits, self.login.clone(), world).await?;
-                self.shake(wire, None, true)
+                self.connect_client(wire, None, true)
                     .await
                     .map_err(|(error, _)| error)
             }
             Transport::Http(settings) => self.connect_streamable(settings).await,
             Transport::Stdio(_) | Transport::InProcess(_) => {
-                Err(self.bad("it is not reached by HTTP"))
+                Err(self.invalid_arguments("it is not reached through HTTP"))
             }
         }
     }
 
     async fn connect_streamable(&self, settings: &Http) -> Result<Client> {
         let open = || {
-            let limits = http::Limits::of(&self.config);
+            let limits = http::Limits::from_config(&self.config);
             http::open(
                 self.config.name.clone(),
                 settings,
@@ -35,19 +35,19 @@ impl Shared {
                 self.world.clone(),
             )
         };
-        let asked_before = lock(&self.era).is_some();
-        let (error, why) = match self.shake(open()?, None, false).await {
+        let era_is_known = lock(&self.era).is_some();
+        let (error, failure) = match self.connect_client(open()?, None, false).await {
             Ok(client) => return Ok(client),
             Err(failed) => failed,
         };
-        // A server that chokes on the question for the newer form may still speak the older one.
-        let refused =
-            matches!(why, Misunderstanding::Refused(_)) || error.kind() == ErrorKind::Auth;
-        if asked_before || refused {
+        // A server that fails on the probe for the newer version may still support the older one.
+        let is_refused =
+            matches!(failure, HandshakeError::Refused(_)) || error.kind() == ErrorKind::Auth;
+        if era_is_known || is_refused {
             return Err(error);
         }
         *lock(&self.era) = Some(Era::Legacy);
-        let second = self.shake(open()?, None, false).await;
+        let second = self.connect_client(open()?, None, false).await;
         if second.is_err() {
             *lock(&self.era) = None;
         }

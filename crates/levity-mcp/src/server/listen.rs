@@ -1,4 +1,4 @@
-//! Word of changes.
+//! The stream of change notifications.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
@@ -8,70 +8,79 @@ use levity_rpc::mcp::{
     ClientRequest, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
 };
 
-use super::{Shared, lock};
-use crate::client::{Client, Era, Patience};
+use super::{ServerInner, lock};
+use crate::client::{Client, Era, RequestLimits};
 
-/// A stream of changes that ends is opened again after this time, and longer each time when it ends
-/// at once.
-const AGAIN: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
-/// As good as for ever.
-const LONG: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The minimum and maximum delay before a closed stream of changes is opened again. The delay
+/// doubles while the stream closes at once.
+const MIN_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(60);
+/// A timeout that never elapses in practice.
+const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-impl Shared {
+impl ServerInner {
     pub(super) fn subscriptions(&self) -> MutexGuard<'_, BTreeSet<String>> {
         lock(&self.subscribed)
     }
 
-    /// Listens for changes as long as the connection lives. The older protocol sends them unasked.
+    /// Receives changes until the connection ends. The older protocol sends them without a request.
     pub(super) async fn listen(&self, client: &Client) {
         if client.era() == Era::Legacy {
             self.resubscribe(client).await;
             return std::future::pending().await;
         }
-        let mut pause = AGAIN;
+        let mut pause = MIN_DELAY;
         loop {
             let Some(filter) = self.filter(client) else {
-                self.relisten.notified().await;
+                self.subscriptions_changed.notified().await;
                 continue;
             };
             let params = SubscriptionsListenRequestParams::new(filter);
             let request =
                 ClientRequest::SubscriptionsListenRequest(SubscriptionsListenRequest::new(params));
             let started = self.world.now();
-            let patience = Patience::aside(LONG);
+            let limits = RequestLimits::background(NO_TIMEOUT);
             tokio::select! {
-                _ = client.request("subscriptions/listen", request, &patience) => {}
-                () = self.relisten.notified() => {
-                    pause = AGAIN;
+                _ = client.request("subscriptions/listen", request, &limits) => {}
+                () = self.subscriptions_changed.notified() => {
+                    pause = MIN_DELAY;
                     continue;
                 }
             }
-            pause = if self.world.now().since(started) > LONGEST {
-                AGAIN
+            pause = if self.world.now().since(started) > MAX_DELAY {
+                MIN_DELAY
             } else {
-                (pause * 2).min(LONGEST)
+                (pause * 2).min(MAX_DELAY)
             };
             self.world.sleep(pause).await;
-            // What changed while nobody listened is not told.
+            // Changes during an interruption are not reported, so the tools are reloaded.
             self.tools_changed.notify_one();
         }
     }
 
-    /// What the server can tell of and somebody here wants to hear.
+    /// Returns the changes that the server can report and a caller subscribed to.
     fn filter(&self, client: &Client) -> Option<SubscriptionFilter> {
-        let has = &client.info().capabilities;
+        let capabilities = &client.info().capabilities;
         let mut filter = SubscriptionFilter::new();
-        let yes = |can: Option<bool>| can.filter(|can| *can);
-        filter.tools_list_changed = yes(has.tools.as_ref().and_then(|tools| tools.list_changed));
-        filter.prompts_list_changed = yes(has
-            .prompts
-            .as_ref()
-            .and_then(|prompts| prompts.list_changed));
-        filter.resources_list_changed = yes(has
-            .resources
-            .as_ref()
-            .and_then(|resources| resources.list_changed));
+        let if_supported = |can: Option<bool>| can.filter(|can| *can);
+        filter.tools_list_changed = if_supported(
+            capabilities
+                .tools
+                .as_ref()
+                .and_then(|tools| tools.list_changed),
+        );
+        filter.prompts_list_changed = if_supported(
+            capabilities
+                .prompts
+                .as_ref()
+                .and_then(|prompts| prompts.list_changed),
+        );
+        filter.resources_list_changed = if_supported(
+            capabilities
+                .resources
+                .as_ref()
+                .and_then(|resources| resources.list_changed),
+        );
         let uris: Vec<String> = self.subscriptions().iter().cloned().collect();
         filter.resource_subscriptions = (!uris.is_empty()).then_some(uris);
         (filter != SubscriptionFilter::new()).then_some(filter)

@@ -1,4 +1,4 @@
-//! Starting a server: its transport, the first words, the list of its tools.
+//! The start of a server: its transport, the handshake and the list of its tools.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,34 +7,34 @@ use std::time::Duration;
 use levity_rpc::mcp::{ClientConfig, Implementation, RoleClient, Transport as Wire};
 use serde_json::{Value, json};
 
-use super::{Phase, Shared, Tools, lock};
-use crate::client::{Client, Era, Handler, Handshake, Misunderstanding, Patience};
+use super::{Phase, ServerInner, Tools, lock};
+use crate::client::{Client, Era, Handler, Handshake, HandshakeError, RequestLimits};
 use crate::config::Transport;
-use crate::link::Lifeline;
+use crate::link::ServerProcess;
 use crate::tool::McpTool;
 use crate::{Error, ErrorKind, Result};
 
-/// How many pages a list may have, and how many tools.
-const MOST_PAGES: usize = 200;
-const MOST_TOOLS: usize = 10_000;
+/// The maximum number of pages and of items in a list.
+const MAX_PAGES: usize = 200;
+const MAX_TOOLS: usize = 10_000;
 
-/// What a server lists.
+/// The items that a server lists.
 #[derive(Default)]
-pub(super) struct Listed {
+pub(super) struct ItemList {
     pub(super) items: Vec<Value>,
-    /// Whether there is more than is taken.
-    is_cut: bool,
+    /// `true` if the server has more items than levity accepts.
+    is_truncated: bool,
 }
 
-type Failed = (Error, Misunderstanding);
+type ConnectFailure = (Error, HandshakeError);
 
-impl Shared {
+impl ServerInner {
     /// Starts the server and lists its tools.
     pub(super) async fn open(self: &Arc<Self>) -> Result<Arc<Client>> {
         let client = self.connect().await?;
         *lock(&self.era) = Some(client.era());
         let tools = self.list_tools(&client).await?;
-        self.put(tools);
+        self.replace_tools(tools);
         Ok(Arc::new(client))
     }
 
@@ -46,7 +46,7 @@ impl Shared {
                     Error::new(
                         ErrorKind::Start,
                         self.config.name.clone(),
-                        "what opens its pipe panicked",
+                        "the `connect` function of the server panicked",
                     )
                 })?;
                 let (read, write) = tokio::io::split(pipe);
@@ -56,7 +56,7 @@ impl Shared {
                     write,
                     self.config.max_message,
                 );
-                self.shake(wire, None, true)
+                self.connect_client(wire, None, true)
                     .await
                     .map_err(|(error, _)| error)
             }
@@ -64,13 +64,13 @@ impl Shared {
                 let opened =
                     crate::link::stdio::open(&self.config, stdio, &self.events, &self.world)?;
                 let (wire, process) = opened;
-                let process: Arc<dyn Lifeline> = process;
-                *lock(&self.lifeline) = Some(process.clone());
+                let process: Arc<dyn ServerProcess> = process;
+                *lock(&self.process) = Some(process.clone());
                 if matches!(*self.phase.borrow(), Phase::Stopped) {
-                    // Whoever stopped it may have come before there was anything to end.
+                    // The server may have been stopped before there was a process to kill.
                     process.kill();
                 }
-                self.shake(wire, Some(process), true)
+                self.connect_client(wire, Some(process), true)
                     .await
                     .map_err(|(error, _)| error)
             }
@@ -78,23 +78,23 @@ impl Shared {
             Transport::Http(_) | Transport::Sse(_) => self.connect_http().await,
             #[cfg(not(feature = "http"))]
             Transport::Http(_) | Transport::Sse(_) => {
-                let words = "servers reached by HTTP need the feature `http` of levity-mcp";
+                let message = "servers with HTTP need the feature `http` of levity-mcp; enable it";
                 Err(Error::new(
                     ErrorKind::Config,
                     self.config.name.clone(),
-                    words,
+                    message,
                 ))
             }
         }
     }
 
-    pub(super) async fn shake<T: Wire<RoleClient> + 'static>(
+    pub(super) async fn connect_client<T: Wire<RoleClient> + 'static>(
         &self,
         wire: T,
-        lifeline: Option<Arc<dyn Lifeline>>,
+        process: Option<Arc<dyn ServerProcess>>,
         interleaves: bool,
-    ) -> Result<Client, Failed> {
-        let config = self.about_us();
+    ) -> Result<Client, ConnectFailure> {
+        let config = self.client_info();
         let known = *lock(&self.era);
         let handshake = Handshake {
             config: &config,
@@ -108,50 +108,50 @@ impl Shared {
             events: self.events.clone(),
             calls: Default::default(),
             tools_changed: self.tools_changed.clone(),
-            asked: self.asked.clone(),
+            host_services: self.host_services.clone(),
         };
         let secrets = self.secrets.clone();
         Client::connect(
             self.config.name.clone(),
             secrets,
             wire,
-            lifeline,
+            process,
             handshake,
             handler,
         )
         .await
     }
 
-    fn about_us(&self) -> ClientConfig {
-        let us = Implementation::new("levity", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(self.asked.capabilities(), us)
+    fn client_info(&self) -> ClientConfig {
+        let implementation = Implementation::new("levity", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(self.host_services.capabilities(), implementation)
     }
 
-    /// All tools that the server has and its settings let through.
+    /// Lists all tools of the server that its configuration allows.
     pub(super) async fn list_tools(self: &Arc<Self>, client: &Client) -> Result<Tools> {
-        let said = client.info().capabilities.tools.is_some() || client.era() == Era::Modern;
-        // Some servers have tools and forget to say so.
-        let each = if said {
+        let announced = client.info().capabilities.tools.is_some() || client.era() == Era::Modern;
+        // Some servers have tools but do not announce the capability.
+        let each = if announced {
             self.config.idle_limit
         } else {
             self.config.probe_limit
         };
         match self.list_all(client, "tools/list", "tools", each).await {
-            Ok(listed) => Ok(self.take(listed)),
-            Err(error) if said || error.kind() == ErrorKind::Closed => Err(error),
+            Ok(listed) => Ok(self.build_tools(listed)),
+            Err(error) if announced || error.kind() == ErrorKind::Closed => Err(error),
             Err(_) => Ok(Tools::default()),
         }
     }
 
-    /// Every page of a list, for each of which there is so much time.
+    /// Fetches every page of a list, with the timeout `each` per page.
     pub(super) async fn list_all(
         &self,
         client: &Client,
         method: &str,
         key: &str,
         each: Duration,
-    ) -> Result<Listed> {
-        let all = Patience::of(self.config.call_limit);
+    ) -> Result<ItemList> {
+        let all = RequestLimits::within(self.config.call_limit);
         client
             .in_time(
                 method,
@@ -168,27 +168,33 @@ impl Shared {
         method: &str,
         key: &str,
         each: Duration,
-    ) -> Result<Listed> {
-        let mut listed = Listed::default();
+    ) -> Result<ItemList> {
+        let mut listed = ItemList::default();
         let mut cursor: Option<String> = None;
         let mut size = 0;
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let params = match &cursor {
                 Some(cursor) => json!({"cursor": cursor}),
                 None => json!({}),
             };
-            let mut page = client.ask(method, params, &Patience::of(each)).await?;
+            let mut page = client
+                .send_request(method, params, &RequestLimits::within(each))
+                .await?;
             let Some(Value::Array(items)) = page.get_mut(key).map(Value::take) else {
-                let words = format!("the answer to `{method}` has no list `{key}`");
+                let message = format!("the response to `{method}` has no list `{key}`");
                 return Err(Error::new(
                     ErrorKind::Protocol,
                     self.config.name.clone(),
-                    words,
+                    message,
                 ));
             };
-            size += if cursor.is_some() { bytes(&items) } else { 0 };
+            size += if cursor.is_some() {
+                json_len(&items)
+            } else {
+                0
+            };
             if size > self.config.max_message {
-                listed.is_cut = true;
+                listed.is_truncated = true;
                 return Ok(listed);
             }
             listed.items.extend(items);
@@ -196,24 +202,24 @@ impl Shared {
                 .get("nextCursor")
                 .and_then(Value::as_str)
                 .map(str::to_owned);
-            if next.is_none() || next == cursor || listed.items.len() > MOST_TOOLS {
-                listed.is_cut = listed.items.len() > MOST_TOOLS;
-                listed.items.truncate(MOST_TOOLS);
+            if next.is_none() || next == cursor || listed.items.len() > MAX_TOOLS {
+                listed.is_truncated = listed.items.len() > MAX_TOOLS;
+                listed.items.truncate(MAX_TOOLS);
                 return Ok(listed);
             }
             cursor = next;
         }
-        listed.is_cut = true;
+        listed.is_truncated = true;
         Ok(listed)
     }
 
-    fn take(self: &Arc<Self>, listed: Listed) -> Tools {
+    fn build_tools(self: &Arc<Self>, listed: ItemList) -> Tools {
         let (mut tools, mut problems) = (Vec::<Arc<McpTool>>::new(), Vec::new());
         let mut names = HashSet::new();
-        if listed.is_cut {
+        if listed.is_truncated {
             let count = listed.items.len();
             problems.push(format!(
-                "it lists more tools than are taken; the first {count} are looked at"
+                "it lists more tools than levity accepts; only the first {count} are used"
             ));
         }
         for value in listed.items {
@@ -222,16 +228,16 @@ impl Shared {
                 .and_then(Value::as_str)
                 .unwrap_or_default()
                 .to_owned();
-            if !self.lets_through(&name) {
+            if !self.allows_tool(&name) {
                 continue;
             }
             match McpTool::new(self, value) {
-                Ok((tool, mended)) => {
-                    problems.extend(mended);
+                Ok((tool, repairs)) => {
+                    problems.extend(repairs);
                     if !names.insert(tool.name().to_owned()) {
                         problems.push(format!(
-                            "two tools are named `{}`; the first is offered",
-                            crate::text::cut(&name, 128)
+                            "two tools are named `{}`; only the first is offered",
+                            crate::text::truncate(&name, 128)
                         ));
                     } else {
                         tools.push(Arc::new(tool));
@@ -246,15 +252,19 @@ impl Shared {
         }
     }
 
-    /// Whether its settings have a tool of this name be offered.
-    pub(crate) fn lets_through(&self, tool: &str) -> bool {
-        let named = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, tool));
+    /// Returns `true` if the configuration allows a tool with this name.
+    pub(crate) fn allows_tool(&self, tool: &str) -> bool {
+        let named = |patterns: &[String]| {
+            patterns
+                .iter()
+                .any(|pattern| matches_pattern(pattern, tool))
+        };
         !named(&self.config.deny) && self.config.allow.as_deref().is_none_or(named)
     }
 }
 
-/// How long something is as JSON.
-fn bytes(items: &[Value]) -> usize {
+/// Returns the length of the items as JSON.
+fn json_len(items: &[Value]) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
         fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
@@ -266,13 +276,13 @@ fn bytes(items: &[Value]) -> usize {
         }
     }
     let mut count = Count(0);
-    // It fails for no value that was read as JSON.
+    // Serialization cannot fail for values that were parsed from JSON.
     let _ = serde_json::to_writer(&mut count, items);
     count.0
 }
 
-/// Whether a name is meant by a pattern in which `*` stands for anything.
-fn matches(pattern: &str, name: &str) -> bool {
+/// Returns `true` if a name matches a pattern; `*` matches any text.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else {
@@ -292,12 +302,12 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::matches_pattern;
 
     #[test]
-    fn patterns() {
+    fn matches_pattern_supports_wildcards() {
         let check = |pattern, name, expected| {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}")
         };
         check("read", "read", true);
         check("read", "reader", false);

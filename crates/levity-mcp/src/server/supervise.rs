@@ -1,4 +1,4 @@
-//! Keeps a server running: starts it, asks whether it lives, follows its changes, starts it again.
+//! The supervisor of a server: starts it, checks its health, follows its changes and restarts it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,83 +7,83 @@ use std::time::Duration;
 use levity_core::Timestamp;
 use serde_json::json;
 
-use super::{Phase, Shared, Tools, lock};
-use crate::client::{Client, Era, Patience};
+use super::{Phase, ServerInner, Tools, lock};
+use crate::client::{Client, Era, RequestLimits};
 use crate::event::ServerEventKind;
 use crate::{Error, ErrorKind, Result};
 
-/// A server that lived this long begins anew with its count of failures.
-const SOUND: Duration = Duration::from_secs(30);
-/// The first pause before a server is started again; each is twice the one before.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long a server may take to say that it lives.
-const PING: Duration = Duration::from_secs(10);
-/// The least time between two lists of its tools.
-const SETTLE: Duration = Duration::from_millis(500);
-/// How long a server has to go by itself.
+/// The uptime after which a server's count of failures is reset.
+const STABLE_UPTIME: Duration = Duration::from_secs(30);
+/// The first delay before a restart; each further delay is twice the previous one.
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// The timeout of a ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// The minimum time between two requests for the list of tools.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+/// The time that a server has to exit voluntarily.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
-impl Shared {
-    /// Keeps the server running until it is stopped.
+impl ServerInner {
+    /// Supervises the server until it is stopped.
     pub(crate) async fn supervise(self: Arc<Self>) {
-        let _over = Over(&self);
+        let _guard = StopOnDrop(&self);
         let mut failures: u32 = 0;
         loop {
-            let mut lived = Duration::ZERO;
+            let mut uptime = Duration::ZERO;
             let ended = match self.start().await {
                 Ok(client) => {
                     let ready = self.world.now();
-                    let ended = self.live(&client).await;
-                    lived = self.world.now().since(ready);
+                    let ended = self.run_connection(&client).await;
+                    uptime = self.world.now().since(ready);
                     ended
                 }
                 Err(error) => {
-                    // It may speak another form of the protocol than it did.
+                    // The server may now use another version of the protocol.
                     *lock(&self.era) = None;
                     Some(error)
                 }
             };
             let Some(error) = ended else {
-                self.turn(Phase::Starting);
-                self.bury().await;
+                self.set_phase(Phase::Starting);
+                self.end_process().await;
                 continue;
             };
-            failures = if lived >= SOUND {
+            failures = if uptime >= STABLE_UPTIME {
                 1
             } else {
                 failures.saturating_add(1)
             };
-            let pause = self.away_for(error, failures);
-            self.bury().await;
-            self.rest(pause).await;
+            let pause = self.mark_unavailable(error, failures);
+            self.end_process().await;
+            self.wait_for_restart(pause).await;
         }
     }
 
     async fn start(self: &Arc<Self>) -> Result<Arc<Client>> {
-        self.set(Phase::Starting, ServerEventKind::Starting);
+        self.enter_phase(Phase::Starting, ServerEventKind::Starting);
         self.starts.fetch_add(1, Ordering::Relaxed);
         let limit = self.config.start_limit;
         let client = tokio::select! {
             client = self.open() => client?,
             () = self.world.sleep(limit) => {
-                let words = format!("it was not ready within {limit:?}");
-                let error = Error::new(ErrorKind::Start, self.config.name.clone(), words);
-                return Err(self.with_last_words(error).await);
+                let message = format!("it was not ready within {limit:?}");
+                let error = Error::new(ErrorKind::Start, self.config.name.clone(), message);
+                return Err(self.with_exit_status(error).await);
             }
         };
         let tools = self.tools().list.len();
-        self.set(
+        self.enter_phase(
             Phase::Ready(client.clone()),
             ServerEventKind::Ready { tools },
         );
         Ok(client)
     }
 
-    async fn with_last_words(&self, error: Error) -> Error {
-        let lifeline = lock(&self.lifeline).clone();
-        match lifeline {
-            Some(lifeline) => match lifeline.death().await {
+    async fn with_exit_status(&self, error: Error) -> Error {
+        let process = lock(&self.process).clone();
+        match process {
+            Some(process) => match process.exit_status().await {
                 Some(death) => error.with_death(death),
                 None => error,
             },
@@ -91,68 +91,70 @@ impl Shared {
         }
     }
 
-    /// Ends what is left of the process and all it started.
-    async fn bury(&self) {
-        // It stays where it is meanwhile: whoever stops the server must find it there.
-        let lifeline = lock(&self.lifeline).clone();
-        if let Some(lifeline) = lifeline {
-            lifeline.end(GRACE).await;
-            lock(&self.lifeline).take();
+    /// Ends the remaining process and all its descendants.
+    async fn end_process(&self) {
+        // The process stays in the slot meanwhile, so that a caller that stops the server finds it.
+        let process = lock(&self.process).clone();
+        if let Some(process) = process {
+            process.stop(GRACE).await;
+            lock(&self.process).take();
         }
     }
 
-    /// Goes along with a live connection; returns why it ended, or nothing when it is to be started
-    /// again at once.
-    async fn live(self: &Arc<Self>, client: &Client) -> Option<Error> {
+    /// Supervises a connection. Returns the reason why it ended, or `None` for an immediate
+    /// restart.
+    async fn run_connection(self: &Arc<Self>, client: &Client) -> Option<Error> {
         let error = tokio::select! {
-            () = client.tend() => Error::new(ErrorKind::Closed, self.config.name.clone(), "the connection ended"),
-            error = self.watch(client) => error,
-            () = self.restarted.notified() => {
+            () = client.process_cancellations() => Error::new(ErrorKind::Closed, self.config.name.clone(), "the connection ended"),
+            error = self.check_health(client) => error,
+            () = self.restart_requested.notified() => {
                 client.end();
                 return None;
             }
-            () = self.follow(client) => return None,
+            () = self.follow_changes(client) => return None,
         };
-        let error = self.with_last_words(error).await;
+        let error = self.with_exit_status(error).await;
         client.end();
         Some(error)
     }
 
-    /// Asks whether it lives, now and then and when a call went without an answer; returns when it
-    /// does not say so, twice.
-    async fn watch(&self, client: &Client) -> Error {
-        let every = self.config.ping_every.unwrap_or(Duration::MAX);
+    /// Pings the server at intervals and after a call without a response. Returns an error when two
+    /// pings in a row fail.
+    async fn check_health(&self, client: &Client) -> Error {
+        let interval = self.config.ping_every.unwrap_or(Duration::MAX);
         let mut missed = 0;
         loop {
-            let doubtful = tokio::select! {
-                () = self.doubt.notified() => true,
-                () = self.pause(every) => false,
+            let was_requested = tokio::select! {
+                () = self.check_requested.notified() => true,
+                () = self.pause(interval) => false,
             };
-            // A server that does one thing at a time cannot answer beside a call, and the call has
-            // limits of its own.
-            if !doubtful && client.is_busy() {
+            // A server that processes one request at a time cannot answer a ping during a call, and
+            // the call has its own limits.
+            if !was_requested && client.is_busy() {
                 continue;
             }
-            match self.is_alive(client).await {
-                Err(error) if error.is_silence() && missed > 0 => return self.silent(error),
-                Err(error) if error.is_silence() => {
+            match self.check_alive(client).await {
+                Err(error) if error.suggests_dead_server() && missed > 0 => {
+                    return self.ping_error(error);
+                }
+                Err(error) if error.suggests_dead_server() => {
                     missed += 1;
-                    self.doubt.notify_one();
+                    self.check_requested.notify_one();
                 }
                 _ => missed = 0,
             }
         }
     }
 
-    fn silent(&self, error: Error) -> Error {
+    fn ping_error(&self, error: Error) -> Error {
         if error.kind() != ErrorKind::Timeout {
             return error;
         }
-        let words = format!(
-            "it did not say within {:?} that it lives, twice",
+        let message = format!(
+            "it did not respond to two pings within {:?} each",
             self.ping_limit()
         );
-        Error::new(ErrorKind::Timeout, self.config.name.clone(), words)
+        Error::new(ErrorKind::Timeout, self.config.name.clone(), message)
     }
 
     async fn pause(&self, time: Duration) {
@@ -162,8 +164,8 @@ impl Shared {
         self.world.sleep(time).await;
     }
 
-    /// Asks whether it lives. An answer that is an error is a sign of life.
-    pub(super) async fn is_alive(&self, client: &Client) -> Result<()> {
+    /// Pings the server. An error response also counts as alive.
+    pub(super) async fn check_alive(&self, client: &Client) -> Result<()> {
         // The newer protocol has no ping.
         let method = if client.era() == Era::Modern {
             "server/discover"
@@ -171,7 +173,11 @@ impl Shared {
             "ping"
         };
         match client
-            .ask(method, json!({}), &Patience::aside(self.ping_limit()))
+            .send_request(
+                method,
+                json!({}),
+                &RequestLimits::background(self.ping_limit()),
+            )
             .await
         {
             Err(error)
@@ -184,17 +190,17 @@ impl Shared {
     }
 
     fn ping_limit(&self) -> Duration {
-        PING.min(self.config.idle_limit)
+        PING_TIMEOUT.min(self.config.idle_limit)
     }
 
-    /// Follows what changes about the server as long as the connection lives.
-    async fn follow(self: &Arc<Self>, client: &Client) {
+    /// Follows the server's changes until the connection ends.
+    async fn follow_changes(self: &Arc<Self>, client: &Client) {
         let changes = async {
             loop {
                 self.tools_changed.notified().await;
-                self.refresh(client).await;
-                // A server may tell of changes without end.
-                self.world.sleep(SETTLE).await;
+                self.refresh_tools(client).await;
+                // A server may report changes without end.
+                self.world.sleep(REFRESH_INTERVAL).await;
             }
         };
         tokio::select! {
@@ -203,122 +209,124 @@ impl Shared {
         }
     }
 
-    /// Takes in that the server's tools are other ones.
-    async fn refresh(self: &Arc<Self>, client: &Client) {
+    /// Reloads the server's tools after a change.
+    async fn refresh_tools(self: &Arc<Self>, client: &Client) {
         match self.list_tools(client).await {
             Ok(tools) => {
                 let count = tools.list.len();
-                if self.put(tools) {
+                if self.replace_tools(tools) {
                     self.events
                         .send(ServerEventKind::ToolsChanged { tools: count });
                 }
             }
             Err(error) => {
-                let text = format!("its tools have changed and cannot be listed: {error}");
+                let text =
+                    format!("its tools have changed, and the new list cannot be loaded: {error}");
                 self.events.send(ServerEventKind::Log {
                     level: "warning".into(),
                     text,
                 });
                 if error.kind() == ErrorKind::Timeout {
-                    self.doubt.notify_one();
+                    self.check_requested.notify_one();
                     self.tools_changed.notify_one();
                 }
             }
         }
     }
 
-    /// Takes these tools for the server's; says whether they are others than before.
-    pub(super) fn put(&self, tools: Tools) -> bool {
-        let mut kept = lock(&self.tools);
-        let same = kept.problems == tools.problems
-            && kept.list.len() == tools.list.len()
-            && kept
+    /// Replaces the server's tools. Returns `true` if they have changed.
+    pub(super) fn replace_tools(&self, tools: Tools) -> bool {
+        let mut current = lock(&self.tools);
+        let same = current.problems == tools.problems
+            && current.list.len() == tools.list.len()
+            && current
                 .list
                 .iter()
                 .zip(tools.list.iter())
-                .all(|(old, new)| old.same(new));
+                .all(|(old, new)| old.has_same_definition(new));
         if same {
             return false;
         }
-        *kept = tools;
-        drop(kept);
+        *current = tools;
+        drop(current);
         self.version.fetch_add(1, Ordering::Release);
         true
     }
 
-    /// Tells why the server is away; returns for how long, or nothing when it is given up.
-    fn away_for(&self, error: Error, failures: u32) -> Option<Duration> {
-        let error = error.without(&self.secrets);
-        // Settings do not mend themselves, and nobody likes to be asked to log in again and again.
-        let hopeless = matches!(error.kind(), ErrorKind::Auth | ErrorKind::Config);
-        let gone = hopeless || failures > self.config.retries;
-        let pause = (!gone).then(|| self.backoff(failures));
+    /// Marks the server as unavailable. Returns the delay until the restart, or `None` if levity
+    /// gives up.
+    fn mark_unavailable(&self, error: Error, failures: u32) -> Option<Duration> {
+        let error = error.redacted(&self.secrets);
+        // A retry does not fix settings, and a user should not be asked to log in repeatedly.
+        let is_permanent = matches!(error.kind(), ErrorKind::Auth | ErrorKind::Config);
+        let gives_up = is_permanent || failures > self.config.retries;
+        let pause = (!gives_up).then(|| self.backoff(failures));
         let retry: Option<Timestamp> = pause.map(|pause| self.world.now().after(pause));
         let event = ServerEventKind::Away {
             error: error.clone(),
             retry: pause,
         };
-        self.set(Phase::Away { error, retry }, event);
+        self.enter_phase(Phase::Away { error, retry }, event);
         pause
     }
 
-    /// Waits until it is time to start again.
-    async fn rest(&self, pause: Option<Duration>) {
+    /// Waits until it is time for a restart.
+    async fn wait_for_restart(&self, pause: Option<Duration>) {
         tokio::select! {
-            () = self.revive.notified(), if pause.is_none() => {}
-            () = self.restarted.notified() => {}
+            () = self.retry_requested.notified(), if pause.is_none() => {}
+            () = self.restart_requested.notified() => {}
             () = self.pause(pause.unwrap_or(Duration::MAX)) => {}
         }
     }
 
     fn backoff(&self, failures: u32) -> Duration {
-        let pause = FIRST_PAUSE
+        let pause = MIN_BACKOFF
             .saturating_mul(1 << failures.saturating_sub(1).min(16))
-            .min(LONGEST_PAUSE);
-        // Many servers that went away together should not come back together.
+            .min(MAX_BACKOFF);
+        // Random jitter prevents many servers from restarting at the same moment.
         pause.mul_f64(0.75 + (self.world.random() % 1000) as f64 / 2000.0)
     }
 
-    pub(super) fn set(&self, phase: Phase, event: ServerEventKind) {
-        if self.turn(phase) {
+    pub(super) fn enter_phase(&self, phase: Phase, event: ServerEventKind) {
+        if self.set_phase(phase) {
             self.events.send(event);
         }
     }
 
-    /// Goes over to another phase, unless it was stopped: that is the last.
-    fn turn(&self, mut phase: Phase) -> bool {
+    /// Changes the phase, except after a stop, which is final.
+    fn set_phase(&self, mut phase: Phase) -> bool {
         self.phase.send_if_modified(|now| {
-            let goes_on = !matches!(now, Phase::Stopped);
-            if goes_on {
+            let is_running = !matches!(now, Phase::Stopped);
+            if is_running {
                 std::mem::swap(now, &mut phase);
             }
-            goes_on
+            is_running
         })
     }
 
     pub(crate) fn restart(&self) {
-        self.restarted.notify_one();
+        self.restart_requested.notify_one();
     }
 
-    /// Ends the server at once; calls that are under way fail.
+    /// Kills the server at once; running calls fail.
     pub(crate) fn kill(&self) {
         let last = self.phase.send_replace(Phase::Stopped);
         if let Phase::Ready(client) = last {
             client.end();
         }
-        if let Some(lifeline) = lock(&self.lifeline).take() {
-            lifeline.kill();
+        if let Some(process) = lock(&self.process).take() {
+            process.kill();
         }
         self.permits.close();
     }
 
-    /// Ends the server in bounded time. Its task must have been ended before.
+    /// Stops the server in bounded time. Its supervisor task must have ended before.
     pub(crate) async fn stop(&self) {
         let last = self.phase.send_replace(Phase::Stopped);
         if let Phase::Ready(client) = last {
             client.close(GRACE).await;
         }
-        self.bury().await;
+        self.end_process().await;
         if !self.permits.is_closed() {
             self.permits.close();
             self.events.send(ServerEventKind::Stopped);
@@ -326,15 +334,15 @@ impl Shared {
     }
 }
 
-/// Sees to it that nobody waits for a server that nothing keeps running any more: when its runtime
-/// was shut down, for instance.
-struct Over<'a>(&'a Shared);
+/// Prevents callers from waiting for a server without a supervisor, for example after its runtime
+/// was shut down.
+struct StopOnDrop<'a>(&'a ServerInner);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        // What was ready has to be closed by whoever ends it.
+        // A ready connection must be closed by the caller that stops the server.
         if !matches!(*self.0.phase.borrow(), Phase::Ready(_)) {
-            self.0.turn(Phase::Stopped);
+            self.0.set_phase(Phase::Stopped);
         }
     }
 }

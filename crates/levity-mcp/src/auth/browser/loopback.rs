@@ -13,18 +13,18 @@ use url::Url;
 
 use super::Browser;
 
-/// What a request line with its headers may take.
+/// The maximum size of a request line with its headers.
 const MAX_REQUEST: usize = 16 << 10;
-/// How many requests that are not the answer are turned away before the login is given up.
+/// The maximum number of unrelated requests before the login fails.
 const MAX_STRAYS: usize = 64;
-/// How long one connection may take to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Hands the address of the login page to a callback, and waits on a port of this machine for the
-/// browser to come back.
+/// A browser login that passes the URL of the login page to a callback, and waits for the redirect
+/// on a local port.
 ///
-/// The callback prints the address or starts a browser. Only an answer with the `state` of the
-/// login is taken; others are turned away. Logins of several servers wait for each other.
+/// The callback prints the URL or starts a browser. Only a request with the `state` of the login is
+/// accepted; others are rejected. Logins of several servers wait for each other.
 ///
 /// ```
 /// use levity_mcp::{Browser, Loopback};
@@ -38,22 +38,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Loopback {
     port: u16,
     show: Arc<dyn Fn(&str) + Send + Sync>,
-    listener: Arc<Mutex<Source>>,
+    listener: Arc<Mutex<ListenerState>>,
 }
 
-enum Source {
+enum ListenerState {
     Bound(Listener),
     Open(TcpListener),
     Gone,
 }
 
 impl Loopback {
-    /// Takes a free port of 127.0.0.1.
+    /// Binds a free port of 127.0.0.1.
     pub fn bind(show: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         Self::bind_port(0, show)
     }
 
-    /// Takes this port of 127.0.0.1, where a client was registered with it.
+    /// Binds this port of 127.0.0.1, for a client that was registered with it.
     pub fn bind_port(port: u16, show: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         listener.set_nonblocking(true)?;
@@ -61,7 +61,7 @@ impl Loopback {
         Ok(Self {
             port,
             show: Arc::new(show),
-            listener: Arc::new(Mutex::new(Source::Bound(listener))),
+            listener: Arc::new(Mutex::new(ListenerState::Bound(listener))),
         })
     }
 }
@@ -73,14 +73,14 @@ impl Browser for Loopback {
     }
 
     async fn visit(&self, url: &str) -> io::Result<String> {
-        let state =
-            parameter(url, "state").ok_or_else(|| invalid("the login page has no `state`"))?;
+        let state = parameter(url, "state")
+            .ok_or_else(|| invalid("the URL of the login page has no `state`"))?;
         let mut source = self.listener.lock().await;
         let listener = source.open()?;
         (self.show)(url);
         for _ in 0..MAX_STRAYS {
             let (stream, _) = listener.accept().await?;
-            if let Some(answer) = timeout(PATIENCE, self.serve(stream, &state))
+            if let Some(answer) = timeout(REQUEST_TIMEOUT, self.serve(stream, &state))
                 .await
                 .ok()
                 .flatten()
@@ -89,20 +89,20 @@ impl Browser for Loopback {
             }
         }
         Err(invalid(
-            "too many requests that were not the answer to the login",
+            "received too many requests that are not the redirect of the login",
         ))
     }
 }
 
 impl Loopback {
-    /// Answers one request; gives the URL that it asked for if it is the answer to the login.
+    /// Handles one request. Returns its URL if it is the redirect of the login.
     async fn serve(&self, mut stream: TcpStream, state: &str) -> Option<String> {
         let path = target(&mut stream).await?;
         let url = format!("http://127.0.0.1:{}{path}", self.port);
-        let ours =
+        let is_redirect =
             path.starts_with("/callback?") && parameter(&url, "state").as_deref() == Some(state);
-        let (status, text) = if ours {
-            ("200 OK", "That is all. You can close this page.")
+        let (status, text) = if is_redirect {
+            ("200 OK", "The login is complete. You can close this page.")
         } else {
             ("404 Not Found", "There is nothing here.")
         };
@@ -112,16 +112,15 @@ impl Loopback {
              close\r\n\r\n{text}",
             text.len()
         );
-        // The answer counts even when the browser does not wait for the page.
+        // The result counts even if the browser does not wait for the page.
         let _ = stream.write_all(reply.as_bytes()).await;
         let _ = stream.shutdown().await;
-        ours.then_some(url)
+        is_redirect.then_some(url)
     }
 }
 
-impl Source {
-    /// A listener belongs to the runtime that it was first used in, so it is made when it is
-    /// needed.
+impl ListenerState {
+    /// Returns the listener. It is created on first use, because it belongs to the current runtime.
     fn open(&mut self) -> io::Result<&TcpListener> {
         if let Self::Bound(_) = self
             && let Self::Bound(listener) = std::mem::replace(self, Self::Gone)
@@ -130,12 +129,12 @@ impl Source {
         }
         match self {
             Self::Open(listener) => Ok(listener),
-            _ => Err(invalid("the port for the answer could not be opened")),
+            _ => Err(invalid("cannot open the port for the redirect")),
         }
     }
 }
 
-/// The path and query of a `GET`.
+/// Reads the path and the query of a `GET` request.
 async fn target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

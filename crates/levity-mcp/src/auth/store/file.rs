@@ -8,18 +8,19 @@ use levity_system::{Replace, files};
 
 use super::{TokenLock, TokenStore};
 
-/// Logins in one file that only its owner can read.
+/// A store of logins in one file that only its owner can read.
 ///
-/// The file is replaced as a whole, so nobody reads half of it, and it is made with mode 0600.
-/// Processes that share it do not renew a login at the same time: small lock files lie beside it,
-/// which stay empty and may be removed when nobody runs.
+/// The file is replaced as a whole, so no reader sees a partial one, and it has the mode 0600.
+/// Processes that share it do not renew a login at the same time. For that, small lock files are
+/// next to it, which stay empty and may be removed while no process runs.
 #[derive(Clone, Debug)]
 pub struct FileTokens {
     path: PathBuf,
 }
 
 impl FileTokens {
-    /// Logins in this file, which is made, with the folder it is in, when the first one is saved.
+    /// Creates a store in this file. The file and its folder are created when the first login is
+    /// saved.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -65,12 +66,12 @@ impl TokenStore for FileTokens {
     async fn try_lock(&self, key: &str) -> io::Result<Option<TokenLock>> {
         let name = format!("{:016x}.lock", hash(key));
         self.run(move |path| {
-            folder(path)?;
+            create_parent(path)?;
             let file = files::options()
                 .write(true)
                 .create(true)
                 .truncate(false)
-                .open(beside(path, &name))?;
+                .open(with_suffix(path, &name))?;
             match file.try_lock() {
                 Ok(()) => Ok(Some(TokenLock::new(file))),
                 Err(TryLockError::WouldBlock) => Ok(None),
@@ -87,46 +88,49 @@ fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         Err(error) => return Err(error),
     };
-    // The parser's own words would show a piece of the file.
+    // The parser's error would reveal a part of the file.
     serde_json::from_slice(&text).map_err(|_| {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            "the file of tokens is damaged; remove it",
+            "the token file is damaged; remove it",
         )
     })
 }
 
-/// Reads, changes and replaces the file while no other process does.
-fn change(path: &Path, what: impl FnOnce(&mut BTreeMap<String, String>)) -> io::Result<()> {
-    folder(path)?;
+/// Reads, changes and replaces the file under a lock against other processes.
+fn change(
+    path: &Path,
+    change_logins: impl FnOnce(&mut BTreeMap<String, String>),
+) -> io::Result<()> {
+    create_parent(path)?;
     let lock = files::options()
         .write(true)
         .create(true)
         .truncate(false)
-        .open(beside(path, "lock"))?;
+        .open(with_suffix(path, "lock"))?;
     lock.lock()?;
     let mut logins = read(path)?;
-    what(&mut logins);
+    change_logins(&mut logins);
     Replace::new(path)
         .synced()
         .write(&serde_json::to_vec(&logins)?)
 }
 
-fn folder(path: &Path) -> io::Result<()> {
+fn create_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => files::make_dir(folder),
         _ => Ok(()),
     }
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(ending);
     name.into()
 }
 
-/// FNV-1a: the same in every process and every version.
+/// Computes FNV-1a, which is the same in every process and every version.
 fn hash(key: &str) -> u64 {
     key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -13,7 +13,7 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn text_is_text_and_each_piece_has_its_line() {
+fn text_blocks_are_joined_by_lines() {
     check(&json!({"content": [text("one")]}), "one");
     check(
         &json!({"content": [text("one"), text("two\n"), text("three")]}),
@@ -23,30 +23,30 @@ fn text_is_text_and_each_piece_has_its_line() {
 }
 
 #[test]
-fn what_is_no_result_is_shown_as_it_is() {
+fn invalid_result_is_shown_unchanged() {
     check(&json!({"content": "done"}), "done");
     check(&json!({"content": text("done")}), "done");
     check(&json!({"content": ["a", text("b")]}), "a\nb");
     check(&Value::Null, "null");
     check(&json!([1, 2]), "[1,2]");
-    let odd = output(json!({"answer": 42, "_meta": {}})).unwrap();
-    assert_eq!(odd.as_text(), r#"{"answer":42}"#);
+    let unexpected = output(json!({"answer": 42, "_meta": {}})).unwrap();
+    assert_eq!(unexpected.as_text(), r#"{"answer":42}"#);
     check(&json!({"content": null}), "");
     check(
         &json!({"content": 7}),
-        "[content of an unknown kind, `no type`, as JSON]\n7",
+        "[content of an unknown type, `no type`, as JSON]\n7",
     );
 }
 
 #[test]
-fn unknown_content_is_not_lost_and_loses_nothing_else() {
-    let odd = json!({"type": "hologram", "depth": 3});
+fn unknown_content_is_shown_as_json() {
+    let unexpected = json!({"type": "hologram", "depth": 3});
     check(
-        &json!({"content": [text("before"), odd, text("after")]}),
-        "before\n[content of an unknown kind, `hologram`, as \
+        &json!({"content": [text("before"), unexpected, text("after")]}),
+        "before\n[content of an unknown type, `hologram`, as \
             JSON]\n{\"type\":\"hologram\",\"depth\":3}\nafter",
     );
-    // A known kind without what it needs.
+    // A known type without its required field.
     let wrong = json!({"type": "image", "url": "x"});
     assert!(
         output(json!({"content": [wrong]}))
@@ -57,7 +57,7 @@ fn unknown_content_is_not_lost_and_loses_nothing_else() {
 }
 
 #[test]
-fn media_is_decoded_in_every_form_of_base64() {
+fn media_is_decoded_from_every_base64_variant() {
     for data in [
         "iVBORw0K+/8=",
         "iVBORw0K+/8",
@@ -87,35 +87,35 @@ fn media_is_decoded_in_every_form_of_base64() {
 }
 
 #[test]
-fn media_that_cannot_be_shown_is_told() {
+fn unsupported_media_is_described() {
     check(
         &json!({"content": [{"type": "image", "mimeType": "image/png", "data": "no base64!"}]}),
-        "[an image (image/png) is left out, as its data is no base64]",
+        "[an image (image/png) is omitted: its data is not valid base64]",
     );
     let zipped =
         json!({"uri": "demo://a/b.zip?x=1", "mimeType": "application/zip", "blob": "UEsDBA=="});
     check(
         &json!({"content": [{"type": "resource", "resource": zipped}]}),
-        "[the resource demo://a/b.zip?x=1 (application/zip) has 4 bytes that no model can be \
-            shown]",
+        "[the resource demo://a/b.zip?x=1 (application/zip) has 4 bytes of a type that models \
+            cannot read]",
     );
     let large = "AAAA".repeat(4 << 20);
     let image = json!({"type": "image", "mimeType": "image/png", "data": large});
     let found = output(json!({"content": [image]})).unwrap();
     assert_eq!(
         found.as_text(),
-        "[an image (image/png) is left out, as its 12582912 bytes are too many]"
+        "[an image (image/png) is omitted: its 12582912 bytes exceed the limit]"
     );
 }
 
 #[test]
-fn resources_are_shown_with_their_address() {
+fn resources_are_shown_with_uri() {
     let note = json!({"uri": "file:///a.txt", "mimeType": "text/plain", "text": "hello"});
     check(
         &json!({"content": [{"type": "resource", "resource": note}]}),
         "[resource file:///a.txt (text/plain)]\nhello",
     );
-    // Text that came as bytes.
+    // Text that was sent as bytes.
     let packed = json!({"uri": "file:///b.json", "mimeType": "application/json", "blob": "e30="});
     check(
         &json!({"content": [{"type": "resource", "resource": packed}]}),
@@ -141,7 +141,7 @@ fn resources_are_shown_with_their_address() {
 }
 
 #[test]
-fn a_value_is_shown_once() {
+fn value_and_its_text_copy_are_shown_once() {
     let value = json!({"sum": 7, "of": [3, 4]});
     let copy = |content: &Value| json!({"content": content, "structuredContent": value});
     let whole = output(copy(&json!([text(
@@ -153,7 +153,7 @@ fn a_value_is_shown_once() {
         (0, Some(&value))
     );
     assert_eq!(whole.as_text(), r#"{"sum":7,"of":[3,4]}"#);
-    // With something else, the text stays, and the value is not told a second time.
+    // With other content, the text remains, and the value is not shown again.
     let mixed = output(copy(&json!([
         text(r#"{"sum":7,"of":[3,4]}"#),
         text("Done.")
@@ -161,7 +161,7 @@ fn a_value_is_shown_once() {
     .unwrap();
     assert_eq!(mixed.as_text(), "{\"sum\":7,\"of\":[3,4]}\nDone.");
     assert_eq!(mixed.value.as_ref(), Some(&value));
-    // Text that says something else is told beside it.
+    // A different text is shown in addition to the value.
     let other = output(copy(&json!([text("It is seven.")]))).unwrap();
     assert_eq!(other.as_text(), "It is seven.\n{\"sum\":7,\"of\":[3,4]}");
     let only = output(json!({"content": [], "structuredContent": value})).unwrap();
@@ -169,7 +169,7 @@ fn a_value_is_shown_once() {
 }
 
 #[test]
-fn a_value_in_one_field_is_known_by_its_text() {
+fn value_in_single_field_equals_text() {
     let shown = |content: Value, value: Value| {
         let json = json!({"content": content, "structuredContent": value});
         output(json).unwrap().as_text().into_owned()
@@ -196,16 +196,16 @@ fn a_value_in_one_field_is_known_by_its_text() {
 }
 
 #[test]
-fn a_value_that_has_the_bytes_of_what_is_shown_is_not_told() {
+fn value_with_bytes_of_shown_media_is_not_shown() {
     let image = json!({"type": "image", "mimeType": "image/png", "data": "iVBORw0K"});
     let zipped = json!({"uri": "demo://b.zip", "mimeType": "application/zip", "blob": "UEsDBA=="});
     let zipped = json!({"type": "resource", "resource": zipped});
-    let shown = "[what the tool returned is shown beside this]";
-    let told =
-        "[the resource demo://b.zip (application/zip) has 4 bytes that no model can be shown]";
+    let shown = "[the result of the tool is shown in this message]";
+    let described = "[the resource demo://b.zip (application/zip) has 4 bytes of a type that \
+        models cannot read]";
     for (pieces, text) in [
         (json!([image]), shown),
-        (json!([zipped]), told),
+        (json!([zipped]), described),
         (json!([text("Here:"), image]), "Here:"),
     ] {
         for value in [json!({"content": pieces}), pieces.clone()] {
@@ -221,7 +221,7 @@ fn a_value_that_has_the_bytes_of_what_is_shown_is_not_told() {
 }
 
 #[test]
-fn a_drawing_is_shown_as_its_text() {
+fn svg_image_is_shown_as_text() {
     let drawing = json!({"type": "image", "mimeType": "image/svg+xml", "data": "PHN2Zy8+"});
     check(
         &json!({"content": [drawing]}),
@@ -235,7 +235,7 @@ fn a_drawing_is_shown_as_its_text() {
 }
 
 #[test]
-fn a_failure_is_an_error_in_the_tools_words() {
+fn failed_result_returns_error_with_tool_text() {
     let failed = |json: Value| output(json).unwrap_err();
     let error =
         failed(json!({"content": [text("no such file"), text("try another")], "isError": true}));
@@ -247,16 +247,16 @@ fn a_failure_is_an_error_in_the_tools_words() {
     let error = failed(json!({"content": [], "isError": true}));
     assert_eq!(
         error.explain(),
-        "the tool failed, and its server does not say why"
+        "the tool failed, and its server gave no reason"
     );
     let error = failed(json!({"content": [], "structuredContent": {"code": 4}, "isError": true}));
     assert_eq!(error.explain(), r#"{"code":4}"#);
     let image = json!({"type": "image", "mimeType": "image/png", "data": "AAAA"});
     assert_eq!(
         failed(json!({"content": [image], "isError": true})).explain(),
-        "[image/png came with it]"
+        "[image/png attached]"
     );
     assert!(output(json!({"content": [text("x")], "isError": false})).is_ok());
-    let odd = output(json!({"isError": true, "why": "odd"})).unwrap_err();
-    assert_eq!(odd.explain(), r#"{"why":"odd"}"#);
+    let unexpected = output(json!({"isError": true, "why": "odd"})).unwrap_err();
+    assert_eq!(unexpected.explain(), r#"{"why":"odd"}"#);
 }

@@ -3,28 +3,28 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_prompt_becomes_messages() {
-    let said = |role: &str, content: serde_json::Value| {
-        let read = serde_json::from_value(json!({"role": role, "content": content})).unwrap();
-        message(read)
+fn message_converts_text_and_images() {
+    let convert = |role: &str, content: serde_json::Value| {
+        let parsed = serde_json::from_value(json!({"role": role, "content": content})).unwrap();
+        message(parsed)
     };
     assert_eq!(
-        said("user", json!({"type": "text", "text": "Sum up."})),
+        convert("user", json!({"type": "text", "text": "Sum up."})),
         Message::user("Sum up.")
     );
     assert_eq!(
-        said("assistant", json!({"type": "text", "text": "Yes."})),
+        convert("assistant", json!({"type": "text", "text": "Yes."})),
         Message::assistant("Yes.")
     );
-    let shown = said(
+    let image = convert(
         "user",
         json!({"type": "image", "mimeType": "image/png", "data": "AAAA"}),
     );
-    assert!(matches!(&*shown.parts, [Part::Media(media)] if media.mime == "image/png"));
+    assert!(matches!(&*image.parts, [Part::Media(media)] if media.mime == "image/png"));
 }
 
 #[test]
-fn a_resource_is_told_in_all_its_parts() {
+fn resource_converts_all_parts() {
     let parts = json!([
         {"uri": "demo://1", "text": "one"},
         {"uri": "demo://2", "mimeType": "image/gif", "blob": "AAAA"},

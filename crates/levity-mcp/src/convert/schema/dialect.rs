@@ -1,20 +1,20 @@
-//! The drafts of JSON Schema, and where they mean the same.
+//! The drafts of JSON Schema, and their common meaning.
 
 use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
 
-use super::{Holds, holds};
+use super::{KeywordContent, keyword_content};
 
-/// What a schema says it is written in.
+/// The draft that a schema names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// The one that schemas are read as when they say nothing.
+    /// The default draft of schemas without a name.
     Newest,
-    /// One in which most keywords mean the same: the drafts 6, 7 and 2019-09.
-    Near,
-    /// One in which common keywords mean something else.
-    Far,
-    /// None that is known; it could only be refused.
+    /// A draft in which most keywords have the same meaning: 6, 7 and 2019-09.
+    Similar,
+    /// A draft in which common keywords have another meaning.
+    Different,
+    /// An unknown draft, which a validator could only reject.
     Unknown,
 }
 
@@ -31,31 +31,33 @@ impl Dialect {
             "json-schema.org/draft/2020-12/schema" => Self::Newest,
             "json-schema.org/draft-06/schema"
             | "json-schema.org/draft-07/schema"
-            | "json-schema.org/draft/2019-09/schema" => Self::Near,
-            "json-schema.org/draft-04/schema" | "json-schema.org/draft-03/schema" => Self::Far,
+            | "json-schema.org/draft/2019-09/schema" => Self::Similar,
+            "json-schema.org/draft-04/schema" | "json-schema.org/draft-03/schema" => {
+                Self::Different
+            }
             _ => Self::Unknown,
         }
     }
 
-    /// Whether the schema means the same when it does not say what it is written in.
-    pub(super) fn is_needless(self, schema: &JsonObject) -> bool {
+    /// Returns `true` if the schema has the same meaning without the name of its draft.
+    pub(super) fn can_omit(self, schema: &JsonObject) -> bool {
         match self {
             Self::Newest | Self::Unknown => true,
-            Self::Near => is_alike(schema),
-            Self::Far => false,
+            Self::Similar => has_same_meaning(schema),
+            Self::Different => false,
         }
     }
 }
 
-/// Whether the newest draft and those near to it mean the same by a schema.
-fn is_alike(schema: &JsonObject) -> bool {
+/// Returns `true` if the newest and the similar drafts give a schema the same meaning.
+fn has_same_meaning(schema: &JsonObject) -> bool {
     schema
         .iter()
         .all(|(keyword, value)| match keyword.as_str() {
-            // Older drafts look at nothing beside a reference.
-            "$ref" => schema.keys().all(|other| is_note(other)),
-            "items" => !value.is_array() && are_alike(keyword, value),
-            // Older drafts hold values to formats.
+            // Older drafts ignore keywords next to a reference.
+            "$ref" => schema.keys().all(|other| is_annotation(other)),
+            "items" => !value.is_array() && have_same_meaning(keyword, value),
+            // Older drafts validate formats.
             "format" | "contentEncoding" | "contentMediaType" => false,
             "if" | "then" | "else" => false,
             "additionalItems" | "dependencies" | "$recursiveRef" | "$recursiveAnchor" | "$id"
@@ -70,22 +72,22 @@ fn is_alike(schema: &JsonObject) -> bool {
             | "$anchor"
             | "$dynamicRef"
             | "$dynamicAnchor" => false,
-            _ => are_alike(keyword, value),
+            _ => have_same_meaning(keyword, value),
         })
 }
 
-fn are_alike(keyword: &str, value: &Value) -> bool {
-    let alike = |schema: &Value| schema.as_object().is_none_or(is_alike);
-    match (holds(keyword), value) {
-        (Holds::Named, Value::Object(all)) => all.values().all(alike),
-        (Holds::Schemas, Value::Array(all)) => all.iter().all(alike),
-        (Holds::Schemas, value) => alike(value),
+fn have_same_meaning(keyword: &str, value: &Value) -> bool {
+    let same = |schema: &Value| schema.as_object().is_none_or(has_same_meaning);
+    match (keyword_content(keyword), value) {
+        (KeywordContent::Named, Value::Object(all)) => all.values().all(same),
+        (KeywordContent::Schemas, Value::Array(all)) => all.iter().all(same),
+        (KeywordContent::Schemas, value) => same(value),
         _ => true,
     }
 }
 
-/// Whether a keyword may stand beside a reference without a difference.
-fn is_note(keyword: &str) -> bool {
+/// Returns `true` if a keyword next to a reference makes no difference.
+fn is_annotation(keyword: &str) -> bool {
     [
         "$ref",
         "$schema",

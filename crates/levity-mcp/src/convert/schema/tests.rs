@@ -3,22 +3,22 @@ use serde_json::json;
 
 use super::*;
 
-fn made(schema: Value) -> Result<Value, String> {
+fn convert(schema: Value) -> Result<Value, String> {
     let Value::Object(schema) = schema else {
-        panic!("no object")
+        panic!("the schema is not an object")
     };
     input(&schema, "get_weather")
 }
 
 #[track_caller]
 fn check(schema: Value, expected: &Value) {
-    assert_eq!(made(schema).unwrap(), *expected);
+    assert_eq!(convert(schema).unwrap(), *expected);
 }
 
 const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 
 #[test]
-fn what_says_nothing_is_left_out() {
+fn input_removes_keywords_without_meaning() {
     check(
         json!({
             "$schema": DRAFT_7, "title": "get_weatherArguments", "type": "object", "x-order": 3, "$comment": "made",
@@ -48,7 +48,7 @@ fn what_says_nothing_is_left_out() {
 }
 
 #[test]
-fn what_is_referred_to_stays() {
+fn input_keeps_referenced_extensions() {
     let shape = json!({
         "type": "object", "properties": {"a": {"$ref": "#/x-types/a"}}, "x-types": {"a": {"type": "string"}},
     });
@@ -56,11 +56,11 @@ fn what_is_referred_to_stays() {
 }
 
 #[test]
-fn a_schema_says_its_draft_only_where_that_matters() {
+fn input_keeps_draft_only_where_it_matters() {
     let kept = |draft: &str, rest: Value| {
         let mut schema = json!({"$schema": draft, "type": "object"});
         schema["properties"] = json!({"a": rest});
-        made(schema).unwrap().get("$schema").is_some()
+        convert(schema).unwrap().get("$schema").is_some()
     };
     for draft in [
         DRAFT_7,
@@ -88,12 +88,12 @@ fn a_schema_says_its_draft_only_where_that_matters() {
         json!({"format": "email"})
     ));
     assert!(kept("http://json-schema.org/draft-04/schema#", json!({})));
-    // It could only be refused.
+    // An unknown draft could only be rejected.
     assert!(!kept("https://example.com/own", json!({})));
 }
 
 #[test]
-fn what_a_schema_accepts_stays_the_same() {
+fn input_accepts_same_values_as_original_schema() {
     let values = [
         json!(null),
         json!(1),
@@ -126,11 +126,11 @@ fn what_a_schema_accepts_stays_the_same() {
                 "$schema": draft, "type": "object", "properties": {"v": shape},
                 "definitions": {"s": {"type": "string", "title": "S"}},
             });
-            // Some are valid only in older drafts.
+            // Some schemas are valid only in older drafts.
             let Ok(before) = Schema::new(&schema) else {
                 continue;
             };
-            let after = made(schema.clone()).unwrap();
+            let after = convert(schema.clone()).unwrap();
             let after = Schema::new(&after).unwrap_or_else(|error| panic!("{error}: {after}"));
             for value in &values {
                 let value = json!({"v": value});
@@ -145,7 +145,7 @@ fn what_a_schema_accepts_stays_the_same() {
 }
 
 #[test]
-fn what_is_nearly_an_object_is_mended() {
+fn input_repairs_type_of_object() {
     check(json!({}), &json!({"type": "object"}));
     check(
         json!({"properties": {"a": {}}}),
@@ -160,30 +160,30 @@ fn what_is_nearly_an_object_is_mended() {
         &json!({"type": "object"}),
     );
     assert_eq!(
-        made(json!({"type": "string"})).unwrap_err(),
-        "is not one of an object"
+        convert(json!({"type": "string"})).unwrap_err(),
+        "does not describe an object"
     );
     assert_eq!(
-        made(json!({"type": 5})).unwrap_err(),
-        "is not one of an object"
+        convert(json!({"type": 5})).unwrap_err(),
+        "does not describe an object"
     );
 }
 
 #[test]
-fn hostile_schemas_are_refused_in_words() {
+fn input_rejects_hostile_schemas_with_reason() {
     let deep = (0..200).fold(json!({}), |inner, _| json!({"items": inner}));
     assert_eq!(
-        made(deep.clone()).unwrap_err(),
+        convert(deep.clone()).unwrap_err(),
         "is nested deeper than 64 levels"
     );
     let large = json!({"type": "object", "description": "x".repeat(200_000)});
-    assert!(made(large.clone()).unwrap_err().starts_with("has 2000"));
+    assert!(convert(large.clone()).unwrap_err().starts_with("has 2000"));
     for schema in [deep, large] {
         assert!(output(schema.as_object().unwrap()).is_err());
     }
-    // Nothing of the wrong kind makes anything panic.
-    let odd = json!({
+    // Values of the wrong type must not cause a panic.
+    let invalid = json!({
         "properties": [1], "$defs": 2, "anyOf": "x", "items": null, "title": 5, "$ref": [], "$schema": 1,
     });
-    made(odd).unwrap();
+    convert(invalid).unwrap();
 }

@@ -3,18 +3,18 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn made(tool: Value, trust: Trust) -> (ToolSpec, Kept) {
+fn convert(tool: Value, trust: Trust) -> (ToolSpec, ToolInfo) {
     let tool: Tool = serde_json::from_value(tool).unwrap();
     spec(&tool, "mcp_s_t".into(), trust, Duration::from_secs(300)).unwrap()
 }
 
 #[test]
-fn a_tool_keeps_its_words() {
+fn spec_keeps_description_title_and_schemas() {
     let tool = json!({
         "name": "t", "title": "The Tool", "description": " Does it. ", "inputSchema": {"type": "object"},
         "outputSchema": {"type": "object", "required": ["a"]},
     });
-    let (spec, kept) = made(tool, Trust::Wary);
+    let (spec, info) = convert(tool, Trust::Wary);
     assert_eq!((&*spec.name, &*spec.description), ("mcp_s_t", "Does it."));
     assert_eq!(
         spec.output,
@@ -22,28 +22,28 @@ fn a_tool_keeps_its_words() {
     );
     assert_eq!(spec.hints.timeout, Some(Duration::from_secs(305)));
     assert_eq!(
-        (&*kept.name, kept.title.as_deref()),
+        (&*info.name, info.title.as_deref()),
         ("t", Some("The Tool"))
     );
-    assert!(kept.problems.is_empty());
+    assert!(info.problems.is_empty());
 }
 
 #[test]
-fn a_tool_without_a_description_is_told_by_its_title() {
-    let described = |tool: Value| made(tool, Trust::Wary).0.description;
+fn spec_without_description_uses_title() {
+    let description = |tool: Value| convert(tool, Trust::Wary).0.description;
     assert_eq!(
-        described(json!({"name": "t", "title": "Sums", "inputSchema": {}})),
+        description(json!({"name": "t", "title": "Sums", "inputSchema": {}})),
         "Sums"
     );
-    let noted = json!({"name": "t", "description": " ", "inputSchema": {}, "annotations": {"title": "Adds"}});
-    assert_eq!(described(noted), "Adds");
-    assert_eq!(described(json!({"name": "t", "inputSchema": {}})), "t");
+    let annotated = json!({"name": "t", "description": " ", "inputSchema": {}, "annotations": {"title": "Adds"}});
+    assert_eq!(description(annotated), "Adds");
+    assert_eq!(description(json!({"name": "t", "inputSchema": {}})), "t");
 }
 
 #[track_caller]
 fn check(annotations: &Value, trust: Trust, class: EffectClass, destructive: bool) {
     let tool = json!({"name": "t", "inputSchema": {}, "annotations": annotations});
-    let hints = made(tool, trust).0.hints;
+    let hints = convert(tool, trust).0.hints;
     assert_eq!(
         (hints.class, hints.destructive),
         (class, destructive),
@@ -52,7 +52,7 @@ fn check(annotations: &Value, trust: Trust, class: EffectClass, destructive: boo
 }
 
 #[test]
-fn a_wary_host_believes_only_in_danger() {
+fn wary_trust_uses_only_destructive_hints() {
     use EffectClass::AtMostOnce;
     check(&json!({}), Trust::Wary, AtMostOnce, false);
     check(
@@ -88,7 +88,7 @@ fn a_wary_host_believes_only_in_danger() {
 }
 
 #[test]
-fn full_trust_believes_all_of_it() {
+fn full_trust_uses_all_hints() {
     use EffectClass::{AtMostOnce, Idempotent, ReadOnly};
     check(&json!({}), Trust::Full, AtMostOnce, false);
     check(
@@ -118,26 +118,28 @@ fn full_trust_believes_all_of_it() {
 }
 
 #[test]
-fn what_is_wrong_with_a_tool_names_it() {
+fn spec_problems_name_the_tool() {
     let bad: Tool =
         serde_json::from_value(json!({"name": "t", "inputSchema": {"type": "array"}})).unwrap();
-    let flaw = spec(&bad, "x".into(), Trust::Wary, Duration::ZERO).unwrap_err();
+    let problem = spec(&bad, "x".into(), Trust::Wary, Duration::ZERO).unwrap_err();
     assert_eq!(
-        flaw,
-        "the tool `t` is left out: its input schema is not one of an object"
+        problem,
+        "the tool `t` is omitted: its input schema does not describe an object"
     );
     let deep = (0..80).fold(json!({}), |inner, _| json!({"items": inner}));
     let long = "é".repeat(20_000);
-    let (spec, kept) = made(
+    let (spec, info) = convert(
         json!({"name": "t", "description": long, "inputSchema": {}, "outputSchema": deep}),
         Trust::Wary,
     );
     assert_eq!((spec.output, spec.description.len()), (None, 32 << 10));
     assert_eq!(
-        kept.problems,
+        info.problems,
         [
-            "the tool `t` is not held to its output schema, which is nested deeper than 64 levels",
-            "the tool `t` is described in 40000 bytes, of which the first 32768 are shown",
+            "the tool `t` is not checked against its output schema, which is nested deeper than 64 \
+                levels",
+            "the tool `t` has a description of 40000 bytes, of which only the first 32768 are \
+                shown",
         ]
     );
 }

@@ -1,15 +1,14 @@
-//! Putting right what servers get wrong.
+//! Repairs of common mistakes in messages of servers.
 
 use std::borrow::Cow;
 
 use levity_rpc::mcp::{ErrorCode, ErrorData};
 use serde_json::Value;
 
-/// How much of an error that is none of JSON-RPC's is quoted.
-const QUOTE: usize = 1 << 10;
+/// The maximum length of a quoted error that does not follow JSON-RPC.
+const MAX_QUOTE: usize = 1 << 10;
 
-/// Reads JSON; text that is no UTF-8 and halves of surrogate pairs become the replacement
-/// character.
+/// Parses JSON; invalid UTF-8 and unpaired surrogates become the replacement character.
 pub(super) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(bytes).or_else(|error| {
         let text = String::from_utf8_lossy(bytes);
@@ -20,15 +19,15 @@ pub(super) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     })
 }
 
-/// Replaces `\uXXXX` that is half of a surrogate pair without its other half. Python and JavaScript
-/// write these; JSON allows them and Unicode does not.
+/// Replaces `\uXXXX` escapes that are unpaired surrogates. Python and JavaScript write them; JSON
+/// allows them and Unicode does not.
 fn whole_characters(text: &str) -> Cow<'_, str> {
     let mut fixed = String::new();
     let (mut done, mut at) = (0, 0);
     while let Some(found) = memchr::memchr(b'\\', &text.as_bytes()[at..]) {
         let start = at + found;
-        let (length, good) = escape(&text.as_bytes()[start..]);
-        if !good {
+        let (length, is_whole) = escape(&text.as_bytes()[start..]);
+        if !is_whole {
             fixed.push_str(&text[done..start]);
             fixed.push_str("\\ufffd");
             done = start + length;
@@ -42,14 +41,14 @@ fn whole_characters(text: &str) -> Cow<'_, str> {
     Cow::Owned(fixed)
 }
 
-/// How long the escape at the beginning is, and whether it stands for a whole character.
+/// Returns the length of the escape at the start, and whether it forms a whole character.
 fn escape(bytes: &[u8]) -> (usize, bool) {
     match unit(bytes) {
         Some(0xD800..0xDC00) if matches!(unit(&bytes[6..]), Some(0xDC00..0xE000)) => (12, true),
         Some(0xD800..0xE000) => (6, false),
         Some(_) => (6, true),
-        // Whatever follows a backslash is one ASCII byte in valid JSON; stepping over one byte only
-        // is always safe elsewhere.
+        // In valid JSON, one ASCII byte follows a backslash; elsewhere it is always safe to skip
+        // only one byte.
         None => (
             if bytes.get(1).is_some_and(u8::is_ascii) {
                 2
@@ -69,7 +68,7 @@ fn unit(bytes: &[u8]) -> Option<u16> {
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// An error, also where it has not the form that JSON-RPC wants.
+/// Converts an error, even if it does not have the form that JSON-RPC requires.
 pub(super) fn error(error: &Value) -> ErrorData {
     serde_json::from_value(error.clone()).unwrap_or_else(|_| {
         let code = error
@@ -80,7 +79,7 @@ pub(super) fn error(error: &Value) -> ErrorData {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let message: String = message.chars().take(QUOTE).collect();
+        let message: String = message.chars().take(MAX_QUOTE).collect();
         ErrorData::new(ErrorCode(code), message, error.get("data").cloned())
     })
 }

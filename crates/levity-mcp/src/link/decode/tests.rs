@@ -4,13 +4,13 @@ use levity_rpc::mcp::{
 use serde_json::json;
 
 use super::*;
-use crate::link::pending::note;
+use crate::link::pending::record;
 
-/// Requests with these ids and methods wait.
+/// Returns pending requests with these ids and methods.
 fn pending(asked: &[(i64, &str)]) -> Pending {
     let pending = Pending::default();
     for (id, method) in asked {
-        note(&pending, &request(*id, method));
+        record(&pending, &request(*id, method));
     }
     pending
 }
@@ -26,7 +26,7 @@ fn request(id: i64, method: &str) -> ClientJsonRpcMessage {
     ClientJsonRpcMessage::request(request, RequestId::Number(id))
 }
 
-fn read(line: impl AsRef<[u8]>, pending: &Pending) -> (Decoded, Vec<Value>) {
+fn read(line: impl AsRef<[u8]>, pending: &Pending) -> (DecodeOutcome, Vec<Value>) {
     let mut queue = Queue::new();
     let decoded = decode(line.as_ref(), &"docs".into(), pending, &mut queue);
     (
@@ -38,16 +38,16 @@ fn read(line: impl AsRef<[u8]>, pending: &Pending) -> (Decoded, Vec<Value>) {
     )
 }
 
-/// One line with one pending call, of id 7, becomes these messages.
+/// Checks that one line becomes these messages while one call with the id 7 is pending.
 #[track_caller]
 fn check(line: impl AsRef<[u8]>, expected: impl IntoIterator<Item = Value>) {
     let (decoded, messages) = read(line, &pending(&[(7, "tools/call")]));
-    assert_eq!(decoded, Decoded::Message);
+    assert_eq!(decoded, DecodeOutcome::Message);
     assert_eq!(messages, Vec::from_iter(expected));
 }
 
-/// The error of our own that a message is.
-fn failed(message: &Value) -> Option<Error> {
+/// Returns levity's own error in a message.
+fn own_error(message: &Value) -> Option<Error> {
     let error = serde_json::from_value(message["error"].clone()).unwrap();
     failure::read(&"docs".into(), &error)
 }
@@ -57,7 +57,7 @@ fn answer(result: &Value) -> Value {
 }
 
 #[test]
-fn answers_to_calls_are_read_in_whatever_order_they_are_written() {
+fn decode_reads_response_fields_in_any_order() {
     let expected = answer(&json!({"content": [{"type": "text", "text": "hi"}], "isError": false}));
     check(expected.to_string(), [expected.clone()]);
     check(
@@ -75,7 +75,7 @@ fn answers_to_calls_are_read_in_whatever_order_they_are_written() {
 }
 
 #[test]
-fn what_rmcp_cannot_hold_arrives_as_it_is() {
+fn decode_keeps_results_that_rmcp_cannot_represent() {
     for result in [
         json!({"content": [{"type": "text", "text": "a"}, {"type": "hologram", "beams": 3}], "resultType": "complete"}),
         json!({"content": "just text"}),
@@ -91,7 +91,7 @@ fn what_rmcp_cannot_hold_arrives_as_it_is() {
 }
 
 #[test]
-fn text_that_is_no_text_is_repaired() {
+fn decode_repairs_invalid_text() {
     let text = |text: &str| answer(&json!({"content": [{"type": "text", "text": text}]}));
     let line = |text: &[u8]| {
         [
@@ -115,17 +115,17 @@ fn text_that_is_no_text_is_repaired() {
 }
 
 #[test]
-fn an_answer_that_is_no_json_fails_its_request() {
+fn decode_of_invalid_json_fails_its_request() {
     let broken =
         r#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":{"x":NaN}}}"#;
     let (decoded, messages) = read(broken, &pending(&[(7, "tools/call"), (8, "tools/call")]));
-    assert_eq!(decoded, Decoded::Message);
+    assert_eq!(decoded, DecodeOutcome::Message);
     assert_eq!((&messages[0]["id"], messages.len()), (&json!(7), 1));
-    assert_eq!(failed(&messages[0]).unwrap().kind(), ErrorKind::Protocol);
+    assert_eq!(own_error(&messages[0]).unwrap().kind(), ErrorKind::Protocol);
 }
 
 #[test]
-fn errors_come_through_whatever_their_form() {
+fn decode_reads_errors_of_any_form() {
     let error = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": message}});
     check(error(-1, "no").to_string(), [error(-1, "no")]);
     check(r#"{"id":7,"error":"no"}"#, [error(-32603, "no")]);
@@ -139,8 +139,8 @@ fn errors_come_through_whatever_their_form() {
     );
     let (_, nothing) = read(r#"{"id":7}"#, &pending(&[(7, "tools/call")]));
     assert_eq!(
-        failed(&nothing[0]).unwrap().message(),
-        "its answer has neither a result nor an error"
+        own_error(&nothing[0]).unwrap().message(),
+        "its response has neither a result nor an error"
     );
     check(
         r#"{"id":7,"error":null,"result":{"content":[]}}"#,
@@ -149,7 +149,7 @@ fn errors_come_through_whatever_their_form() {
 }
 
 #[test]
-fn an_error_without_an_id_fails_whoever_waits() {
+fn error_without_id_fails_all_pending_requests() {
     for line in [
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#,
         r#"{"error":{"code":-32700,"message":"m"}}"#,
@@ -168,11 +168,11 @@ fn an_error_without_an_id_fails_whoever_waits() {
 }
 
 #[test]
-fn late_and_second_answers_reach_nobody() {
+fn late_and_duplicate_responses_are_dropped() {
     let pending = pending(&[(7, "tools/call"), (8, "tools/call")]);
     let line = answer(&json!({"content": []})).to_string();
     assert_eq!(read(&line, &pending).1.len(), 1);
-    assert_eq!(read(&line, &pending), (Decoded::Message, vec![]));
+    assert_eq!(read(&line, &pending), (DecodeOutcome::Message, vec![]));
     assert_eq!(
         read(
             r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}"#,
@@ -185,17 +185,17 @@ fn late_and_second_answers_reach_nobody() {
 }
 
 #[test]
-fn cancelled_requests_no_longer_wait() {
+fn response_to_cancelled_request_is_dropped() {
     let pending = pending(&[(7, "tools/call")]);
     pending.remove(&RequestId::Number(7));
     assert_eq!(
         read(answer(&json!({"content": []})).to_string(), &pending),
-        (Decoded::Message, vec![])
+        (DecodeOutcome::Message, vec![])
     );
 }
 
 #[test]
-fn requests_and_notifications_come_through() {
+fn decode_reads_requests_and_notifications() {
     let notification = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     check(notification.to_string(), [notification.clone()]);
     check(
@@ -209,7 +209,7 @@ fn requests_and_notifications_come_through() {
 }
 
 #[test]
-fn banners_and_logs_are_junk() {
+fn decode_of_banners_and_logs_is_junk() {
     for line in [
         "Server running on stdio",
         "[INFO] started",
@@ -224,14 +224,14 @@ fn banners_and_logs_are_junk() {
     ] {
         assert_eq!(
             read(line, &pending(&[(7, "tools/call")])),
-            (Decoded::Junk, vec![]),
+            (DecodeOutcome::Junk, vec![]),
             "{line}"
         );
     }
     for line in ["", " \r", "\t"] {
         assert_eq!(
             read(line, &Pending::default()),
-            (Decoded::Blank, vec![]),
+            (DecodeOutcome::Blank, vec![]),
             "{line}"
         );
     }
@@ -242,7 +242,7 @@ fn check_too_large(head: &str, tail: &str, ids: &[i64]) {
     let pending = pending(&[(7, "tools/call"), (8, "ping")]);
     let mut queue = Queue::new();
     let error = Error::new(ErrorKind::TooLarge, "docs", "much");
-    too_large(
+    fail_too_large(
         [head.as_bytes(), tail.as_bytes()],
         &error,
         &pending,
@@ -261,12 +261,12 @@ fn check_too_large(head: &str, tail: &str, ids: &[i64]) {
         ids
     );
     for message in found {
-        assert_eq!(failed(&message).unwrap().kind(), ErrorKind::TooLarge);
+        assert_eq!(own_error(&message).unwrap().kind(), ErrorKind::TooLarge);
     }
 }
 
 #[test]
-fn an_answer_that_is_too_large_fails_its_own_request() {
+fn too_large_response_fails_only_its_request() {
     check_too_large(
         r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"te"#,
         r#"aaa"}]}}"#,
@@ -296,13 +296,13 @@ fn an_answer_that_is_too_large_fails_its_own_request() {
 
 proptest::proptest! {
     #[test]
-    fn nothing_panics_and_nothing_else_is_answered(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+    fn decode_of_any_bytes_does_not_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
         let (_, messages) = read(&bytes, &pending(&[(7, "tools/call")]));
         proptest::prop_assert!(messages.len() <= 1);
     }
 
     #[test]
-    fn broken_messages_panic_nowhere(cut in 0usize..90, put in ".{0,3}") {
+    fn decode_of_damaged_messages_does_not_panic(cut in 0usize..90, put in ".{0,3}") {
         let line = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"a\ud83d\ude00 \\ b"}]}}"#;
         let cut = cut.min(line.len());
         read([&line[..cut], &put, &line[cut..]].concat(), &pending(&[(7, "tools/call")]));

@@ -1,4 +1,4 @@
-//! What the answer to a message that was sent is.
+//! Classification of the response to a message.
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -7,42 +7,42 @@ use levity_rpc::mcp::{ErrorData, RequestId, ServerJsonRpcMessage};
 use reqwest::Response;
 
 use super::call::Caller;
-use super::client::{Asked, Failure, PostError, Step, failed};
+use super::client::{Failure, OutgoingMessage, PostError, Step, client_error};
 use super::events;
 use super::reader::Reader;
 use crate::ErrorKind;
-use crate::link::decode::Decoded;
+use crate::link::decode::DecodeOutcome;
 
-/// How much of the body of an error is read.
+/// The maximum length of the body of an error that is read.
 const ERROR_BODY: usize = 64 * 1024;
 
-/// An answer, or where it will come from.
+/// A response, or the source of its events.
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is taken apart at once, and nearly always is the large one"
+    reason = "the value is destructured at once and is nearly always the large variant"
 )]
-pub(super) enum Taken {
+pub(super) enum PostOutcome {
     Answer(StreamableHttpPostResponse),
-    /// It comes as events, in this session.
+    /// The response arrives as events, in this session.
     Events(Response, Option<String>),
 }
 
-/// Takes the answer to a message.
-pub(super) async fn take(
+/// Reads the response to a message.
+pub(super) async fn read_response(
     caller: &Caller,
     response: Response,
-    asked: &Asked<'_>,
+    outgoing: &OutgoingMessage<'_>,
     reader: Option<&mut Reader>,
     in_session: bool,
-) -> Result<Taken, PostError> {
+) -> Result<PostOutcome, PostError> {
     let status = response.status();
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-        return accepted(caller, asked, in_session);
+        return accept(caller, outgoing, in_session);
     }
     if !status.is_success() {
-        return refused(caller, response, asked, in_session)
+        return read_error_response(caller, response, outgoing, in_session)
             .await
-            .map(Taken::Answer);
+            .map(PostOutcome::Answer);
     }
     let session = response
         .headers()
@@ -50,38 +50,38 @@ pub(super) async fn take(
         .and_then(|value| value.to_str().ok());
     let session = session.map(str::to_owned);
     match essence(&response).as_str() {
-        "text/event-stream" => Ok(Taken::Events(response, session)),
+        "text/event-stream" => Ok(PostOutcome::Events(response, session)),
         "application/json" => json(caller, response, reader, session)
             .await
-            .map(Taken::Answer),
-        // Some servers say more than they should to a message that wants no answer.
-        _ if asked.id.is_none() => Ok(Taken::Answer(StreamableHttpPostResponse::Accepted)),
-        "" => Err(protocol(
+            .map(PostOutcome::Answer),
+        // Some servers send content in response to a message that expects none.
+        _ if outgoing.id.is_none() => Ok(PostOutcome::Answer(StreamableHttpPostResponse::Accepted)),
+        "" => Err(protocol_error(
             caller,
-            "it answered without a content type; check its URL",
+            "its response has no content type; check its URL",
         )),
         _ => {
-            let other = shown_type(&response);
+            let other = displayed_type(&response);
             let message =
-                format!("it answered with `{other}` where JSON or events are due; check its URL");
-            Err(protocol(caller, &message))
+                format!("it responded with `{other}` in place of JSON or events; check its URL");
+            Err(protocol_error(caller, &message))
         }
     }
 }
 
-/// Whether events follow.
+/// Returns `true` if the response consists of events.
 pub(crate) fn is_events(response: &Response) -> bool {
     response.status().is_success() && essence(response) == "text/event-stream"
 }
 
-/// The content type without its parameters, in lower case.
+/// Returns the content type without its parameters, in lower case.
 fn essence(response: &Response) -> String {
     type_of(response).to_ascii_lowercase()
 }
 
-/// The content type as it may stand in an error. One that is too long is left out rather than cut,
-/// so that secrets in it are found.
-fn shown_type(response: &Response) -> String {
+/// Returns the content type for an error message. A long one is left out rather than truncated, so
+/// that secrets in it are masked.
+fn displayed_type(response: &Response) -> String {
     match type_of(response) {
         long if long.len() > 80 => format!("a content type of {} bytes", long.len()),
         short => short.to_owned(),
@@ -101,17 +101,24 @@ fn type_of(response: &Response) -> &str {
         .trim()
 }
 
-fn protocol(caller: &Caller, message: &str) -> PostError {
-    failed(caller.error(ErrorKind::Protocol, message))
+fn protocol_error(caller: &Caller, message: &str) -> PostError {
+    client_error(caller.error(ErrorKind::Protocol, message))
 }
 
-fn accepted(caller: &Caller, asked: &Asked<'_>, in_session: bool) -> Result<Taken, PostError> {
-    // In a session the answer may come by the stream of what is said unasked; elsewhere it cannot
-    // come any more.
-    if asked.id.is_some() && (asked.step != Step::Later || !in_session) {
-        return Err(protocol(caller, "it took the request and gave no answer"));
+fn accept(
+    caller: &Caller,
+    outgoing: &OutgoingMessage<'_>,
+    in_session: bool,
+) -> Result<PostOutcome, PostError> {
+    // In a session, the response may arrive through the stream of notifications; otherwise it
+    // cannot arrive any more.
+    if outgoing.id.is_some() && (outgoing.step != Step::Later || !in_session) {
+        return Err(protocol_error(
+            caller,
+            "it accepted the request but sent no response",
+        ));
     }
-    Ok(Taken::Answer(StreamableHttpPostResponse::Accepted))
+    Ok(PostOutcome::Answer(StreamableHttpPostResponse::Accepted))
 }
 
 async fn json(
@@ -122,35 +129,36 @@ async fn json(
 ) -> Result<StreamableHttpPostResponse, PostError> {
     let body = events::body(caller, response, caller.limits.max_message)
         .await
-        .map_err(failed)?;
+        .map_err(client_error)?;
     let Some(reader) = reader else {
         return Ok(StreamableHttpPostResponse::Accepted);
     };
     let read = reader.push(&body);
     match (reader.answer(), read) {
         (Some(answer), _) => Ok(StreamableHttpPostResponse::Json(answer, session)),
-        (None, Decoded::Message) => Err(protocol(
+        (None, DecodeOutcome::Message) => Err(protocol_error(
             caller,
-            "it answered another request than the one that was sent",
+            "it responded to another request than the one that was sent",
         )),
-        (None, Decoded::Blank | Decoded::Junk) => {
-            Err(protocol(caller, "its answer is no JSON-RPC message"))
-        }
+        (None, DecodeOutcome::Blank | DecodeOutcome::Junk) => Err(protocol_error(
+            caller,
+            "its response is not a JSON-RPC message",
+        )),
     }
 }
 
-/// Takes an answer whose status is an error.
-async fn refused(
+/// Reads a response with an error status.
+async fn read_error_response(
     caller: &Caller,
     response: Response,
-    asked: &Asked<'_>,
+    outgoing: &OutgoingMessage<'_>,
     in_session: bool,
 ) -> Result<StreamableHttpPostResponse, PostError> {
     let status = response.status();
     if status == StatusCode::NOT_FOUND && in_session {
         return Err(StreamableHttpError::SessionExpired);
     }
-    let refused = caller.refused(&response);
+    let refused = caller.status_error(&response);
     let error = match essence(&response).as_str() {
         "application/json" => error_in(
             &events::body(caller, response, ERROR_BODY)
@@ -161,35 +169,34 @@ async fn refused(
     };
     if status == StatusCode::BAD_REQUEST
         && in_session
-        && error.as_ref().is_some_and(speaks_of_session)
+        && error.as_ref().is_some_and(mentions_session)
     {
         return Err(StreamableHttpError::SessionExpired);
     }
-    let Some(id) = asked.id.clone() else {
-        return Err(failed(refused));
+    let Some(id) = outgoing.id.clone() else {
+        return Err(client_error(refused));
     };
     if let Some(error) = error {
         return Ok(json_error(error, id));
     }
-    match asked.step {
-        // An older server does not know this question, and whoever asked it is told so in the
-        // protocol's words.
-        Step::Discover if is_no_to_discover(status) => {
+    match outgoing.step {
+        // An older server does not support this request. The caller gets an error of the protocol.
+        Step::Discover if rejects_discover(status) => {
             let message = format!(
-                "`server/discover` was answered with HTTP {}",
+                "the response to `server/discover` was HTTP {}",
                 status.as_u16()
             );
             Ok(json_error(ErrorData::invalid_request(message, None), id))
         }
         Step::Initialize => Err(StreamableHttpError::Client(Failure {
             error: refused,
-            older: matches!(status.as_u16(), 400 | 404 | 405),
+            try_sse: matches!(status.as_u16(), 400 | 404 | 405),
         })),
-        _ => Err(failed(refused)),
+        _ => Err(client_error(refused)),
     }
 }
 
-fn is_no_to_discover(status: StatusCode) -> bool {
+fn rejects_discover(status: StatusCode) -> bool {
     let broken = matches!(
         status,
         StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_IMPLEMENTED
@@ -208,7 +215,7 @@ fn error_in(body: &[u8]) -> Option<ErrorData> {
     }
 }
 
-/// Some servers answer 400 where the protocol has 404 when they no longer know a session.
-fn speaks_of_session(error: &ErrorData) -> bool {
+/// Some servers respond with 400 in place of 404 when a session has expired.
+fn mentions_session(error: &ErrorData) -> bool {
     error.message.to_ascii_lowercase().contains("session")
 }

@@ -1,4 +1,4 @@
-//! Sends requests to one server: with its headers and its login, to no other place.
+//! The sender of requests to one server, with its headers and its login, and to no other origin.
 
 use std::fmt;
 use std::future::Future;
@@ -14,23 +14,23 @@ use reqwest::{Client, Response, redirect};
 use url::Url;
 
 use super::Limits;
-use super::pace::{Pace, Way};
+use super::reuse::{ConnectionMode, ReuseTracker};
 use crate::link::authorize::{Authorize, Challenge, Credentials};
 use crate::{Error, ErrorKind, Result, config};
 
-/// How often one request may be answered with a wish for another login.
-const CHALLENGES: u32 = 3;
-/// How often one request is sent again because the server gave another nonce for its proof of
-/// possession.
-const NONCES: u32 = 2;
-/// How often one request is sent again because the server asked for some time.
-const WAITS: u32 = 2;
-/// The longest time of that kind that is waited for.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Redirects that one request follows.
-const REDIRECTS: usize = 5;
+/// The maximum number of login challenges to one request.
+const MAX_CHALLENGES: u32 = 3;
+/// The maximum number of repetitions of one request because the server sent another nonce for its
+/// proof of possession.
+const MAX_NONCES: u32 = 2;
+/// The maximum number of repetitions of one request because the server asked for a delay.
+const MAX_WAITS: u32 = 2;
+/// The maximum delay of that kind.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+/// The maximum number of redirects that one request follows.
+const MAX_REDIRECTS: usize = 5;
 
-/// Headers that the transport sets by itself.
+/// The headers that the transport itself sets.
 const RESERVED: [&str; 12] = [
     "accept",
     "connection",
@@ -46,7 +46,7 @@ const RESERVED: [&str; 12] = [
     "transfer-encoding",
 ];
 
-/// What sends requests to one server.
+/// The sender of requests to one server.
 pub(crate) struct Caller {
     pub(crate) server: Arc<str>,
     pub(crate) url: Url,
@@ -54,23 +54,23 @@ pub(crate) struct Caller {
     pub(crate) world: Arc<dyn World>,
     headers: HeaderMap,
     authorize: Option<Arc<dyn Authorize>>,
-    kept: Client,
-    new: OnceLock<Client>,
-    pub(super) pace: Mutex<Pace>,
+    pooled: Client,
+    unpooled: OnceLock<Client>,
+    pub(super) reuse: Mutex<ReuseTracker>,
 }
 
-/// One request.
-pub(crate) struct Ask<'a> {
+/// An outgoing HTTP request.
+pub(crate) struct HttpRequest<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<&'a [u8]>,
-    /// Whether it may be sent again when a connection ended before a word of the answer came.
+    /// `true` if it may be sent again when a connection ended before the response started.
     pub(crate) repeatable: bool,
-    pub(super) way: Way,
+    pub(super) mode: ConnectionMode,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> HttpRequest<'a> {
     pub(crate) fn get(url: &'a Url) -> Self {
         let headers =
             HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
@@ -80,21 +80,21 @@ impl<'a> Ask<'a> {
             headers,
             body: None,
             repeatable: true,
-            way: Way::Kept,
+            mode: ConnectionMode::Reused,
         }
     }
 
     pub(crate) fn post(url: &'a Url, body: &'a [u8]) -> Self {
-        let both = HeaderValue::from_static("application/json, text/event-stream");
+        let accepted = HeaderValue::from_static("application/json, text/event-stream");
         let json = HeaderValue::from_static("application/json");
-        let headers = HeaderMap::from_iter([(ACCEPT, both), (CONTENT_TYPE, json)]);
+        let headers = HeaderMap::from_iter([(ACCEPT, accepted), (CONTENT_TYPE, json)]);
         Self {
             method: Method::POST,
             url,
             headers,
             body: Some(body),
             repeatable: false,
-            way: Way::Kept,
+            mode: ConnectionMode::Reused,
         }
     }
 
@@ -106,7 +106,7 @@ impl<'a> Ask<'a> {
             headers,
             body,
             repeatable: true,
-            way: Way::Kept,
+            mode: ConnectionMode::Reused,
         }
     }
 }
@@ -119,10 +119,10 @@ impl Caller {
         authorize: Option<Arc<dyn Authorize>>,
         world: Arc<dyn World>,
     ) -> Result<Self> {
-        let url = address(&server, &config.url)?;
+        let url = parse_url(&server, &config.url)?;
         let headers = headers(&server, config)?;
-        let kept = client(&server, limits.connect, Way::Kept)?;
-        let (new, pace) = (OnceLock::new(), Mutex::default());
+        let pooled = client(&server, limits.connect, ConnectionMode::Reused)?;
+        let (unpooled, reuse) = (OnceLock::new(), Mutex::default());
         Ok(Self {
             server,
             url,
@@ -130,9 +130,9 @@ impl Caller {
             world,
             headers,
             authorize,
-            kept,
-            new,
-            pace,
+            pooled,
+            unpooled,
+            reuse,
         })
     }
 
@@ -140,82 +140,89 @@ impl Caller {
         Error::new(kind, self.server.clone(), message)
     }
 
-    pub(super) fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn reuse(&self) -> std::sync::MutexGuard<'_, ReuseTracker> {
+        self.reuse.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, with other logins when they are asked for, and returns what comes back
-    /// unless it asks for a login or points elsewhere.
-    pub(crate) async fn send(&self, ask: &Ask<'_>) -> Result<Response> {
-        let (mut challenges, mut nonces, mut waits, mut again) = (0, 0, 0, ask.repeatable);
+    /// Sends a request and handles login challenges. Returns the response, unless it is a challenge
+    /// or a redirect.
+    pub(crate) async fn send(&self, http_request: &HttpRequest<'_>) -> Result<Response> {
+        let (mut challenges, mut nonces, mut delays, mut may_repeat) =
+            (0, 0, 0, http_request.repeatable);
         loop {
             let login = match &self.authorize {
-                Some(authorize) => authorize.credentials(ask.method.as_str(), ask.url).await?,
+                Some(authorize) => {
+                    authorize
+                        .credentials(http_request.method.as_str(), http_request.url)
+                        .await?
+                }
                 None => None,
             };
-            let response = match self.once(ask, login.as_ref()).await? {
+            let response = match self.send_once(http_request, login.as_ref()).await? {
                 Ok(response) => response,
-                // The server closed a kept connection at the moment we used it.
-                Err(error) if again && error.is_request() && !error.is_connect() => {
-                    again = false;
+                // The server closed a pooled connection at the moment of its use.
+                Err(error) if may_repeat && error.is_request() && !error.is_connect() => {
+                    may_repeat = false;
                     continue;
                 }
-                Err(error) => return Err(self.failed(&error)),
+                Err(error) => return Err(self.transport_error(&error)),
             };
-            let proven = login.as_ref().is_some_and(|login| login.proof.is_some());
-            let renonced = self.keep_nonce(&response);
+            let has_proof = login.as_ref().is_some_and(|login| login.proof.is_some());
+            let has_new_nonce = self.store_nonce(&response);
             match response.status() {
-                StatusCode::UNAUTHORIZED if proven && renonced && nonces < NONCES => nonces += 1,
+                StatusCode::UNAUTHORIZED if has_proof && has_new_nonce && nonces < MAX_NONCES => {
+                    nonces += 1
+                }
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     challenges += 1;
                     let sent = login.as_ref().map(|login| &*login.authorization);
-                    self.challenged(&response, sent, challenges).await?;
+                    self.handle_challenge(&response, sent, challenges).await?;
                 }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     match retry_after(&response) {
-                        Some(time) if waits < WAITS && time <= LONGEST_WAIT => {
-                            waits += 1;
+                        Some(time) if delays < MAX_WAITS && time <= MAX_WAIT => {
+                            delays += 1;
                             self.world.sleep(time).await;
                         }
                         _ => return Ok(response),
                     }
                 }
-                status if status.is_redirection() => return Err(self.redirected(&response)),
+                status if status.is_redirection() => return Err(self.redirect_error(&response)),
                 _ => return Ok(response),
             }
         }
     }
 
-    async fn once(
+    async fn send_once(
         &self,
-        ask: &Ask<'_>,
+        http_request: &HttpRequest<'_>,
         login: Option<&Credentials>,
     ) -> Result<Result<Response, reqwest::Error>> {
         let mut headers = self.headers.clone();
         if let Some(login) = login {
-            let wrong = |_| self.error(ErrorKind::Auth, "its login cannot be sent as a header");
-            let mut value = HeaderValue::try_from(&login.authorization).map_err(wrong)?;
+            let invalid = |_| self.error(ErrorKind::Auth, "its login is not a valid header value");
+            let mut value = HeaderValue::try_from(&login.authorization).map_err(invalid)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
             if let Some(proof) = &login.proof {
-                headers.insert("dpop", HeaderValue::try_from(proof).map_err(wrong)?);
+                headers.insert("dpop", HeaderValue::try_from(proof).map_err(invalid)?);
             }
         }
-        headers.extend(ask.headers.clone());
+        headers.extend(http_request.headers.clone());
         let request = self
-            .client(ask.way)?
-            .request(ask.method.clone(), ask.url.clone())
+            .client(http_request.mode)?
+            .request(http_request.method.clone(), http_request.url.clone())
             .headers(headers);
-        let request = match ask.body {
+        let request = match http_request.body {
             Some(body) => request.body(body.to_vec()),
             None => request,
         };
         Ok(request.send().await)
     }
 
-    /// Keeps the nonce of an answer, and says whether the server only wants the request again with
-    /// it.
-    fn keep_nonce(&self, response: &Response) -> bool {
+    /// Stores the nonce of a response. Returns `true` if the server only requires the request again
+    /// with it.
+    fn store_nonce(&self, response: &Response) -> bool {
         let (Some(authorize), Some(nonce)) =
             (&self.authorize, response.headers().get("dpop-nonce"))
         else {
@@ -224,7 +231,7 @@ impl Caller {
         let Ok(nonce) = nonce.to_str() else {
             return false;
         };
-        authorize.keep_nonce(nonce);
+        authorize.store_nonce(nonce);
         let mut challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
         challenges.any(|text| {
             text.to_str()
@@ -232,26 +239,30 @@ impl Caller {
         })
     }
 
-    fn client(&self, way: Way) -> Result<&Client> {
-        if way == Way::Kept {
-            return Ok(&self.kept);
+    fn client(&self, mode: ConnectionMode) -> Result<&Client> {
+        if mode == ConnectionMode::Reused {
+            return Ok(&self.pooled);
         }
-        if let Some(client) = self.new.get() {
+        if let Some(client) = self.unpooled.get() {
             return Ok(client);
         }
-        let client = client(&self.server, self.limits.connect, Way::New)?;
-        Ok(self.new.get_or_init(|| client))
+        let client = client(&self.server, self.limits.connect, ConnectionMode::New)?;
+        Ok(self.unpooled.get_or_init(|| client))
     }
 
-    /// Gets another login, or says why the request cannot be made.
-    async fn challenged(
+    /// Obtains another login, or returns the reason why the request cannot be made.
+    async fn handle_challenge(
         &self,
         response: &Response,
         sent: Option<&str>,
         attempt: u32,
     ) -> Result<()> {
         let status = response.status().as_u16();
-        if let Some(authorize) = self.authorize.as_ref().filter(|_| attempt <= CHALLENGES) {
+        if let Some(authorize) = self
+            .authorize
+            .as_ref()
+            .filter(|_| attempt <= MAX_CHALLENGES)
+        {
             let challenges = response.headers().get_all(WWW_AUTHENTICATE);
             let challenges: Vec<_> = challenges
                 .iter()
@@ -259,7 +270,7 @@ impl Caller {
                 .collect();
             let text = &challenges.join(", ");
             if authorize
-                .challenged(&Challenge {
+                .handle_challenge(&Challenge {
                     sent,
                     status,
                     text,
@@ -273,71 +284,73 @@ impl Caller {
         let has_login = self.authorize.is_some() || self.headers.contains_key(AUTHORIZATION);
         let message = match (status, has_login) {
             (401, false) => {
-                "it wants a login (HTTP 401); set its header `Authorization`, or log in with OAuth"
+                "it requires a login (HTTP 401); set its header `Authorization`, or log in with \
+                    OAuth"
             }
-            (401, true) => "it refuses the login (HTTP 401); renew the token, or log in again",
-            (_, false) => "it forbids this (HTTP 403); it may want a login, or not serve this host",
-            (_, true) => "it forbids this (HTTP 403); the login lacks a permission that this needs",
+            (401, true) => "it rejects the login (HTTP 401); renew the token, or log in again",
+            (_, false) => "it forbids this (HTTP 403); it may require a login, or reject this host",
+            (_, true) => "it forbids this (HTTP 403); the login lacks a required permission",
         };
         Err(self.error(ErrorKind::Auth, message))
     }
 
-    fn redirected(&self, response: &Response) -> Error {
+    fn redirect_error(&self, response: &Response) -> Error {
         let status = response.status().as_u16();
         let target = response
             .headers()
             .get(LOCATION)
             .and_then(|value| value.to_str().ok());
         let target = target.and_then(|target| response.url().join(target).ok());
-        // What comes after the host may hold a secret.
+        // The part after the host may contain a secret.
         let message = match target.map(|target| target.origin().ascii_serialization()) {
             Some(origin) => format!(
-                "it redirects to `{origin}` (HTTP {status}); set the URL it means, if you trust \
-                    that place"
+                "it redirects to `{origin}` (HTTP {status}); if you trust that host, set its URL \
+                    there"
             ),
-            None => format!("it redirects to nowhere (HTTP {status}); check its URL"),
+            None => format!("it redirects without a valid target (HTTP {status}); check its URL"),
         };
         self.error(ErrorKind::Protocol, message)
     }
 
-    /// Does `work`, which has time until `end`.
+    /// Runs `work` until the deadline.
     pub(crate) async fn in_time<T>(
         &self,
-        end: Option<Timestamp>,
+        deadline: Option<Timestamp>,
         work: impl Future<Output = T>,
     ) -> Result<T> {
-        let Some(end) = end else {
+        let Some(deadline) = deadline else {
             return Ok(work.await);
         };
-        let left = end.since(self.world.now());
-        if left.is_zero() {
-            return Err(self.late());
+        let remaining = deadline.since(self.world.now());
+        if remaining.is_zero() {
+            return Err(self.timeout_error());
         }
-        // The clock is asked first: work that never runs out of bytes leaves it no turn in tokio's
-        // budget.
-        match select(self.world.sleep(left), pin!(work)).await {
-            Either::Left(_) => Err(self.late()),
+        // The clock is polled first: work that never runs out of bytes would use up tokio's budget.
+        match select(self.world.sleep(remaining), pin!(work)).await {
+            Either::Left(_) => Err(self.timeout_error()),
             Either::Right((done, _)) => Ok(done),
         }
     }
 
-    /// The end of the time for an answer to a request that is sent now.
-    pub(crate) fn end_of_answer(&self) -> Timestamp {
+    /// Returns the deadline of the response to a request that is sent now.
+    pub(crate) fn response_deadline(&self) -> Timestamp {
         self.world.now().after(self.limits.answer)
     }
 
-    fn late(&self) -> Error {
+    fn timeout_error(&self) -> Error {
         let limit = self.limits.answer;
         self.error(
             ErrorKind::Timeout,
-            format!("its answer did not end within {limit:?}; raise `call_limit` to wait longer"),
+            format!(
+                "its response was not complete within {limit:?}; raise `call_limit` to wait longer"
+            ),
         )
     }
 
-    pub(crate) fn failed(&self, error: &reqwest::Error) -> Error {
-        // The error itself names the address, which may hold a key.
+    pub(crate) fn transport_error(&self, error: &reqwest::Error) -> Error {
+        // The error itself contains the URL, which may contain a key.
         let mut next = std::error::Error::source(error);
-        let mut cause = "it could not be sent".to_owned();
+        let mut cause = "the request could not be sent".to_owned();
         while let Some(known) = next {
             (cause, next) = (known.to_string(), known.source());
         }
@@ -346,34 +359,43 @@ impl Caller {
                 let limit = self.limits.connect;
                 self.error(
                     ErrorKind::Start,
-                    format!("cannot be reached: no connection within {limit:?}"),
+                    format!(
+                        "cannot be reached: no connection within {limit:?}; is the server \
+                        running?"
+                    ),
                 )
             }
-            true => self.error(ErrorKind::Start, format!("cannot be reached: {cause}")),
+            true => self.error(
+                ErrorKind::Start,
+                format!("cannot be reached: {cause}; is the server running?"),
+            ),
             false => self.error(
                 ErrorKind::Closed,
-                format!("the connection ended before the answer came: {cause}"),
+                format!("the connection ended before the response arrived: {cause}"),
             ),
         }
     }
 
-    /// The error for an answer whose status says that it is none.
-    pub(crate) fn refused(&self, response: &Response) -> Error {
+    /// Creates the error for a response with an error status.
+    pub(crate) fn status_error(&self, response: &Response) -> Error {
         let status = response.status().as_u16();
         match (status, retry_after(response)) {
             (429 | 503, Some(time)) => self.error(
                 ErrorKind::Away,
-                format!("it answered HTTP {status} and asks to wait {time:?}"),
+                format!("it responded with HTTP {status} and asks for a delay of {time:?}"),
             ),
             (429 | 502..=504, _) => self.error(
                 ErrorKind::Away,
-                format!("it answered HTTP {status}; try again later"),
+                format!("it responded with HTTP {status}; try again later"),
             ),
             (404 | 405, _) => self.error(
                 ErrorKind::Protocol,
-                format!("it answered HTTP {status}; check its URL"),
+                format!("it responded with HTTP {status}; check its URL"),
             ),
-            _ => self.error(ErrorKind::Protocol, format!("it answered HTTP {status}")),
+            _ => self.error(
+                ErrorKind::Protocol,
+                format!("it responded with HTTP {status}"),
+            ),
         }
     }
 }
@@ -386,57 +408,52 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// How long the server asks to wait, where it says it in seconds.
+/// Returns the delay that the server asks for, if it is in seconds.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs)
 }
 
-fn address(server: &Arc<str>, url: &str) -> Result<Url> {
-    let wrong = |why: &str| {
+fn parse_url(server: &Arc<str>, url: &str) -> Result<Url> {
+    let invalid = |problem: &str| {
         Error::new(
             ErrorKind::Config,
             server.clone(),
-            format!("its `url` {why}"),
+            format!("its `url` {problem}"),
         )
     };
-    let url = Url::parse(url).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
+    let url = Url::parse(url).map_err(|error| invalid(&format!("is invalid: {error}")))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
-        _ => Err(wrong("must begin with `http://` or `https://`")),
+        _ => Err(invalid("must begin with `http://` or `https://`")),
     }
 }
 
 fn headers(server: &Arc<str>, config: &config::Http) -> Result<HeaderMap> {
-    let wrong = |name: &str, why: &str| {
+    let invalid = |name: &str, problem: &str| {
         Error::new(
             ErrorKind::Config,
             server.clone(),
-            format!("its header `{}` {why}", name.escape_debug()),
+            format!("its header `{}` {problem}", name.escape_debug()),
         )
     };
     let mut headers = HeaderMap::new();
     for (name, value) in &config.headers {
-        let key = HeaderName::try_from(name)
-            .map_err(|_| wrong(name, "has a name that HTTP does not allow"))?;
+        let key = HeaderName::try_from(name).map_err(|_| invalid(name, "has an invalid name"))?;
         if RESERVED.contains(&key.as_str()) || key.as_str().starts_with("mcp-param-") {
-            return Err(wrong(name, "is set by levity itself; remove it"));
+            return Err(invalid(name, "is set by levity itself; remove it"));
         }
-        let unfit = |_| {
-            wrong(
-                name,
-                "has a value that HTTP does not allow, such as a line break",
-            )
-        };
-        let mut value = HeaderValue::try_from(value).map_err(unfit)?;
+        let invalid_value =
+            |_| invalid(name, "has an invalid value, for example with a line break");
+        let mut value = HeaderValue::try_from(value).map_err(invalid_value)?;
         value.set_sensitive(true);
         headers.insert(key, value);
     }
     Ok(headers)
 }
 
-fn client(server: &Arc<str>, connect: Duration, way: Way) -> Result<Client> {
-    // Another part of the program may have chosen one already, which is as good.
+fn client(server: &Arc<str>, connect: Duration, mode: ConnectionMode) -> Result<Client> {
+    // Another part of the program may have installed a provider already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .connect_timeout(connect)
@@ -444,32 +461,32 @@ fn client(server: &Arc<str>, connect: Duration, way: Way) -> Result<Client> {
         .referer(false)
         .tcp_nodelay(true)
         .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")));
-    let builder = match way {
-        Way::Kept => builder,
-        Way::New => builder.pool_max_idle_per_host(0),
+    let builder = match mode {
+        ConnectionMode::Reused => builder,
+        ConnectionMode::New => builder.pool_max_idle_per_host(0),
     };
-    let wrong = |error| {
+    let invalid = |error| {
         Error::new(
             ErrorKind::Start,
             server.clone(),
-            format!("no HTTP client can be made: {error}"),
+            format!("cannot create an HTTP client: {error}"),
         )
     };
-    builder.build().map_err(wrong)
+    builder.build().map_err(invalid)
 }
 
-/// Follows redirects within one origin that keep the method and the body: elsewhere the login would
-/// be given away, and without its body a request is another one.
+/// Follows redirects within one origin that keep the method and the body. Another origin would
+/// receive the login, and a request without its body has another meaning.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let keeps = matches!(
+    let keeps_method = matches!(
         attempt.status(),
         StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
     );
-    let home = attempt
+    let same_origin = attempt
         .previous()
         .first()
         .is_some_and(|first| first.origin() == attempt.url().origin());
-    match keeps && home && attempt.previous().len() <= REDIRECTS {
+    match keeps_method && same_origin && attempt.previous().len() <= MAX_REDIRECTS {
         true => attempt.follow(),
         false => attempt.stop(),
     }

@@ -1,4 +1,4 @@
-//! What rmcp's worker for streamable HTTP sends and receives by.
+//! The HTTP client of rmcp's worker for streamable HTTP.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,33 +22,32 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::answer::{self, Taken};
-use super::call::{Ask, Caller};
+use super::answer::{self, PostOutcome};
+use super::call::{Caller, HttpRequest};
 use super::events::Events;
-use super::pace::Timer;
+use super::originals::{OriginalResponses, ResultType};
 use super::reader::Reader;
-use super::stream::{Resumes, Stream, error_event, unasked};
-use super::typed::{Typed, Written};
+use super::reuse::Timer;
+use super::stream::{Resumes, Stream, error_event, notification_stream};
 use crate::{Error, ErrorKind};
 
-// A map by header names does not find a name that is given as text.
+// A map with header names as keys does not find a name that is given as text.
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// A request whose answer brings changes for as long as the connection lives.
+/// The request whose response contains changes for the lifetime of the connection.
 const LISTEN: &str = "subscriptions/listen";
-/// How long an answer that comes as events is waited for before it is followed at leisure.
-const AT_ONCE: Duration = Duration::from_millis(50);
-/// How long the rest of a finished answer is read so that its connection can be used again.
-const REST: Duration = Duration::from_millis(100);
-/// A server that closes the stream of notifications as soon as it is open is asked again less and
-/// less often.
-const FRUITLESS: u32 = 6;
+/// The maximum wait for a response that arrives as events, before it is passed on as a stream.
+const INLINE_WAIT: Duration = Duration::from_millis(50);
+/// The timeout for reading the rest of a finished response, so that its connection can be reused.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// The limit of the growing delay for a server that closes the stream of notifications immediately.
+const MAX_DELAY_SHIFT: u32 = 6;
 
-/// Why a request got no answer.
+/// The reason why a request got no response.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) error: Error,
-    /// Whether the server may be one that speaks only the older HTTP with server-sent events.
-    pub(crate) older: bool,
+    /// `true` if the server may support only the older HTTP with server-sent events.
+    pub(crate) try_sse: bool,
 }
 
 impl fmt::Display for Failure {
@@ -63,23 +62,23 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self {
             error,
-            older: false,
+            try_sse: false,
         }
     }
 }
 
 pub(super) type PostError = StreamableHttpError<Failure>;
 
-pub(super) fn failed(error: Error) -> PostError {
+pub(super) fn client_error(error: Error) -> PostError {
     StreamableHttpError::Client(error.into())
 }
 
-/// What is known of a message that is sent.
+/// The properties of an outgoing message.
 #[derive(Clone, Debug)]
-pub(super) struct Asked<'a> {
-    /// What a request asks.
+pub(super) struct OutgoingMessage<'a> {
+    /// The method of the request.
     method: &'a str,
-    /// The request's id; none when the message wants no answer.
+    /// The id of the request; `None` if the message expects no response.
     pub(super) id: Option<RequestId>,
     pub(super) step: Step,
     /// Equal for requests that take about the same time.
@@ -87,7 +86,7 @@ pub(super) struct Asked<'a> {
     repeatable: bool,
 }
 
-/// Where in the life of a connection a message belongs.
+/// The phase of a connection that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Discover,
@@ -96,9 +95,9 @@ pub(super) enum Step {
     Later,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> OutgoingMessage<'a> {
     fn of(message: &'a ClientJsonRpcMessage) -> Self {
-        let mut asked = Self {
+        let mut outgoing = Self {
             method: "",
             id: None,
             step: Step::Later,
@@ -108,25 +107,25 @@ impl<'a> Asked<'a> {
         match message {
             ClientJsonRpcMessage::Request(request) => {
                 let method = request.request.method();
-                asked.id = Some(request.id.clone());
-                asked.method = method;
-                asked.step = match method {
+                outgoing.id = Some(request.id.clone());
+                outgoing.method = method;
+                outgoing.step = match method {
                     "initialize" => Step::Initialize,
                     "server/discover" => Step::Discover,
                     _ => Step::Later,
                 };
-                // A second call of a tool may do something a second time.
-                asked.repeatable = method != "tools/call";
-                asked.kind = kind_of(method, tool_of(&request.request));
+                // A second call of a tool may repeat its effects.
+                outgoing.repeatable = method != "tools/call";
+                outgoing.kind = kind_of(method, tool_of(&request.request));
             }
             ClientJsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::InitializedNotification(_) = notification.notification {
-                    asked.step = Step::Initialized;
+                    outgoing.step = Step::Initialized;
                 }
             }
             _ => {}
         }
-        asked
+        outgoing
     }
 }
 
@@ -150,35 +149,35 @@ fn tool_of(request: &ClientRequest) -> &str {
     }
 }
 
-/// One server's client; a copy is the same client.
+/// The client of one server; all clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Client(Arc<Inner>);
 
 struct Inner {
     caller: Arc<Caller>,
     resumes: Arc<Resumes>,
-    written: Arc<Written>,
-    /// Turns true when nobody waits for the first answers any more.
+    originals: Arc<OriginalResponses>,
+    /// Becomes `true` when no caller waits for the first responses any more.
     closing: watch::Receiver<bool>,
     drains: Mutex<JoinSet<()>>,
-    /// How often in a row the stream of notifications ended with nothing said.
-    fruitless: Arc<Mutex<u32>>,
+    /// The number of consecutive streams of notifications that ended without an event.
+    empty_streams: Arc<Mutex<u32>>,
 }
 
 impl Client {
     pub(super) fn new(
         caller: Arc<Caller>,
-        written: Arc<Written>,
+        originals: Arc<OriginalResponses>,
         closing: watch::Receiver<bool>,
     ) -> Self {
-        let (resumes, drains, fruitless) = (Arc::default(), Mutex::default(), Arc::default());
+        let (resumes, drains, empty_streams) = (Arc::default(), Mutex::default(), Arc::default());
         Self(Arc::new(Inner {
             caller,
             resumes,
-            written,
+            originals,
             closing,
             drains,
-            fruitless,
+            empty_streams,
         }))
     }
 
@@ -188,54 +187,72 @@ impl Client {
         session: Option<&str>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, PostError> {
-        let (caller, asked) = (&self.0.caller, Asked::of(message));
-        let end = (asked.method != LISTEN).then(|| caller.end_of_answer());
+        let (caller, outgoing) = (&self.0.caller, OutgoingMessage::of(message));
+        let deadline = (outgoing.method != LISTEN).then(|| caller.response_deadline());
         caller
-            .in_time(end, self.exchange(message, asked, end, session, headers))
+            .in_time(
+                deadline,
+                self.exchange(message, outgoing, deadline, session, headers),
+            )
             .await
-            .map_err(failed)?
+            .map_err(client_error)?
     }
 
     async fn exchange(
         &self,
         message: &ClientJsonRpcMessage,
-        asked: Asked<'_>,
-        end: Option<Timestamp>,
+        outgoing: OutgoingMessage<'_>,
+        deadline: Option<Timestamp>,
         session: Option<&str>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, PostError> {
         let caller = &self.0.caller;
         let body = serde_json::to_vec(message)?;
-        let mut ask = Ask::post(&caller.url, &body);
+        let mut request = HttpRequest::post(&caller.url, &body);
         let version = headers
             .get(&VERSION)
             .and_then(|version| version.to_str().ok());
-        let typed = Typed::of(asked.method, version);
-        ask.headers
+        let result_type = ResultType::of(outgoing.method, version);
+        request
+            .headers
             .extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
-        ask.repeatable = asked.repeatable;
-        add_session(&mut ask, session)?;
-        let is_call = asked.id.is_some() && asked.step == Step::Later;
-        let timer = is_call.then(|| Timer::start(caller, asked.kind));
-        ask.way = timer.map_or(ask.way, |timer| timer.way());
-        let response = caller.send(&ask).await.map_err(failed)?;
-        let mut reader = Reader::of(&caller.server, message, typed, &self.0.written, end);
-        match answer::take(caller, response, &asked, reader.as_mut(), session.is_some()).await? {
-            Taken::Answer(answer) => {
+        request.repeatable = outgoing.repeatable;
+        add_session(&mut request, session)?;
+        let is_call = outgoing.id.is_some() && outgoing.step == Step::Later;
+        let timer = is_call.then(|| Timer::start(caller, outgoing.kind));
+        request.mode = timer.map_or(request.mode, |timer| timer.mode());
+        let response = caller.send(&request).await.map_err(client_error)?;
+        let mut reader = Reader::of(
+            &caller.server,
+            message,
+            result_type,
+            &self.0.originals,
+            deadline,
+        );
+        match answer::read_response(
+            caller,
+            response,
+            &outgoing,
+            reader.as_mut(),
+            session.is_some(),
+        )
+        .await?
+        {
+            PostOutcome::Answer(answer) => {
                 if let Some(timer) = timer {
                     timer.stop(caller);
                 }
                 Ok(answer)
             }
-            Taken::Events(response, session) => {
-                self.follow(response, session, asked.step, reader, timer)
+            PostOutcome::Events(response, session) => {
+                self.read_events(response, session, outgoing.step, reader, timer)
                     .await
             }
         }
     }
 
-    /// Takes an answer from events: at once where it comes at once, else as a stream.
-    async fn follow(
+    /// Reads a response from events: immediately if it arrives at once, and otherwise as a stream.
+    async fn read_events(
         &self,
         response: Response,
         session: Option<String>,
@@ -245,35 +262,35 @@ impl Client {
     ) -> Result<StreamableHttpPostResponse, PostError> {
         let events = Events::new(self.0.caller.clone(), response);
         let Some(reader) = reader else {
-            // Nobody asked, so there is nothing to wait for.
+            // The message expects no response, so there is nothing to wait for.
             self.drain(events);
             return Ok(StreamableHttpPostResponse::Accepted);
         };
-        let at_leisure = step == Step::Later && !reader.is_understood();
+        let may_stream = step == Step::Later && !reader.needs_typed_result();
         let mut stream = Stream::new(
             self.0.caller.clone(),
             self.0.resumes.clone(),
             events,
             reader,
         )
-        .timed(timer);
-        let answer = match at_leisure {
+        .with_timer(timer);
+        let answer = match may_stream {
             true => {
-                let wait = self.0.caller.world.sleep(AT_ONCE);
-                match select(pin!(stream.first()), wait).await {
+                let wait = self.0.caller.world.sleep(INLINE_WAIT);
+                match select(pin!(stream.first_answer()), wait).await {
                     Either::Left((answer, _)) => answer,
                     Either::Right(_) => None,
                 }
             }
-            // The worker looks into some answers only when they come whole.
-            false => Some(stream.only().await.map_err(failed)?),
+            // The worker inspects some responses only if they arrive as a whole.
+            false => Some(stream.read_answer().await.map_err(client_error)?),
         };
         match (answer, stream.failure()) {
             (Some(message), _) => {
                 self.drain(stream.into_events());
                 Ok(StreamableHttpPostResponse::Json(message, session))
             }
-            (None, Some(error)) => Err(failed(error)),
+            (None, Some(error)) => Err(client_error(error)),
             (None, None) => Ok(StreamableHttpPostResponse::Sse(stream.boxed(), session)),
         }
     }
@@ -286,7 +303,7 @@ impl Client {
         let mut drains = self.0.drains.lock().unwrap_or_else(PoisonError::into_inner);
         while drains.try_join_next().is_some() {}
         drains.spawn(async move {
-            select(pin!(events.drain()), world.sleep(REST)).await;
+            select(pin!(events.drain()), world.sleep(DRAIN_TIMEOUT)).await;
         });
     }
 
@@ -297,87 +314,100 @@ impl Client {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, PostError> {
         let caller = &self.0.caller;
-        let mut ask = Ask::get(&caller.url);
-        ask.headers
+        let mut request = HttpRequest::get(&caller.url);
+        request
+            .headers
             .extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
-        add_session(&mut ask, session)?;
+        add_session(&mut request, session)?;
         if let Some(last) = last.and_then(|last| HeaderValue::try_from(last).ok()) {
-            ask.headers.insert("last-event-id", last);
+            request.headers.insert("last-event-id", last);
         }
         match last.and_then(|last| self.0.resumes.take(last).map(|resume| (last, resume))) {
-            Some((last, (reader, times))) => self.resume(&ask, last, reader, times).await,
-            None => self.listen(&ask).await,
+            Some((last, (reader, attempts))) => self.resume(&request, last, reader, attempts).await,
+            None => self.listen(&request).await,
         }
     }
 
-    /// Goes on with an answer whose stream ended before it was there.
+    /// Resumes a response whose stream ended before it was complete.
     async fn resume(
         &self,
-        ask: &Ask<'_>,
+        request: &HttpRequest<'_>,
         last: &str,
         reader: Reader,
-        times: u32,
+        attempts: u32,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, PostError> {
         let caller = &self.0.caller;
-        let sent = caller.in_time(reader.end(), caller.send(ask)).await;
+        let sent = caller
+            .in_time(reader.deadline(), caller.send(request))
+            .await;
         let error = match sent.and_then(|sent| sent) {
             Ok(response) if answer::is_events(&response) => {
                 let events = Events::new(caller.clone(), response);
                 let stream = Stream::new(caller.clone(), self.0.resumes.clone(), events, reader);
-                return Ok(stream.resumed(last, times).boxed());
+                return Ok(stream.resume_after(last, attempts).boxed());
             }
             Ok(response) if response.status().is_client_error() => {
                 let status = response.status().as_u16();
                 caller.error(
                     ErrorKind::Closed,
                     format!(
-                        "the connection ended before the answer came, and it cannot go on (HTTP \
+                        "the connection ended before the response arrived, and it cannot resume \
+                            (HTTP \
                             {status})"
                     ),
                 )
             }
-            Ok(response) => caller.refused(&response),
+            Ok(response) => caller.status_error(&response),
             Err(error) => error,
         };
-        let final_word = matches!(
+        let is_final = matches!(
             error.kind(),
             ErrorKind::Closed | ErrorKind::Auth | ErrorKind::Timeout
         );
         let id = reader.id();
-        if !final_word && self.0.resumes.put(last, reader, times + 1) {
-            return Err(failed(error));
+        if !is_final && self.0.resumes.put(last, reader, attempts + 1) {
+            return Err(client_error(error));
         }
         Ok(once(std::future::ready(Ok(error_event(&error, id)))).boxed())
     }
 
-    /// Opens the stream of what the server says unasked.
+    /// Opens the stream of messages that the server sends on its own initiative.
     async fn listen(
         &self,
-        ask: &Ask<'_>,
+        request: &HttpRequest<'_>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, PostError> {
         let caller = &self.0.caller;
-        let fruitless = *self
+        let empty_streams = *self
             .0
-            .fruitless
+            .empty_streams
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if fruitless > 0 {
+        if empty_streams > 0 {
             caller
                 .world
-                .sleep(Duration::from_secs(1 << fruitless.min(FRUITLESS)))
+                .sleep(Duration::from_secs(1 << empty_streams.min(MAX_DELAY_SHIFT)))
                 .await;
         }
-        let response = caller.send(ask).await.map_err(|error| match error.kind() {
-            // Asking again cannot help: the stream is done without.
-            ErrorKind::Auth | ErrorKind::Protocol => StreamableHttpError::ServerDoesNotSupportSse,
-            _ => failed(error),
-        })?;
+        let response = caller
+            .send(request)
+            .await
+            .map_err(|error| match error.kind() {
+                // A retry cannot help, so the connection works without the stream.
+                ErrorKind::Auth | ErrorKind::Protocol => {
+                    StreamableHttpError::ServerDoesNotSupportSse
+                }
+                _ => client_error(error),
+            })?;
         if answer::is_events(&response) {
             let events = Events::new(caller.clone(), response);
-            return Ok(unasked(caller.clone(), events, self.0.fruitless.clone()));
+            return Ok(notification_stream(
+                caller.clone(),
+                events,
+                self.0.empty_streams.clone(),
+            ));
         }
         match response.status().is_server_error() || response.status().as_u16() == 429 {
-            true => Err(failed(caller.refused(&response))),
+            true => Err(client_error(caller.status_error(&response))),
             false => Err(StreamableHttpError::ServerDoesNotSupportSse),
         }
     }
@@ -391,14 +421,16 @@ impl fmt::Debug for Client {
     }
 }
 
-fn add_session(ask: &mut Ask<'_>, session: Option<&str>) -> Result<(), PostError> {
+fn add_session(request: &mut HttpRequest<'_>, session: Option<&str>) -> Result<(), PostError> {
     if let Some(session) = session {
-        let wrong = |_| {
-            StreamableHttpError::UnexpectedServerResponse("a session id that is no header".into())
+        let invalid = |_| {
+            StreamableHttpError::UnexpectedServerResponse(
+                "a session id that is not a valid header value".into(),
+            )
         };
-        ask.headers.insert(
+        request.headers.insert(
             "mcp-session-id",
-            HeaderValue::try_from(session).map_err(wrong)?,
+            HeaderValue::try_from(session).map_err(invalid)?,
         );
     }
     Ok(())
@@ -415,12 +447,12 @@ impl StreamableHttpClient for Client {
         _login: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<Failure>> {
-        let begins = Asked::of(&message).step != Step::Later;
+        let is_handshake = OutgoingMessage::of(&message).step != Step::Later;
         let post = self.post(&message, session.as_deref(), headers);
-        if !begins {
+        if !is_handshake {
             return post.await;
         }
-        // The worker waits for the first answers without looking up.
+        // The worker waits for the first responses and does not react to a close.
         let mut closing = self.0.closing.clone();
         let closed = async move {
             let _ = closing.wait_for(|closing| *closing).await;
@@ -438,11 +470,12 @@ impl StreamableHttpClient for Client {
         _login: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), StreamableHttpError<Failure>> {
-        let mut ask = Ask::delete(&self.0.caller.url);
-        ask.headers
+        let mut request = HttpRequest::delete(&self.0.caller.url);
+        request
+            .headers
             .extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
-        add_session(&mut ask, Some(&session))?;
-        self.0.caller.send(&ask).await.map_err(failed)?;
+        add_session(&mut request, Some(&session))?;
+        self.0.caller.send(&request).await.map_err(client_error)?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The events of one answer.
+//! The server-sent events of one response.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::call::Caller;
 use super::parse::{Event, Parser};
 use crate::{ErrorKind, Result};
 
-/// Reads events from an answer as they come.
+/// Reads events from a response as they arrive.
 #[derive(Debug)]
 pub(crate) struct Events {
     caller: Arc<Caller>,
@@ -26,7 +26,7 @@ impl Events {
         }
     }
 
-    /// The next event; none at the end. Dropping the future loses nothing.
+    /// Waits for the next event; returns `None` at the end. Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>> {
         loop {
             if let Some(event) = self.parser.pop() {
@@ -36,7 +36,7 @@ impl Events {
                 .response
                 .chunk()
                 .await
-                .map_err(|error| self.caller.failed(&error))?;
+                .map_err(|error| self.caller.transport_error(&error))?;
             let Some(chunk) = chunk else { return Ok(None) };
             self.parser
                 .push(&chunk)
@@ -44,7 +44,7 @@ impl Events {
         }
     }
 
-    /// Reads and forgets the rest, after which the connection can be used again.
+    /// Reads and discards the rest, so that the connection can be reused.
     pub(crate) async fn drain(&mut self) {
         while let Ok(Some(_)) = self.response.chunk().await {}
     }
@@ -62,7 +62,7 @@ pub(crate) async fn body(caller: &Caller, mut response: Response, max: usize) ->
     while let Some(chunk) = response
         .chunk()
         .await
-        .map_err(|error| caller.failed(&error))?
+        .map_err(|error| caller.transport_error(&error))?
     {
         if body.len() + chunk.len() > max {
             return Err(too_large(caller));
@@ -76,6 +76,6 @@ fn too_large(caller: &Caller) -> crate::Error {
     let max = caller.limits.max_message;
     caller.error(
         ErrorKind::TooLarge,
-        format!("its answer is larger than {max} bytes; raise `max_message` to allow it"),
+        format!("its response is larger than {max} bytes; raise `max_message` to accept it"),
     )
 }

@@ -1,8 +1,8 @@
-//! Server-sent events out of bytes, however they are cut, within a limit.
+//! A parser of server-sent events from chunks of bytes, within a size limit.
 
 use std::collections::VecDeque;
 
-/// One event.
+/// An event of a server-sent stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) name: Option<String>,
@@ -12,7 +12,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// The message in it, if it is there to bring one.
+    /// Returns the message in the event, if it contains one.
     pub(crate) fn message(&self) -> Option<&[u8]> {
         let data = self
             .data
@@ -22,7 +22,7 @@ impl Event {
     }
 }
 
-/// An event is larger than allowed.
+/// The error for an event over the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
@@ -31,32 +31,32 @@ pub(crate) struct Parser {
     max: usize,
     line: Vec<u8>,
     event: Event,
-    /// How much of the event is kept so far.
-    kept: usize,
+    /// The current size of the event.
+    size: usize,
     after_cr: bool,
     ready: VecDeque<Event>,
 }
 
 impl Parser {
-    /// Events may have `max` bytes.
+    /// Creates a parser; `max` is the maximum size of an event in bytes.
     pub(crate) fn new(max: usize) -> Self {
         let (line, event, ready) = (Vec::new(), Event::default(), VecDeque::new());
         Self {
             max,
             line,
             event,
-            kept: 0,
+            size: 0,
             after_cr: false,
             ready,
         }
     }
 
-    /// The next whole event.
+    /// Returns the next complete event.
     pub(crate) fn pop(&mut self) -> Option<Event> {
         self.ready.pop_front()
     }
 
-    /// Takes in what has arrived.
+    /// Parses a chunk of bytes.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), TooLarge> {
         if std::mem::take(&mut self.after_cr) {
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
@@ -75,13 +75,13 @@ impl Parser {
     }
 
     fn extend(&mut self, part: &[u8]) -> Result<(), TooLarge> {
-        // A comment is not kept, however long it is.
+        // A comment is not stored, however long it is.
         if self.line.first().or(part.first()) == Some(&b':') {
             self.line = vec![b':'];
             return Ok(());
         }
         if self
-            .kept
+            .size
             .saturating_add(self.line.len())
             .saturating_add(part.len())
             > self.max
@@ -95,13 +95,13 @@ impl Parser {
     fn end_line(&mut self) {
         let mut line = std::mem::take(&mut self.line);
         if line.is_empty() {
-            self.kept = 0;
+            self.size = 0;
             let event = std::mem::take(&mut self.event);
             if event != Event::default() {
                 self.ready.push_back(event);
             }
         } else {
-            self.kept += line.len();
+            self.size += line.len();
             self.field(&line);
         }
         line.clear();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_comments_and_line_ends_are_read() {
+    fn parser_reads_fields_comments_and_line_ends() {
         let text = b"\xef\xbb\xbf: hello\nid: 7\nretry: 30\ndata:\n\nevent: x\r\ndata: a\rdata:b\r\n\r\n\n\ndata: torn";
         let first = Event {
             id: Some("7".into()),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_it_is_cut_makes_no_difference() {
+    fn parser_result_is_independent_of_chunks() {
         let text = b"id: 1\r\ndata: {\"a\":1}\r\n\r\n: ping\r\n\r\ndata: x\r\rdata: y\n\n";
         let whole = all(100, &[text]).unwrap();
         assert_eq!(whole.len(), 3);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_limit_is_refused_in_one_line_or_many() {
+    fn parser_rejects_event_over_limit() {
         assert_eq!(all(10, &[b"data: 12345"]), Err(TooLarge));
         assert_eq!(all(10, &[b"data: 1\ndata: 2\n"]), Err(TooLarge));
         assert_eq!(

@@ -1,95 +1,95 @@
-//! Reads the messages that come in answer to one request.
+//! The reader of the messages in response to one request.
 
 use std::sync::Arc;
 
 use levity_core::Timestamp;
 use levity_rpc::mcp::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 
-use super::typed::{Typed, Written};
-use crate::link::decode::{Decoded, Queue, decode};
-use crate::link::pending::{Pending, note};
+use super::originals::{OriginalResponses, ResultType};
+use crate::link::decode::{DecodeOutcome, Queue, decode};
+use crate::link::pending::{Pending, record};
 
-/// What is read for one request. Of answers there is one at most, and it is the request's, whatever
-/// id the server gave it.
+/// The state of reading for one request. There is at most one response, and it belongs to the
+/// request, whatever id the server gave it.
 #[derive(Debug)]
 pub(super) struct Reader {
     server: Arc<str>,
     id: RequestId,
-    typed: Typed,
-    written: Arc<Written>,
+    result_type: ResultType,
+    originals: Arc<OriginalResponses>,
     pending: Pending,
     queue: Queue,
-    /// When the answer must be there; none for what stays open by design.
-    end: Option<Timestamp>,
+    /// The deadline of the response; `None` for requests that stay open by design.
+    deadline: Option<Timestamp>,
 }
 
 impl Reader {
-    /// A reader for the answer to this message; none when it wants no answer.
+    /// Creates a reader for the response to this message; `None` if it expects no response.
     pub(super) fn of(
         server: &Arc<str>,
         message: &ClientJsonRpcMessage,
-        typed: Typed,
-        written: &Arc<Written>,
-        end: Option<Timestamp>,
+        result_type: ResultType,
+        originals: &Arc<OriginalResponses>,
+        deadline: Option<Timestamp>,
     ) -> Option<Self> {
         let ClientJsonRpcMessage::Request(request) = message else {
             return None;
         };
         let pending = Pending::default();
-        note(&pending, message);
-        let (server, id, written) = (server.clone(), request.id.clone(), written.clone());
+        record(&pending, message);
+        let (server, id, originals) = (server.clone(), request.id.clone(), originals.clone());
         Some(Self {
             server,
             id,
-            typed,
-            written,
+            result_type,
+            originals,
             pending,
             queue: Queue::new(),
-            end,
+            deadline,
         })
     }
 
-    /// The request.
+    /// Returns the id of the request.
     pub(super) fn id(&self) -> RequestId {
         self.id.clone()
     }
 
-    /// When the answer must be there.
-    pub(super) fn end(&self) -> Option<Timestamp> {
-        self.end
+    /// Returns the deadline of the response.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        self.deadline
     }
 
-    /// Whether the worker has to understand the answer.
-    pub(super) fn is_understood(&self) -> bool {
-        self.typed != Typed::Nothing
+    /// Returns `true` if the worker must parse the result.
+    pub(super) fn needs_typed_result(&self) -> bool {
+        self.result_type != ResultType::Nothing
     }
 
-    /// Takes in the bytes of a message.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Decoded {
+    /// Decodes the bytes of a message.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> DecodeOutcome {
         let read = decode(bytes, &self.server, &self.pending, &mut self.queue);
         self.queue
             .iter_mut()
-            .for_each(|message| self.written.keep(message, self.typed));
+            .for_each(|message| self.originals.convert(message, self.result_type));
         read
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub(super) fn pop(&mut self) -> Option<ServerJsonRpcMessage> {
         self.queue.pop_front()
     }
 
-    /// An answer for the worker to read.
-    pub(super) fn empty(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
-        self.written.empty(message)
+    /// Replaces a response with an empty one for the worker.
+    pub(super) fn replace_with_empty(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
+        self.originals.replace_with_empty(message)
     }
 
-    /// The answer, if it has come; what came before it is left out.
+    /// Returns the response, if it has arrived; drops the messages before it.
     pub(super) fn answer(&mut self) -> Option<ServerJsonRpcMessage> {
         std::iter::from_fn(|| self.queue.pop_front()).find(is_answer)
     }
 }
 
-/// Whether it answers a request.
+/// Returns `true` if the message is a response to a request.
 pub(super) fn is_answer(message: &ServerJsonRpcMessage) -> bool {
     matches!(
         message,

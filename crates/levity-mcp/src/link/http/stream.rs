@@ -1,8 +1,7 @@
-//! The events that lead to the answer of one request, as rmcp's worker takes them.
+//! The events that lead to the response to one request, in the form that rmcp's worker expects.
 //!
-//! The worker drops events that it cannot read and goes on by itself when a stream ends, for as
-//! long as it takes. What it gets from here ends in an answer: the server's, or an error that says
-//! why there is none.
+//! The worker drops events that it cannot parse, and resumes ended streams without a limit. A
+//! stream from this module always ends in a response: the server's, or an error with the reason.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,34 +14,34 @@ use sse_stream::Sse;
 
 use super::call::Caller;
 use super::events::Events;
-use super::pace::Timer;
 use super::parse::Event;
 use super::reader::{Reader, is_answer};
+use super::reuse::Timer;
 use crate::link::failure;
 use crate::{Error, ErrorKind, Result};
 
-/// How often in a row an answer may be picked up again without anything new coming.
-const FRUITLESS: u32 = 4;
-/// Answers that wait to be picked up.
-const WAITING: usize = 256;
-/// The longest time that a server may ask us to wait before an answer is picked up again.
-const LONGEST_RETRY: u64 = 60_000;
-/// A stream that says nothing and ends within this time is of no use.
-const SHORT: Duration = Duration::from_secs(10);
+/// The maximum number of consecutive resumptions of a response without new events.
+const MAX_EMPTY_RESUMES: u32 = 4;
+/// The maximum number of responses that wait to be resumed.
+const MAX_WAITING: usize = 256;
+/// The maximum delay in milliseconds that a server may request before a resumption.
+const MAX_RETRY_MILLIS: u64 = 60_000;
+/// The lifetime below which a stream without events counts as useless.
+const SHORT_LIFETIME: Duration = Duration::from_secs(10);
 
-/// Answers whose stream ended and which will be picked up, by the last event that was seen of them.
+/// The interrupted responses to resume, by the last event that was received.
 #[derive(Debug, Default)]
 pub(super) struct Resumes(Mutex<VecDeque<(String, Reader, u32)>>);
 
 impl Resumes {
-    /// Keeps an answer to be picked up; says no when it was tried too often.
-    pub(super) fn put(&self, last: &str, reader: Reader, times: u32) -> bool {
-        if times >= FRUITLESS {
+    /// Stores a response to resume. Returns `false` after too many attempts.
+    pub(super) fn put(&self, last: &str, reader: Reader, attempts: u32) -> bool {
+        if attempts >= MAX_EMPTY_RESUMES {
             return false;
         }
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push_back((last.to_owned(), reader, times));
-        if waiting.len() > WAITING {
+        waiting.push_back((last.to_owned(), reader, attempts));
+        if waiting.len() > MAX_WAITING {
             waiting.pop_front();
         }
         true
@@ -53,36 +52,36 @@ impl Resumes {
         let place = waiting.iter().position(|(known, ..)| known == last)?;
         waiting
             .remove(place)
-            .map(|(_, reader, times)| (reader, times))
+            .map(|(_, reader, attempts)| (reader, attempts))
     }
 }
 
-/// The events up to the answer of one request.
+/// The events up to the response to one request.
 #[derive(Debug)]
 pub(super) struct Stream {
     caller: Arc<Caller>,
     resumes: Arc<Resumes>,
     events: Events,
-    /// What reads the messages; it is handed on when the answer is to be picked up.
+    /// The reader of the messages; it moves away when the response is to be resumed.
     reader: Option<Reader>,
     id: RequestId,
     last: Option<String>,
-    /// How often in a row it was picked up without anything new.
-    times: u32,
-    /// What was read and not yet handed on.
-    ahead: VecDeque<Sse>,
+    /// The number of consecutive resumptions without new events.
+    attempts: u32,
+    /// The events that were read but not yet passed on.
+    buffered: VecDeque<Sse>,
     answered: bool,
-    over: bool,
+    is_over: bool,
     failure: Option<Error>,
     timer: Option<Timer>,
 }
 
-/// What an event was.
+/// The result of reading an event.
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is taken apart at once, and nearly always is the large one"
+    reason = "the value is destructured at once and is nearly always the large variant"
 )]
-enum Read {
+enum ReadOutcome {
     Answer(ServerJsonRpcMessage),
     Other(Sse),
     End,
@@ -95,7 +94,7 @@ impl Stream {
         events: Events,
         reader: Reader,
     ) -> Self {
-        let (last, times, ahead, id) = (None, 0, VecDeque::new(), reader.id());
+        let (last, attempts, buffered, id) = (None, 0, VecDeque::new(), reader.id());
         let reader = Some(reader);
         Self {
             caller,
@@ -104,24 +103,24 @@ impl Stream {
             reader,
             id,
             last,
-            times,
-            ahead,
+            attempts,
+            buffered,
             answered: false,
-            over: false,
+            is_over: false,
             failure: None,
             timer: None,
         }
     }
 
-    /// It goes on after this event.
-    pub(super) fn resumed(mut self, last: &str, times: u32) -> Self {
+    /// Continues the stream after this event.
+    pub(super) fn resume_after(mut self, last: &str, attempts: u32) -> Self {
         self.last = Some(last.to_owned());
-        self.times = times + 1;
+        self.attempts = attempts + 1;
         self
     }
 
-    /// The time to its answer is wanted.
-    pub(super) fn timed(mut self, timer: Option<Timer>) -> Self {
+    /// Measures the time to the response with `timer`.
+    pub(super) fn with_timer(mut self, timer: Option<Timer>) -> Self {
         self.timer = timer;
         self
     }
@@ -130,26 +129,26 @@ impl Stream {
         self.events
     }
 
-    /// The answer, if it is the first message to come; anything else is kept for later. Dropping
-    /// the future loses nothing.
-    pub(super) async fn first(&mut self) -> Option<ServerJsonRpcMessage> {
+    /// Returns the response, if it is the first message to arrive; other messages are buffered.
+    /// Dropping the future loses nothing.
+    pub(super) async fn first_answer(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             match self.read().await {
-                Read::Answer(message) => return Some(message),
-                Read::Other(sse) => {
+                ReadOutcome::Answer(message) => return Some(message),
+                ReadOutcome::Other(sse) => {
                     let is_message = sse.data.is_some();
-                    self.ahead.push_back(sse);
+                    self.buffered.push_back(sse);
                     if is_message {
                         return None;
                     }
                 }
-                Read::End => return None,
+                ReadOutcome::End => return None,
             }
         }
     }
 
-    /// The answer; what comes before it is not for anybody, since nobody is connected yet.
-    pub(super) async fn only(&mut self) -> Result<ServerJsonRpcMessage> {
+    /// Waits for the response and drops the messages before it, because no client is connected yet.
+    pub(super) async fn read_answer(&mut self) -> Result<ServerJsonRpcMessage> {
         loop {
             let event = self.events.next().await?;
             let Some(event) = event else {
@@ -173,42 +172,42 @@ impl Stream {
     }
 
     async fn next(&mut self) -> Option<Sse> {
-        if let Some(sse) = self.ahead.pop_front() {
+        if let Some(sse) = self.buffered.pop_front() {
             return Some(sse);
         }
-        if self.over {
-            // The worker would pick up a stream that ends here, though nothing more is due.
+        if self.is_over {
+            // The worker would resume a stream that ends here, although nothing more is expected.
             return match self.answered && self.last.is_some() {
                 true => std::future::pending().await,
                 false => None,
             };
         }
         match self.read().await {
-            Read::Answer(message) => {
+            ReadOutcome::Answer(message) => {
                 let message = match &self.reader {
-                    Some(reader) => reader.empty(message),
+                    Some(reader) => reader.replace_with_empty(message),
                     None => message,
                 };
                 Some(event_of(&message))
             }
-            Read::Other(sse) => Some(sse),
-            Read::End => self
+            ReadOutcome::Other(sse) => Some(sse),
+            ReadOutcome::End => self
                 .failure()
                 .map(|error| error_event(&error, self.id.clone())),
         }
     }
 
-    async fn read(&mut self) -> Read {
+    async fn read(&mut self) -> ReadOutcome {
         loop {
             if let Some(message) = self.reader.as_mut().and_then(Reader::pop) {
-                return self.take(message);
+                return self.classify(message);
             }
-            let end = self.reader.as_ref().and_then(Reader::end);
+            let end = self.reader.as_ref().and_then(Reader::deadline);
             let next = self.caller.in_time(end, self.events.next()).await;
             match next.and_then(|next| next) {
                 Ok(Some(event)) => {
-                    if let Some(control) = self.note(event) {
-                        return Read::Other(control);
+                    if let Some(control) = self.record_event(event) {
+                        return ReadOutcome::Other(control);
                     }
                 }
                 Ok(None) => return self.end(None),
@@ -217,52 +216,52 @@ impl Stream {
         }
     }
 
-    /// Reads an event; what it says about the stream itself is handed on.
-    fn note(&mut self, event: Event) -> Option<Sse> {
+    /// Processes an event; returns its control fields, which are passed on.
+    fn record_event(&mut self, event: Event) -> Option<Sse> {
         if let (Some(data), Some(reader)) = (event.message(), &mut self.reader) {
             reader.push(data);
         }
         if let Some(id) = &event.id {
             self.last = Some(id.clone());
-            self.times = 0;
+            self.attempts = 0;
         }
         (event.id.is_some() || event.retry.is_some()).then(|| control(event))
     }
 
-    fn take(&mut self, message: ServerJsonRpcMessage) -> Read {
+    fn classify(&mut self, message: ServerJsonRpcMessage) -> ReadOutcome {
         if !is_answer(&message) {
-            return Read::Other(event_of(&message));
+            return ReadOutcome::Other(event_of(&message));
         }
         self.answered = true;
         if let Some(timer) = self.timer.take() {
             timer.stop(&self.caller);
         }
-        Read::Answer(message)
+        ReadOutcome::Answer(message)
     }
 
-    /// The stream ended: with the answer, to be picked up later, or for good, which is an answer
-    /// too.
-    fn end(&mut self, error: Option<Error>) -> Read {
-        self.over = true;
+    /// Handles the end of the stream: after the response, before a later resumption, or with a
+    /// final error.
+    fn end(&mut self, error: Option<Error>) -> ReadOutcome {
+        self.is_over = true;
         if self.answered {
-            return Read::End;
+            return ReadOutcome::End;
         }
-        let final_word = error
+        let is_final = error
             .as_ref()
             .is_some_and(|error| matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Timeout));
-        if let Some(last) = self.last.as_ref().filter(|_| !final_word)
+        if let Some(last) = self.last.as_ref().filter(|_| !is_final)
             && let Some(reader) = self.reader.take()
-            && self.resumes.put(last, reader, self.times)
+            && self.resumes.put(last, reader, self.attempts)
         {
-            return Read::End;
+            return ReadOutcome::End;
         }
         let error = error.unwrap_or_else(|| self.ended());
         self.answered = true;
         self.failure = Some(error);
-        Read::End
+        ReadOutcome::End
     }
 
-    /// Why there will be no answer, once that is known.
+    /// Returns the reason why there is no response, if it is known.
     pub(super) fn failure(&mut self) -> Option<Error> {
         self.failure.take()
     }
@@ -270,29 +269,29 @@ impl Stream {
     fn ended(&self) -> Error {
         self.caller.error(
             ErrorKind::Closed,
-            "the connection ended before the answer came",
+            "the connection ended before the response arrived",
         )
     }
 }
 
-/// What the server says unasked. How often in a row it soon ends with nothing said is counted.
-pub(super) fn unasked(
+/// Returns the stream of messages that the server sends on its own initiative. Counts consecutive
+/// streams that end soon without an event.
+pub(super) fn notification_stream(
     caller: Arc<Caller>,
     events: Events,
-    fruitless: Arc<Mutex<u32>>,
+    empty_streams: Arc<Mutex<u32>>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let opened = caller.world.now();
-    stream::unfold((events, false), move |(mut events, said)| {
-        let (caller, fruitless) = (caller.clone(), fruitless.clone());
+    stream::unfold((events, false), move |(mut events, had_event)| {
+        let (caller, empty_streams) = (caller.clone(), empty_streams.clone());
         async move {
             let Some(event) = events.next().await.ok().flatten() else {
-                let short = !said && caller.world.now().since(opened) < SHORT;
-                let mut count = fruitless.lock().unwrap_or_else(PoisonError::into_inner);
+                let short = !had_event && caller.world.now().since(opened) < SHORT_LIFETIME;
+                let mut count = empty_streams.lock().unwrap_or_else(PoisonError::into_inner);
                 *count = if short { count.saturating_add(1) } else { 0 };
                 return None;
             };
-            // An answer that comes this way belongs to whatever request has its id, so nothing is
-            // known of it here.
+            // A response on this stream belongs to the request with its id, which is unknown here.
             let message = event
                 .message()
                 .and_then(|data| serde_json::from_slice(data).ok());
@@ -316,9 +315,9 @@ fn event_of(message: &ServerJsonRpcMessage) -> Sse {
     }
 }
 
-/// An event without what it says, which still tells where to go on.
+/// Returns an event without its data, which still has the position for a resumption.
 fn control(event: Event) -> Sse {
     let mut sse = Sse::default();
-    (sse.id, sse.retry) = (event.id, event.retry.map(|time| time.min(LONGEST_RETRY)));
+    (sse.id, sse.retry) = (event.id, event.retry.map(|time| time.min(MAX_RETRY_MILLIS)));
     sse
 }

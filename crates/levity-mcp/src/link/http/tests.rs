@@ -1,14 +1,14 @@
-//! Against real servers: some in this process, some hostile.
-#![allow(clippy::disallowed_methods, reason = "servers take the time they take")]
+//! Tests against real servers: some in this process, some hostile.
+#![allow(clippy::disallowed_methods, reason = "the servers run in real time")]
 
+mod compliant;
 mod hostile;
 mod login;
-mod loss;
-mod older;
-mod raw;
+mod lossless;
+mod raw_server;
 #[path = "../../../tests/it/http/server.rs"]
 mod server;
-mod whole;
+mod sse_fallback;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ use crate::{Error, Result};
 
 type Client = RunningService<RoleClient, ClientConfig>;
 
-/// What makes a connection for a test.
-pub(crate) struct Dial {
+/// The settings of a test connection.
+pub(crate) struct TestConnection {
     pub(crate) url: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) max_message: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Dial {
     pub(crate) authorize: Option<Arc<dyn Authorize>>,
 }
 
-impl Dial {
+impl TestConnection {
     pub(crate) fn to(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -63,7 +63,7 @@ impl Dial {
             .headers
             .iter()
             .fold(config, |config, (name, value)| config.header(*name, value));
-        let mut limits = Limits::of(&config);
+        let mut limits = Limits::from_config(&config);
         limits.answer = self.answer.unwrap_or(limits.answer);
         let config::Transport::Http(http) = config.transport else {
             unreachable!()
@@ -82,7 +82,7 @@ impl Dial {
         )
     }
 
-    /// Connects as one does to a server of 2025-11-25.
+    /// Connects like a client for servers of 2025-11-25.
     pub(crate) async fn legacy(&self) -> Client {
         within(self.try_legacy()).await.unwrap()
     }
@@ -92,7 +92,7 @@ impl Dial {
         connect(link, ClientLifecycleMode::Initialize).await
     }
 
-    /// Connects as one does to a server of 2026-07-28.
+    /// Connects like a client for servers of 2026-07-28.
     pub(crate) async fn modern(&self) -> Client {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         let mode = ClientLifecycleMode::Discover { preferred_versions };
@@ -112,16 +112,17 @@ pub(crate) async fn connect<T>(link: T, mode: ClientLifecycleMode) -> Result<Cli
 where
     T: Transport<RoleClient, Error = Error> + 'static,
 {
-    let us = ClientConfig::default().with_protocol_version(ProtocolVersion::V_2025_11_25);
-    serve_client_with_lifecycle(us, Typed(link), mode)
+    let client_config =
+        ClientConfig::default().with_protocol_version(ProtocolVersion::V_2025_11_25);
+    serve_client_with_lifecycle(client_config, RmcpResults(link), mode)
         .await
         .map_err(|error| error.to_string())
 }
 
-/// Hands results on as rmcp's own client wants them.
-struct Typed<T>(T);
+/// Converts results to the types that rmcp's own client expects.
+struct RmcpResults<T>(T);
 
-impl<T: Transport<RoleClient, Error = Error>> Transport<RoleClient> for Typed<T> {
+impl<T: Transport<RoleClient, Error = Error>> Transport<RoleClient> for RmcpResults<T> {
     type Error = Error;
 
     fn send(
@@ -145,11 +146,11 @@ impl<T: Transport<RoleClient, Error = Error>> Transport<RoleClient> for Typed<T>
     }
 }
 
-/// Fails instead of hanging.
+/// Fails in place of hanging.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future)
         .await
-        .expect("it hangs")
+        .expect("the operation timed out")
 }
 
 pub(crate) async fn call(
@@ -158,12 +159,12 @@ pub(crate) async fn call(
     arguments: Value,
 ) -> Result<String, Error> {
     let Value::Object(arguments) = arguments else {
-        panic!("no object")
+        panic!("the arguments are not an object")
     };
     let params = CallToolRequestParams::new(tool).with_arguments(arguments);
     match within(client.peer().call_tool(params)).await {
         Ok(result) => Ok(text(&result)),
-        Err(error) => Err(explain(error)),
+        Err(error) => Err(convert_error(error)),
     }
 }
 
@@ -175,8 +176,8 @@ fn text(result: &CallToolResult) -> String {
     texts.map(|text| text.text.clone()).collect()
 }
 
-/// The error of the link in what rmcp makes of it.
-fn explain(error: ServiceError) -> Error {
+/// Returns levity's error from rmcp's.
+fn convert_error(error: ServiceError) -> Error {
     let server: Arc<str> = "test".into();
     match error {
         ServiceError::McpError(ErrorData {
@@ -195,7 +196,7 @@ fn explain(error: ServiceError) -> Error {
         ServiceError::TransportSend(error) => error
             .error
             .downcast_ref::<Error>()
-            .expect("not ours")
+            .expect("not an error of levity")
             .clone(),
         other => panic!("{other:?}"),
     }

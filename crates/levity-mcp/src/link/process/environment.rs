@@ -1,14 +1,14 @@
-//! What a server's program sees of the host's environment.
+//! The part of the host's environment that a server's program inherits.
 
 use std::ffi::OsString;
 
 use crate::config::InheritedEnvironment;
 
-/// Variables that programs need to start, to find their files and to reach the network. None of
-/// them holds a secret, save that proxies and indexes of packages may have a password in their
-/// address: without it the server would reach nothing.
+/// The variables that programs need to start, to find their files and to reach the network. They
+/// contain no secrets, except that URLs of proxies and package indexes may have a password, without
+/// which the server could not reach them.
 const BASICS: &[&str] = &[
-    // Who and where.
+    // User and system.
     "PATH",
     "HOME",
     "USER",
@@ -35,7 +35,7 @@ const BASICS: &[&str] = &[
     "NODE_USE_SYSTEM_CA",
     "UV_NATIVE_TLS",
     "UV_SYSTEM_CERTS",
-    // Where the programs that start servers keep and find packages.
+    // Locations of packages for the programs that start servers.
     "NPM_CONFIG_CACHE",
     "NPM_CONFIG_PREFIX",
     "NPM_CONFIG_REGISTRY",
@@ -68,13 +68,13 @@ const BASICS: &[&str] = &[
     "GOPATH",
     "CARGO_HOME",
     "RUSTUP_HOME",
-    // Libraries where the system does not find them by itself.
+    // Libraries outside the default paths of the system.
     "LD_LIBRARY_PATH",
     "DYLD_LIBRARY_PATH",
     "DYLD_FALLBACK_LIBRARY_PATH",
     "NIX_LD",
     "NIX_LD_LIBRARY_PATH",
-    // Without these, programs do not start on Windows.
+    // Programs on Windows do not start without these.
     "APPDATA",
     "COMSPEC",
     "COMMONPROGRAMFILES",
@@ -99,20 +99,20 @@ const BASICS: &[&str] = &[
     "WINDIR",
 ];
 
-/// Families of such variables.
-const FAMILIES: &[&str] = &["LC_", "XDG_"];
+/// The prefixes of further variables of this kind.
+const PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// The variables that are handed on.
+/// Returns the variables that the program inherits.
 pub(crate) fn inherited(inherit: &InheritedEnvironment) -> Vec<(OsString, OsString)> {
     std::env::vars_os()
         .filter(|(name, _)| {
             name.to_str()
-                .is_some_and(|name| is_handed_on(name, inherit))
+                .is_some_and(|name| is_inherited(name, inherit))
         })
         .collect()
 }
 
-fn is_handed_on(name: &str, inherit: &InheritedEnvironment) -> bool {
+fn is_inherited(name: &str, inherit: &InheritedEnvironment) -> bool {
     match inherit {
         InheritedEnvironment::All => true,
         InheritedEnvironment::Basics => is_basic(name),
@@ -122,14 +122,14 @@ fn is_handed_on(name: &str, inherit: &InheritedEnvironment) -> bool {
     }
 }
 
-/// Names are compared without regard to case: proxies and npm's settings are written both ways, and
-/// on Windows all are.
+/// Compares names without case: proxies and npm's settings are written both ways, and Windows
+/// ignores the case.
 fn is_basic(name: &str) -> bool {
-    let family = |start: &&str| {
+    let has_prefix = |start: &&str| {
         name.get(..start.len())
             .is_some_and(|begin| begin.eq_ignore_ascii_case(start))
     };
-    BASICS.iter().any(|basic| basic.eq_ignore_ascii_case(name)) || FAMILIES.iter().any(family)
+    BASICS.iter().any(|basic| basic.eq_ignore_ascii_case(name)) || PREFIXES.iter().any(has_prefix)
 }
 
 #[cfg(test)]
@@ -138,11 +138,11 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, inherit: &InheritedEnvironment, expected: bool) {
-        assert_eq!(is_handed_on(name, inherit), expected, "{name}");
+        assert_eq!(is_inherited(name, inherit), expected, "{name}");
     }
 
     #[test]
-    fn basics_are_handed_on_and_secrets_are_not() {
+    fn basics_inherit_common_variables_but_no_secrets() {
         for name in [
             "PATH",
             "Path",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn named_ones_come_on_top() {
+    fn named_inherits_basics_and_named_variables() {
         let named = InheritedEnvironment::Named(vec!["GITHUB_TOKEN".into()]);
         check("GITHUB_TOKEN", &named, true);
         check("PATH", &named, true);

@@ -1,4 +1,4 @@
-//! What a server writes to stderr.
+//! The stderr output of a server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,137 +7,140 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::ServerEventKind;
 use crate::event::Events;
 
-/// How much of its end is kept.
-const KEPT: usize = 2 << 10;
-/// The longest piece that is told as one line.
-const LINE: usize = 4 << 10;
+/// The maximum length of the retained end, in bytes.
+const MAX_TAIL: usize = 2 << 10;
+/// The maximum length of a chunk that is reported as one line.
+const MAX_LINE: usize = 4 << 10;
 
-/// The end of what was written, and where its lines go. The server's secrets are in neither.
+/// The end of the output, and the channel for its lines. Neither contains the server's secrets.
 #[derive(Clone)]
 pub(super) struct Tail {
-    kept: Arc<Mutex<Kept>>,
+    state: Arc<Mutex<TailState>>,
     events: Events,
 }
 
 #[derive(Default)]
-struct Kept {
-    /// The end of what was told, plain and without secrets.
-    told: String,
-    /// What was written since: a line that may go on.
+struct TailState {
+    /// The end of the reported output, without control characters and secrets.
+    reported: String,
+    /// The data after that: an incomplete line.
     pending: Vec<u8>,
 }
 
 impl Tail {
     pub(super) fn new(events: Events) -> Self {
         Self {
-            kept: Arc::default(),
+            state: Arc::default(),
             events,
         }
     }
 
-    /// Reads until nothing more comes. It always reads on, so that the server never waits for us.
-    pub(super) async fn listen(&self, mut stderr: impl AsyncRead + Unpin) {
+    /// Reads until the end of the stream. It never stops reading, so that the server never blocks.
+    pub(super) async fn read_stderr(&self, mut stderr: impl AsyncRead + Unpin) {
         let mut chunk = vec![0; 8 << 10];
         while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
             for piece in chunk[..count].split_inclusive(|byte| *byte == b'\n') {
-                self.take(piece);
+                self.push(piece);
             }
         }
-        let pending = std::mem::take(&mut self.kept().pending);
+        let pending = std::mem::take(&mut self.state().pending);
         if !pending.is_empty() {
-            self.tell(&self.clean(&pending));
+            self.report(&self.redact_line(&pending));
         }
     }
 
-    /// Keeps a line of stdout that is no message: it often says why a server does not work.
-    pub(super) fn line_of_stdout(&self, line: &[u8]) {
-        // Only what can be a part of what is told is made plain.
-        let longest = LINE + self.events.secrets().secrets().longest_known();
-        let line = plain(&String::from_utf8_lossy(&line[..line.len().min(longest)]));
-        self.tell(&format!("{}\n", self.events.secrets().head(&line, LINE)));
+    /// Adds a line of stdout that is not a message, because it often explains why a server fails.
+    pub(super) fn push_stdout_line(&self, line: &[u8]) {
+        // Only the part that can be reported is processed.
+        let longest = MAX_LINE + self.events.secrets().secrets().longest_known();
+        let line = strip_control(&String::from_utf8_lossy(&line[..line.len().min(longest)]));
+        self.report(&format!(
+            "{}\n",
+            self.events.secrets().head(&line, MAX_LINE)
+        ));
     }
 
-    /// What is kept, as text that can stand in an error: no escape codes, no control characters, no
+    /// Returns the retained end as text for an error: without escape codes, control characters and
     /// secrets.
     pub(super) fn text(&self) -> String {
-        let kept = self.kept();
-        let pending = plain(&String::from_utf8_lossy(&kept.pending));
+        let state = self.state();
+        let pending = strip_control(&String::from_utf8_lossy(&state.pending));
         let text = format!(
             "{}{}",
-            kept.told,
+            state.reported,
             self.events.secrets().unfinished(&pending)
         );
-        drop(kept);
-        end(&text, KEPT).to_owned()
+        drop(state);
+        last_bytes(&text, MAX_TAIL).to_owned()
     }
 
-    /// Takes a line, or a part of one. A line without an end is told in pieces, none of which ends
+    /// Adds a line, or a part of one. A line without an end is reported in chunks; no chunk ends
     /// within a secret.
-    fn take(&self, piece: &[u8]) {
+    fn push(&self, piece: &[u8]) {
         let is_whole = piece.ends_with(b"\n");
         let line = {
-            let pending = &mut self.kept().pending;
+            let pending = &mut self.state().pending;
             pending.extend_from_slice(piece);
-            if !is_whole && pending.len() < LINE {
+            if !is_whole && pending.len() < MAX_LINE {
                 return;
             }
             std::mem::take(pending)
         };
-        if is_whole && line.len() <= LINE {
-            return self.tell(&self.clean(&line));
+        if is_whole && line.len() <= MAX_LINE {
+            return self.report(&self.redact_line(&line));
         }
-        // A character of which only the beginning is there waits for its rest.
+        // An incomplete character at the end waits for its remaining bytes.
         let whole = if is_whole {
             line.len()
         } else {
-            line.len() - unfinished(&line)
+            line.len() - incomplete_len(&line)
         };
-        let mut text = plain(&String::from_utf8_lossy(&line[..whole]));
-        while let Some(front) = self.events.secrets().take_front(&mut text, LINE) {
-            self.tell(&front);
+        let mut text = strip_control(&String::from_utf8_lossy(&line[..whole]));
+        while let Some(front) = self.events.secrets().take_front(&mut text, MAX_LINE) {
+            self.report(&front);
         }
         if is_whole {
-            self.tell(&self.events.secrets().text(&text));
+            self.report(&self.events.secrets().text(&text));
         } else {
             let mut pending = text.into_bytes();
             pending.extend_from_slice(&line[whole..]);
-            self.kept().pending = pending;
+            self.state().pending = pending;
         }
     }
 
-    fn clean(&self, line: &[u8]) -> String {
+    fn redact_line(&self, line: &[u8]) -> String {
         self.events
             .secrets()
-            .text(&plain(&String::from_utf8_lossy(line)))
+            .text(&strip_control(&String::from_utf8_lossy(line)))
             .into_owned()
     }
 
-    /// Keeps and tells a line that has no secrets.
-    fn tell(&self, line: &str) {
+    /// Retains and reports a line without secrets.
+    fn report(&self, line: &str) {
         {
-            let told = &mut self.kept().told;
-            told.push_str(line);
-            if told.len() > 4 * KEPT {
-                *told = end(told, KEPT).to_owned();
+            let reported = &mut self.state().reported;
+            reported.push_str(line);
+            if reported.len() > 4 * MAX_TAIL {
+                *reported = last_bytes(reported, MAX_TAIL).to_owned();
             }
         }
         let line = line.trim_end();
-        if self.events.is_heard() && !line.is_empty() {
+        if self.events.has_receivers() && !line.is_empty() {
             self.events.send(ServerEventKind::Stderr(line.to_owned()));
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, TailState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The end of a text, which begins with a whole line where there is one.
-fn end(text: &str, most: usize) -> &str {
-    if text.len() <= most {
+/// Returns the end of a text, starting with a whole line if possible.
+fn last_bytes(text: &str, max: usize) -> &str {
+    if text.len() <= max {
         return text;
     }
-    let from = (text.len() - most..text.len())
+    let from = (text.len() - max..text.len())
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(text.len());
     let last = &text[from..];
@@ -146,8 +149,8 @@ fn end(text: &str, most: usize) -> &str {
         .map_or(last, |at| &last[at + 1..])
 }
 
-/// How many bytes at the end are the beginning of a character.
-fn unfinished(bytes: &[u8]) -> usize {
+/// Returns the number of bytes at the end that start an incomplete character.
+fn incomplete_len(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let length = |byte: u8| match byte {
         0xC0..=0xDF => 2,
@@ -160,25 +163,24 @@ fn unfinished(bytes: &[u8]) -> usize {
         .unwrap_or(0)
 }
 
-/// Text without terminal escape codes and control characters, at most as long as what is kept of a
-/// line.
-fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len().min(LINE));
+/// Removes terminal escape codes and control characters from a text.
+fn strip_control(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len().min(MAX_LINE));
     let mut chars = text.chars();
     while let Some(char) = chars.next() {
         match char {
             '\u{1b}' => {
-                // `ESC [ .. letter`; of anything else only the next character is left out.
+                // This is `ESC [ .. letter`; for other codes only the next character is removed.
                 if chars.next() == Some('[') {
                     chars.by_ref().find(|char| ('@'..='~').contains(char));
                 }
             }
-            '\n' | '\t' => plain.push(char),
+            '\n' | '\t' => clean.push(char),
             char if char.is_control() => {}
-            char => plain.push(char),
+            char => clean.push(char),
         }
     }
-    plain
+    clean
 }
 
 #[cfg(test)]
@@ -196,9 +198,9 @@ mod tests {
         (Tail::new(Events::new("s".into(), to, secrets)), from)
     }
 
-    async fn heard(written: &[u8]) -> (String, Vec<String>) {
+    async fn read_all(written: &[u8]) -> (String, Vec<String>) {
         let (tail, mut events) = tail();
-        tail.listen(written).await;
+        tail.read_stderr(written).await;
         let mut lines = Vec::new();
         while let Ok(event) = events.try_recv() {
             if let ServerEventKind::Stderr(line) = event.kind {
@@ -209,48 +211,51 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn keeps_the_end_and_tells_lines() {
-        let (text, lines) = heard(b"one\r\ntwo\n\nthree").await;
+    async fn tail_retains_end_and_reports_lines() {
+        let (text, lines) = read_all(b"one\r\ntwo\n\nthree").await;
         assert_eq!(text, "one\ntwo\n\nthree");
         assert_eq!(lines, ["one", "two", "three"]);
     }
 
     #[tokio::test]
-    async fn is_bounded_and_begins_with_a_whole_line() {
+    async fn tail_is_bounded_and_starts_with_whole_line() {
         let long: String = (0..5_000).map(|n| format!("line {n}\n")).collect();
-        let (text, _) = heard(long.as_bytes()).await;
-        assert!(text.len() <= KEPT && text.starts_with("line "), "{text}");
+        let (text, _) = read_all(long.as_bytes()).await;
+        assert!(
+            text.len() <= MAX_TAIL && text.starts_with("line "),
+            "{text}"
+        );
         assert!(text.ends_with("line 4999\n"), "{text}");
     }
 
     #[tokio::test]
-    async fn one_endless_line_is_told_in_pieces() {
-        let (text, lines) = heard("ä".repeat(50_000).as_bytes()).await;
+    async fn tail_reports_endless_line_in_chunks() {
+        let (text, lines) = read_all("ä".repeat(50_000).as_bytes()).await;
         assert!(
-            text.len() <= KEPT && text.chars().all(|c| c == 'ä'),
+            text.len() <= MAX_TAIL && text.chars().all(|c| c == 'ä'),
             "{text}"
         );
-        assert!(lines.len() > 5 && lines.iter().all(|line| line.len() <= LINE * 3));
+        assert!(lines.len() > 5 && lines.iter().all(|line| line.len() <= MAX_LINE * 3));
     }
 
     #[tokio::test]
-    async fn colours_and_broken_text_are_made_plain() {
-        let (text, _) = heard(b"\x1b[1;31mno key\x1b[0m \xff\x07!").await;
+    async fn tail_removes_colours_and_invalid_text() {
+        let (text, _) = read_all(b"\x1b[1;31mno key\x1b[0m \xff\x07!").await;
         assert_eq!(text, "no key \u{fffd}!");
     }
 
     #[tokio::test]
-    async fn secret_is_shown_nowhere_whatever_stands_around_it() {
+    async fn tail_masks_secret_in_any_context() {
         let around = ["", "\n", " ", "x", "\u{1b}[31m", "é", "bye: "];
         for before in [
             0,
             1,
             90,
-            LINE - 30,
-            LINE - 10,
-            LINE - 1,
-            LINE,
-            LINE + 5,
+            MAX_LINE - 30,
+            MAX_LINE - 10,
+            MAX_LINE - 1,
+            MAX_LINE,
+            MAX_LINE + 5,
             8170,
             8185,
             8192,
@@ -260,10 +265,10 @@ mod tests {
                 .iter()
                 .flat_map(|head| around.map(|tail| (head, tail)))
             {
-                for after in [0, 100, KEPT - 20, KEPT - 5, LINE] {
+                for after in [0, 100, MAX_TAIL - 20, MAX_TAIL - 5, MAX_LINE] {
                     let (fill, rest) = ("a".repeat(before), "b".repeat(after));
                     let written = format!("{fill}{head}{SECRET}{tail}{rest}");
-                    let (text, lines) = heard(written.as_bytes()).await;
+                    let (text, lines) = read_all(written.as_bytes()).await;
                     let shown = format!("{text}\n{}", lines.concat());
                     for part in ["corr", "härse", "batt", "ttery"] {
                         assert!(
@@ -277,11 +282,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn secret_that_is_half_written_is_not_shown() {
+    async fn tail_masks_partially_written_secret() {
         let (tail, _events) = tail();
-        tail.take(b"key: correct-h");
+        tail.push(b"key: correct-h");
         assert_eq!(tail.text(), "key: ***");
-        tail.line_of_stdout(format!("{}{SECRET}", "x".repeat(LINE - 4)).as_bytes());
+        tail.push_stdout_line(format!("{}{SECRET}", "x".repeat(MAX_LINE - 4)).as_bytes());
         assert!(!tail.text().contains("corr"), "{}", tail.text());
     }
 }

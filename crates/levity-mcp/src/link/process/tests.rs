@@ -1,4 +1,4 @@
-//! Real processes: how they are started, what they say, and that none of them stays.
+//! Tests with real processes: their start, their output, and their complete cleanup.
 
 #[path = "../../../tests/it/chaos/server.rs"]
 mod server;
@@ -19,7 +19,7 @@ use tokio::sync::broadcast;
 use super::*;
 use crate::config::Transport;
 
-/// Far more than a server takes that goes by itself.
+/// Far more time than a cooperative server needs to exit.
 const GRACE: Duration = Duration::from_secs(30);
 
 fn world() -> Arc<dyn World> {
@@ -70,8 +70,8 @@ fn text(message: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// The server's number and those of its children, one of which left its group and one of which
-/// ignores SIGTERM.
+/// Returns the process ids of the server and its children, one of which left its group and one of
+/// which ignores SIGTERM.
 async fn family(pipes: &mut Pipes) -> Vec<i32> {
     let own = call(pipes, 1, "pid").await.unwrap();
     let children = call(pipes, 2, "children").await.unwrap();
@@ -80,11 +80,11 @@ async fn family(pipes: &mut Pipes) -> Vec<i32> {
         .map(|id| id.parse().unwrap())
         .collect();
     assert_eq!(ids.len(), 4);
-    assert!(ids.iter().all(|id| lives(*id)), "{ids:?}");
+    assert!(ids.iter().all(|id| is_alive(*id)), "{ids:?}");
     ids
 }
 
-fn lives(id: i32) -> bool {
+fn is_alive(id: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(')')
         .is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
@@ -94,61 +94,61 @@ fn exists(id: i32) -> bool {
     std::path::Path::new(&format!("/proc/{id}")).exists()
 }
 
-/// Waits, within a time that is far more than enough, until none of them lives.
-fn gone(ids: &[i32]) -> bool {
+/// Waits, with an ample limit, until none of the processes is alive.
+fn all_ended(ids: &[i32]) -> bool {
     (0..2_000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
-        !ids.iter().any(|id| lives(*id))
+        !ids.iter().any(|id| is_alive(*id))
     })
 }
 
 #[tokio::test]
-async fn a_server_answers_and_ends_with_all_its_children() {
+async fn stop_ends_server_with_all_children() {
     let (process, mut pipes) = start(&chaos("serve")).unwrap();
     let ids = family(&mut pipes).await;
-    process.end(GRACE).await;
+    process.stop(GRACE).await;
     assert!(
-        !ids.iter().any(|id| lives(*id)),
-        "all are gone when `end` returns"
+        !ids.iter().any(|id| is_alive(*id)),
+        "all have ended when `stop` returns"
     );
     assert!(!exists(ids[0]), "the server was reaped");
     assert_eq!(
-        process.death().await.unwrap().code,
+        process.exit_status().await.unwrap().code,
         Some(0),
-        "it ended by itself"
+        "it exited voluntarily"
     );
     assert_eq!(pipes.receive().await.map(|_| ()), None);
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_go_is_killed() {
+async fn stop_kills_server_that_does_not_exit() {
     for (mode, signal) in [("deaf", 15), ("stubborn", 9)] {
         let (process, mut pipes) = start(&chaos(mode)).unwrap();
-        // Its first line says that it is up.
+        // The first line of the server reports that it is up.
         assert!(pipes.receive().now_or_never().is_none());
-        up(&process).await;
-        process.end(Duration::from_millis(10)).await;
+        wait_until_up(&process).await;
+        process.stop(Duration::from_millis(10)).await;
         assert_eq!(
-            process.death().await.unwrap().signal,
+            process.exit_status().await.unwrap().signal,
             Some(signal),
             "{mode}"
         );
     }
 }
 
-/// Waits until the server has said that it is up.
-async fn up(process: &Process) {
+/// Waits until the server has reported that it is up.
+async fn wait_until_up(process: &Process) {
     while !process.shared.tail.text().contains("is up") {
         process.world.sleep(Duration::from_millis(2)).await;
     }
 }
 
 #[tokio::test]
-async fn dropping_it_kills_all() {
+async fn drop_kills_process_tree() {
     let (process, mut pipes) = start(&chaos("serve")).unwrap();
     let ids = family(&mut pipes).await;
     drop(process);
-    assert!(gone(&ids));
+    assert!(all_ended(&ids));
     assert!((0..2_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         !exists(ids[0])
@@ -156,7 +156,7 @@ async fn dropping_it_kills_all() {
 }
 
 #[test]
-fn the_end_of_the_runtime_kills_all_and_leaves_no_zombie() {
+fn runtime_shutdown_kills_process_tree_without_zombie() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -169,7 +169,7 @@ fn the_end_of_the_runtime_kills_all_and_leaves_no_zombie() {
     });
     drop(runtime);
     drop(process);
-    assert!(gone(&ids));
+    assert!(all_ended(&ids));
     assert!((0..2_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         !exists(ids[0])
@@ -177,8 +177,8 @@ fn the_end_of_the_runtime_kills_all_and_leaves_no_zombie() {
 }
 
 #[test]
-fn a_panic_kills_all() {
-    let (tell, ids) = std::sync::mpsc::channel();
+fn panic_kills_process_tree() {
+    let (sender, ids) = std::sync::mpsc::channel();
     let host = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -186,34 +186,34 @@ fn a_panic_kills_all() {
             .unwrap();
         runtime.block_on(async {
             let (_process, mut pipes) = start(&chaos("serve")).unwrap();
-            tell.send(family(&mut pipes).await).unwrap();
+            sender.send(family(&mut pipes).await).unwrap();
             std::panic::resume_unwind(Box::new("a panic"));
         })
     });
     assert!(host.join().is_err());
-    assert!(gone(&ids.recv().unwrap()));
+    assert!(all_ended(&ids.recv().unwrap()));
 }
 
 #[tokio::test]
-async fn a_server_that_dies_leaves_nobody_behind_and_its_pipes_close() {
+async fn exit_of_server_kills_children_and_closes_pipes() {
     let (process, mut pipes) = start(&chaos("fork")).unwrap();
     assert_eq!(
         pipes.receive().await.map(|_| ()),
         None,
-        "though its child holds them"
+        "although its child holds them open"
     );
-    let death = process.death().await.unwrap();
+    let death = process.exit_status().await.unwrap();
     assert_eq!(death.code, Some(3));
     let (_, words) = death.stderr.split_once("left ").unwrap();
     let child: i32 = words.split(' ').next().unwrap().parse().unwrap();
-    assert!(gone(&[child]));
+    assert!(all_ended(&[child]));
 }
 
 #[tokio::test]
-async fn last_words_and_code_are_told() {
+async fn exit_status_has_code_signal_and_stderr() {
     let (process, mut pipes) = start(&chaos("die")).unwrap();
     assert_eq!(pipes.receive().await.map(|_| ()), None);
-    let death = process.death().await.unwrap();
+    let death = process.exit_status().await.unwrap();
     assert_eq!(death.code, Some(7));
     assert!(
         death.stderr.contains("missing API key: set WEATHER_KEY"),
@@ -222,15 +222,15 @@ async fn last_words_and_code_are_told() {
 
     let (process, mut pipes) = start(&chaos("serve")).unwrap();
     assert_eq!(call(&mut pipes, 1, "kill").await, None);
-    assert_eq!(process.death().await.unwrap().signal, Some(9));
+    assert_eq!(process.exit_status().await.unwrap().signal, Some(9));
 }
 
 #[tokio::test]
-async fn a_flood_on_stderr_stops_nobody() {
+async fn flood_on_stderr_does_not_block_calls() {
     let (process, mut pipes) = start(&chaos("flood")).unwrap();
     assert!(call(&mut pipes, 1, "pid").await.is_some());
-    assert!(process.last_words().stderr.len() <= 2 << 10);
-    process.end(GRACE).await;
+    assert!(process.exit_info().stderr.len() <= 2 << 10);
+    process.stop(GRACE).await;
 }
 
 #[track_caller]
@@ -246,7 +246,7 @@ fn check_refused(config: &ServerConfig, expected: &str) {
 }
 
 #[test]
-fn what_cannot_be_started_says_why() {
+fn start_failure_names_reason() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("plain");
     std::fs::write(&plain, "no program").unwrap();
@@ -275,15 +275,15 @@ fn what_cannot_be_started_says_why() {
 }
 
 #[tokio::test]
-async fn only_what_is_meant_for_it_is_in_its_environment() {
-    // Only the end of stderr is kept, so no more is written than what is asked.
+async fn environment_has_only_set_and_inherited_variables() {
+    // Only the end of stderr is retained, so the script writes no more than necessary.
     let script = "echo mine=$MINE path=${PATH:+set} cargo=$CARGO_MANIFEST_DIR. >&2";
     let config = ServerConfig::stdio("s", "/bin/sh")
         .args(["-c", script])
         .env("MINE", "1");
     let (process, mut pipes) = start(&config).unwrap();
     assert_eq!(pipes.receive().await.map(|_| ()), None);
-    let text = process.death().await.unwrap().stderr;
+    let text = process.exit_status().await.unwrap().stderr;
     assert!(
         std::env::var_os("CARGO_MANIFEST_DIR").is_some(),
         "the host has it"
@@ -293,11 +293,13 @@ async fn only_what_is_meant_for_it_is_in_its_environment() {
 
 const HOST: &str = "LEVITY_TEST_HOST";
 
-/// A host that starts a server and ends without ending it: the entry of a child process of the test
-/// below.
+/// Runs a host that starts a server and ends without stopping it: the entry point of a child
+/// process of the test below.
 #[test]
-fn host() {
-    let Ok(way) = std::env::var(HOST) else { return };
+fn host_process_entry() {
+    let Ok(exit_mode) = std::env::var(HOST) else {
+        return;
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -313,10 +315,10 @@ fn host() {
                 .collect::<Vec<_>>()
                 .join(" ")
         );
-        match way.as_str() {
+        match exit_mode.as_str() {
             "exit" => std::process::exit(0),
             "abort" => std::process::abort(),
-            // The rest is ended from outside.
+            // The test ends the host from outside.
             _ => std::future::pending::<()>().await,
         }
         drop(process);
@@ -324,16 +326,20 @@ fn host() {
 }
 
 #[test]
-fn a_host_that_is_gone_takes_all_its_servers_with_it() {
-    for (way, signal) in [
+fn end_of_host_ends_all_servers() {
+    for (exit_mode, signal) in [
         ("exit", None),
         ("abort", None),
         ("killed", Some(Signal::KILL)),
-        ("told", Some(Signal::TERM)),
+        ("terminated", Some(Signal::TERM)),
     ] {
         let mut host = StdCommand::new(server::program());
-        host.args(["link::process::tests::host", "--exact", "--nocapture"])
-            .env(HOST, way);
+        host.args([
+            "link::process::tests::host_process_entry",
+            "--exact",
+            "--nocapture",
+        ])
+        .env(HOST, exit_mode);
         let mut host = host.stdout(Io::piped()).stderr(Io::null()).spawn().unwrap();
         let lines = BufReader::new(host.stdout.take().unwrap())
             .lines()
@@ -350,25 +356,25 @@ fn a_host_that_is_gone_takes_all_its_servers_with_it() {
             rustix::process::kill_process(id, signal).unwrap();
         }
         let exit = host.wait().unwrap();
-        assert_eq!(exit.signal().is_none(), way == "exit");
-        assert!(gone(&ids), "{way}: {ids:?}");
+        assert_eq!(exit.signal().is_none(), exit_mode == "exit");
+        assert!(all_ended(&ids), "{exit_mode}: {ids:?}");
     }
 }
 
 #[tokio::test]
-async fn a_watcher_that_was_killed_is_replaced() {
+async fn killed_watchdog_is_replaced() {
     let (first, _pipes) = start(&chaos("sleep")).unwrap();
-    let watcher = watch::shell().unwrap();
+    let watchdog_id = watchdog::shell().unwrap();
     rustix::process::kill_process(
-        rustix::process::Pid::from_raw(watcher).unwrap(),
+        rustix::process::Pid::from_raw(watchdog_id).unwrap(),
         Signal::KILL,
     )
     .unwrap();
-    assert!(gone(&[watcher]));
+    assert!(all_ended(&[watchdog_id]));
     let (second, _pipes) = start(&chaos("sleep")).unwrap();
-    let next = watch::shell().unwrap();
-    assert_ne!(watcher, next);
-    assert!(lives(next));
-    first.end(Duration::ZERO).await;
-    second.end(Duration::ZERO).await;
+    let next = watchdog::shell().unwrap();
+    assert_ne!(watchdog_id, next);
+    assert!(is_alive(next));
+    first.stop(Duration::ZERO).await;
+    second.stop(Duration::ZERO).await;
 }

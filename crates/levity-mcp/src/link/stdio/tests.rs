@@ -9,10 +9,10 @@ use super::*;
 
 type Duplex = StdioTransport<tokio::io::ReadHalf<DuplexStream>, tokio::io::WriteHalf<DuplexStream>>;
 
-fn pair(limit: usize, room: usize) -> (Duplex, DuplexStream) {
-    let (ours, theirs) = tokio::io::duplex(room);
-    let (read, write) = tokio::io::split(ours);
-    (lines("docs".into(), read, write, limit), theirs)
+fn pair(limit: usize, capacity: usize) -> (Duplex, DuplexStream) {
+    let (client, peer) = tokio::io::duplex(capacity);
+    let (read, write) = tokio::io::split(client);
+    (lines("docs".into(), read, write, limit), peer)
 }
 
 fn call(id: i64, text: &str) -> ClientJsonRpcMessage {
@@ -40,19 +40,19 @@ async fn next(transport: &mut Duplex) -> Option<serde_json::Value> {
     let message =
         tokio::time::timeout(std::time::Duration::from_secs(60), transport.receive()).await;
     message
-        .expect("it hangs")
+        .expect("receive timed out")
         .map(|message| serde_json::to_value(message).unwrap())
 }
 
 #[tokio::test]
-async fn messages_go_out_and_come_back_as_lines() {
-    let (mut transport, theirs) = pair(1 << 20, 1 << 20);
+async fn messages_are_sent_and_received_as_lines() {
+    let (mut transport, peer) = pair(1 << 20, 1 << 20);
     transport.send(call(1, "a\nb")).await.unwrap();
     transport.send(call(2, "c")).await.unwrap();
-    let mut theirs = BufReader::new(theirs);
+    let mut peer = BufReader::new(peer);
     for id in 1..=2 {
         let mut line = String::new();
-        theirs.read_line(&mut line).await.unwrap();
+        peer.read_line(&mut line).await.unwrap();
         assert_eq!(
             serde_json::from_str::<serde_json::Value>(&line).unwrap()["id"],
             id
@@ -63,26 +63,26 @@ async fn messages_go_out_and_come_back_as_lines() {
         answer(2, "two"),
         answer(1, "one")
     );
-    theirs.get_mut().write_all(text.as_bytes()).await.unwrap();
+    peer.get_mut().write_all(text.as_bytes()).await.unwrap();
     assert_eq!(next(&mut transport).await.unwrap()["id"], 2);
-    drop(theirs);
+    drop(peer);
     assert_eq!(
         next(&mut transport).await.unwrap()["id"],
         1,
-        "a last line needs no end"
+        "the last line needs no line break"
     );
     assert_eq!(next(&mut transport).await, None);
-    assert_eq!(transport.end().cause(), None);
+    assert_eq!(transport.close_state().cause(), None);
 }
 
 #[tokio::test]
-async fn receive_may_be_dropped_at_any_byte() {
-    let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
+async fn dropped_receive_loses_no_bytes() {
+    let (mut transport, mut peer) = pair(1 << 20, 1 << 20);
     let _sent = transport.send(call(1, "a"));
     let line = answer(1, "one") + "\n";
     for byte in line.as_bytes() {
         assert!(transport.receive().now_or_never().is_none());
-        theirs.write_all(&[*byte]).await.unwrap();
+        peer.write_all(&[*byte]).await.unwrap();
     }
     assert_eq!(
         next(&mut transport).await.unwrap()["result"]["content"][0]["text"],
@@ -91,24 +91,21 @@ async fn receive_may_be_dropped_at_any_byte() {
 }
 
 #[tokio::test]
-async fn a_line_over_the_limit_fails_its_request_and_is_not_kept() {
-    let (mut transport, mut theirs) = pair(100 << 10, 64 << 10);
+async fn line_over_limit_fails_its_request_and_is_discarded() {
+    let (mut transport, mut peer) = pair(100 << 10, 64 << 10);
     transport.send(call(1, "a")).await.unwrap();
     transport.send(call(2, "b")).await.unwrap();
     let write = async {
-        theirs
-            .write_all(br#"{"result":{"content":[{"type":"text","text":""#)
+        peer.write_all(br#"{"result":{"content":[{"type":"text","text":""#)
             .await
             .unwrap();
         for _ in 0..320 {
-            theirs.write_all(&[b'x'; 64 << 10]).await.unwrap();
+            peer.write_all(&[b'x'; 64 << 10]).await.unwrap();
         }
-        theirs
-            .write_all(b"\"}]},\"jsonrpc\":\"2.0\",\"id\":2}\n")
+        peer.write_all(b"\"}]},\"jsonrpc\":\"2.0\",\"id\":2}\n")
             .await
             .unwrap();
-        theirs
-            .write_all((answer(1, "one") + "\n").as_bytes())
+        peer.write_all((answer(1, "one") + "\n").as_bytes())
             .await
             .unwrap();
     };
@@ -117,7 +114,7 @@ async fn a_line_over_the_limit_fails_its_request_and_is_not_kept() {
         assert_eq!(large["id"], 2);
         let message = large["error"]["message"].as_str().unwrap().to_owned();
         assert!(
-            message.starts_with("its answer has 20971") && message.contains("`max_message`"),
+            message.starts_with("its response has 20971") && message.contains("`max_message`"),
             "{message}"
         );
         assert_eq!(
@@ -129,38 +126,39 @@ async fn a_line_over_the_limit_fails_its_request_and_is_not_kept() {
 }
 
 #[tokio::test]
-async fn junk_without_end_ends_the_connection() {
+async fn endless_junk_closes_connection() {
     for line in ["log log log\n".to_owned(), "x".repeat(300 << 10) + "\n"] {
-        let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let (transport, mut theirs) = pair(16 << 20, 64 << 10);
-        let count = heard.clone();
+        let reported = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (transport, mut peer) = pair(16 << 20, 64 << 10);
+        let count = reported.clone();
         let mut transport = transport.on_junk(Box::new(move |_| {
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }));
-        let write = async { while theirs.write_all(line.as_bytes()).await.is_ok() {} };
+        let write = async { while peer.write_all(line.as_bytes()).await.is_ok() {} };
         let read = async {
             assert_eq!(next(&mut transport).await, None);
-            let cause = transport.end().cause().unwrap();
+            let cause = transport.close_state().cause().unwrap();
             assert_eq!(cause.kind, ErrorKind::Protocol);
             assert!(
-                cause.message.contains("has to log to stderr"),
+                cause.message.contains("must log to stderr"),
                 "{}",
                 cause.message
             );
             drop(transport);
         };
         tokio::join!(write, read);
-        assert!((1..=TOLD).contains(&heard.load(std::sync::atomic::Ordering::Relaxed)));
+        assert!(
+            (1..=MAX_REPORTED_JUNK).contains(&reported.load(std::sync::atomic::Ordering::Relaxed))
+        );
     }
 }
 
 #[tokio::test]
-async fn junk_between_messages_does_no_harm() {
-    let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
+async fn junk_between_messages_is_ignored() {
+    let (mut transport, mut peer) = pair(1 << 20, 1 << 20);
     for id in 0..2_500 {
         let _sent = transport.send(call(id, "")).await;
-        theirs
-            .write_all(format!("log\n{}\n", answer(id, "")).as_bytes())
+        peer.write_all(format!("log\n{}\n", answer(id, "")).as_bytes())
             .await
             .unwrap();
         assert_eq!(next(&mut transport).await.unwrap()["id"], id);
@@ -168,42 +166,41 @@ async fn junk_between_messages_does_no_harm() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_stops_nobody_from_receiving() {
-    let (mut transport, mut theirs) = pair(1 << 20, 100);
+async fn receive_works_while_server_does_not_read() {
+    let (mut transport, mut peer) = pair(1 << 20, 100);
     let mut stuck = Box::pin(transport.send(call(1, &"x".repeat(1_000))));
     assert!((&mut stuck).now_or_never().is_none());
-    theirs
-        .write_all(b"{\"method\":\"ping\",\"id\":3}\n")
+    peer.write_all(b"{\"method\":\"ping\",\"id\":3}\n")
         .await
         .unwrap();
     assert_eq!(next(&mut transport).await.unwrap()["method"], "ping");
 }
 
 #[tokio::test]
-async fn half_a_message_is_followed_by_nothing() {
-    let (mut transport, mut theirs) = pair(1 << 20, 100);
+async fn dropped_partial_send_closes_connection() {
+    let (mut transport, mut peer) = pair(1 << 20, 100);
     let mut stuck = Box::pin(transport.send(call(1, &"x".repeat(1_000))));
     assert!((&mut stuck).now_or_never().is_none());
     drop(stuck);
     assert!(transport.send(call(2, "")).await.is_err());
     assert_eq!(next(&mut transport).await, None);
     assert_eq!(
-        transport.end().cause().unwrap().message,
+        transport.close_state().cause().unwrap().message,
         "it stopped reading in the middle of a message"
     );
     // The halves of a pipe within this process close together.
     drop(transport);
     let mut rest = Vec::new();
-    AsyncReadExt::read_to_end(&mut theirs, &mut rest)
+    AsyncReadExt::read_to_end(&mut peer, &mut rest)
         .await
         .unwrap();
     assert_eq!(rest.len(), 100);
 }
 
 #[tokio::test]
-async fn a_cancelled_request_that_was_not_begun_is_not_sent() {
-    let (mut transport, theirs) = pair(1 << 20, 100);
-    // Fills the pipe to its last byte.
+async fn cancelled_unsent_request_is_not_sent() {
+    let (mut transport, peer) = pair(1 << 20, 100);
+    // This fills the pipe to its last byte.
     let full = 100 - call_length();
     transport.send(call(1, &"x".repeat(full))).await.unwrap();
     let mut second = Box::pin(transport.send(call(2, "")));
@@ -218,12 +215,12 @@ async fn a_cancelled_request_that_was_not_begun_is_not_sent() {
     }
     assert!(second.await.is_err());
     assert!(third.await.is_err());
-    let mut theirs = BufReader::new(theirs);
+    let mut peer = BufReader::new(peer);
     let read = async {
         let mut seen = Vec::new();
         while seen.last() != Some(&4) {
             let mut line = String::new();
-            theirs.read_line(&mut line).await.unwrap();
+            peer.read_line(&mut line).await.unwrap();
             let line: serde_json::Value = serde_json::from_str(&line).unwrap();
             seen.push(
                 line["id"]
@@ -243,7 +240,7 @@ fn call_length() -> usize {
 }
 
 #[tokio::test]
-async fn cancelling_half_a_message_ends_the_connection() {
+async fn cancelled_partial_send_closes_connection() {
     let (mut transport, _theirs) = pair(1 << 20, 100);
     let mut stuck = Box::pin(transport.send(call(1, &"x".repeat(1_000))));
     assert!((&mut stuck).now_or_never().is_none());
@@ -253,40 +250,38 @@ async fn cancelling_half_a_message_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn what_was_written_before_the_end_is_read() {
-    let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
+async fn data_written_before_peer_close_is_read() {
+    let (mut transport, mut peer) = pair(1 << 20, 1 << 20);
     transport.send(call(1, "")).await.unwrap();
-    theirs
-        .write_all((answer(1, "last words") + "\n{\"half").as_bytes())
+    peer.write_all((answer(1, "last words") + "\n{\"half").as_bytes())
         .await
         .unwrap();
-    transport.end().gone();
+    transport.close_state().peer_closed();
     assert_eq!(next(&mut transport).await.unwrap()["id"], 1);
     assert_eq!(
         next(&mut transport).await,
         None,
-        "nobody waits for a stream that others hold open"
+        "the stream is not awaited while others hold it open"
     );
 }
 
 #[tokio::test]
-async fn a_waiting_reader_learns_of_the_end() {
+async fn close_wakes_waiting_reader() {
     let (mut transport, _theirs) = pair(1 << 20, 1 << 20);
-    let end = transport.end();
-    let (received, ()) = tokio::join!(next(&mut transport), async { end.over(None) });
+    let close_state = transport.close_state();
+    let (received, ()) = tokio::join!(next(&mut transport), async { close_state.close(None) });
     assert_eq!(received, None);
 }
 
 #[tokio::test]
-async fn last_words_are_read_by_a_busy_task_too() {
-    let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
+async fn task_without_budget_reads_data_before_peer_close() {
+    let (mut transport, mut peer) = pair(1 << 20, 1 << 20);
     transport.send(call(1, "a")).await.unwrap();
-    theirs
-        .write_all(format!("{}\n", answer(1, "one")).as_bytes())
+    peer.write_all(format!("{}\n", answer(1, "one")).as_bytes())
         .await
         .unwrap();
-    transport.end().gone();
-    // The rest of what a task may do before others have their turn.
+    transport.close_state().peer_closed();
+    // This uses up the budget of the task.
     while has_budget_remaining() {
         tokio::task::coop::consume_budget().await;
     }

@@ -1,4 +1,4 @@
-//! Servers that want a login.
+//! Tests with servers that require a login.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,17 +7,17 @@ use async_trait::async_trait;
 use serde_json::json;
 use url::Url;
 
-use super::raw::{Do, Raw, answer, ok, start};
-use super::{Dial, call, end};
+use super::raw_server::{Action, RawServer, answer, ok, start};
+use super::{TestConnection, call, end};
 use crate::link::authorize::{Authorize, Challenge, Credentials};
 use crate::{ErrorKind, Result};
 
-/// Gets a new token for each challenge, as long as it is asked at most so often.
+/// A login that returns a new token for each challenge, up to a maximum number of attempts.
 #[derive(Default)]
 struct Tokens {
     now: AtomicU32,
-    most: u32,
-    asked: AtomicU32,
+    max_attempts: u32,
+    challenges: AtomicU32,
 }
 
 impl Tokens {
@@ -36,9 +36,9 @@ impl Authorize for Tokens {
         }))
     }
 
-    fn keep_nonce(&self, _: &str) {}
+    fn store_nonce(&self, _: &str) {}
 
-    async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool> {
+    async fn handle_challenge(&self, challenge: &Challenge<'_>) -> Result<bool> {
         assert_eq!(
             (challenge.status, challenge.text),
             (401, "Bearer realm=\"x\"")
@@ -47,18 +47,18 @@ impl Authorize for Tokens {
         let attempt = challenge.attempt;
         assert_eq!(
             attempt,
-            self.asked.fetch_add(1, Ordering::Relaxed) % 100 + 1
+            self.challenges.fetch_add(1, Ordering::Relaxed) % 100 + 1
         );
         self.now.fetch_add(1, Ordering::Relaxed);
-        Ok(attempt <= self.most)
+        Ok(attempt <= self.max_attempts)
     }
 }
 
-/// Wants this token for calls.
-async fn wants(token: &'static str) -> Raw {
+/// Starts a server that requires this token for calls.
+async fn require_token(token: &'static str) -> RawServer {
     start(move |request| match request.header("authorization") {
         Some(login) if login == format!("bearer {token}") => ok(&request.text("in")),
-        _ => Do::Say(
+        _ => Action::Send(
             "HTTP/1.1 401 No\r\nwww-authenticate: Bearer realm=\"x\"\r\ncontent-length: 0\r\n\r\n"
                 .into(),
         ),
@@ -67,15 +67,15 @@ async fn wants(token: &'static str) -> Raw {
 }
 
 #[tokio::test]
-async fn another_login_is_got_and_the_request_sent_again() {
-    let server = wants("t2").await;
+async fn challenge_renews_login_and_repeats_request() {
+    let server = require_token("t2").await;
     let tokens = Arc::new(Tokens {
-        most: 9,
+        max_attempts: 9,
         ..Tokens::default()
     });
-    let mut dial = Dial::to(server.url());
-    dial.authorize = Some(tokens.clone());
-    let client = dial.legacy().await;
+    let mut connection = TestConnection::to(server.url());
+    connection.authorize = Some(tokens.clone());
+    let client = connection.legacy().await;
     assert_eq!(call(&client, "x", json!({})).await.unwrap(), "in");
     assert_eq!(call(&client, "x", json!({})).await.unwrap(), "in");
     assert_eq!(server.posted("tools/call"), 4);
@@ -83,14 +83,14 @@ async fn another_login_is_got_and_the_request_sent_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_never_content_is_asked_four_times() {
-    let server = wants("never").await;
-    let mut dial = Dial::to(server.url());
-    dial.authorize = Some(Arc::new(Tokens {
-        most: 9,
+async fn request_is_sent_at_most_four_times_after_challenges() {
+    let server = require_token("never").await;
+    let mut connection = TestConnection::to(server.url());
+    connection.authorize = Some(Arc::new(Tokens {
+        max_attempts: 9,
         ..Tokens::default()
     }));
-    let client = dial.legacy().await;
+    let client = connection.legacy().await;
     let error = call(&client, "x", json!({})).await.unwrap_err();
     assert_eq!(
         (error.kind(), server.posted("tools/call")),
@@ -100,9 +100,9 @@ async fn a_server_that_is_never_content_is_asked_four_times() {
 }
 
 #[tokio::test]
-async fn without_another_login_the_error_says_what_to_do() {
-    let server = wants("t1").await;
-    let client = Dial::to(server.url()).legacy().await;
+async fn missing_login_error_names_next_step() {
+    let server = require_token("t1").await;
+    let client = TestConnection::to(server.url()).legacy().await;
     let error = call(&client, "x", json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Auth);
     assert!(
@@ -110,14 +110,14 @@ async fn without_another_login_the_error_says_what_to_do() {
         "{error}"
     );
     end(client).await;
-    let client = Dial::to(server.url())
+    let client = TestConnection::to(server.url())
         .header("Authorization", "Bearer t0")
         .legacy()
         .await;
     let error = call(&client, "x", json!({})).await.unwrap_err();
-    assert!(error.message().contains("refuses the login"), "{error}");
+    assert!(error.message().contains("rejects the login"), "{error}");
     end(client).await;
-    let client = Dial::to(server.url())
+    let client = TestConnection::to(server.url())
         .header("Authorization", "Bearer t1")
         .legacy()
         .await;
@@ -126,8 +126,13 @@ async fn without_another_login_the_error_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_login_at_the_start_is_asked_for_too() {
-    let server = super::raw::start_all(|_| Do::Say(answer("403 No", "text/plain", ""))).await;
-    let error = Dial::to(server.url()).try_legacy().await.err().unwrap();
+async fn forbidden_initialize_returns_auth_error() {
+    let server =
+        super::raw_server::start_all(|_| Action::Send(answer("403 No", "text/plain", ""))).await;
+    let error = TestConnection::to(server.url())
+        .try_legacy()
+        .await
+        .err()
+        .unwrap();
     assert!(error.contains("forbids this (HTTP 403)"), "{error}");
 }

@@ -1,7 +1,7 @@
-//! What a server may ask of us, and what we answer.
+//! Requests that a server may send to its host, and their responses.
 #![expect(
     deprecated,
-    reason = "the newer protocol asks in the same words, in answers instead of requests"
+    reason = "the newer protocol uses the same messages, in responses instead of requests"
 )]
 
 use std::sync::Arc;
@@ -16,37 +16,37 @@ use serde_json::{Value, json};
 
 use crate::host::{Decline, Elicitor, Refusal, Sampler, elicit, sample};
 
-/// What a server may ask of us.
+/// The services that the host offers to a server.
 #[derive(Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct HostServices {
     pub(crate) server: Arc<str>,
     pub(crate) roots: Arc<[String]>,
     pub(crate) sampler: Option<Arc<dyn Sampler>>,
     pub(crate) elicitor: Option<Arc<dyn Elicitor>>,
 }
 
-impl Asked {
-    /// What we say that we can be asked.
+impl HostServices {
+    /// Returns the capabilities that levity announces to the server.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
-        let mut able = json!({});
+        let mut capabilities = json!({});
         if !self.roots.is_empty() {
-            able["roots"] = json!({});
+            capabilities["roots"] = json!({});
         }
         if let Some(sampler) = &self.sampler {
-            able["sampling"] = if sampler.takes_tools() {
+            capabilities["sampling"] = if sampler.takes_tools() {
                 json!({"tools": {}})
             } else {
                 json!({})
             };
         }
         if let Some(elicitor) = &self.elicitor {
-            able["elicitation"] = if elicitor.takes_urls() {
+            capabilities["elicitation"] = if elicitor.takes_urls() {
                 json!({"form": {}, "url": {}})
             } else {
                 json!({"form": {}})
             };
         }
-        serde_json::from_value(able).unwrap_or_default()
+        serde_json::from_value(capabilities).unwrap_or_default()
     }
 
     pub(super) fn roots(&self) -> ListRootsResult {
@@ -60,7 +60,7 @@ impl Asked {
         let Some(sampler) = &self.sampler else {
             return Err(ErrorData::new(
                 ErrorCode::METHOD_NOT_FOUND,
-                "no model is offered to servers",
+                "sampling is not enabled on this host",
                 None,
             ));
         };
@@ -77,8 +77,13 @@ impl Asked {
 }
 
 fn json(params: &impl Serialize) -> Result<Value, ErrorData> {
-    serde_json::to_value(params)
-        .map_err(|_| ErrorData::new(ErrorCode::INVALID_PARAMS, "it cannot be read", None))
+    serde_json::to_value(params).map_err(|_| {
+        ErrorData::new(
+            ErrorCode::INVALID_PARAMS,
+            "the parameters are invalid",
+            None,
+        )
+    })
 }
 
 fn answer<T: DeserializeOwned>(result: Result<Value, Refusal>) -> Result<T, ErrorData> {
@@ -86,7 +91,7 @@ fn answer<T: DeserializeOwned>(result: Result<Value, Refusal>) -> Result<T, Erro
         Ok(value) => serde_json::from_value(value).map_err(|_| {
             ErrorData::new(
                 ErrorCode::INTERNAL_ERROR,
-                "the answer cannot be written",
+                "the response cannot be serialized",
                 None,
             )
         }),

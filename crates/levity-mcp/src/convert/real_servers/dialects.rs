@@ -1,4 +1,4 @@
-//! What providers take, told from the requests that are sent to them.
+//! Checks of the requests to providers against their documented schemas.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -9,10 +9,10 @@ use levity_core::{Message, Model, Request, ToolSpec};
 use levity_llm::{Endpoint, GeminiModel, OpenAiModel};
 use serde_json::Value;
 
-/// Checks what Gemini and OpenAI are sent, and returns how many tools OpenAI's models are held to.
+/// Checks the requests to Gemini and OpenAI, and returns how many tools use OpenAI's strict mode.
 pub(super) fn check(specs: &Arc<[Arc<ToolSpec>]>) -> usize {
     gemini(
-        &sent(specs, |url| {
+        &sent_body(specs, |url| {
             Box::new(
                 GeminiModel::new("key", "gemini-2.5-flash").with_endpoint(|_| Endpoint::new(&url)),
             )
@@ -20,15 +20,15 @@ pub(super) fn check(specs: &Arc<[Arc<ToolSpec>]>) -> usize {
         specs,
     );
     openai(
-        &sent(specs, |url| {
+        &sent_body(specs, |url| {
             Box::new(OpenAiModel::new("key", "gpt-5").with_endpoint(|_| Endpoint::new(&url)))
         }),
         specs,
     )
 }
 
-/// The body of a request with these tools.
-fn sent(specs: &Arc<[Arc<ToolSpec>]>, model: impl Fn(String) -> Box<dyn Model>) -> Value {
+/// Returns the body of a request with these tools.
+fn sent_body(specs: &Arc<[Arc<ToolSpec>]>, model: impl Fn(String) -> Box<dyn Model>) -> Value {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let model = model(format!("http://{}", listener.local_addr().unwrap()));
     let server = std::thread::spawn(move || {
@@ -37,7 +37,7 @@ fn sent(specs: &Arc<[Arc<ToolSpec>]>, model: impl Fn(String) -> Box<dyn Model>) 
         let body = loop {
             let count = stream.read(&mut piece).unwrap();
             bytes.extend_from_slice(&piece[..count]);
-            assert!(count > 0, "the request is not whole");
+            assert!(count > 0, "the request is incomplete");
             if let Some(body) = body(&bytes) {
                 break body;
             }
@@ -67,7 +67,7 @@ fn body(bytes: &[u8]) -> Option<Value> {
             .parse::<usize>()
             .ok()
     });
-    let length = length.expect("the length of the body is told");
+    let length = length.expect("the request has a content length");
     (body.len() >= length).then(|| serde_json::from_str(&body[..length]).unwrap())
 }
 
@@ -139,7 +139,7 @@ fn gemini(body: &Value, specs: &[Arc<ToolSpec>]) {
     }
 }
 
-/// A type, or one that may be null.
+/// Returns `true` for a type, or a type that may be null.
 fn is_type(kind: &Value) -> bool {
     match kind {
         Value::Array(types) => matches!(&**types, [one, null] if one.is_string() && null == "null"),
@@ -147,7 +147,7 @@ fn is_type(kind: &Value) -> bool {
     }
 }
 
-/// The keywords that OpenAI documents for schemas that its models are held to.
+/// The keywords that OpenAI documents for schemas in strict mode.
 const STRICT: [&str; 20] = [
     "type",
     "description",
@@ -174,26 +174,28 @@ const STRICT: [&str; 20] = [
 fn openai(body: &Value, specs: &[Arc<ToolSpec>]) -> usize {
     let tools = body["tools"].as_array().unwrap();
     assert_eq!(tools.len(), specs.len());
-    let mut held = 0;
+    let mut strict_count = 0;
     for (tool, spec) in tools.iter().zip(specs) {
         assert_eq!(tool["name"], spec.name);
         let schema = &tool["parameters"];
         assert_eq!(schema["type"], "object", "{}", spec.name);
         assert!(schema["properties"].is_object(), "{}", spec.name);
-        let top = ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"];
+        let forbidden_at_top = ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"];
         assert!(
-            top.iter().all(|keyword| schema.get(*keyword).is_none()),
+            forbidden_at_top
+                .iter()
+                .all(|keyword| schema.get(*keyword).is_none()),
             "{}: {schema}",
             spec.name
         );
         if tool["strict"] != true {
-            println!("{} is offered and not held to: {schema}", spec.name);
+            println!("{} is offered without strict mode: {schema}", spec.name);
             continue;
         }
-        held += 1;
+        strict_count += 1;
         walk(schema, &mut |schema| strict(&spec.name, schema));
     }
-    held
+    strict_count
 }
 
 fn strict(tool: &str, schema: &serde_json::Map<String, Value>) {
@@ -228,27 +230,27 @@ fn strict(tool: &str, schema: &serde_json::Map<String, Value>) {
     }
 }
 
-/// Shows each schema within a schema.
-fn walk(schema: &Value, look: &mut impl FnMut(&serde_json::Map<String, Value>)) {
+/// Visits each schema within a schema.
+fn walk(schema: &Value, visit: &mut impl FnMut(&serde_json::Map<String, Value>)) {
     let Value::Object(map) = schema else { return };
-    look(map);
+    visit(map);
     for keyword in ["properties", "$defs"] {
         map.get(keyword)
             .and_then(Value::as_object)
             .into_iter()
             .flat_map(|all| all.values())
-            .for_each(|inner| walk(inner, look));
+            .for_each(|inner| walk(inner, visit));
     }
     for keyword in ["anyOf", "prefixItems"] {
         map.get(keyword)
             .and_then(Value::as_array)
             .into_iter()
             .flatten()
-            .for_each(|inner| walk(inner, look));
+            .for_each(|inner| walk(inner, visit));
     }
     for keyword in ["items", "additionalProperties"] {
         map.get(keyword)
             .into_iter()
-            .for_each(|inner| walk(inner, look));
+            .for_each(|inner| walk(inner, visit));
     }
 }

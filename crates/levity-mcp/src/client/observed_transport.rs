@@ -3,19 +3,19 @@ use std::borrow::Cow;
 use levity_rpc::mcp::{RoleClient, RxJsonRpcMessage, Transport, TxJsonRpcMessage};
 use tokio::sync::watch;
 
-/// A transport that tells when it has ended; rmcp's service keeps that to itself.
-pub(super) struct Watched<T> {
+/// A transport that signals its end, which rmcp's service does not expose.
+pub(super) struct ObservedTransport<T> {
     inner: T,
     ended: watch::Sender<bool>,
 }
 
-impl<T> Watched<T> {
+impl<T> ObservedTransport<T> {
     pub(super) fn new(inner: T, ended: watch::Sender<bool>) -> Self {
         Self { inner, ended }
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
     type Error = T::Error;
 
     fn name() -> Cow<'static, str> {
@@ -44,7 +44,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
     }
 }
 
-impl<T> Drop for Watched<T> {
+impl<T> Drop for ObservedTransport<T> {
     fn drop(&mut self) {
         self.ended.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! Many servers, from one file.
+//! The settings of many servers, loaded from one file.
 
 use std::fmt;
 use std::fs::File;
@@ -6,19 +6,19 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::ServerConfig;
-use super::file::Reading;
+use super::file::ConfigReader;
+use super::jsonc::to_json;
 use super::node::Node;
-use super::plain::plain;
 use super::problem::{ConfigProblem, short};
 
-/// The largest config: 1 MiB.
-const LARGEST: u64 = 1 << 20;
-/// How many problems are named one by one.
-const MOST_PROBLEMS: usize = 1_000;
+/// The maximum size of a configuration: 1 MiB.
+const MAX_BYTES: u64 = 1 << 20;
+/// The maximum number of problems that are listed individually.
+const MAX_PROBLEMS: usize = 1_000;
 
-/// The settings of many servers, and what is wrong with them.
+/// The settings of many servers, and the problems found in them.
 ///
-/// A server that something is wrong with is left out, and the others are there.
+/// A server with an error is left out; the other servers remain.
 ///
 /// ```
 /// use levity_mcp::Config;
@@ -38,24 +38,26 @@ const MOST_PROBLEMS: usize = 1_000;
 pub struct Config {
     servers: Vec<ServerConfig>,
     problems: Vec<ConfigProblem>,
-    /// Problems beyond those that are named.
+    /// The number of problems beyond those in the list.
     more: usize,
 }
 
 impl Config {
-    /// No servers.
+    /// Creates a configuration without servers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a server; one of the same name that is there already stays, and a problem is noted.
+    /// Adds a server. If the name is already in use, the existing server remains and a problem is
+    /// recorded.
     #[must_use]
     pub fn server(mut self, server: ServerConfig) -> Self {
         if self.servers.iter().any(|known| known.name == server.name) {
             let name = short(server.name());
-            let message =
-                format!("there is another server named `{name}` before it; that one counts");
-            self.note(ConfigProblem {
+            let message = format!(
+                "the name `{name}` is used by an earlier server, which takes precedence; rename one"
+            );
+            self.add_problem(ConfigProblem {
                 server: Some(server.name),
                 ..ConfigProblem::new(format!("/{name}"), message)
             });
@@ -65,37 +67,37 @@ impl Config {
         self
     }
 
-    /// Reads JSON, also with comments. `vars` says what variables hold.
+    /// Parses JSON, which may contain comments. `vars` returns the values of variables.
     ///
-    /// It reads what programs that use MCP servers have agreed on more or less: an object
-    /// `mcpServers` or `servers` of servers by their names, or a list of servers with a `name`
-    /// each. `docs/mcp.md` has all settings.
+    /// The format is the one that programs with MCP servers share: an object `mcpServers` or
+    /// `servers` with servers by name, or a list of servers with a `name` each. `docs/mcp.md`
+    /// describes all settings.
     pub fn parse(text: &str, vars: impl Fn(&str) -> Option<String>) -> Self {
         let mut config = Self::default();
-        if text.len() as u64 > LARGEST {
-            config.note(ConfigProblem::new(
+        if text.len() as u64 > MAX_BYTES {
+            config.add_problem(ConfigProblem::new(
                 "",
-                format!("it is larger than {LARGEST} bytes"),
+                format!("it is larger than {MAX_BYTES} bytes"),
             ));
             return config;
         }
-        match serde_json::from_str::<Node>(&plain(text)) {
-            Ok(root) => return Reading::new(&vars).root(&root),
-            Err(error) => config.note(syntax(&error)),
+        match serde_json::from_str::<Node>(&to_json(text)) {
+            Ok(root) => return ConfigReader::new(&vars).root(&root),
+            Err(error) => config.add_problem(syntax_problem(&error)),
         }
         config
     }
 
-    /// Reads a file, as [`parse`](Self::parse) does. It is read on this thread.
+    /// Loads a file as [`parse`](Self::parse) does; blocks the current thread.
     ///
-    /// A file that cannot be read, or is larger than 1 MiB, is a problem too.
+    /// A file that cannot be read or is larger than 1 MiB is reported as a problem.
     pub fn load(path: impl AsRef<Path>, vars: impl Fn(&str) -> Option<String>) -> Self {
         match read(path.as_ref()) {
             Ok(text) => Self::parse(&text, vars),
             Err(problem) => {
                 let mut config = Self::default();
                 let path = path.as_ref().display();
-                config.note(ConfigProblem::new(
+                config.add_problem(ConfigProblem::new(
                     "",
                     format!("`{path}` cannot be read: {problem}"),
                 ));
@@ -104,24 +106,24 @@ impl Config {
         }
     }
 
-    /// What the environment says, with variables put in from there.
+    /// Loads the configuration from environment variables, and expands variables from there.
     ///
-    /// `LEVITY_MCP_SERVERS` holds the config itself, when it begins with `{` or `[`, or else the
-    /// path of a file. Without it, `MCP_SERVERS_CONFIG` is the path of a file, unless `MCP_ENABLED`
-    /// is `false`. `MCP_TOOL_PREFIX` is the prefix of servers that have none of their own.
+    /// `LEVITY_MCP_SERVERS` contains the configuration itself if it starts with `{` or `[`, and
+    /// otherwise the path of a file. Without it, `MCP_SERVERS_CONFIG` is the path of a file, unless
+    /// `MCP_ENABLED` is `false`. `MCP_TOOL_PREFIX` is the prefix of servers that do not set one.
     ///
-    /// Paths must be absolute. A relative path would let every folder in which the program is
-    /// started say which programs it starts and where variables are sent; it is a problem, and no
-    /// server is there.
+    /// Paths must be absolute. With a relative path, any folder that the program is started in
+    /// could determine which programs it starts and where it sends variables. A relative path is
+    /// therefore a problem, and the configuration has no servers.
     pub fn from_env() -> Self {
         let vars = |name: &str| std::env::var(name).ok();
         Self::from_vars(vars)
     }
 
-    /// As [`from_env`](Self::from_env), with variables from elsewhere.
+    /// Works like [`from_env`](Self::from_env), with variables from `vars`.
     pub(super) fn from_vars(vars: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| vars(name).filter(|value| !value.trim().is_empty());
-        let mut config = match (set("LEVITY_MCP_SERVERS"), file(&set)) {
+        let mut config = match (set("LEVITY_MCP_SERVERS"), named_file(&set)) {
             (Some(text), _) if text.trim_start().starts_with(['{', '[']) => {
                 Self::parse(&text, &vars)
             }
@@ -137,51 +139,50 @@ impl Config {
         config
     }
 
-    /// Reads a file that a variable names, unless another file would be meant in every folder.
+    /// Loads a file that a variable names, unless the path depends on the working directory.
     fn load_named(variable: &str, path: &Path, vars: impl Fn(&str) -> Option<String>) -> Self {
         if path.is_absolute() {
             return Self::load(path, vars);
         }
         let mut config = Self::default();
         let message = format!(
-            "`{variable}` means `{}` in whatever folder this is, which could start programs and be \
-                sent variables; set \
-             `LEVITY_MCP_SERVERS` to its absolute path, or name the file to the program (`--mcp \
-             FILE`, `--config FILE`)",
+            "`{variable}` has the relative path `{}`, so any folder could start programs and \
+                receive \
+             variables; set `LEVITY_MCP_SERVERS` to its absolute path, or pass the file to the \
+             program (`--mcp FILE`, `--config FILE`)",
             path.display()
         );
-        config.note(ConfigProblem::new("", message));
+        config.add_problem(ConfigProblem::new("", message));
         config
     }
 
-    /// The servers that nothing is wrong with, in their order; those that are not enabled among
-    /// them.
+    /// Returns the servers without errors in their order, including disabled ones.
     pub fn servers(&self) -> &[ServerConfig] {
         &self.servers
     }
 
-    /// The servers themselves.
+    /// Converts the configuration into its servers.
     pub fn into_servers(self) -> Vec<ServerConfig> {
         self.servers
     }
 
-    /// What is wrong, and what has no effect. Beyond 1,000 they are only counted, in the last one.
+    /// Returns the errors and warnings. Those beyond 1,000 are only counted, in the last one.
     pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
 
-    /// Whether there is nothing wrong that keeps a server from being started.
+    /// Returns `true` if no problem prevents the start of a server.
     pub fn is_good(&self) -> bool {
         !self.problems.iter().any(|problem| problem.stops)
     }
 
-    /// Adds a server whose name no other has.
+    /// Adds a server whose name is unique.
     pub(super) fn add(&mut self, server: ServerConfig) {
         self.servers.push(server);
     }
 
-    pub(super) fn note(&mut self, problem: ConfigProblem) {
-        if self.problems.len() < MOST_PROBLEMS {
+    pub(super) fn add_problem(&mut self, problem: ConfigProblem) {
+        if self.problems.len() < MAX_PROBLEMS {
             return self.problems.push(problem);
         }
         self.more += 1;
@@ -202,7 +203,7 @@ impl From<Vec<ServerConfig>> for Config {
     }
 }
 
-/// All problems, one on a line.
+/// Writes all problems, one per line.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.problems
@@ -211,18 +212,18 @@ impl fmt::Display for Config {
     }
 }
 
-fn syntax(error: &serde_json::Error) -> ConfigProblem {
+fn syntax_problem(error: &serde_json::Error) -> ConfigProblem {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or_default();
     let line = Some((error.line(), error.column()));
     ConfigProblem {
         line,
-        ..ConfigProblem::new("", format!("it is no JSON: {message}"))
+        ..ConfigProblem::new("", format!("it is not valid JSON: {message}"))
     }
 }
 
-/// The file that the environment names, where it does, and the variable that names it.
-fn file(set: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, PathBuf)> {
+/// Returns the file that the environment names, and the name of the variable.
+fn named_file(set: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, PathBuf)> {
     let on = set("MCP_ENABLED")
         .map(|word| matches!(&*word.trim().to_lowercase(), "1" | "true" | "yes" | "on"));
     match (on, set("MCP_SERVERS_CONFIG")) {
@@ -234,20 +235,20 @@ fn file(set: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, PathBuf)
 
 fn read(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
-    let about = file.metadata().map_err(|error| error.to_string())?;
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
     // A pipe may never end.
-    if !about.is_file() {
-        return Err("it is no file".to_owned());
+    if !metadata.is_file() {
+        return Err("it is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1)
+    file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(format!("it is larger than {LARGEST} bytes"));
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("it is larger than {MAX_BYTES} bytes"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("it is not UTF-8 from byte {at} on")
+        format!("it is not UTF-8 at byte {at}")
     })
 }

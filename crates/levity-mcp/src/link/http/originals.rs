@@ -1,9 +1,9 @@
-//! Answers go past rmcp's worker as the server wrote them.
+//! Storage for responses as the server wrote them, which bypass rmcp's worker.
 //!
-//! The worker reads an answer that comes as events by itself, and what its types have no place for
-//! is lost. So it gets one with nothing in it, and the real one is put back behind it. It has to
-//! understand two of them: the version of a session is in the answer to `initialize`, and a list of
-//! tools says which arguments also go into headers.
+//! The worker itself parses a response that arrives as events, and drops data that its types lack.
+//! So the worker gets an empty response, and the original is put back afterwards. The worker has to
+//! parse two results: `initialize` contains the version of a session, and a list of tools states
+//! which arguments also go into headers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -14,19 +14,20 @@ use levity_rpc::mcp::{
 };
 use serde_json::Value;
 
-/// Answers that wait to be put back. They wait for a moment only, so this many are never there.
-const WAITING: usize = 4096;
+/// The maximum number of stored responses. They are stored only for a moment, so this limit is
+/// never reached in practice.
+const MAX_STORED: usize = 4096;
 
-/// What the worker has to understand of an answer.
+/// The type that the worker needs for a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Typed {
+pub(super) enum ResultType {
     Nothing,
     Initialize,
     Tools,
 }
 
-impl Typed {
-    /// What it has to understand of the answer to this method, when it is sent with this version.
+impl ResultType {
+    /// Returns the type that the worker needs for the result of this method in this version.
     pub(super) fn of(method: &str, version: Option<&str>) -> Self {
         // Before this version no argument goes into a header.
         let in_headers =
@@ -38,7 +39,7 @@ impl Typed {
         }
     }
 
-    /// The result in rmcp's terms, where the worker needs it in those.
+    /// Converts the result to rmcp's type, if the worker needs it.
     fn read(self, value: &Value) -> Option<ServerResult> {
         match self {
             Self::Nothing => None,
@@ -52,65 +53,65 @@ impl Typed {
     }
 }
 
-/// Answers as they were written.
+/// The responses as they were written.
 #[derive(Debug, Default)]
-pub(super) struct Written(Mutex<HashMap<RequestId, ServerJsonRpcMessage>>);
+pub(super) struct OriginalResponses(Mutex<HashMap<RequestId, ServerJsonRpcMessage>>);
 
-impl Written {
-    /// Makes of an answer what the worker understands of it.
-    pub(super) fn keep(&self, message: &mut ServerJsonRpcMessage, typed: Typed) {
+impl OriginalResponses {
+    /// Converts a response to the type that the worker needs.
+    pub(super) fn convert(&self, message: &mut ServerJsonRpcMessage, result_type: ResultType) {
         let ServerJsonRpcMessage::Response(response) = message else {
             return;
         };
         let ServerResult::CustomResult(CustomResult(value)) = &response.result else {
             return;
         };
-        let Some(read) = typed.read(value) else {
+        let Some(read) = result_type.read(value) else {
             return;
         };
         let written = std::mem::replace(&mut response.result, read);
-        if typed == Typed::Tools {
-            self.put(ServerJsonRpcMessage::response(written, response.id.clone()));
+        if result_type == ResultType::Tools {
+            self.store(ServerJsonRpcMessage::response(written, response.id.clone()));
         }
     }
 
-    /// Takes what is in an answer out of it, unless the worker needs it.
-    pub(super) fn empty(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
+    /// Replaces the content of a response, unless the worker needs it.
+    pub(super) fn replace_with_empty(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
         match message {
             ServerJsonRpcMessage::Response(response)
                 if !matches!(response.result, ServerResult::ListToolsResult(_)) =>
             {
                 let id = response.id.clone();
-                self.put(ServerJsonRpcMessage::Response(response));
+                self.store(ServerJsonRpcMessage::Response(response));
                 ServerJsonRpcMessage::response(ServerResult::empty(()), id)
             }
             other => other,
         }
     }
 
-    fn put(&self, message: ServerJsonRpcMessage) {
+    fn store(&self, message: ServerJsonRpcMessage) {
         let ServerJsonRpcMessage::Response(response) = &message else {
             return;
         };
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= WAITING {
-            kept.clear();
+        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if stored.len() >= MAX_STORED {
+            stored.clear();
         }
-        kept.insert(response.id.clone(), message);
+        stored.insert(response.id.clone(), message);
     }
 
-    /// Puts an answer back as it was written, without the tools that the worker took out of it.
+    /// Restores a response as it was written, without the tools that the worker removed.
     pub(super) fn restore(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
-        let kept = answered_id(&message).and_then(|id| {
+        let stored = answered_id(&message).and_then(|id| {
             self.0
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .remove(id)
         });
-        match (message, kept) {
+        match (message, stored) {
             (ServerJsonRpcMessage::Response(read), Some(mut written)) => {
                 if let ServerResult::ListToolsResult(list) = &read.result {
-                    leave(&mut written, list);
+                    retain_tools(&mut written, list);
                 }
                 written
             }
@@ -119,9 +120,9 @@ impl Written {
     }
 }
 
-/// Leaves only these tools in a list.
-fn leave(written: &mut ServerJsonRpcMessage, list: &ListToolsResult) {
-    let good: HashSet<_> = list.tools.iter().map(|tool| &*tool.name).collect();
+/// Retains only the tools of `list`.
+fn retain_tools(written: &mut ServerJsonRpcMessage, list: &ListToolsResult) {
+    let names: HashSet<_> = list.tools.iter().map(|tool| &*tool.name).collect();
     if let ServerJsonRpcMessage::Response(response) = written
         && let ServerResult::CustomResult(CustomResult(value)) = &mut response.result
         && let Some(Value::Array(tools)) = value.get_mut("tools")
@@ -129,7 +130,7 @@ fn leave(written: &mut ServerJsonRpcMessage, list: &ListToolsResult) {
         tools.retain(|tool| {
             tool["name"]
                 .as_str()
-                .is_some_and(|name| good.contains(name))
+                .is_some_and(|name| names.contains(name))
         });
     }
 }
@@ -152,17 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn a_list_comes_back_as_it_was_written_without_what_the_worker_took_out() {
+    fn restore_returns_original_list_without_removed_tools() {
         let tool = |name: &str| json!({"name": name, "inputSchema": {}, "execution": {"taskSupport": "required"}});
         let mut message = answer(json!({"tools": [tool("a"), tool("b")], "extra": 1}));
-        let written = Written::default();
-        written.keep(&mut message, Typed::of("tools/list", Some("2026-07-28")));
-        message = written.empty(message);
+        let written = OriginalResponses::default();
+        written.convert(
+            &mut message,
+            ResultType::of("tools/list", Some("2026-07-28")),
+        );
+        message = written.replace_with_empty(message);
         let ServerJsonRpcMessage::Response(response) = &mut message else {
-            panic!("no response")
+            panic!("not a response")
         };
         let ServerResult::ListToolsResult(list) = &mut response.result else {
-            panic!("no list")
+            panic!("not a list of tools")
         };
         list.tools.remove(0);
         let message = written.restore(message);
@@ -174,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn what_need_not_be_understood_goes_past() {
-        let written = Written::default();
+    fn untyped_results_are_restored_unchanged() {
+        let written = OriginalResponses::default();
         for (method, version) in [
             ("tools/list", Some("2025-11-25")),
             ("tools/list", None),
@@ -183,20 +187,20 @@ mod tests {
         ] {
             let before = answer(json!({"tools": [], "prompts": [], "extra": {"x": 1}}));
             let mut message = before.clone();
-            written.keep(&mut message, Typed::of(method, version));
+            written.convert(&mut message, ResultType::of(method, version));
             assert_eq!(json(&message), json(&before));
-            let message = written.empty(message);
+            let message = written.replace_with_empty(message);
             assert!(!json(&message).to_string().contains("extra"));
-            // As the worker reads it.
+            // The worker parses the message like this.
             let message = serde_json::from_value(json(&message)).unwrap();
             assert_eq!(json(&written.restore(message)), json(&before));
         }
     }
 
     #[test]
-    fn an_error_takes_the_place_of_an_answer() {
-        let written = Written::default();
-        written.empty(answer(json!({"extra": 1})));
+    fn error_removes_stored_response() {
+        let written = OriginalResponses::default();
+        written.replace_with_empty(answer(json!({"extra": 1})));
         let error = levity_rpc::mcp::ErrorData::internal_error("gone", None);
         written.restore(ServerJsonRpcMessage::error(
             error,

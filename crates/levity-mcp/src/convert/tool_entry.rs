@@ -1,4 +1,4 @@
-//! Tools that rmcp's types have no place for.
+//! Repair of tool definitions that rmcp's types cannot represent.
 
 use levity_rpc::mcp::{Icon, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
@@ -6,21 +6,22 @@ use serde_json::{Map, Value, json};
 use super::spec::EXECUTION;
 use super::text::short;
 
-/// An entry of a list of tools, mended where it is not what the protocol has: without a schema of
-/// arguments it takes any, and what else is wrong with it is left out as long as it has a name.
+/// Converts an entry of a list of tools and repairs violations of the protocol. Without an input
+/// schema, the tool accepts any arguments. Other invalid fields are removed as long as the tool has
+/// a name.
 ///
 /// # Errors
-/// A clause that names the entry, when no tool can be made of it.
+/// Returns a clause that names the entry, if it cannot become a tool.
 pub(crate) fn tool(entry: Value) -> Result<Tool, String> {
     let Value::Object(mut entry) = entry else {
-        return Err("an entry of the list of tools is no object".to_owned());
+        return Err("an entry of the list of tools is not an object".to_owned());
     };
     let Some(name) = entry.get("name").and_then(Value::as_str).map(str::to_owned) else {
         return Err("an entry of the list of tools has no name".to_owned());
     };
     let named = |text: &str| {
         format!(
-            "the tool `{}` is left out: its input schema {text}",
+            "the tool `{}` is omitted: its input schema {text}",
             short(&name)
         )
     };
@@ -30,17 +31,17 @@ pub(crate) fn tool(entry: Value) -> Result<Tool, String> {
             entry.insert("inputSchema".to_owned(), json!({"type": "object"}));
         }
         Some(Value::Bool(false)) => return Err(named("accepts nothing")),
-        Some(_) => return Err(named("is no schema")),
+        Some(_) => return Err(named("is not a schema")),
     }
     keep_execution(&mut entry);
-    for (field, is_right) in FIELDS {
-        if entry.get(*field).is_some_and(|value| !is_right(value)) {
+    for (field, is_valid) in FIELDS {
+        if entry.get(*field).is_some_and(|value| !is_valid(value)) {
             entry.shift_remove(*field);
         }
     }
     serde_json::from_value(Value::Object(entry)).map_err(|_| {
         format!(
-            "the tool `{}` is left out: it is no tool as the protocol has it",
+            "the tool `{}` is omitted: its definition violates the protocol",
             short(&name)
         )
     })
@@ -48,7 +49,7 @@ pub(crate) fn tool(entry: Value) -> Result<Tool, String> {
 
 type Check = fn(&Value) -> bool;
 
-/// What a tool may have, and when it can be read.
+/// The fields of a tool, and their checks.
 const FIELDS: &[(&str, Check)] = &[
     ("title", Value::is_string),
     ("description", Value::is_string),
@@ -62,7 +63,7 @@ const FIELDS: &[(&str, Check)] = &[
     ("_meta", Value::is_object),
 ];
 
-/// Moves what rmcp's type has no field for to where it has one.
+/// Moves a field that rmcp's type lacks into `_meta`.
 fn keep_execution(entry: &mut Map<String, Value>) {
     let Some(execution) = entry.shift_remove("execution") else {
         return;

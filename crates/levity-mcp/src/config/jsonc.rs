@@ -1,8 +1,7 @@
-//! What people write into JSON files that editors read: comments, and commas before an end.
+//! JSON with comments and trailing commas, as editors accept it in files.
 
-/// The same text with spaces in place of comments and of commas before `}` and `]`, so that lines
-/// and columns stay.
-pub(super) fn plain(text: &str) -> String {
+/// Replaces comments and trailing commas with spaces, so that lines and columns stay the same.
+pub(super) fn to_json(text: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut bytes = text.as_bytes().to_vec();
     let mut comma = None;
@@ -29,11 +28,11 @@ pub(super) fn plain(text: &str) -> String {
             }
         }
     }
-    // Only whole comments and commas were replaced, so it is still UTF-8.
+    // Only whole comments and commas were replaced, so the text is still UTF-8.
     String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Where the string that begins at `at` is over.
+/// Returns the end of the string that starts at `at`.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut end = at + 1;
     while let Some(byte) = bytes.get(end) {
@@ -46,8 +45,8 @@ fn string_end(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
-/// Puts spaces in place of the comment that begins at `at`, and says where it is over. One without
-/// an end stays, and is wrong JSON.
+/// Replaces the comment that starts at `at` with spaces, and returns its end. An unterminated
+/// comment remains and is invalid JSON.
 fn blank_comment(bytes: &mut [u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let end = match rest[1] {
@@ -65,15 +64,15 @@ fn blank_comment(bytes: &mut [u8], at: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::to_json;
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(plain(text), expected);
+        assert_eq!(to_json(text), expected);
     }
 
     #[test]
-    fn comments_become_spaces() {
+    fn to_json_replaces_comments_with_spaces() {
         check("{ // ü\n\"a\": 1 }", "{      \n\"a\": 1 }");
         check("{\"a\": /* x\ny */ 1}", "{\"a\":     \n     1}");
         check("\u{feff}[1]//", "[1]  ");
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_stay() {
+    fn to_json_keeps_strings_unchanged() {
         check(
             r#"{"u": "http://x/*,}", "q": "\"//"}"#,
             r#"{"u": "http://x/*,}", "q": "\"//"}"#,
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_before_an_end_becomes_a_space() {
+    fn to_json_replaces_trailing_comma_with_space() {
         check("[1, 2,]", "[1, 2 ]");
         check("{\"a\": 1, // x\n }", "{\"a\": 1      \n }");
         check("[,1]", "[,1]");

@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use levity_core::{Timestamp, World};
 use tokio::sync::watch;
 
-/// A clock that stands still during a login, so that no limit of the server runs out while a person
-/// types, or while an authorization server takes its time. A login has limits of its own.
-pub(crate) struct Patience {
+/// A clock that stops during a login. No timeout of the server elapses while a person types or an
+/// authorization server is slow; a login has its own timeouts.
+pub(crate) struct PausableClock {
     world: Arc<dyn World>,
     pauses: Mutex<Pauses>,
     paused: watch::Sender<bool>,
@@ -15,18 +15,18 @@ pub(crate) struct Patience {
 
 #[derive(Default)]
 struct Pauses {
-    /// How long it stood still, in all.
+    /// The total time of all pauses.
     total: Duration,
-    /// Since when it stands still.
+    /// The start of the current pause.
     since: Option<Timestamp>,
-    /// How many keep it from going on.
+    /// The number of active pauses.
     count: usize,
 }
 
-/// The time that a login takes; it ends when this is dropped.
-pub(crate) struct Pause<'a>(&'a Patience);
+/// A pause of the clock, which ends when this is dropped.
+pub(crate) struct Pause<'a>(&'a PausableClock);
 
-impl Patience {
+impl PausableClock {
     pub(crate) fn new(world: Arc<dyn World>) -> Self {
         Self {
             world,
@@ -35,7 +35,7 @@ impl Patience {
         }
     }
 
-    /// Stands still from now on.
+    /// Pauses the clock from now on.
     pub(crate) fn pause(&self) -> Pause<'_> {
         let mut pauses = self.pauses();
         pauses.count += 1;
@@ -63,7 +63,7 @@ impl Drop for Pause<'_> {
 }
 
 #[async_trait]
-impl World for Patience {
+impl World for PausableClock {
     fn now(&self) -> Timestamp {
         let pauses = self.pauses();
         let now = pauses.since.unwrap_or_else(|| self.world.now());
@@ -78,14 +78,13 @@ impl World for Patience {
     async fn sleep(&self, time: Duration) {
         let end = self.now().after(time);
         let mut paused = self.paused.subscribe();
-        // The moments of a clock are whole milliseconds, and a sleep is not to be shorter than
-        // asked for.
+        // A clock counts whole milliseconds, and a sleep must not be shorter than requested.
         self.world.sleep(time).await;
         loop {
             let _ = paused.wait_for(|paused| !paused).await;
             match end.since(self.now()) {
                 Duration::ZERO => return,
-                left => self.world.sleep(left).await,
+                remaining => self.world.sleep(remaining).await,
             }
         }
     }
@@ -99,17 +98,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_time_passes_during_a_login() {
+    async fn clock_stops_during_login() {
         let (minute, clock) = (Duration::from_secs(60), Arc::new(ManualWorld::new()));
-        let patience = Patience::new(clock.clone());
-        let begin = patience.now();
-        let mut sleep = patience.sleep(minute).boxed();
+        let pausable = PausableClock::new(clock.clone());
+        let begin = pausable.now();
+        let mut sleep = pausable.sleep(minute).boxed();
         assert!(sleep.as_mut().now_or_never().is_none());
-        let pause = patience.pause();
+        let pause = pausable.pause();
         clock.advance(minute * 5);
-        drop(patience.pause());
+        drop(pausable.pause());
         clock.advance(minute * 5);
-        assert_eq!(patience.now(), begin);
+        assert_eq!(pausable.now(), begin);
         assert!(sleep.as_mut().now_or_never().is_none());
         drop(pause);
         assert!(sleep.as_mut().now_or_never().is_none());
@@ -117,6 +116,6 @@ mod tests {
         assert!(sleep.as_mut().now_or_never().is_none());
         clock.advance(minute / 2);
         assert!(sleep.as_mut().now_or_never().is_some());
-        assert_eq!(patience.now().since(begin), minute);
+        assert_eq!(pausable.now().since(begin), minute);
     }
 }

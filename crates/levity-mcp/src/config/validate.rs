@@ -1,33 +1,33 @@
-//! What names and values must look like.
+//! Validation of names and values.
 
-pub(super) fn good_name(name: &str) -> Result<(), &'static str> {
+pub(super) fn validate_name(name: &str) -> Result<(), &'static str> {
     match name {
         _ if name.trim().is_empty() => Err("its name is empty"),
         _ if name.len() > 128 => Err("its name is longer than 128 bytes"),
-        _ if name.chars().any(char::is_control) => Err("its name holds a control character"),
+        _ if name.chars().any(char::is_control) => Err("its name contains a control character"),
         _ => Ok(()),
     }
 }
 
-pub(super) fn good_variable(name: &str, _: &str) -> Result<(), &'static str> {
+pub(super) fn validate_variable(name: &str, _: &str) -> Result<(), &'static str> {
     match name.is_empty() || name.contains(['=', '\0']) {
-        true => Err("no environment variable can have this name"),
+        true => Err("this is not a valid name of an environment variable"),
         false => Ok(()),
     }
 }
 
-pub(super) fn good_header(name: &str, value: &str) -> Result<(), &'static str> {
+pub(super) fn validate_header(name: &str, value: &str) -> Result<(), &'static str> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
-        return Err("no header can have this name");
+        return Err("this is not a valid header name");
     }
     match value.chars().any(|c| c != '\t' && c.is_control()) {
-        true => Err("its value holds a control character, such as the end of a line"),
+        true => Err("its value contains a control character, such as a line break"),
         false => Ok(()),
     }
 }
 
-pub(super) fn good_url(url: &str) -> Result<(), &'static str> {
+pub(super) fn validate_url(url: &str) -> Result<(), &'static str> {
     let rest = ["http://", "https://"].iter().find_map(|scheme| {
         let start = url.get(..scheme.len())?;
         start
@@ -42,7 +42,7 @@ pub(super) fn good_url(url: &str) -> Result<(), &'static str> {
         || host.starts_with(':')
         || url.contains(|c: char| c.is_whitespace() || c.is_control())
     {
-        return Err("it is no URL");
+        return Err("it is not a valid URL");
     }
     Ok(())
 }

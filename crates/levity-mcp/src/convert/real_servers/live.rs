@@ -1,4 +1,4 @@
-//! Real servers, asked for their tools.
+//! Real servers that are queried for their tools.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,14 +15,14 @@ const NODE: &str = "LEVITY_TEST_MCP_NODE";
 const PYTHON: &str = "LEVITY_TEST_MCP_PYTHON";
 const PYTHON1: &str = "LEVITY_TEST_MCP_PYTHON1";
 
-/// Whether all servers are there.
+/// Returns `true` if all servers are installed.
 pub(super) fn has_all() -> bool {
     [NODE, PYTHON, PYTHON1]
         .iter()
         .all(|name| env::var_os(name).is_some())
 }
 
-/// The list of tools of each server that is there.
+/// Returns the list of tools of each installed server.
 pub(super) fn lists() -> Vec<(&'static str, Vec<Value>)> {
     let folder = tempfile::tempdir().unwrap();
     let inside = |name: &str| folder.path().join(name).into_os_string();
@@ -61,14 +61,14 @@ pub(super) fn lists() -> Vec<(&'static str, Vec<Value>)> {
             vec!["--db-path".into(), inside("t.db")],
         ),
     ];
-    let (here, away): (Vec<_>, Vec<_>) = servers
+    let (installed, missing): (Vec<_>, Vec<_>) = servers
         .iter()
         .partition(|server| env::var_os(server.0).is_some());
-    for (variable, name, ..) in away {
-        println!("skipped: `{variable}` is not set, so the server `{name}` is not run");
+    for (variable, name, ..) in missing {
+        println!("skipped: `{variable}` is not set, so the server `{name}` does not run");
     }
     std::thread::scope(|scope| {
-        let ask = |(variable, name, program, args): &'_ (
+        let query = |(variable, name, program, args): &'_ (
             &'static str,
             &'static str,
             &str,
@@ -77,18 +77,18 @@ pub(super) fn lists() -> Vec<(&'static str, Vec<Value>)> {
             let programs = programs(variable, Path::new(&env::var_os(variable).unwrap()));
             (*name, list(&programs, program, args, folder.path()))
         };
-        let asked: Vec<_> = here
+        let queries: Vec<_> = installed
             .into_iter()
-            .map(|server| scope.spawn(move || ask(server)))
+            .map(|server| scope.spawn(move || query(server)))
             .collect();
-        asked
+        queries
             .into_iter()
-            .map(|asked| asked.join().unwrap())
+            .map(|query| query.join().unwrap())
             .collect()
     })
 }
 
-/// Where the programs of a server are.
+/// Returns the folder with the programs of a server.
 fn programs(variable: &str, at: &Path) -> PathBuf {
     match variable {
         NODE => at.join("node_modules/.bin"),
@@ -97,7 +97,7 @@ fn programs(variable: &str, at: &Path) -> PathBuf {
 }
 
 fn list(programs: &Path, program: &str, args: &[OsString], folder: &Path) -> Vec<Value> {
-    // The programs of Node look for `node`, which is beside them.
+    // The programs of Node look for `node`, which is in the same folder.
     let path = env::join_paths(
         [programs.to_path_buf()]
             .into_iter()
@@ -113,7 +113,7 @@ fn list(programs: &Path, program: &str, args: &[OsString], folder: &Path) -> Vec
         .spawn()
         .unwrap_or_else(|error| panic!("{program}: {error}"));
     let mut server = Server(child);
-    server.ask(
+    server.request(
         1,
         "initialize",
         &json!({
@@ -123,7 +123,7 @@ fn list(programs: &Path, program: &str, args: &[OsString], folder: &Path) -> Vec
         }),
     );
     server.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    let result = server.ask(2, "tools/list", &json!({}));
+    let result = server.request(2, "tools/list", &json!({}));
     result["tools"]
         .as_array()
         .unwrap_or_else(|| panic!("{program}: {result}"))
@@ -137,18 +137,18 @@ impl Server {
         writeln!(self.0.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    fn ask(&mut self, id: u64, method: &str, params: &Value) -> Value {
+    fn request(&mut self, id: u64, method: &str, params: &Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         let mut lines = BufReader::with_capacity(1, self.0.stdout.take().unwrap());
         let mut line = String::new();
         let result = loop {
             line.clear();
-            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+            assert!(lines.read_line(&mut line).unwrap() > 0, "the server ended");
             let message: Value = serde_json::from_str(&line).unwrap_or_default();
             if message["id"] == id && message.get("result").is_some() {
                 break message["result"].clone();
             }
-            // It may ask something in between.
+            // The server may send requests in between.
             if message.get("method").is_some() && message.get("id").is_some() {
                 self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": {"roots": []}}));
             }
@@ -165,7 +165,7 @@ impl Drop for Server {
     }
 }
 
-/// Tools that are only told of.
+/// A source of tools that are never called.
 pub(super) struct Fixed(pub(super) Vec<Arc<ToolSpec>>);
 
 impl ToolSource for Fixed {
@@ -176,7 +176,7 @@ impl ToolSource for Fixed {
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.0
             .iter()
-            .map(|spec| Arc::new(Told(spec.clone())) as Arc<dyn Tool>)
+            .map(|spec| Arc::new(SpecOnlyTool(spec.clone())) as Arc<dyn Tool>)
             .collect()
     }
 
@@ -185,10 +185,10 @@ impl ToolSource for Fixed {
     }
 }
 
-struct Told(Arc<ToolSpec>);
+struct SpecOnlyTool(Arc<ToolSpec>);
 
 #[async_trait]
-impl Tool for Told {
+impl Tool for SpecOnlyTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }

@@ -1,13 +1,13 @@
-//! What servers write comes through as they wrote it.
+//! Tests that results arrive as the server wrote them.
 
 use levity_rpc::mcp::{ClientJsonRpcMessage, RoleClient, ServerJsonRpcMessage, Transport};
 use serde_json::{Value, json};
 
-use super::raw::{Do, EVENTS, Request, ok, start};
-use super::{Dial, within};
+use super::raw_server::{Action, EVENTS, Request, ok, start};
+use super::{TestConnection, within};
 use crate::Error;
 
-/// A list with more in it than rmcp's types have a place for.
+/// Returns a list with fields that rmcp's types lack.
 fn list() -> Value {
     let region = json!({"type": "string", "x-mcp-header": "Region"});
     let schema = json!({"type": "object", "properties": {"region": region}});
@@ -16,7 +16,7 @@ fn list() -> Value {
     json!({"tools": [tool], "news": {"x": [1]}})
 }
 
-/// Content of a kind that nobody knows.
+/// Returns content of an unknown type.
 fn content() -> Value {
     json!({"content": [{"type": "hologram", "data": "x"}, {"type": "text", "text": "y", "news": 1}]})
 }
@@ -33,7 +33,7 @@ fn message(value: Value) -> ClientJsonRpcMessage {
     serde_json::from_value(value).unwrap()
 }
 
-async fn ask<T: Transport<RoleClient, Error = Error>>(
+async fn request<T: Transport<RoleClient, Error = Error>>(
     link: &mut T,
     method: &str,
     params: Value,
@@ -51,33 +51,33 @@ async fn ask<T: Transport<RoleClient, Error = Error>>(
     }
 }
 
-/// Asks in a session of the older form.
-async fn legacy(act: impl Fn(&Request) -> Do + Send + Sync + 'static) {
-    let server = start(act).await;
-    let mut link = Dial::to(server.url()).open().unwrap();
-    let us = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-    ask(&mut link, "initialize", us).await;
+/// Sends requests in a session of the older protocol.
+async fn legacy(action: impl Fn(&Request) -> Action + Send + Sync + 'static) {
+    let server = start(action).await;
+    let mut link = TestConnection::to(server.url()).open().unwrap();
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    request(&mut link, "initialize", params).await;
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     within(link.send(message(initialized))).await.unwrap();
-    assert_eq!(ask(&mut link, "tools/list", json!({})).await, list());
+    assert_eq!(request(&mut link, "tools/list", json!({})).await, list());
     assert_eq!(
-        ask(&mut link, "tools/call", json!({"name": "t"})).await,
+        request(&mut link, "tools/call", json!({"name": "t"})).await,
         content()
     );
     within(link.close()).await.unwrap();
 }
 
-/// Asks in the newer form, in which the worker reads lists of tools.
-async fn modern(act: impl Fn(&Request) -> Do + Send + Sync + 'static) {
-    let server = start(act).await;
-    let mut link = Dial::to(server.url()).open().unwrap();
+/// Sends requests with the newer protocol, in which the worker parses lists of tools.
+async fn modern(action: impl Fn(&Request) -> Action + Send + Sync + 'static) {
+    let server = start(action).await;
+    let mut link = TestConnection::to(server.url()).open().unwrap();
     let meta = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
-    assert_eq!(ask(&mut link, "tools/list", meta.clone()).await, list());
-    assert_eq!(ask(&mut link, "tools/list", meta.clone()).await, list());
+    assert_eq!(request(&mut link, "tools/list", meta.clone()).await, list());
+    assert_eq!(request(&mut link, "tools/list", meta.clone()).await, list());
     let mut call = meta;
     call["name"] = "t".into();
     call["arguments"] = json!({"region": "north"});
-    assert_eq!(ask(&mut link, "tools/call", call).await, content());
+    assert_eq!(request(&mut link, "tools/call", call).await, content());
     let last = server.seen().pop().unwrap();
     assert_eq!(last.header("mcp-protocol-version"), Some("2026-07-28"));
     assert_eq!(last.header("mcp-param-region"), Some("north"));
@@ -88,17 +88,17 @@ const NOTE: &str =
     r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
 
 #[tokio::test]
-async fn by_every_way_an_answer_can_take() {
+async fn results_are_unchanged_over_every_response_path() {
     let as_json = |request: &Request| ok(&request.result(&result_of(request)));
     let at_once = |request: &Request| {
-        Do::Last(format!(
+        Action::SendAndClose(format!(
             "{EVENTS}data: {}\n\n",
             request.result(&result_of(request))
         ))
     };
     let later = |request: &Request| {
         let answer = request.result(&result_of(request));
-        Do::Last(format!("{EVENTS}data: {NOTE}\n\ndata: {answer}\n\n"))
+        Action::SendAndClose(format!("{EVENTS}data: {NOTE}\n\ndata: {answer}\n\n"))
     };
     legacy(as_json).await;
     legacy(at_once).await;

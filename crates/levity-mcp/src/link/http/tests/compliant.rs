@@ -1,14 +1,14 @@
-//! Servers that do what they should.
+//! Tests with servers that follow the protocol.
 
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
 use super::server::{Setup, start};
-use super::{Client, Dial, call, end, within};
+use super::{Client, TestConnection, call, end, within};
 use crate::ErrorKind;
 
-async fn works(client: &Client) {
+async fn check_calls(client: &Client) {
     let tools = within(client.peer().list_all_tools()).await.unwrap();
     assert_eq!(tools.len(), 3);
     for tool in ["echo", "slow", "progress"] {
@@ -20,7 +20,7 @@ async fn works(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_of_server_answers_in_either_form_of_the_protocol() {
+async fn calls_work_with_every_server_kind_and_protocol_version() {
     for (sessions, json) in [(true, false), (false, true), (false, false)] {
         let server = start(Setup {
             sessions,
@@ -29,22 +29,22 @@ async fn every_kind_of_server_answers_in_either_form_of_the_protocol() {
         })
         .await;
         for modern in [false, true] {
-            let dial = Dial::to(server.url());
+            let connection = TestConnection::to(server.url());
             let client = if modern {
-                dial.modern().await
+                connection.modern().await
             } else {
-                dial.legacy().await
+                connection.legacy().await
             };
-            works(&client).await;
+            check_calls(&client).await;
             end(client).await;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_side_by_side_get_their_own_answers() {
+async fn concurrent_calls_get_their_own_responses() {
     let server = start(Setup::default()).await;
-    let client = Dial::to(server.url()).legacy().await;
+    let client = TestConnection::to(server.url()).legacy().await;
     let calls = (0..200).map(|n| {
         let client = &client;
         async move {
@@ -62,14 +62,14 @@ async fn calls_side_by_side_get_their_own_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let server = start(Setup {
         sessions: false,
         json: true,
         ..Setup::default()
     })
     .await;
-    let client = Dial::to(server.url()).legacy().await;
+    let client = TestConnection::to(server.url()).legacy().await;
     for _ in 0..50 {
         call(&client, "echo", json!({"text": "x"})).await.unwrap();
     }
@@ -82,13 +82,13 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stalls_on_used_connections_gets_new_ones() {
+async fn server_with_delayed_responses_gets_new_connections() {
     let server = start(Setup {
         nodelay: false,
         ..Setup::default()
     })
     .await;
-    let client = Dial::to(server.url()).legacy().await;
+    let client = TestConnection::to(server.url()).legacy().await;
     for _ in 0..40 {
         call(&client, "echo", json!({"text": "x"})).await.unwrap();
     }
@@ -96,16 +96,16 @@ async fn a_server_that_stalls_on_used_connections_gets_new_ones() {
     for _ in 0..20 {
         call(&client, "echo", json!({"text": "x"})).await.unwrap();
     }
-    let more = server.connections.load(Ordering::Relaxed) - before;
-    assert!(more >= 20, "{more} new connections");
+    let new_connections = server.connections.load(Ordering::Relaxed) - before;
+    assert!(new_connections >= 20, "{new_connections} new connections");
     end(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_started_again_between_calls_goes_on_being_used() {
+async fn calls_work_after_server_restart() {
     let server = start(Setup::default()).await;
-    let client = Dial::to(server.url()).legacy().await;
-    works(&client).await;
+    let client = TestConnection::to(server.url()).legacy().await;
+    check_calls(&client).await;
     let port = server.address.port();
     server.stop().await;
     let error = call(&client, "echo", json!({})).await.unwrap_err();
@@ -113,26 +113,26 @@ async fn a_server_started_again_between_calls_goes_on_being_used() {
         matches!(error.kind(), ErrorKind::Start | ErrorKind::Closed),
         "{error}"
     );
-    let _again = start(Setup {
+    let _restarted = start(Setup {
         port,
         ..Setup::default()
     })
     .await;
-    works(&client).await;
+    check_calls(&client).await;
     end(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_ends_during_a_call_gives_an_error_and_is_used_again() {
+async fn end_of_server_during_call_fails_only_that_call() {
     for modern in [false, true] {
         let server = start(Setup::default()).await;
-        let dial = Dial::to(server.url());
+        let connection = TestConnection::to(server.url());
         let client = if modern {
-            dial.modern().await
+            connection.modern().await
         } else {
-            dial.legacy().await
+            connection.legacy().await
         };
-        works(&client).await;
+        check_calls(&client).await;
         let port = server.address.port();
         let (error, ()) = tokio::join!(call(&client, "never", json!({})), async {
             tokio::time::sleep(std::time::Duration::from_millis(150)).await;
@@ -143,12 +143,12 @@ async fn a_server_that_ends_during_a_call_gives_an_error_and_is_used_again() {
             matches!(error.kind(), ErrorKind::Start | ErrorKind::Closed),
             "{error:?}"
         );
-        let _again = start(Setup {
+        let _restarted = start(Setup {
             port,
             ..Setup::default()
         })
         .await;
-        works(&client).await;
+        check_calls(&client).await;
         end(client).await;
     }
 }

@@ -1,8 +1,8 @@
-//! The tools of real servers, as models are told of them.
+//! Tests with the tools of real servers, as models see them.
 //!
-//! The servers are run where `LEVITY_TEST_MCP_NODE` names a folder with `node_modules`,
-//! `LEVITY_TEST_MCP_PYTHON` a Python that has them, and `LEVITY_TEST_MCP_PYTHON1` one that has the
-//! older library.
+//! The servers run if `LEVITY_TEST_MCP_NODE` names a folder with `node_modules`,
+//! `LEVITY_TEST_MCP_PYTHON` a Python installation with the servers, and `LEVITY_TEST_MCP_PYTHON1`
+//! one with the older library.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use crate::Trust;
 mod dialects;
 mod live;
 
-/// How many bytes of JSON a model is shown of a tool, as the protocol would write them.
-fn shown(spec: &ToolSpec) -> usize {
+/// Returns the number of bytes of JSON that a model sees of a tool, in the format of the protocol.
+fn shown_bytes(spec: &ToolSpec) -> usize {
     json!({"name": spec.name, "description": spec.description, "inputSchema": spec.input})
         .to_string()
         .len()
 }
 
-/// The specs of a server's tools, none of which is left out.
+/// Returns the specs of a server's tools; none may be omitted.
 fn specs(server: &str, entries: &[Value]) -> Vec<Arc<ToolSpec>> {
-    let made = entries.iter().map(|entry| {
+    let converted = entries.iter().map(|entry| {
         let tool = tool(entry.clone()).unwrap();
         let name = format!("mcp_{server}_{}", tool.name);
-        let (spec, kept) = spec(&tool, name, Trust::Full, Duration::from_secs(60)).unwrap();
-        assert!(kept.problems.is_empty(), "{:?}", kept.problems);
+        let (spec, info) = spec(&tool, name, Trust::Full, Duration::from_secs(60)).unwrap();
+        assert!(info.problems.is_empty(), "{:?}", info.problems);
         Arc::new(spec)
     });
-    made.collect()
+    converted.collect()
 }
 
-/// Whether nothing of what a model needs was lost on the way.
-fn check_kept(entry: &Value, spec: &ToolSpec) {
+/// Checks that no data which a model needs was lost.
+fn check_unchanged(entry: &Value, spec: &ToolSpec) {
     assert_eq!(
         entry["description"].as_str().unwrap_or_default().trim(),
         spec.description,
@@ -60,21 +60,21 @@ fn check_kept(entry: &Value, spec: &ToolSpec) {
 }
 
 #[test]
-fn tools_of_real_servers_are_told_in_few_bytes_that_every_provider_takes() {
+fn tools_of_real_servers_are_compact_and_valid_for_providers() {
     let (mut tools, mut before, mut after) = (Vec::new(), 0, 0);
     for (server, entries) in live::lists() {
         let specs = specs(server, &entries);
         let raw = Value::Array(entries.clone()).to_string().len();
-        let small: usize = specs.iter().map(|spec| shown(spec) + 1).sum();
+        let shown: usize = specs.iter().map(|spec| shown_bytes(spec) + 1).sum();
         println!(
-            "{server}: {} tools, {raw} bytes, {small} shown",
+            "{server}: {} tools, {raw} bytes, {shown} shown",
             specs.len()
         );
         entries
             .iter()
             .zip(&specs)
-            .for_each(|(entry, spec)| check_kept(entry, spec));
-        (before, after) = (before + raw, after + small);
+            .for_each(|(entry, spec)| check_unchanged(entry, spec));
+        (before, after) = (before + raw, after + shown);
         tools.extend(specs);
     }
     if tools.is_empty() {
@@ -88,17 +88,20 @@ fn tools_of_real_servers_are_told_in_few_bytes_that_every_provider_takes() {
     let registry = registry(&tools);
     assert_eq!(registry.problems(), []);
     let strict = dialects::check(&registry.specs());
-    println!("{strict} of {} are held to by OpenAI's models", tools.len());
+    println!(
+        "{strict} of {} use strict mode with OpenAI's models",
+        tools.len()
+    );
 }
 
-/// The tools in a registry, which compiles their schemas.
+/// Returns a registry with the tools, which compiles their schemas.
 fn registry(specs: &[Arc<ToolSpec>]) -> Registry {
     let source = live::Fixed(specs.to_vec());
     Registry::builder().source(source).build().unwrap()
 }
 
 #[test]
-fn hostile_tools_are_told_in_words_that_every_provider_takes_or_not_at_all() {
+fn hostile_tools_are_valid_for_providers_or_omitted() {
     let hostile = [
         json!({}),
         json!({"type": "object", "additionalProperties": true}),
@@ -121,7 +124,7 @@ fn hostile_tools_are_told_in_words_that_every_provider_takes_or_not_at_all() {
         .map(|(n, schema)| json!({"name": format!("t{n}"), "inputSchema": schema}));
     let entries: Vec<Value> = entries.collect();
     let registry = registry(&specs("odd", &entries));
-    // What refers elsewhere and what is no schema are left out, and named.
+    // Schemas with external references and invalid schemas are omitted and reported.
     let problems: Vec<_> = registry
         .problems()
         .iter()

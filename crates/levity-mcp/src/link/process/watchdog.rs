@@ -1,9 +1,10 @@
-//! What ends servers when the host ends without ending them: killed, aborted, or gone by `exit`.
+//! A watchdog that ends servers when the host ends without stopping them: killed, aborted, or
+//! through `exit`.
 //!
-//! A host that is killed can do nothing any more, so another process has to. While servers run, one
-//! small shell waits at the end of a pipe that only the host holds open. It is told which process
-//! groups there are. When the pipe closes, the host is gone, and the shell ends these groups and,
-//! on Linux, all that bear the host's mark in their environment.
+//! A killed host cannot clean up, so another process has to. While servers run, a small shell waits
+//! at the end of a pipe that only the host holds open. The host sends it the process groups of the
+//! servers. When the pipe closes, the host has ended. The shell then ends these groups and, on
+//! Linux, all processes with the host's mark in their environment.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,14 +14,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The environment variable that marks a server and all that it starts.
+/// The environment variable that marks a server and all its descendants.
 pub(super) const VARIABLE: &str = "LEVITY_MCP_SERVER";
 
-/// It goes by lines: `= MARK` names the mark of all servers of this host, `+ GROUP` and `- GROUP`
-/// add and remove a group.
+/// The script of the shell, which reads lines: `= MARK` sets the mark of all servers of this host,
+/// `+ GROUP` and `- GROUP` add and remove a group.
 ///
-/// It outlives signals that are meant for the host and its terminal. After SIGTERM the groups have
-/// a second; one that is gone by then is left alone, since its number may be another's.
+/// The shell ignores signals for the host and its terminal. After SIGTERM the groups have a second
+/// to exit. A group that has ended by then is left alone, because its id may be reused.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 groups=
@@ -64,32 +65,33 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 "#;
 
-static WATCH: Mutex<Watch> = Mutex::new(Watch {
+static WATCHDOG: Mutex<Watchdog> = Mutex::new(Watchdog {
     shell: None,
     groups: BTreeSet::new(),
     guards: 0,
 });
 
-/// The watcher, and what it knows.
-struct Watch {
+/// The state of the watchdog.
+struct Watchdog {
     shell: Option<Child>,
     groups: BTreeSet<i32>,
     guards: usize,
 }
 
-/// While it lives, the host's end is the end of its group. The watcher runs while there are guards.
+/// Protects one group: the group ends with the host while the guard exists. The watchdog runs while
+/// there are guards.
 pub(super) struct Guard {
     group: Option<i32>,
 }
 
-/// A new mark for one server, which begins with the host's.
+/// Creates a mark for one server, which starts with the host's mark.
 pub(super) fn mark() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{}.{}", host_mark(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// It has to differ from every other host's, also where a test has made all else repeatable, so it
-/// is not the `World`'s.
+/// Returns the mark of this host. It must differ from every other host's, even in tests that make
+/// everything else repeatable, so it does not use the `World`.
 fn host_mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     let random = || {
@@ -101,40 +103,40 @@ fn host_mark() -> &'static str {
 }
 
 impl Guard {
-    /// Starts the watcher, unless it runs. Where it cannot be started, servers end with the host
-    /// only if they notice that their stdin is closed.
+    /// Starts the watchdog, unless it is running. If it cannot be started, servers end with the
+    /// host only if they notice that their stdin is closed.
     pub(super) fn new() -> Self {
-        let mut watch = lock();
-        watch.guards += 1;
-        watch.ensure();
+        let mut watchdog = lock();
+        watchdog.guards += 1;
+        watchdog.ensure_running();
         Self { group: None }
     }
 
-    /// Names the group.
-    pub(super) fn watch(&mut self, group: i32) {
+    /// Sets the group to protect.
+    pub(super) fn protect(&mut self, group: i32) {
         self.group = Some(group);
-        let mut watch = lock();
-        watch.groups.insert(group);
-        watch.tell(&format!("+ {group}\n"));
+        let mut watchdog = lock();
+        watchdog.groups.insert(group);
+        watchdog.send_line(&format!("+ {group}\n"));
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut watch = lock();
-        watch.guards -= 1;
+        let mut watchdog = lock();
+        watchdog.guards -= 1;
         if let Some(group) = self.group {
-            watch.groups.remove(&group);
-            watch.tell(&format!("- {group}\n"));
+            watchdog.groups.remove(&group);
+            watchdog.send_line(&format!("- {group}\n"));
         }
-        if watch.guards == 0 {
-            watch.stop();
+        if watchdog.guards == 0 {
+            watchdog.stop();
         }
     }
 }
 
-impl Watch {
-    fn ensure(&mut self) {
+impl Watchdog {
+    fn ensure_running(&mut self) {
         let ended = self
             .shell
             .as_mut()
@@ -148,8 +150,8 @@ impl Watch {
     fn start(&self) -> io::Result<Child> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT, "levity-mcp-watch"]);
-        // Its own group, so that Ctrl-C in the host's terminal is not for it; an empty environment,
-        // so that it bears no mark.
+        // Its own group protects it from Ctrl-C in the host's terminal. The empty environment keeps
+        // it free of marks.
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
@@ -165,18 +167,18 @@ impl Watch {
             .iter()
             .map(|group| format!("+ {group}\n"))
             .collect();
-        let told = write(&mut shell, &format!("= {}\n{known}", host_mark()));
-        match told {
+        let written = write(&mut shell, &format!("= {}\n{known}", host_mark()));
+        match written {
             Ok(()) => Ok(shell),
             Err(error) => {
-                end(shell);
+                kill_shell(shell);
                 Err(error)
             }
         }
     }
 
-    /// Tells the watcher, or starts another that is told all.
-    fn tell(&mut self, line: &str) {
+    /// Sends a line to the watchdog, or starts another one with the full state.
+    fn send_line(&mut self, line: &str) {
         if self
             .shell
             .as_mut()
@@ -192,30 +194,31 @@ impl Watch {
 
     fn stop(&mut self) {
         if let Some(shell) = self.shell.take() {
-            end(shell);
+            kill_shell(shell);
         }
     }
 }
 
-/// A pipe takes a line this short whole or not at all, and the host never waits: a watcher that
-/// does not read is replaced.
+/// Writes a line without blocking. A pipe accepts such a short line completely or not at all, and a
+/// watchdog that does not read is replaced.
 fn write(shell: &mut Child, line: &str) -> io::Result<()> {
     let stdin = shell.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
     rustix::fs::fcntl_setfl(&*stdin, rustix::fs::OFlags::NONBLOCK)?;
     stdin.write_all(line.as_bytes())
 }
 
-/// It is killed before its pipe is closed, so that it does not take that for the host's end.
-fn end(mut shell: Child) {
+/// Kills the shell before its pipe is closed, so that it does not treat that as the end of the
+/// host.
+fn kill_shell(mut shell: Child) {
     let _ = shell.kill();
     let _ = shell.wait();
 }
 
-fn lock() -> MutexGuard<'static, Watch> {
-    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, Watchdog> {
+    WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The watcher's number.
+/// Returns the process id of the watchdog.
 #[cfg(test)]
 pub(super) fn shell() -> Option<i32> {
     lock()

@@ -1,4 +1,4 @@
-//! Servers that speak only the older HTTP with server-sent events.
+//! Tests with servers that support only the older HTTP with server-sent events.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,26 +9,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-use super::raw::{Do, EVENTS, answer, start_all};
-use super::{Client, Dial, auto, call, connect, end, within};
+use super::raw_server::{Action, EVENTS, answer, start_all};
+use super::{Client, TestConnection, auto, call, connect, end, within};
 use crate::ErrorKind;
 use crate::link::sse;
 
-/// A server of the older kind: what is posted is answered by the stream.
-struct Older {
+/// A server of the older kind: responses to posted messages arrive on the stream.
+struct OlderServer {
     url: String,
     _task: JoinSet<()>,
 }
 
-/// What it says to a call, as the lines of the stream; the stream ends where that is `None`.
-type Says = fn(&Value) -> Option<String>;
+/// Returns the response to a call as lines of the stream; the stream ends at `None`.
+type Respond = fn(&Value) -> Option<String>;
 
-async fn older(says: Says) -> Older {
-    older_with(says, answer("202 Accepted", "text/plain", "Accepted")).await
+async fn start_older(respond: Respond) -> OlderServer {
+    start_older_with(respond, answer("202 Accepted", "text/plain", "Accepted")).await
 }
 
-/// A server that answers each message that is posted with this.
-async fn older_with(says: Says, accepted: String) -> Older {
+/// Starts a server with this response to each posted message.
+async fn start_older_with(respond: Respond, accepted: String) -> OlderServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sse", listener.local_addr().unwrap());
     let (mut task, (to, _)) = (JoinSet::new(), broadcast::channel::<Option<String>>(64));
@@ -36,16 +36,16 @@ async fn older_with(says: Says, accepted: String) -> Older {
         let mut open = JoinSet::new();
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            open.spawn(talk(stream, to.clone(), says, accepted.clone()));
+            open.spawn(serve(stream, to.clone(), respond, accepted.clone()));
         }
     });
-    Older { url, _task: task }
+    OlderServer { url, _task: task }
 }
 
-async fn talk(
+async fn serve(
     mut stream: TcpStream,
     to: broadcast::Sender<Option<String>>,
-    says: Says,
+    respond: Respond,
     accepted: String,
 ) -> Option<()> {
     let mut bytes = Vec::new();
@@ -88,7 +88,7 @@ async fn talk(
                     &json!({"jsonrpc": "2.0", "id": message["id"], "result": result}),
                 ))
             }
-            "tools/call" => says(&message),
+            "tools/call" => respond(&message),
             _ => continue,
         };
         to.send(event).ok()?;
@@ -107,8 +107,8 @@ fn echo(call: &Value) -> Option<String> {
     ))
 }
 
-async fn dial(url: &str) -> Client {
-    let (config, limits, world) = Dial::to(url).parts();
+async fn connect_sse(url: &str) -> Client {
+    let (config, limits, world) = TestConnection::to(url).parts();
     let link = within(sse::open("test".into(), &config, limits, None, world))
         .await
         .unwrap();
@@ -118,9 +118,9 @@ async fn dial(url: &str) -> Client {
 }
 
 #[tokio::test]
-async fn answers_come_by_the_stream() {
-    let server = older(echo).await;
-    let client = dial(&server.url).await;
+async fn responses_arrive_on_stream() {
+    let server = start_older(echo).await;
+    let client = connect_sse(&server.url).await;
     let calls = (0..50).map(|n| call(&client, "x", json!({"text": n.to_string()})));
     for (n, answer) in futures_util::future::join_all(calls)
         .await
@@ -133,19 +133,19 @@ async fn answers_come_by_the_stream() {
 }
 
 #[tokio::test]
-async fn post_whose_answer_does_not_end_holds_up_no_call() {
+async fn endless_post_response_does_not_block_call() {
     let accepted = "HTTP/1.1 202 Accepted\r\ncontent-length: 900\r\n\r\nAcc";
-    let server = older_with(echo, accepted.to_owned()).await;
-    let client = dial(&server.url).await;
+    let server = start_older_with(echo, accepted.to_owned()).await;
+    let client = connect_sse(&server.url).await;
     assert_eq!(call(&client, "x", json!({"text": "a"})).await.unwrap(), "a");
     end(client).await;
 }
 
 #[tokio::test]
-async fn a_server_taken_for_a_newer_one_is_spoken_to_in_the_older_way() {
+async fn transport_falls_back_to_older_protocol() {
     for mode in [ClientLifecycleMode::Initialize, auto()] {
-        let server = older(echo).await;
-        let link = Dial::to(&server.url).open().unwrap();
+        let server = start_older(echo).await;
+        let link = TestConnection::to(&server.url).open().unwrap();
         let client = within(connect(link, mode)).await.unwrap();
         assert_eq!(
             call(&client, "x", json!({"text": "old"})).await.unwrap(),
@@ -156,9 +156,9 @@ async fn a_server_taken_for_a_newer_one_is_spoken_to_in_the_older_way() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_stream_ends_every_call() {
-    for says in [
-        (|_| None) as Says,
+async fn end_of_stream_fails_every_call() {
+    for respond in [
+        (|_| None) as Respond,
         |_| Some(format!("data: {}", "x".repeat(2 << 20))),
         |_| {
             Some(
@@ -167,8 +167,8 @@ async fn the_end_of_the_stream_ends_every_call() {
             )
         },
     ] {
-        let server = older(says).await;
-        let client = dial(&server.url).await;
+        let server = start_older(respond).await;
+        let client = connect_sse(&server.url).await;
         let (one, two) = tokio::join!(call(&client, "x", json!({})), call(&client, "x", json!({})));
         for error in [one.unwrap_err(), two.unwrap_err()] {
             let expected = matches!(
@@ -182,12 +182,12 @@ async fn the_end_of_the_stream_ends_every_call() {
 }
 
 #[tokio::test]
-async fn an_error_without_an_id_belongs_to_the_only_call() {
-    let server = older(|_| {
+async fn error_without_id_fails_only_pending_call() {
+    let server = start_older(|_| {
         Some("data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"no\"}}\n\n".into())
     })
     .await;
-    let client = dial(&server.url).await;
+    let client = connect_sse(&server.url).await;
     assert_eq!(
         call(&client, "x", json!({})).await.unwrap_err().kind(),
         ErrorKind::Refused(-1)
@@ -200,12 +200,12 @@ async fn an_error_without_an_id_belongs_to_the_only_call() {
 }
 
 #[tokio::test]
-async fn an_endpoint_elsewhere_is_refused() {
-    let stolen = Arc::new(Mutex::new(0));
-    let count = stolen.clone();
+async fn endpoint_of_another_origin_is_rejected() {
+    let request_count = Arc::new(Mutex::new(0));
+    let count = request_count.clone();
     let elsewhere = start_all(move |_| {
         *count.lock().unwrap() += 1;
-        Do::Say(answer("202 Accepted", "text/plain", ""))
+        Action::Send(answer("202 Accepted", "text/plain", ""))
     })
     .await;
     for target in [
@@ -214,43 +214,45 @@ async fn an_endpoint_elsewhere_is_refused() {
         "https://127.0.0.1/x".into(),
     ] {
         let data = format!("{EVENTS}event: endpoint\ndata: {target}\n\n");
-        let server = start_all(move |_| Do::Stall(data.clone())).await;
-        let (config, limits, world) = Dial::to(server.url()).header("x-key", "secret").parts();
+        let server = start_all(move |_| Action::SendAndStall(data.clone())).await;
+        let (config, limits, world) = TestConnection::to(server.url())
+            .header("x-key", "secret")
+            .parts();
         let error = within(sse::open("test".into(), &config, limits, None, world))
             .await
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol);
-        assert!(error.message().contains("is at another place"), "{error}");
+        assert!(error.message().contains("has another origin"), "{error}");
     }
-    assert_eq!(*stolen.lock().unwrap(), 0);
+    assert_eq!(*request_count.lock().unwrap(), 0);
 }
 
 #[tokio::test]
-async fn what_is_no_server_of_this_kind_is_an_error() {
-    for (act, kind) in [
+async fn open_of_invalid_server_returns_error() {
+    for (action, kind) in [
         (
-            (|| Do::Last(EVENTS.into())) as fn() -> Do,
+            (|| Action::SendAndClose(EVENTS.into())) as fn() -> Action,
             ErrorKind::Closed,
         ),
         (
-            || Do::Forever(EVENTS.into(), "data: x\n".repeat(4096)),
+            || Action::SendForever(EVENTS.into(), "data: x\n".repeat(4096)),
             ErrorKind::TooLarge,
         ),
         (
-            || Do::Say(answer("200 OK", "text/html", "")),
+            || Action::Send(answer("200 OK", "text/html", "")),
             ErrorKind::Protocol,
         ),
         (
-            || Do::Say(answer("404 No", "text/html", "")),
+            || Action::Send(answer("404 No", "text/html", "")),
             ErrorKind::Protocol,
         ),
         (
-            || Do::Say(answer("401 No", "text/html", "")),
+            || Action::Send(answer("401 No", "text/html", "")),
             ErrorKind::Auth,
         ),
     ] {
-        let server = start_all(move |_| act()).await;
-        let (config, limits, world) = Dial::to(server.url()).parts();
+        let server = start_all(move |_| action()).await;
+        let (config, limits, world) = TestConnection::to(server.url()).parts();
         let error = within(sse::open("test".into(), &config, limits, None, world))
             .await
             .unwrap_err();

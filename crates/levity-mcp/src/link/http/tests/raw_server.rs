@@ -1,4 +1,4 @@
-//! A server written by hand, which does to a connection what it likes.
+//! A handwritten server with full control over its connections.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A request as it came.
+/// A request as it was received.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) method: String,
@@ -30,7 +30,7 @@ impl Request {
             .find_map(|line| line.strip_prefix(&format!("{name}: ")))
     }
 
-    /// The answer to this request.
+    /// Returns the response to this request.
     pub(super) fn result(&self, result: &Value) -> String {
         json!({"jsonrpc": "2.0", "id": self.body["id"], "result": result}).to_string()
     }
@@ -40,27 +40,27 @@ impl Request {
     }
 }
 
-/// What is done with a request, and with its connection: written bytes, and whether it stays open.
+/// The reaction to a request: the bytes to write, and the state of the connection afterwards.
 #[derive(Clone)]
-pub(super) enum Do {
-    Say(String),
-    /// Says this and closes the connection.
-    Last(String),
-    /// Says this, and this again for ever.
-    Forever(String, String),
-    /// Says this and then nothing, for ever.
-    Stall(String),
+pub(super) enum Action {
+    Send(String),
+    /// Writes this and closes the connection.
+    SendAndClose(String),
+    /// Writes the first text, and then the second one endlessly.
+    SendForever(String, String),
+    /// Writes this and then nothing more.
+    SendAndStall(String),
 }
 
-pub(super) struct Raw {
+pub(super) struct RawServer {
     pub(super) address: SocketAddr,
     pub(super) seen: Arc<Mutex<Vec<Request>>>,
-    /// Counts connections that we left while an answer was due.
-    pub(super) left: watch::Receiver<usize>,
+    /// The number of connections that the client closed before the response was complete.
+    pub(super) abandoned: watch::Receiver<usize>,
     _task: JoinSet<()>,
 }
 
-impl Raw {
+impl RawServer {
     pub(super) fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
@@ -69,7 +69,7 @@ impl Raw {
         self.seen.lock().unwrap().clone()
     }
 
-    /// How often this method was posted.
+    /// Returns how often this method was posted.
     pub(super) fn posted(&self, rpc: &str) -> usize {
         self.seen()
             .iter()
@@ -83,15 +83,17 @@ pub(super) fn answer(status: &str, kind: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}")
 }
 
-pub(super) fn ok(body: &str) -> Do {
-    Do::Say(answer("200 OK", "application/json", body))
+pub(super) fn ok(body: &str) -> Action {
+    Action::Send(answer("200 OK", "application/json", body))
 }
 
-/// The head of an answer whose events go on until the connection is closed.
+/// The head of a response whose events continue until the connection is closed.
 pub(super) const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 
-/// Answers what every server has to; the rest is up to `act`.
-pub(super) async fn start(act: impl Fn(&Request) -> Do + Send + Sync + 'static) -> Raw {
+/// Starts a server that handles the handshake; `action` handles all other requests.
+pub(super) async fn start(
+    action: impl Fn(&Request) -> Action + Send + Sync + 'static,
+) -> RawServer {
     start_all(move |request| match request.rpc() {
         "initialize" => {
             let info = json!({"name": "raw", "version": "1"});
@@ -99,63 +101,70 @@ pub(super) async fn start(act: impl Fn(&Request) -> Do + Send + Sync + 'static) 
                 json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info});
             ok(&request.result(&result))
         }
-        method if method.starts_with("notifications/") => Do::Say(answer("202 Accepted", "text/plain", "")),
-        _ => act(request),
+        method if method.starts_with("notifications/") => Action::Send(answer("202 Accepted", "text/plain", "")),
+        _ => action(request),
     })
     .await
 }
 
-/// All is up to `act`.
-pub(super) async fn start_all(act: impl Fn(&Request) -> Do + Send + Sync + 'static) -> Raw {
+/// Starts a server whose requests are all handled by `action`.
+pub(super) async fn start_all(
+    action: impl Fn(&Request) -> Action + Send + Sync + 'static,
+) -> RawServer {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let (address, seen) = (
         listener.local_addr().unwrap(),
         Arc::new(Mutex::new(Vec::new())),
     );
-    let (mut task, log, act) = (JoinSet::new(), seen.clone(), Arc::new(act));
-    let (leaves, left) = watch::channel(0);
+    let (mut task, log, action) = (JoinSet::new(), seen.clone(), Arc::new(action));
+    let (abandoned_sender, abandoned) = watch::channel(0);
     task.spawn(async move {
         let mut open = JoinSet::new();
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
-            open.spawn(talk(stream, log.clone(), act.clone(), leaves.clone()));
+            open.spawn(serve(
+                stream,
+                log.clone(),
+                action.clone(),
+                abandoned_sender.clone(),
+            ));
         }
     });
-    Raw {
+    RawServer {
         address,
         seen,
-        left,
+        abandoned,
         _task: task,
     }
 }
 
-async fn talk(
+async fn serve(
     mut stream: TcpStream,
     log: Arc<Mutex<Vec<Request>>>,
-    act: Arc<impl Fn(&Request) -> Do + Send + Sync + 'static>,
-    leaves: watch::Sender<usize>,
+    action: Arc<impl Fn(&Request) -> Action + Send + Sync + 'static>,
+    abandoned_sender: watch::Sender<usize>,
 ) -> Option<()> {
     loop {
         let request = read(&mut stream).await?;
         log.lock().unwrap().push(request.clone());
-        match act(&request) {
-            Do::Say(text) => stream.write_all(text.as_bytes()).await.ok()?,
-            Do::Last(text) => {
+        match action(&request) {
+            Action::Send(text) => stream.write_all(text.as_bytes()).await.ok()?,
+            Action::SendAndClose(text) => {
                 stream.write_all(text.as_bytes()).await.ok()?;
                 stream.shutdown().await.ok()?;
                 return None;
             }
-            Do::Forever(first, text) => {
+            Action::SendForever(first, text) => {
                 stream.write_all(first.as_bytes()).await.ok()?;
                 while stream.write_all(text.as_bytes()).await.is_ok() {}
-                leaves.send_modify(|count| *count += 1);
+                abandoned_sender.send_modify(|count| *count += 1);
                 return None;
             }
-            Do::Stall(text) => {
+            Action::SendAndStall(text) => {
                 stream.write_all(text.as_bytes()).await.ok()?;
                 while read(&mut stream).await.is_some() {}
-                leaves.send_modify(|count| *count += 1);
+                abandoned_sender.send_modify(|count| *count += 1);
                 return None;
             }
         }
@@ -173,8 +182,8 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
         }
     };
     let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
-    let mut words = text.split(' ');
-    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut parts = text.split(' ');
+    let (method, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
     let head_text = text.to_lowercase();
     let length = head_text
         .lines()
