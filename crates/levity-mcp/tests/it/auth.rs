@@ -1,4 +1,4 @@
-//! Servers that want a login.
+//! Tests with servers that require a login.
 
 mod authority;
 mod http;
@@ -19,7 +19,7 @@ use serde_json::json;
 
 use authority::{Authority, Quirks};
 
-/// A person who logs in at once, every time.
+/// A person who logs in immediately, every time.
 #[derive(Clone, Default)]
 struct Person(Arc<AtomicUsize>);
 
@@ -42,11 +42,11 @@ impl Browser for Person {
             .build()
             .unwrap();
         let reply = client.get(url).send().await.map_err(io::Error::other)?;
-        let back = reply
+        let redirect = reply
             .headers()
             .get("location")
-            .ok_or_else(|| io::Error::other("no way back"))?;
-        Ok(back.to_str().unwrap().to_owned())
+            .ok_or_else(|| io::Error::other("there is no redirect"))?;
+        Ok(redirect.to_str().unwrap().to_owned())
     }
 }
 
@@ -67,14 +67,14 @@ async fn ready(authority: &Authority, oauth: OAuth) -> (Servers, Server) {
     (servers, server)
 }
 
-async fn refused(authority: &Authority, oauth: OAuth) -> Error {
+async fn login_error(authority: &Authority, oauth: OAuth) -> Error {
     let servers = start(authority, oauth);
     match servers.wait(WaitFor::All).await.remove(0).state {
-        // Nobody is asked to log in again by itself.
+        // levity does not repeat a login on its own.
         ServerState::Away {
             error, retry: None, ..
         } => error,
-        state => panic!("it was not refused: {state:?}"),
+        state => panic!("the login was not rejected: {state:?}"),
     }
 }
 
@@ -86,7 +86,7 @@ async fn call(server: &Server, tool: &str) -> levity_mcp::Result<String> {
 }
 
 #[tokio::test]
-async fn a_person_logs_in_once() {
+async fn person_logs_in_once() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
     let (_servers, server) = ready(&authority, oauth(&person)).await;
     assert_eq!(call(&server, "read").await.unwrap(), "read");
@@ -98,12 +98,12 @@ async fn a_person_logs_in_once() {
     assert!(grants[0]["code_verifier"].len() >= 43);
 }
 
-/// A person who takes longer than a server may.
+/// A person who takes longer than the timeout of a server.
 #[derive(Clone, Default)]
-struct Slow(Person);
+struct SlowPerson(Person);
 
 #[async_trait]
-impl Browser for Slow {
+impl Browser for SlowPerson {
     fn redirect_url(&self) -> String {
         self.0.redirect_url()
     }
@@ -116,19 +116,22 @@ impl Browser for Slow {
 }
 
 #[tokio::test]
-async fn no_limit_runs_out_while_a_person_logs_in() {
-    let (authority, slow) = (Authority::start(Quirks::default()).await, Slow::default());
+async fn timeouts_pause_during_login() {
+    let (authority, slow) = (
+        Authority::start(Quirks::default()).await,
+        SlowPerson::default(),
+    );
     let config = ServerConfig::http("guarded", authority.url.clone())
         .oauth(OAuth::new().browser(slow.clone()))
         .probe_limit(Duration::from_millis(300));
     let servers = Servers::builder().server(config).start().unwrap();
     let status = servers.wait(WaitFor::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
-    assert_eq!(slow.0.visits(), 1, "the login was begun again");
+    assert_eq!(slow.0.visits(), 1, "the login was started again");
 }
 
 #[tokio::test]
-async fn a_login_that_was_kept_is_used() {
+async fn stored_login_is_used() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
     let store = Arc::new(MemoryTokens::new());
     drop(ready(&authority, oauth(&person).store(store.clone())).await);
@@ -138,25 +141,28 @@ async fn a_login_that_was_kept_is_used() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_about_to_end_is_renewed_first() {
+async fn token_is_renewed_before_expiry() {
     let quirks = Quirks {
         expires: Some(20),
         ..Quirks::default()
     };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     let (_servers, server) = ready(&authority, oauth(&person)).await;
-    let (before, refused) = (authority.grants("refresh_token").len(), authority.refused());
+    let (before, rejected) = (
+        authority.grants("refresh_token").len(),
+        authority.rejected_count(),
+    );
     assert_eq!(call(&server, "read").await.unwrap(), "read");
     assert!(authority.grants("refresh_token").len() > before);
     assert_eq!(
-        (authority.refused(), person.visits()),
-        (refused, 1),
-        "a token that had ended was sent"
+        (authority.rejected_count(), person.visits()),
+        (rejected, 1),
+        "an expired token was sent"
     );
 }
 
 #[tokio::test]
-async fn many_requests_renew_once() {
+async fn concurrent_requests_renew_token_once() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
     let (_servers, server) = ready(&authority, oauth(&person)).await;
     authority.revoke();
@@ -171,7 +177,7 @@ async fn many_requests_renew_once() {
 }
 
 #[tokio::test]
-async fn tokens_that_another_holder_renewed_are_taken() {
+async fn tokens_renewed_by_another_holder_are_used() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
     let store = Arc::new(MemoryTokens::new());
     let (_servers, one) = ready(&authority, oauth(&person).store(store.clone())).await;
@@ -185,20 +191,20 @@ async fn tokens_that_another_holder_renewed_are_taken() {
     );
 }
 
-/// A store that shows an older login for a while, as when another process saves a moment later.
+/// A store that returns an older login for a while, as if another process saved a moment later.
 #[derive(Default)]
-struct Late {
+struct DelayedStore {
     store: Arc<MemoryTokens>,
     shown: Mutex<Option<String>>,
-    times: AtomicUsize,
+    remaining: AtomicUsize,
 }
 
 #[async_trait]
-impl TokenStore for Late {
+impl TokenStore for DelayedStore {
     async fn load(&self, key: &str) -> io::Result<Option<String>> {
-        let late = self.times.load(Ordering::SeqCst) > 0;
-        if late {
-            self.times.fetch_sub(1, Ordering::SeqCst);
+        let delayed = self.remaining.load(Ordering::SeqCst) > 0;
+        if delayed {
+            self.remaining.fetch_sub(1, Ordering::SeqCst);
             return Ok(self.shown.lock().unwrap().clone());
         }
         let now = self.store.load(key).await?;
@@ -216,19 +222,20 @@ impl TokenStore for Late {
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_was_used_by_another_holder_is_no_end() {
+async fn used_refresh_token_falls_back_to_stored_login() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
     let store = Arc::new(MemoryTokens::new());
     let (_servers, one) = ready(&authority, oauth(&person).store(store.clone())).await;
-    let late = Arc::new(Late {
+    let delayed = Arc::new(DelayedStore {
         store,
-        ..Late::default()
+        ..DelayedStore::default()
     });
-    let (_others, other) = ready(&authority, OAuth::new().store(late.clone())).await;
+    let (_others, other) = ready(&authority, OAuth::new().store(delayed.clone())).await;
     authority.revoke();
     assert_eq!(call(&one, "read").await.unwrap(), "read");
-    // Once when the token is refused, and once before the refresh token is used.
-    late.times.store(2, Ordering::SeqCst);
+    // The first load follows the rejected token, and the second one precedes the use of the refresh
+    // token.
+    delayed.remaining.store(2, Ordering::SeqCst);
     assert_eq!(call(&other, "read").await.unwrap(), "read");
     assert_eq!(
         (authority.grants("refresh_token").len(), person.visits()),
@@ -237,7 +244,7 @@ async fn a_refresh_token_that_was_used_by_another_holder_is_no_end() {
 }
 
 #[tokio::test]
-async fn more_scopes_are_asked_for_when_they_are_needed() {
+async fn missing_scope_leads_to_login_with_more_scopes() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
     let (_servers, server) = ready(&authority, oauth(&person)).await;
     assert_eq!(call(&server, "write").await.unwrap(), "write");
@@ -246,9 +253,9 @@ async fn more_scopes_are_asked_for_when_they_are_needed() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_never_content_is_given_up() {
+async fn repeated_scope_challenges_return_auth_error() {
     let quirks = Quirks {
-        stingy: true,
+        withholds_scope: true,
         ..Quirks::default()
     };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
@@ -260,7 +267,7 @@ async fn a_server_that_is_never_content_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_is_refused_leads_to_a_login() {
+async fn rejected_refresh_token_leads_to_login() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
     let (_servers, server) = ready(&authority, oauth(&person)).await;
     authority.revoke();
@@ -270,68 +277,68 @@ async fn a_refresh_token_that_is_refused_leads_to_a_login() {
 }
 
 #[tokio::test]
-async fn without_a_browser_the_error_says_what_to_set() {
+async fn missing_browser_error_names_setting() {
     let authority = Authority::start(Quirks::default()).await;
-    let error = refused(&authority, OAuth::new()).await;
+    let error = login_error(&authority, OAuth::new()).await;
     assert_eq!(error.kind(), ErrorKind::Auth);
     assert!(error.message().contains("`OAuth::browser`"), "{error}");
 }
 
 #[track_caller]
-fn no_token_was_given(authority: &Authority, error: &Error, part: &str) {
+fn check_no_token_issued(authority: &Authority, error: &Error, part: &str) {
     assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
     assert!(error.message().contains(part), "{error}");
     assert!(authority.grants("authorization_code").is_empty());
 }
 
 #[tokio::test]
-async fn an_answer_to_another_login_is_refused() {
+async fn redirect_of_another_login_is_rejected() {
     let quirks = Quirks {
         state: Some("another".into()),
         ..Quirks::default()
     };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
-    let error = refused(&authority, oauth(&person)).await;
-    no_token_was_given(&authority, &error, "another login");
+    let error = login_error(&authority, oauth(&person)).await;
+    check_no_token_issued(&authority, &error, "another login");
 }
 
 #[tokio::test]
-async fn an_answer_of_another_issuer_is_refused() {
+async fn redirect_of_another_issuer_is_rejected() {
     let quirks = Quirks {
         iss: Some("http://127.0.0.1:1".into()),
         ..Quirks::default()
     };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
-    let error = refused(&authority, oauth(&person)).await;
-    no_token_was_given(&authority, &error, "another authorization server");
+    let error = login_error(&authority, oauth(&person)).await;
+    check_no_token_issued(&authority, &error, "another authorization server");
 }
 
 #[tokio::test]
-async fn metadata_of_another_issuer_are_refused() {
+async fn metadata_of_another_issuer_is_rejected() {
     let quirks = Quirks {
         issuer: Some("http://127.0.0.1:1".into()),
         ..Quirks::default()
     };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
-    let error = refused(&authority, oauth(&person)).await;
-    no_token_was_given(&authority, &error, "`http://127.0.0.1:1`");
+    let error = login_error(&authority, oauth(&person)).await;
+    check_no_token_issued(&authority, &error, "`http://127.0.0.1:1`");
     assert_eq!(person.visits(), 0);
 }
 
 #[tokio::test]
-async fn metadata_of_another_server_are_refused() {
+async fn metadata_of_another_server_is_rejected() {
     let quirks = Quirks {
         resource: Some("http://127.0.0.1:1/mcp".into()),
         ..Quirks::default()
     };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
-    let error = refused(&authority, oauth(&person)).await;
-    no_token_was_given(&authority, &error, "metadata");
+    let error = login_error(&authority, oauth(&person)).await;
+    check_no_token_issued(&authority, &error, "metadata");
     assert_eq!(person.visits(), 0);
 }
 
 #[tokio::test]
-async fn a_page_that_is_no_safe_address_is_not_opened() {
+async fn unsafe_login_page_is_not_opened() {
     for page in [
         "file:///etc/passwd",
         "http://example.com/authorize",
@@ -342,21 +349,21 @@ async fn a_page_that_is_no_safe_address_is_not_opened() {
             ..Quirks::default()
         };
         let (authority, person) = (Authority::start(quirks).await, Person::default());
-        let error = refused(&authority, oauth(&person)).await;
-        no_token_was_given(&authority, &error, "neither https");
+        let error = login_error(&authority, oauth(&person)).await;
+        check_no_token_issued(&authority, &error, "neither https");
         assert_eq!(person.visits(), 0);
     }
 }
 
 #[tokio::test]
-async fn a_token_goes_to_no_other_place() {
+async fn token_is_not_sent_to_redirect_target() {
     let (authority, other) = (
         Authority::start(Quirks::default()).await,
         Authority::start(Quirks::default()).await,
     );
     let person = Person::default();
     let (_servers, server) = ready(&authority, oauth(&person)).await;
-    authority.quirks().elsewhere = Some(other.url.clone());
+    authority.quirks().redirect_to = Some(other.url.clone());
     call(&server, "read").await.unwrap_err();
     assert!(
         other.logins().iter().all(Option::is_none),
@@ -365,59 +372,59 @@ async fn a_token_goes_to_no_other_place() {
     );
 }
 
-/// A client with a secret, which logs in by itself.
-fn machine() -> OAuth {
+/// Returns a client with a secret, which logs in without a person.
+fn machine_oauth() -> OAuth {
     OAuth::new()
         .client_id("me")
         .client_secret("hush")
         .client_credentials()
 }
 
-fn machines() -> Quirks {
+fn machine_quirks() -> Quirks {
     Quirks {
-        machines: true,
+        only_machines: true,
         refreshes: false,
         ..Quirks::default()
     }
 }
 
 #[track_caller]
-fn kept_its_secret(thief: &Authority, error: &Error) {
+fn check_secret_not_sent(attacker: &Authority, error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
-    let way_out = format!("`OAuth::issuer(\"{}\")`", thief.issuer());
-    assert!(error.message().contains(&way_out), "{error}");
-    assert!(thief.grants("client_credentials").is_empty());
+    let hint = format!("`OAuth::issuer(\"{}\")`", attacker.issuer());
+    assert!(error.message().contains(&hint), "{error}");
+    assert!(attacker.grants("client_credentials").is_empty());
 }
 
 #[tokio::test]
-async fn client_secret_goes_to_the_issuer_that_was_set_and_no_other() {
-    let (authority, thief) = (
-        Authority::start(machines()).await,
-        Authority::start(machines()).await,
+async fn client_secret_is_sent_only_to_configured_issuer() {
+    let (authority, attacker) = (
+        Authority::start(machine_quirks()).await,
+        Authority::start(machine_quirks()).await,
     );
     for issuer in [
         authority.issuer().to_owned(),
         format!("{}/", authority.issuer()),
     ] {
-        let (_servers, server) = ready(&authority, machine().issuer(issuer)).await;
+        let (_servers, server) = ready(&authority, machine_oauth().issuer(issuer)).await;
         assert_eq!(call(&server, "read").await.unwrap(), "read");
     }
     let grants = authority.grants("client_credentials");
     assert_eq!((grants.len(), &*grants[0]["client_secret"]), (2, "hush"));
-    authority.quirks().authority = Some(thief.issuer().to_owned());
-    let error = refused(&authority, machine().issuer(authority.issuer())).await;
-    kept_its_secret(&thief, &error);
+    authority.quirks().authority = Some(attacker.issuer().to_owned());
+    let error = login_error(&authority, machine_oauth().issuer(authority.issuer())).await;
+    check_secret_not_sent(&attacker, &error);
     assert!(error.message().contains(authority.issuer()), "{error}");
-    // One that only begins in the same way is another.
-    let error = refused(
+    // An issuer that only starts in the same way is another one.
+    let error = login_error(
         &authority,
-        machine().issuer(format!("{}/x", thief.issuer())),
+        machine_oauth().issuer(format!("{}/x", attacker.issuer())),
     )
     .await;
-    kept_its_secret(&thief, &error);
-    // Nobody's browser is sent there, either.
+    check_secret_not_sent(&attacker, &error);
+    // No browser is sent there, either.
     let person = Person::default();
-    let error = refused(&authority, oauth(&person).issuer(authority.issuer())).await;
+    let error = login_error(&authority, oauth(&person).issuer(authority.issuer())).await;
     assert_eq!(
         (error.kind(), person.visits()),
         (ErrorKind::Auth, 0),
@@ -426,30 +433,30 @@ async fn client_secret_goes_to_the_issuer_that_was_set_and_no_other() {
 }
 
 #[tokio::test]
-async fn client_secret_goes_to_the_issuer_of_its_first_login_and_no_other() {
-    let (authority, thief) = (
-        Authority::start(machines()).await,
-        Authority::start(machines()).await,
+async fn client_secret_is_sent_only_to_issuer_of_first_login() {
+    let (authority, attacker) = (
+        Authority::start(machine_quirks()).await,
+        Authority::start(machine_quirks()).await,
     );
     let store = Arc::new(MemoryTokens::new());
-    let (_servers, server) = ready(&authority, machine().store(store.clone())).await;
+    let (_servers, server) = ready(&authority, machine_oauth().store(store.clone())).await;
     authority.revoke();
     assert_eq!(call(&server, "read").await.unwrap(), "read");
-    authority.quirks().authority = Some(thief.issuer().to_owned());
+    authority.quirks().authority = Some(attacker.issuer().to_owned());
     authority.revoke();
-    kept_its_secret(&thief, &call(&server, "read").await.unwrap_err());
-    // Another process that shares the store knows it as well, also without the login.
-    kept_its_secret(
-        &thief,
-        &refused(&authority, machine().store(store.clone())).await,
+    check_secret_not_sent(&attacker, &call(&server, "read").await.unwrap_err());
+    // Another process with the same store has the binding as well, even without the login.
+    check_secret_not_sent(
+        &attacker,
+        &login_error(&authority, machine_oauth().store(store.clone())).await,
     );
     let key = format!("guarded {}", authority.url);
     store.remove(&key).await.unwrap();
-    kept_its_secret(
-        &thief,
-        &refused(&authority, machine().store(store.clone())).await,
+    check_secret_not_sent(
+        &attacker,
+        &login_error(&authority, machine_oauth().store(store.clone())).await,
     );
-    // A login that an earlier version kept binds it, too.
+    // A login that an earlier version stored has the same effect.
     let old = json!({
         "issuer": authority.issuer(), "resource": authority.url, "scopes": [], "refresh": null, "expires": null,
         "token_endpoint": format!("{}/token", authority.issuer()), "grant": "client", "access": "x",
@@ -457,23 +464,26 @@ async fn client_secret_goes_to_the_issuer_of_its_first_login_and_no_other() {
     });
     let earlier = Arc::new(MemoryTokens::new());
     earlier.save(&key, &old.to_string()).await.unwrap();
-    kept_its_secret(&thief, &refused(&authority, machine().store(earlier)).await);
-    // Who trusts it says so.
-    let trusting = machine().store(store).issuer(thief.issuer());
-    let error = refused(&authority, trusting).await;
-    assert!(error.message().contains("refuses the token"), "{error}");
-    assert_eq!(thief.grants("client_credentials").len(), 1);
+    check_secret_not_sent(
+        &attacker,
+        &login_error(&authority, machine_oauth().store(earlier)).await,
+    );
+    // Setting the issuer expresses trust in it.
+    let trusting = machine_oauth().store(store).issuer(attacker.issuer());
+    let error = login_error(&authority, trusting).await;
+    assert!(error.message().contains("rejects the token"), "{error}");
+    assert_eq!(attacker.grants("client_credentials").len(), 1);
 }
 
 #[tokio::test]
-async fn login_of_another_issuer_than_the_one_that_is_set_is_not_used() {
-    let authority = Authority::start(machines()).await;
+async fn stored_login_of_another_issuer_is_not_used() {
+    let authority = Authority::start(machine_quirks()).await;
     let store = Arc::new(MemoryTokens::new());
-    drop(ready(&authority, machine().store(store.clone())).await);
+    drop(ready(&authority, machine_oauth().store(store.clone())).await);
     let before = authority.logins().iter().flatten().count();
-    let error = refused(
+    let error = login_error(
         &authority,
-        machine().store(store).issuer("https://login.example"),
+        machine_oauth().store(store).issuer("https://login.example"),
     )
     .await;
     assert!(
@@ -488,7 +498,7 @@ async fn login_of_another_issuer_than_the_one_that_is_set_is_not_used() {
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn debug_of_oauth_settings_hides_secrets() {
     let oauth = OAuth::new()
         .client_id("me")
         .client_secret("hush")
@@ -503,7 +513,7 @@ fn secrets_are_not_shown() {
 }
 
 #[tokio::test]
-async fn bound_token_is_sent_with_a_fresh_proof_each_time() {
+async fn bound_token_is_sent_with_new_proof_each_time() {
     for nonce in [None, Some("n-1")] {
         let quirks = Quirks {
             bound: true,
@@ -528,7 +538,7 @@ async fn bound_token_is_sent_with_a_fresh_proof_each_time() {
 }
 
 #[tokio::test]
-async fn bound_token_is_renewed_with_its_key_also_by_another_process() {
+async fn bound_token_is_renewed_with_its_key_by_another_process() {
     let quirks = Quirks {
         bound: true,
         nonce: Some("n-1"),
@@ -539,15 +549,15 @@ async fn bound_token_is_renewed_with_its_key_also_by_another_process() {
     drop(ready(&authority, oauth(&person).store(store.clone())).await);
     let (_servers, server) = ready(&authority, OAuth::new().store(store)).await;
     authority.revoke();
-    // Nonces change now and then.
+    // Nonces may change over time.
     authority.quirks().nonce = Some("n-2");
     assert_eq!(call(&server, "read").await.unwrap(), "read");
-    assert_eq!((person.visits(), authority.refused()), (1, 1));
-    // Asked once without the new nonce and once with it.
+    assert_eq!((person.visits(), authority.rejected_count()), (1, 1));
+    // The first request lacks the new nonce, and the second one has it.
     assert_eq!(authority.grants("refresh_token").len(), 2);
 }
 
-/// An identity token of a platform for these receivers.
+/// Creates an identity token of a platform for these receivers.
 fn workload_token(audience: &serde_json::Value) -> String {
     use base64::Engine;
     let claims = json!({ "iss": "https://platform.example", "sub": "job", "aud": audience });
@@ -562,7 +572,7 @@ fn workload_token(audience: &serde_json::Value) -> String {
 }
 
 #[tokio::test]
-async fn workload_logs_in_by_the_token_of_its_platform() {
+async fn workload_logs_in_with_token_of_platform() {
     let authority = Authority::start(Quirks::default()).await;
     let token = workload_token(&json!([authority.issuer()]));
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -582,7 +592,7 @@ async fn workload_token_for_another_server_is_not_sent() {
         let oauth = OAuth::new()
             .client_id("job")
             .workload_identity(workload_token(&audience));
-        let error = refused(&authority, oauth).await;
+        let error = login_error(&authority, oauth).await;
         assert!(
             error.message().contains("assertion_for_another_server"),
             "{error}"
@@ -596,7 +606,7 @@ async fn workload_token_for_another_server_is_not_sent() {
 }
 
 #[tokio::test]
-async fn workload_token_that_cannot_be_read_is_named() {
+async fn unreadable_workload_token_is_reported() {
     let authority = Authority::start(Quirks::default()).await;
     let oauth = OAuth::new().workload_identity(levity_mcp::TokenFile::new("no-such-folder/token"));
     let servers = start(&authority, oauth);
@@ -607,21 +617,21 @@ async fn workload_token_that_cannot_be_read_is_named() {
     assert!(
         error
             .message()
-            .contains("identity token of this workload cannot be read"),
+            .contains("cannot read the identity token of this workload"),
         "{error}"
     );
 }
 
-/// Checks that no token, proof or assertion is shown, not even its beginning.
+/// Checks that no token, proof or assertion appears, not even its start.
 #[track_caller]
-fn shows_no_token(shown: &str) {
+fn check_no_token_shown(shown: &str) {
     for part in ["access-", "acces", "refresh-", "code-", "eyJ"] {
         assert!(!shown.contains(part), "`{part}` in {shown}");
     }
 }
 
 #[tokio::test]
-async fn tokens_that_a_server_repeats_in_its_errors_are_not_shown() {
+async fn tokens_repeated_in_errors_are_masked() {
     for (bound, before) in [
         (false, 0),
         (false, 8_185),
@@ -629,10 +639,10 @@ async fn tokens_that_a_server_repeats_in_its_errors_are_not_shown() {
         (true, 8_180),
         (true, 8_250),
     ] {
-        let repeats = Some(("tools/call", before));
+        let echoes = Some(("tools/call", before));
         let quirks = Quirks {
             bound,
-            repeats,
+            echoes,
             write: "read",
             ..Quirks::default()
         };
@@ -641,28 +651,28 @@ async fn tokens_that_a_server_repeats_in_its_errors_are_not_shown() {
         let mut events = servers.events();
         for tool in ["read", "write"] {
             let error = call(&server, tool).await.unwrap_err();
-            shows_no_token(&format!("{error} {error:?}"));
+            check_no_token_shown(&format!("{error} {error:?}"));
             assert!(error.message().contains("***") || before > 0, "{error}");
         }
-        // Renewed tokens are as secret as the first.
+        // Renewed tokens are secret as well.
         authority.revoke();
         let error = call(&server, "read").await.unwrap_err();
-        shows_no_token(&format!("{error} {error:?}"));
+        check_no_token_shown(&format!("{error} {error:?}"));
         servers.stop().await;
         drop((servers, server));
         while let Some(event) = events.next().await {
-            shows_no_token(&format!("{event:?}"));
+            check_no_token_shown(&format!("{event:?}"));
         }
     }
 }
 
 #[tokio::test]
-async fn tokens_that_a_server_repeats_when_it_does_not_start_are_not_shown() {
+async fn tokens_repeated_in_start_errors_are_masked() {
     for bound in [false, true] {
         for (method, before) in [("tools/list", 0), ("initialize", 0), ("initialize", 8_186)] {
             let quirks = Quirks {
                 bound,
-                repeats: Some((method, before)),
+                echoes: Some((method, before)),
                 ..Quirks::default()
             };
             let (authority, person) = (Authority::start(quirks).await, Person::default());
@@ -673,36 +683,36 @@ async fn tokens_that_a_server_repeats_when_it_does_not_start_are_not_shown() {
             let mut events = servers.events();
             let status = servers.wait(WaitFor::All).await;
             assert!(!status[0].state.is_ready(), "{status:?}");
-            shows_no_token(&format!("{status:?}"));
+            check_no_token_shown(&format!("{status:?}"));
             let error = servers
                 .get("guarded")
                 .unwrap()
                 .call("read", json!({}))
                 .await
                 .unwrap_err();
-            shows_no_token(&format!("{error} {error:?}"));
+            check_no_token_shown(&format!("{error} {error:?}"));
             servers.stop().await;
             drop(servers);
             while let Some(event) = events.next().await {
-                shows_no_token(&format!("{event:?}"));
+                check_no_token_shown(&format!("{event:?}"));
             }
         }
     }
 }
 
 #[tokio::test]
-async fn secrets_that_a_token_endpoint_repeats_as_its_error_are_not_shown() {
+async fn secrets_repeated_by_token_endpoint_are_masked() {
     let quirks = Quirks {
-        repeats_grant: true,
+        echoes_grant: true,
         ..Quirks::default()
     };
     let authority = Authority::start(quirks.clone()).await;
     let token = workload_token(&json!([authority.issuer()]));
-    shows_no_token(
-        &refused(&authority, OAuth::new().workload_identity(token))
+    check_no_token_shown(
+        &login_error(&authority, OAuth::new().workload_identity(token))
             .await
             .to_string(),
     );
     let (authority, person) = (Authority::start(quirks).await, Person::default());
-    shows_no_token(&refused(&authority, oauth(&person)).await.to_string());
+    check_no_token_shown(&login_error(&authority, oauth(&person)).await.to_string());
 }

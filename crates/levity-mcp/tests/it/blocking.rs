@@ -1,4 +1,4 @@
-//! Servers for programs that are not async.
+//! Tests of the blocking API.
 
 use levity_mcp::{ErrorKind, Servers, WaitFor, blocking};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::fixture::{Fixture, world};
 
 #[test]
-fn a_program_that_is_not_async_calls_tools() {
+fn blocking_servers_call_tools() {
     let fixture = Fixture::echo().tool("say");
     let servers = blocking::Servers::start(
         Servers::builder()
@@ -30,13 +30,13 @@ fn a_program_that_is_not_async_calls_tools() {
             "MCP server `two`: there is no such server".into()
         )
     );
-    let kept = servers.servers().clone();
+    let inner = servers.servers().clone();
     servers.stop().unwrap();
-    assert_eq!(kept.status()[0].state.to_string(), "stopped");
+    assert_eq!(inner.status()[0].state.to_string(), "stopped");
 }
 
 #[test]
-fn threads_share_them() {
+fn blocking_servers_are_shared_by_threads() {
     let fixture = Fixture::echo().tool("say");
     let servers = blocking::Servers::start(
         Servers::builder()
@@ -55,13 +55,13 @@ fn threads_share_them() {
             });
         }
     });
-    let kept = servers.servers().clone();
+    let inner = servers.servers().clone();
     drop(servers);
-    assert_eq!(kept.status()[0].state.to_string(), "stopped");
+    assert_eq!(inner.status()[0].state.to_string(), "stopped");
 }
 
 #[tokio::test]
-async fn async_code_is_not_held_up() {
+async fn blocking_start_in_async_code_returns_error() {
     let error = blocking::Servers::start(Servers::builder().world(world())).unwrap_err();
     assert!(
         error.to_string().contains("inside an async runtime"),

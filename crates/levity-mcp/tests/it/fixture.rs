@@ -1,4 +1,4 @@
-//! A server in this process, made with rmcp, whose tools a test can change while it runs.
+//! A server in this process, built with rmcp, whose tools a test can change at run time.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ pub(crate) fn world() -> Arc<dyn World> {
 
 type Answer = dyn Fn(&str, Map<String, Value>) -> CallToolResult + Send + Sync;
 
-/// What a test sets of the server.
+/// A server whose tools and results a test determines.
 #[derive(Clone)]
 pub(crate) struct Fixture(Arc<Inner>);
 
@@ -42,7 +42,7 @@ impl Fixture {
         }))
     }
 
-    /// Answers with the name of the tool and its arguments.
+    /// Creates a server that returns the name of the tool and its arguments.
     pub(crate) fn echo() -> Self {
         Self::new(|name, args| {
             CallToolResult::success(vec![ContentBlock::text(format!("{name} {}", json!(args)))])
@@ -62,7 +62,7 @@ impl Fixture {
         self
     }
 
-    /// Changes the tools and tells the clients.
+    /// Changes the tools and notifies the clients.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut Vec<Tool>)) {
         change(&mut self.0.tools.lock().unwrap());
         let peers = self.0.peers.lock().unwrap().clone();
@@ -71,16 +71,16 @@ impl Fixture {
         }
     }
 
-    /// Our end of a pipe, at whose other end the server runs.
+    /// Returns the client's end of a pipe; the server runs at the other end.
     pub(crate) fn connect(&self) -> DuplexStream {
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (client, server_end) = tokio::io::duplex(1 << 16);
         let server = self.clone();
         tokio::spawn(async move {
-            if let Ok(running) = server.serve(theirs).await {
+            if let Ok(running) = server.serve(server_end).await {
                 let _ = running.waiting().await;
             }
         });
-        ours
+        client
     }
 
     pub(crate) fn config(&self, name: &str) -> ServerConfig {
@@ -118,64 +118,69 @@ impl ServerHandler for Fixture {
     }
 }
 
-/// A server in this process that is written line by line, for what no library would do.
-pub(crate) struct Raw {
-    /// What it was sent, in order.
-    pub(crate) heard: mpsc::UnboundedReceiver<Value>,
-    /// Has the connection that was opened last say something; `null` ends it.
-    pub(crate) say: mpsc::UnboundedSender<Value>,
+/// A server in this process that is written line by line, for behaviour that no library supports.
+pub(crate) struct RawServer {
+    /// The received messages, in order.
+    pub(crate) received: mpsc::UnboundedReceiver<Value>,
+    /// Sends a message through the connection that was opened last; `null` closes it.
+    pub(crate) outgoing: mpsc::UnboundedSender<Value>,
     pub(crate) config: ServerConfig,
 }
 
-/// What a server says to a message; none to leave it to the usual.
-type Say = dyn Fn(&Value) -> Option<Vec<Value>> + Send + Sync;
+/// Returns the response to a message, or `None` for the default one.
+type Respond = dyn Fn(&Value) -> Option<Vec<Value>> + Send + Sync;
 
 pub(crate) fn raw(
     name: &str,
-    say: impl Fn(&Value) -> Option<Vec<Value>> + Send + Sync + 'static,
-) -> Raw {
-    let (tell, heard) = mpsc::unbounded_channel();
+    respond: impl Fn(&Value) -> Option<Vec<Value>> + Send + Sync + 'static,
+) -> RawServer {
+    let (received_sender, received) = mpsc::unbounded_channel();
     let (to, from) = mpsc::unbounded_channel();
-    let (say, from) = (
-        Arc::<Say>::from(Box::new(say) as Box<Say>),
+    let (respond, from) = (
+        Arc::<Respond>::from(Box::new(respond) as Box<Respond>),
         Arc::new(tokio::sync::Mutex::new(from)),
     );
     let config = ServerConfig::in_process(name.to_owned(), move || {
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        tokio::spawn(serve(theirs, say.clone(), tell.clone(), from.clone()));
-        ours
+        let (client, server_end) = tokio::io::duplex(1 << 16);
+        tokio::spawn(serve(
+            server_end,
+            respond.clone(),
+            received_sender.clone(),
+            from.clone(),
+        ));
+        client
     });
-    Raw {
-        heard,
-        say: to,
+    RawServer {
+        received,
+        outgoing: to,
         config,
     }
 }
 
 async fn serve(
     pipe: DuplexStream,
-    say: Arc<Say>,
-    tell: mpsc::UnboundedSender<Value>,
+    respond: Arc<Respond>,
+    received_sender: mpsc::UnboundedSender<Value>,
     from: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Value>>>,
 ) {
     let (read, mut write) = tokio::io::split(pipe);
     let mut lines = tokio::io::BufReader::new(read).lines();
     let mut from = from.lock().await;
     loop {
-        let said = tokio::select! {
+        let responses = tokio::select! {
             line = lines.next_line() => {
                 let Ok(Some(line)) = line else { return };
                 let message: Value = serde_json::from_str(&line).unwrap();
-                let said = say(&message).unwrap_or_else(|| usual(&message));
-                let _ = tell.send(message);
-                said
+                let responses = respond(&message).unwrap_or_else(|| default_response(&message));
+                let _ = received_sender.send(message);
+                responses
             }
-            said = from.recv() => said.into_iter().collect(),
+            responses = from.recv() => responses.into_iter().collect(),
         };
-        for said in said {
-            if said.is_null()
+        for response in responses {
+            if response.is_null()
                 || write
-                    .write_all(format!("{said}\n").as_bytes())
+                    .write_all(format!("{response}\n").as_bytes())
                     .await
                     .is_err()
             {
@@ -185,12 +190,12 @@ async fn serve(
     }
 }
 
-/// The answer to a request.
+/// Creates the response to a request.
 pub(crate) fn answer(request: &Value, result: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
 }
 
-fn usual(message: &Value) -> Vec<Value> {
+fn default_response(message: &Value) -> Vec<Value> {
     let tools = json!([{"name": "say", "inputSchema": {"type": "object"}}]);
     let result = match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({

@@ -1,4 +1,4 @@
-//! Servers that are reached by HTTP.
+//! Tests with servers that are reached through HTTP.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,9 +6,9 @@
     clippy::panic,
     clippy::print_stderr
 )]
-#![allow(clippy::disallowed_methods, reason = "servers take the time they take")]
+#![allow(clippy::disallowed_methods, reason = "the servers run in real time")]
 
-mod peers;
+mod real_servers;
 mod server;
 
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use serde_json::{Value, json};
 use self::server::{Setup, start};
 use crate::fixture::world;
 
-/// Fails instead of hanging.
+/// Fails in place of hanging.
 async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), future)
         .await
-        .expect("it hangs")
+        .expect("the operation timed out")
 }
 
 async fn open(config: ServerConfig) -> Servers {
@@ -45,7 +45,7 @@ fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
     tools
         .iter()
         .find(|tool| tool.spec().name == format!("mcp_it_{name}"))
-        .expect("no such tool")
+        .expect("the tool exists")
         .clone()
 }
 
@@ -55,7 +55,7 @@ async fn call(servers: &Servers, name: &str, args: Value) -> Result<String, Tool
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tools_of_a_server_are_called() {
+async fn tools_of_http_server_are_called() {
     for sessions in [true, false] {
         let server = start(Setup {
             sessions,
@@ -77,7 +77,7 @@ async fn tools_of_a_server_are_called() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_away_is_used_again() {
+async fn restarted_server_is_used_again() {
     let server = start(Setup::default()).await;
     let servers = open(ServerConfig::http("it", server.url())).await;
     let port = server.address.port();
@@ -94,7 +94,7 @@ async fn a_server_that_was_away_is_used_again() {
         ) {}
     })
     .await;
-    let _again = start(Setup {
+    let _restarted = start(Setup {
         port,
         ..Setup::default()
     })
@@ -109,7 +109,7 @@ async fn a_server_that_was_away_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_says_so() {
+async fn unreachable_server_is_reported() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
@@ -131,8 +131,8 @@ async fn a_server_that_cannot_be_reached_says_so() {
     within(servers.stop()).await;
 }
 
-/// Answers every request with these bytes.
-async fn saying(answer: &'static str) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
+/// Starts a server that sends these bytes in response to every request.
+async fn respond_with(answer: &'static str) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -146,7 +146,7 @@ async fn saying(answer: &'static str) -> (std::net::SocketAddr, tokio::task::Joi
 }
 
 #[tokio::test]
-async fn key_in_an_address_is_in_no_error() {
+async fn errors_contain_no_key_of_url() {
     let answers = [
         "HTTP/1.1 404 No\r\ncontent-length: 21\r\n\r\n<p>/mcp?key=secret</p>",
         "HTTP/1.1 401 No\r\ncontent-length: 0\r\nwww-authenticate: Bearer \
@@ -157,7 +157,7 @@ async fn key_in_an_address_is_in_no_error() {
         "",
     ];
     for answer in answers {
-        let (address, task) = saying(answer).await;
+        let (address, task) = respond_with(answer).await;
         for url in [
             format!("http://{address}/mcp?key=secret"),
             format!("http://someone:secret@{address}/mcp"),

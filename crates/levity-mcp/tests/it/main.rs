@@ -1,4 +1,4 @@
-//! Servers of every kind, and what becomes of them.
+//! Integration tests with servers of every kind and their life cycles.
 
 #![allow(
     unreachable_pub,
@@ -8,10 +8,9 @@
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, and a server of a test speaks by printing"
+    reason = "a test fails by panicking, and a test server communicates by printing"
 )]
 
-mod asked;
 #[cfg(feature = "oauth")]
 mod auth;
 mod blocking;
@@ -20,7 +19,8 @@ mod chaos;
 mod fixture;
 #[cfg(feature = "http")]
 mod http;
-mod peers;
+mod real_servers;
 #[cfg(feature = "oauth")]
 mod secrets;
+mod server_requests;
 mod servers;

@@ -1,5 +1,4 @@
-//! That no secret of a setting is shown: not by what is printed for debugging, and not by errors,
-//! events and helper tools.
+//! Tests that secrets of settings do not appear in debug output, errors, events and helper tools.
 
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ fn address(host: &str) -> String {
     format!("http://me:{CANARY}@{host}/mcp/{CANARY}?key={CANARY}#{CANARY}")
 }
 
-fn at(name: &str, host: &str) -> ServerConfig {
+fn http_server(name: &str, host: &str) -> ServerConfig {
     let token = format!("Bearer {CANARY}");
     ServerConfig::http(name.to_owned(), address(host))
         .header("Authorization", token)
@@ -42,12 +41,12 @@ fn at(name: &str, host: &str) -> ServerConfig {
 }
 
 #[tokio::test]
-async fn settings_and_stores_show_none() {
+async fn debug_of_settings_and_stores_hides_secrets() {
     let program = ServerConfig::stdio("p", "cat")
         .arg(CANARY)
         .env("KEY", CANARY);
     let program = program.inherit(InheritedEnvironment::Named(vec!["TOKEN".to_owned()]));
-    let web = at("w", "h.example").oauth(oauth());
+    let web = http_server("w", "h.example").oauth(oauth());
     let older = ServerConfig::sse("o", address("h.example"))
         .header("X-Key", CANARY)
         .oauth(oauth());
@@ -73,7 +72,7 @@ async fn settings_and_stores_show_none() {
 }
 
 #[test]
-fn problems_show_none() {
+fn config_problems_hide_secrets() {
     let settings = [
         json!({"command": [CANARY, 1, null], "env": {"K": [CANARY]}}),
         json!({"url": address("h"), "headers": {"K": format!("{CANARY}\n")}, "timeout": CANARY}),
@@ -86,7 +85,7 @@ fn problems_show_none() {
         let config = Config::parse(&text, |_| None);
         assert!(!config.problems().is_empty(), "{settings}");
         let shown = format!("{config}");
-        // The name of a setting is no secret, wherever it stands.
+        // The name of a setting is not a secret.
         check(&shown.replace(&format!("cwd/{CANARY}"), ""));
     }
     for text in [
@@ -97,8 +96,8 @@ fn problems_show_none() {
     }
 }
 
-/// Answers every request with these words.
-async fn answering(answer: String) -> String {
+/// Starts a server that sends this response to every request.
+async fn respond_with(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -115,31 +114,31 @@ async fn answering(answer: String) -> String {
 }
 
 #[tokio::test]
-async fn servers_that_fail_show_none() {
+async fn errors_of_failed_servers_hide_secrets() {
     let head = "Connection: close\r\nContent-Length: 0\r\n";
-    let away = format!(
+    let redirect = format!(
         "HTTP/1.1 302 Found\r\nLocation: http://other.example/{CANARY}?k={CANARY}\r\n{head}\r\n"
     );
     let mut builder = Servers::builder().world(world());
     let hosts = [
-        answering(away).await,
-        answering(format!(
+        respond_with(redirect).await,
+        respond_with(format!(
             "HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer realm=\"{CANARY}\"\r\n{head}\r\n"
         ))
         .await,
-        answering(format!("HTTP/1.1 500 {CANARY}\r\n{head}\r\n")).await,
-        answering(format!(
+        respond_with(format!("HTTP/1.1 500 {CANARY}\r\n{head}\r\n")).await,
+        respond_with(format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{head}\r\n"
         ))
         .await,
-        answering("nonsense\r\n\r\n".to_owned()).await,
-        answering(String::new()).await,
-        // Nobody listens there, and it is no address.
+        respond_with("nonsense\r\n\r\n".to_owned()).await,
+        respond_with(String::new()).await,
+        // One host without a listener, and one invalid address.
         "127.0.0.1:1".to_owned(),
         "127.0.0.1:port".to_owned(),
     ];
     for (index, host) in hosts.iter().enumerate() {
-        builder = builder.server(at(&format!("s{index}"), host).retries(0));
+        builder = builder.server(http_server(&format!("s{index}"), host).retries(0));
         let older = ServerConfig::sse(format!("o{index}"), address(host)).header("X-Key", CANARY);
         builder = builder.server(older.retries(0));
     }
@@ -177,7 +176,7 @@ async fn servers_that_fail_show_none() {
 }
 
 #[test]
-fn places_show_variables_by_their_names() {
+fn place_shows_names_of_variables() {
     for (settings, place) in [
         (json!({"command": "/opt/${TOKEN}/bin"}), "/opt/${TOKEN}/bin"),
         (json!({"command": ["${TOKEN}", "x"]}), "${TOKEN}"),
@@ -203,9 +202,9 @@ fn places_show_variables_by_their_names() {
     }
 }
 
-/// A server that repeats a variable of its own in everything that fails.
+/// A server that repeats one of its variables in every failure.
 #[cfg(unix)]
-const REPEATS: &str = r#"
+const REPEATING_SCRIPT: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
@@ -222,27 +221,27 @@ done
 
 #[cfg(unix)]
 #[tokio::test]
-async fn servers_that_repeat_their_settings_in_errors_show_none() {
+async fn repeated_settings_in_errors_are_masked() {
     let sh = |name: &str, script: &str| {
         ServerConfig::stdio(name.to_owned(), "sh")
             .args(["-c", script])
             .env("API_KEY", CANARY)
             .retries(0)
     };
-    let refuses = r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    let refusing_script = r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
         [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no %s"}}\n' "$id" "$API_KEY"; done"#;
     let text = json!({"mcpServers": {"gone": {"command": "/no/${PLACE}/program"}, "folder": {"command": "cat", "cwd": "/no/${A_TOKEN}"}}});
     let config = Config::parse(&text.to_string(), |_| Some(CANARY.to_owned()));
     let mut builder = Servers::builder()
         .world(world())
         .server(sh("dies", "echo \"bye $API_KEY\" >&2; exit 3"))
-        .server(sh("refuses", refuses))
+        .server(sh("refuses", refusing_script))
         .server(
             ServerConfig::stdio("args", "sh")
                 .args(["-c", "echo \"bye $2\" >&2", "--token", CANARY, CANARY])
                 .retries(0),
         )
-        .server(sh("works", REPEATS));
+        .server(sh("works", REPEATING_SCRIPT));
     for server in config.servers() {
         builder = builder.server(server.clone().retries(0));
     }
@@ -264,9 +263,9 @@ async fn servers_that_repeat_their_settings_in_errors_show_none() {
             .unwrap_err();
         check(&format!("{error:?} {error}"));
     }
-    let works = servers.get("works").unwrap();
+    let working = servers.get("works").unwrap();
     for tool in ["fail", "refuse", "die"] {
-        let error = works.call(tool, json!({})).await.unwrap_err();
+        let error = working.call(tool, json!({})).await.unwrap_err();
         check(&format!("{error:?} {error}"));
         assert!(
             error.to_string().contains("***") || tool == "die",
@@ -276,10 +275,10 @@ async fn servers_that_repeat_their_settings_in_errors_show_none() {
     servers.stop().await;
 }
 
-/// A server that repeats its variables on stderr, in log lines, in progress and in words of
-/// changes; each behind so many letters.
+/// A server that repeats its variables on stderr, in log lines, in progress and in change
+/// notifications, each after a number of padding letters.
 #[cfg(unix)]
-const TALKS: &str = r#"
+const TALKING_SCRIPT: &str = r#"
 pad=$(head -c "$PAD" /dev/zero | tr '\\0' x)
 say() { printf '{"jsonrpc":"2.0","method":"%s","params":%s}\n' "$1" "$2"; }
 while read -r line; do
@@ -305,13 +304,13 @@ done
 
 #[cfg(unix)]
 #[tokio::test]
-async fn servers_that_repeat_their_settings_in_events_show_none() {
+async fn repeated_settings_in_events_are_masked() {
     let pads = [0, 4_090, 4_092, 4_095];
     let mut builder = Servers::builder().world(world());
     for pad in pads {
         let url = format!("postgres://me:{CANARY}@db.example/it");
         let server = ServerConfig::stdio(format!("s{pad}"), "sh")
-            .args(["-c", TALKS])
+            .args(["-c", TALKING_SCRIPT])
             .env("API_KEY", CANARY);
         builder = builder.server(
             server
@@ -335,17 +334,18 @@ async fn servers_that_repeat_their_settings_in_events_show_none() {
         );
     };
     for pad in pads {
-        let words = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-        let heard = words.clone();
+        let reports = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let sink = reports.clone();
         let mut cx = ToolCx::detached();
-        cx.progress =
-            levity_core::Progress::new(move |word| heard.lock().unwrap().push(format!("{word:?}")));
+        cx.progress = levity_core::Progress::new(move |report| {
+            sink.lock().unwrap().push(format!("{report:?}"))
+        });
         let server = servers.get(&format!("s{pad}")).unwrap();
         let error = server.call_with("talk", json!({}), &cx).await.unwrap_err();
         check(&format!("{error:?} {error}"));
-        let words = words.lock().unwrap().clone();
-        assert!(!words.is_empty());
-        words.iter().for_each(|word| check(word));
+        let reports = reports.lock().unwrap().clone();
+        assert!(!reports.is_empty());
+        reports.iter().for_each(|report| check(report));
     }
     servers.stop().await;
     drop(servers);

@@ -1,4 +1,4 @@
-//! Servers and their lives.
+//! Tests of servers and their life cycles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,17 +12,17 @@ use levity_mcp::{
 use levity_test::{ManualWorld, ScriptedModel};
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, Raw, answer, raw, world};
+use crate::fixture::{Fixture, RawServer, answer, raw, world};
 
-/// Fails instead of hanging.
+/// Fails in place of hanging.
 async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), future)
         .await
-        .expect("it hangs")
+        .expect("the operation timed out")
 }
 
-/// One server that is ready, by the name `one`.
-async fn one(config: ServerConfig) -> (Servers, Server) {
+/// Starts one server with the name `one` and waits until it is ready.
+async fn start_one(config: ServerConfig) -> (Servers, Server) {
     let servers = Servers::builder()
         .world(world())
         .server(config)
@@ -34,18 +34,18 @@ async fn one(config: ServerConfig) -> (Servers, Server) {
     (servers, server)
 }
 
-/// The next message of this method that the server was sent.
-async fn hear(raw: &mut Raw, method: &str) -> Value {
+/// Returns the next message with this method that the server received.
+async fn receive(raw: &mut RawServer, method: &str) -> Value {
     loop {
-        let message = within(raw.heard.recv()).await.unwrap();
+        let message = within(raw.received.recv()).await.unwrap();
         if message["method"] == method {
             return message;
         }
     }
 }
 
-/// A server that keeps to itself what it is asked in these methods.
-fn silent(name: &str, methods: &'static [&str]) -> Raw {
+/// Creates a server that does not respond to these methods.
+fn without_responses(name: &str, methods: &'static [&str]) -> RawServer {
     raw(name, |message| {
         methods
             .contains(&message["method"].as_str().unwrap_or_default())
@@ -113,7 +113,7 @@ async fn tools_of_two_servers_are_called() {
 }
 
 #[tokio::test]
-async fn changed_tools_are_followed() {
+async fn changed_tools_are_reloaded() {
     let fixture = Fixture::echo().tool("say");
     let servers = Servers::builder()
         .world(world())
@@ -135,11 +135,11 @@ async fn changed_tools_are_followed() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ended_is_made_again_and_the_tools_work() {
+async fn server_restarts_after_connection_end() {
     let server = raw("one", |message| {
         (message["params"]["arguments"]["die"] == true).then(|| vec![Value::Null])
     });
-    let (servers, _) = one(server.config).await;
+    let (servers, _) = start_one(server.config).await;
     let (tools, version) = (servers.tools(), servers.version());
     let mut events = servers.events();
     let error = use_tool(&tools, "mcp_one_say", json!({"die": true}))
@@ -156,8 +156,11 @@ async fn a_connection_that_ended_is_made_again_and_the_tools_work() {
     let error = use_tool(&tools, "mcp_one_say", json!({}))
         .await
         .unwrap_err();
-    assert!(error.contains("it is away and starts again in"), "{error}");
-    assert_eq!(names(&servers), ["mcp_one_say"], "the tools are kept");
+    assert!(
+        error.contains("it is unavailable and restarts in"),
+        "{error}"
+    );
+    assert_eq!(names(&servers), ["mcp_one_say"], "the tools remain listed");
     let listed = use_tool(&servers.helper_tools(), "list_mcp_tools", json!({}))
         .await
         .unwrap();
@@ -184,8 +187,8 @@ async fn a_connection_that_ended_is_made_again_and_the_tools_work() {
 }
 
 #[tokio::test]
-async fn who_waits_waits_for_what_was_said() {
-    let hung = silent("hung", &["server/discover", "initialize"]);
+async fn wait_considers_only_selected_servers() {
+    let hung = without_responses("hung", &["server/discover", "initialize"]);
     let builder = Servers::builder()
         .world(world())
         .server(hung.config)
@@ -203,7 +206,7 @@ async fn who_waits_waits_for_what_was_said() {
     let mut all = std::pin::pin!(servers.wait(WaitFor::All));
     assert!(
         futures_util::poll!(&mut all).is_pending(),
-        "one is not there yet"
+        "one server is not ready yet"
     );
     servers.stop().await;
     let states: Vec<_> = within(all)
@@ -211,16 +214,13 @@ async fn who_waits_waits_for_what_was_said() {
         .into_iter()
         .map(|status| status.state.to_string())
         .collect();
-    assert_eq!(
-        states, ["stopped"; 2],
-        "one that is disabled is not waited for"
-    );
+    assert_eq!(states, ["stopped"; 2], "a disabled server is not awaited");
 }
 
 #[tokio::test]
-async fn no_more_calls_are_under_way_than_may_be() {
-    let mut raw = silent("one", &["tools/call"]);
-    let (servers, server) = one(raw.config.clone().max_concurrent(2)).await;
+async fn concurrent_calls_are_limited() {
+    let mut raw = without_responses("one", &["tools/call"]);
+    let (servers, server) = start_one(raw.config.clone().max_concurrent(2)).await;
     let calls: Vec<_> = (0..5)
         .map(|_| {
             let server = server.clone();
@@ -230,17 +230,17 @@ async fn no_more_calls_are_under_way_than_may_be() {
     let mut open = Vec::new();
     for done in 0..5 {
         while open.len() < 2.min(5 - done) {
-            open.push(hear(&mut raw, "tools/call").await);
+            open.push(receive(&mut raw, "tools/call").await);
         }
-        // What else was sent came before this.
+        // Any other message was sent before this one.
         server.ping().await.unwrap();
-        let more = std::iter::from_fn(|| raw.heard.try_recv().ok());
+        let more = std::iter::from_fn(|| raw.received.try_recv().ok());
         assert_eq!(
             more.filter(|message| message["method"] == "tools/call")
                 .count(),
             0
         );
-        raw.say
+        raw.outgoing
             .send(answer(&open.remove(0), &json!({"content": []})))
             .unwrap();
     }
@@ -251,68 +251,64 @@ async fn no_more_calls_are_under_way_than_may_be() {
 }
 
 #[tokio::test]
-async fn a_server_hears_that_nobody_waits_any_more() {
-    let mut raw = silent("one", &["tools/call", "ping"]);
+async fn abandoned_calls_are_cancelled_on_server() {
+    let mut raw = without_responses("one", &["tools/call", "ping"]);
     let config = raw
         .config
         .clone()
         .call_limit(Duration::from_millis(300))
         .ping_every(None);
-    let (servers, server) = one(config).await;
-    let told =
+    let (servers, server) = start_one(config).await;
+    let check_cancelled =
         |call: Value, note: Value| assert_eq!(call["id"], note["params"]["requestId"], "{note}");
 
     let cx = ToolCx::detached();
     let mut call = Box::pin(server.call_with("say", json!({}), &cx));
-    let asked =
-        tokio::select! { _ = &mut call => panic!(), asked = hear(&mut raw, "tools/call") => asked };
+    let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
     cx.cancel.cancel();
     assert_eq!(within(call).await.unwrap_err().kind(), ErrorKind::Cancelled);
-    told(asked, hear(&mut raw, "notifications/cancelled").await);
+    check_cancelled(request, receive(&mut raw, "notifications/cancelled").await);
 
     let mut call = Box::pin(server.call("say", json!({})));
-    let asked =
-        tokio::select! { _ = &mut call => panic!(), asked = hear(&mut raw, "tools/call") => asked };
+    let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
     drop(call);
-    told(asked, hear(&mut raw, "notifications/cancelled").await);
+    check_cancelled(request, receive(&mut raw, "notifications/cancelled").await);
 
-    // A call that took too long has the server asked whether it lives, and it does not hold up the
-    // word.
+    // After a call that timed out, the server is pinged, which must not delay the cancellation.
     let error = within(server.call("say", json!({}))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    let asked = hear(&mut raw, "tools/call").await;
-    told(asked, hear(&mut raw, "notifications/cancelled").await);
-    hear(&mut raw, "ping").await;
+    let request = receive(&mut raw, "tools/call").await;
+    check_cancelled(request, receive(&mut raw, "notifications/cancelled").await);
+    receive(&mut raw, "ping").await;
     let cx = ToolCx::detached();
     let mut call = Box::pin(server.call_with("say", json!({}), &cx));
-    let asked =
-        tokio::select! { _ = &mut call => panic!(), asked = hear(&mut raw, "tools/call") => asked };
+    let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
     cx.cancel.cancel();
     let _ = within(call).await;
     let note = tokio::time::timeout(
         Duration::from_secs(5),
-        hear(&mut raw, "notifications/cancelled"),
+        receive(&mut raw, "notifications/cancelled"),
     )
     .await;
-    told(
-        asked,
-        note.expect("it is told while a ping is not answered"),
+    check_cancelled(
+        request,
+        note.expect("the cancellation is sent while a ping is unanswered"),
     );
     servers.stop().await;
 }
 
 #[tokio::test]
-async fn tools_are_let_through_or_kept_out() {
+async fn allow_and_deny_filter_tools() {
     let fixture = Fixture::echo().tool("read_a").tool("read_b").tool("write");
-    let (servers, server) = one(fixture.config("one").allow(["read_*"]).deny(["*_b"])).await;
+    let (servers, server) = start_one(fixture.config("one").allow(["read_*"]).deny(["*_b"])).await;
     assert_eq!(names(&servers), ["mcp_one_read_a"]);
-    for let_through in ["read_a", "mcp_one_read_a"] {
-        server.call(let_through, json!({})).await.unwrap();
+    for allowed in ["read_a", "mcp_one_read_a"] {
+        server.call(allowed, json!({})).await.unwrap();
     }
-    for kept_out in ["read_b", "write", "mcp_one_write"] {
-        let error = server.call(kept_out, json!({})).await.unwrap_err();
+    for excluded in ["read_b", "write", "mcp_one_write"] {
+        let error = server.call(excluded, json!({})).await.unwrap_err();
         assert!(
-            error.to_string().contains("by `allow` and `deny`"),
+            error.to_string().contains("see `allow` and `deny`"),
             "{error}"
         );
     }
@@ -320,7 +316,7 @@ async fn tools_are_let_through_or_kept_out() {
 }
 
 #[tokio::test]
-async fn an_agent_may_have_the_tools_of_some_servers() {
+async fn only_selects_tools_of_named_servers() {
     let build = |name| Fixture::echo().tool("say").config(name);
     let servers = Servers::builder()
         .world(world())
@@ -337,7 +333,7 @@ async fn an_agent_may_have_the_tools_of_some_servers() {
 }
 
 #[tokio::test]
-async fn helpers_show_the_servers_and_their_tools() {
+async fn helper_tools_list_servers_and_tools() {
     let off = Fixture::echo().config("off").disabled();
     let builder = Servers::builder()
         .world(world())
@@ -380,7 +376,7 @@ async fn helpers_show_the_servers_and_their_tools() {
     let error = use_tool(&helpers, "list_mcp_tools", json!({"server": "two"}))
         .await
         .unwrap_err();
-    assert!(error.contains("there are `one`, `off`"), "{error}");
+    assert!(error.contains("the servers are `one`, `off`"), "{error}");
     assert!(
         use_tool(&helpers, "get_mcp_tool_help", json!({"tool": "x"}))
             .await
@@ -390,7 +386,7 @@ async fn helpers_show_the_servers_and_their_tools() {
 }
 
 #[tokio::test]
-async fn resources_are_tools_and_context() {
+async fn resources_are_available_as_tools_and_context() {
     let raw = raw("one", |message| {
         let result = match message["method"].as_str()? {
             "resources/list" => json!({"resources": [{"uri": "t:/a", "name": "a"}]}),
@@ -400,7 +396,7 @@ async fn resources_are_tools_and_context() {
         };
         Some(vec![answer(message, &result)])
     });
-    let (servers, _) = one(raw.config).await;
+    let (servers, _) = start_one(raw.config).await;
     let tools = servers.resource_tools();
     let listed = use_tool(&tools, "list_mcp_resources", json!({}))
         .await
@@ -428,8 +424,8 @@ async fn resources_are_tools_and_context() {
 }
 
 #[tokio::test]
-async fn no_answer_whatever_it_is_ends_the_program() {
-    let odd = [
+async fn invalid_results_return_errors() {
+    let invalid = [
         json!("text"),
         json!(7),
         json!([1]),
@@ -437,48 +433,51 @@ async fn no_answer_whatever_it_is_ends_the_program() {
         json!({"completion": "text", "messages": 1}),
     ];
     let turn = AtomicUsize::new(0);
-    let answers = odd.clone();
+    let answers = invalid.clone();
     let raw = raw("one", move |message| {
         let method = message["method"].as_str()?;
-        let odd = [
+        let invalid = [
             "resources/read",
             "prompts/get",
             "completion/complete",
             "prompts/list",
         ]
         .contains(&method);
-        odd.then(|| {
-            vec![answer(
-                message,
-                &answers[turn.load(Ordering::Relaxed) % answers.len()],
-            )]
-        })
-        .inspect(|_| _ = (method == "prompts/list").then(|| turn.fetch_add(1, Ordering::Relaxed)))
+        invalid
+            .then(|| {
+                vec![answer(
+                    message,
+                    &answers[turn.load(Ordering::Relaxed) % answers.len()],
+                )]
+            })
+            .inspect(|_| {
+                _ = (method == "prompts/list").then(|| turn.fetch_add(1, Ordering::Relaxed))
+            })
     });
-    let (servers, server) = one(raw.config).await;
-    for odd in odd {
-        assert!(within(server.read("a:/b")).await.is_err(), "{odd}");
+    let (servers, server) = start_one(raw.config).await;
+    for invalid in invalid {
+        assert!(within(server.read("a:/b")).await.is_err(), "{invalid}");
         assert!(
             within(server.prompt("a", json!({}))).await.is_err(),
-            "{odd}"
+            "{invalid}"
         );
         assert!(
             within(server.complete_prompt("a", "b", "c")).await.is_err(),
-            "{odd}"
+            "{invalid}"
         );
-        assert!(within(server.prompts()).await.is_err(), "{odd}");
+        assert!(within(server.prompts()).await.is_err(), "{invalid}");
     }
     servers.stop().await;
 }
 
-/// A server that asks this before it answers a call with what it was told.
-fn asks(ask: &'static str, params: Value) -> Raw {
+/// Creates a server that sends this request before it responds to a call with the result.
+fn requests_first(method: &'static str, params: Value) -> RawServer {
     let call = std::sync::Mutex::new(Value::Null);
     raw("one", move |message| {
         if message["method"] == "tools/call" {
             *call.lock().unwrap() = message.clone();
             return Some(vec![
-                json!({"jsonrpc": "2.0", "id": "q", "method": ask, "params": params}),
+                json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}),
             ]);
         }
         (message["id"] == "q").then(|| {
@@ -492,9 +491,9 @@ fn asks(ask: &'static str, params: Value) -> Raw {
 }
 
 #[tokio::test]
-async fn a_model_replies_to_a_server() {
+async fn sampling_request_is_answered_by_model() {
     let text = json!({"role": "user", "content": {"type": "text", "text": "When is high water?"}});
-    let raw = asks(
+    let raw = requests_first(
         "sampling/createMessage",
         json!({"messages": [text], "maxTokens": 50}),
     );
@@ -505,14 +504,14 @@ async fn a_model_replies_to_a_server() {
         .sampler(ModelSampler::new(Arc::new(model)));
     let servers = builder.start().unwrap();
     within(servers.wait(WaitFor::All)).await;
-    let told = within(servers.get("one").unwrap().call("say", json!({})))
+    let output = within(servers.get("one").unwrap().call("say", json!({})))
         .await
         .unwrap();
-    assert!(told.as_text().contains("At 04:12."), "{told:?}");
+    assert!(output.as_text().contains("At 04:12."), "{output:?}");
     servers.stop().await;
 }
 
-/// Somebody who takes this long to say no.
+/// A person who declines after this time.
 struct Slow(Duration);
 
 #[async_trait::async_trait]
@@ -527,8 +526,8 @@ const FORM: &str =
     r#"{"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}"#;
 
 #[tokio::test]
-async fn a_call_is_not_idle_while_somebody_thinks_about_an_answer() {
-    let raw = asks("elicitation/create", serde_json::from_str(FORM).unwrap());
+async fn idle_timeout_pauses_during_elicitation() {
+    let raw = requests_first("elicitation/create", serde_json::from_str(FORM).unwrap());
     let config = raw.config.idle_limit(Duration::from_millis(200));
     let builder = Servers::builder()
         .world(world())
@@ -536,15 +535,15 @@ async fn a_call_is_not_idle_while_somebody_thinks_about_an_answer() {
         .elicitor(Slow(Duration::from_millis(700)));
     let servers = builder.start().unwrap();
     within(servers.wait(WaitFor::All)).await;
-    let told = within(servers.get("one").unwrap().call("say", json!({})))
+    let output = within(servers.get("one").unwrap().call("say", json!({})))
         .await
         .unwrap();
-    assert!(told.as_text().contains("decline"), "{told:?}");
+    assert!(output.as_text().contains("decline"), "{output:?}");
     servers.stop().await;
 }
 
-/// A server of the newer protocol whose calls come back like this.
-fn modern(first: Value) -> Raw {
+/// Creates a server of the newer protocol that responds to calls with this result.
+fn modern(first: Value) -> RawServer {
     raw("one", move |message| {
         let result = match message["method"].as_str()? {
             "server/discover" => json!({
@@ -559,7 +558,7 @@ fn modern(first: Value) -> Raw {
 }
 
 #[tokio::test]
-async fn questions_that_nobody_answers_end_with_the_time_of_the_call() {
+async fn unanswered_input_request_times_out_with_call() {
     let form: Value = serde_json::from_str(FORM).unwrap();
     let ask = json!({"method": "elicitation/create", "params": form});
     let raw = modern(json!({"resultType": "input_required", "inputRequests": {"who": ask}}));
@@ -586,7 +585,7 @@ async fn questions_that_nobody_answers_end_with_the_time_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_task_that_asks_is_waited_for_and_one_without_end_is_ended() {
+async fn task_is_polled_and_cancelled_after_timeout() {
     let mut raw = raw("one", |message| {
         let task = |status| json!({"taskId": "t", "status": status, "pollInterval": 50});
         let result = match message["method"].as_str()? {
@@ -602,47 +601,50 @@ async fn a_task_that_asks_is_waited_for_and_one_without_end_is_ended() {
         };
         Some(vec![answer(message, &result)])
     });
-    let (servers, server) = one(raw.config.clone().call_limit(Duration::from_millis(400))).await;
-    let told = within(server.call("say", json!({"status": "input_required"})))
+    let (servers, server) =
+        start_one(raw.config.clone().call_limit(Duration::from_millis(400))).await;
+    let output = within(server.call("say", json!({"status": "input_required"})))
         .await
         .unwrap();
-    assert_eq!(told.as_text(), "asked and done");
+    assert_eq!(output.as_text(), "asked and done");
     let error = within(server.call("say", json!({"status": "working"})))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    hear(&mut raw, "tasks/cancel").await;
+    receive(&mut raw, "tasks/cancel").await;
     servers.stop().await;
 }
 
 #[tokio::test]
-async fn a_server_with_work_is_not_asked_whether_it_lives() {
-    let mut raw = silent("one", &["tools/call"]);
-    let (servers, server) = one(raw.config.clone().ping_every(Duration::from_millis(20))).await;
-    hear(&mut raw, "ping").await;
+async fn busy_server_is_not_pinged() {
+    let mut raw = without_responses("one", &["tools/call"]);
+    let (servers, server) =
+        start_one(raw.config.clone().ping_every(Duration::from_millis(20))).await;
+    receive(&mut raw, "ping").await;
     let mut call = Box::pin(server.call("say", json!({})));
-    let asked =
-        tokio::select! { _ = &mut call => panic!(), asked = hear(&mut raw, "tools/call") => asked };
+    let request = tokio::select! { _ = &mut call => panic!(), request = receive(&mut raw, "tools/call") => request };
     tokio::select! { _ = &mut call => panic!(), () = tokio::time::sleep(Duration::from_millis(200)) => {} }
-    let heard = std::iter::from_fn(|| raw.heard.try_recv().ok());
-    let pings = heard.filter(|message| message["method"] == "ping").count();
-    assert!(pings <= 1, "{pings} pings; one may have been on its way");
-    raw.say
-        .send(answer(&asked, &json!({"content": []})))
+    let received = std::iter::from_fn(|| raw.received.try_recv().ok());
+    let pings = received
+        .filter(|message| message["method"] == "ping")
+        .count();
+    assert!(pings <= 1, "{pings} pings; one may have been in transit");
+    raw.outgoing
+        .send(answer(&request, &json!({"content": []})))
         .unwrap();
     within(call).await.unwrap();
-    hear(&mut raw, "ping").await;
+    receive(&mut raw, "ping").await;
     servers.stop().await;
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_started_again_though_a_call_is_under_way() {
-    let raw = silent("one", &["tools/call", "ping"]);
+async fn hanging_server_restarts_during_call() {
+    let raw = without_responses("one", &["tools/call", "ping"]);
     let limit = Duration::from_millis(200);
-    let (servers, server) = one(raw.config.idle_limit(limit).ping_every(limit)).await;
+    let (servers, server) = start_one(raw.config.idle_limit(limit).ping_every(limit)).await;
     let mut events = servers.events();
     let other = server.clone();
-    // One call after the other, so that one is always under way.
+    // Consecutive calls ensure that one is always running.
     let calls = tokio::spawn(async move {
         loop {
             let _ = other.call("say", json!({})).await;
@@ -657,7 +659,7 @@ async fn a_server_that_hangs_is_started_again_though_a_call_is_under_way() {
     assert!(
         error
             .to_string()
-            .contains("it did not say within 200ms that it lives, twice"),
+            .contains("it did not respond to two pings within 200ms each"),
         "{error}"
     );
     calls.abort();
@@ -665,7 +667,7 @@ async fn a_server_that_hangs_is_started_again_though_a_call_is_under_way() {
 }
 
 #[tokio::test]
-async fn changes_without_end_are_followed_at_leisure() {
+async fn endless_change_notifications_are_throttled() {
     let lists = Arc::new(AtomicUsize::new(0));
     let count = lists.clone();
     let raw = raw("one", move |message| {
@@ -676,7 +678,7 @@ async fn changes_without_end_are_followed_at_leisure() {
             vec![answer(message, &tools), note]
         })
     });
-    let (servers, _) = one(raw.config).await;
+    let (servers, _) = start_one(raw.config).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let lists = lists.load(Ordering::Relaxed);
     assert!((1..=3).contains(&lists), "{lists}");
@@ -684,7 +686,7 @@ async fn changes_without_end_are_followed_at_leisure() {
 }
 
 #[tokio::test]
-async fn lists_without_end_are_cut_and_that_is_told() {
+async fn endless_tool_list_is_truncated_with_problem() {
     let pages = AtomicUsize::new(0);
     let raw = raw("one", move |message| {
         (message["method"] == "tools/list").then(|| {
@@ -693,30 +695,30 @@ async fn lists_without_end_are_cut_and_that_is_told() {
             vec![answer(message, &json!({"tools": [tool], "nextCursor": page.to_string()}))]
         })
     });
-    let (servers, server) = one(raw.config.clone().max_message(32 << 10)).await;
+    let (servers, server) = start_one(raw.config.clone().max_message(32 << 10)).await;
     let status = server.status();
     assert!((20..32).contains(&status.tools), "{}", status.tools);
     assert!(
-        status.problems[0].contains("more tools than are taken"),
+        status.problems[0].contains("more tools than levity accepts"),
         "{:?}",
         status.problems
     );
     servers.stop().await;
-    let (servers, server) = one(raw.config).await;
+    let (servers, server) = start_one(raw.config).await;
     assert_eq!(server.status().tools, 200);
     assert_eq!(server.status().problems.len(), 1);
     servers.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_are_stopped_once_however_often_it_is_asked_for() {
-    let mut raw = silent("hung", &["server/discover", "initialize"]);
+async fn repeated_stop_emits_one_event_per_server() {
+    let mut raw = without_responses("hung", &["server/discover", "initialize"]);
     let builder = Servers::builder().world(world()).server(raw.config.clone());
     let servers = builder
         .server(Fixture::echo().tool("say").config("one"))
         .start()
         .unwrap();
-    hear(&mut raw, "server/discover").await;
+    receive(&mut raw, "server/discover").await;
     within(servers.wait(WaitFor::named(["one"]))).await;
     let mut events = servers.events();
     let server = servers.get("one").unwrap();
@@ -742,12 +744,12 @@ async fn servers_are_stopped_once_however_often_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn calls_fail_at_once_when_the_servers_are_dropped() {
-    let mut raw = silent("one", &["tools/call"]);
-    let (servers, server) = one(raw.config.clone()).await;
+async fn dropped_servers_fail_running_calls() {
+    let mut raw = without_responses("one", &["tools/call"]);
+    let (servers, server) = start_one(raw.config.clone()).await;
     let call = server.call("say", json!({}));
     let drops = async {
-        hear(&mut raw, "tools/call").await;
+        receive(&mut raw, "tools/call").await;
         drop(servers);
     };
     let (called, ()) = within(async { tokio::join!(call, drops) }).await;
@@ -755,7 +757,7 @@ async fn calls_fail_at_once_when_the_servers_are_dropped() {
 }
 
 #[test]
-fn nobody_waits_for_servers_whose_runtime_is_gone() {
+fn wait_ends_after_runtime_shutdown() {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -764,13 +766,13 @@ fn nobody_waits_for_servers_whose_runtime_is_gone() {
     };
     let first = runtime();
     let servers = first.block_on(async {
-        let mut raw = silent("one", &["server/discover", "initialize"]);
+        let mut raw = without_responses("one", &["server/discover", "initialize"]);
         let servers = Servers::builder()
             .world(world())
             .server(raw.config.clone())
             .start()
             .unwrap();
-        hear(&mut raw, "server/discover").await;
+        receive(&mut raw, "server/discover").await;
         servers
     });
     drop(first);
@@ -782,7 +784,7 @@ fn nobody_waits_for_servers_whose_runtime_is_gone() {
 }
 
 #[tokio::test]
-async fn what_opens_a_pipe_may_panic() {
+async fn panic_of_connect_function_is_reported() {
     let config = ServerConfig::in_process("one", || panic!("on purpose")).retries(0);
     let servers = Servers::builder()
         .world(world())
@@ -794,14 +796,16 @@ async fn what_opens_a_pipe_may_panic() {
         panic!("{status:?}")
     };
     assert!(
-        error.to_string().contains("what opens its pipe panicked"),
+        error
+            .to_string()
+            .contains("the `connect` function of the server panicked"),
         "{error}"
     );
 }
 
 #[tokio::test]
-async fn a_server_that_never_gets_ready_is_given_up_however_long_that_takes() {
-    let raw = silent("one", &["server/discover", "initialize"]);
+async fn server_that_never_becomes_ready_is_given_up() {
+    let raw = without_responses("one", &["server/discover", "initialize"]);
     let builder = Servers::builder()
         .world(Arc::new(ManualWorld::auto()))
         .server(raw.config.retries(2));
@@ -822,7 +826,7 @@ async fn a_server_that_never_gets_ready_is_given_up_however_long_that_takes() {
 }
 
 #[tokio::test]
-async fn schema_of_a_tool_is_kept_as_the_server_sent_it() {
+async fn input_schema_equals_schema_sent_by_server() {
     let sent = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
         "$defs": {"place": {"type": "object", "$anchor": "place", "properties": {"city": {"type": "string"}}}},
@@ -834,11 +838,15 @@ async fn schema_of_a_tool_is_kept_as_the_server_sent_it() {
     fixture
         .change(|tools| tools[0].input_schema = Arc::new(schema))
         .await;
-    let (servers, server) = one(fixture.config("one")).await;
+    let (servers, server) = start_one(fixture.config("one")).await;
     let name = names(&servers)[0].clone();
     for tool in ["go", &name] {
         let kept = server.input_schema(tool).unwrap();
-        assert_eq!(kept.to_string(), sent.to_string(), "also in its order");
+        assert_eq!(
+            kept.to_string(),
+            sent.to_string(),
+            "the order of keys is preserved"
+        );
     }
     assert_eq!(server.input_schema("nothing"), None);
 }

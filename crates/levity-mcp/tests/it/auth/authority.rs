@@ -1,4 +1,4 @@
-//! A server that wants a login, and the authorization server that gives one, both in this process.
+//! A server that requires a login, and its authorization server, both in this process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,50 +13,51 @@ use url::Url;
 
 use super::http::{Reply, Request, serve};
 
-/// What the two do that is not usual.
+/// The deviations of the two servers from normal behaviour.
 #[derive(Clone)]
 pub(crate) struct Quirks {
-    /// How long tokens last, in seconds.
+    /// The lifetime of tokens, in seconds.
     pub(crate) expires: Option<u64>,
-    /// Whether refresh tokens are given.
+    /// `true` if refresh tokens are issued.
     pub(crate) refreshes: bool,
-    /// Whose metadata the authorization server says they are.
+    /// The issuer in the metadata of the authorization server.
     pub(crate) issuer: Option<String>,
-    /// Whose metadata the server says they are.
+    /// The resource in the metadata of the server.
     pub(crate) resource: Option<String>,
-    /// What the browser is sent back with in place of the issuer.
+    /// The issuer in the redirect.
     pub(crate) iss: Option<String>,
-    /// What the browser is sent back with in place of the state.
+    /// The state in the redirect.
     pub(crate) state: Option<String>,
-    /// Which scope the tool `write` needs.
+    /// The scope that the tool `write` requires.
     pub(crate) write: &'static str,
-    /// Whether what was granted never has that scope.
-    pub(crate) stingy: bool,
-    /// Where the server redirects every request.
-    pub(crate) elsewhere: Option<String>,
-    /// Where people log in.
+    /// `true` if issued tokens never have that scope.
+    pub(crate) withholds_scope: bool,
+    /// The target of a redirect for every request to the server.
+    pub(crate) redirect_to: Option<String>,
+    /// The URL of the login page.
     pub(crate) page: Option<String>,
-    /// The authorization server that the server names in place of its own.
+    /// The authorization server that the server names, in place of the real one.
     pub(crate) authority: Option<String>,
-    /// Whether clients log in by their secrets, and nobody else does.
-    pub(crate) machines: bool,
-    /// Whether tokens are bound to keys.
+    /// `true` if only clients with secrets can log in.
+    pub(crate) only_machines: bool,
+    /// `true` if tokens are bound to keys.
     pub(crate) bound: bool,
-    /// The nonce that both want in each proof of possession.
+    /// The nonce that both servers require in each proof of possession.
     pub(crate) nonce: Option<&'static str>,
-    /// The method that the server refuses with all secrets of the request in its words, behind so
-    /// many letters.
-    pub(crate) repeats: Option<(&'static str, usize)>,
-    /// True if the token endpoint refuses with the secret of the request as its error code.
-    pub(crate) repeats_grant: bool,
+    /// The method that the server rejects with all secrets of the request in its message, after
+    /// this number of padding letters.
+    pub(crate) echoes: Option<(&'static str, usize)>,
+    /// `true` if the token endpoint uses the secret of the request as its error code.
+    pub(crate) echoes_grant: bool,
 }
 
 impl Default for Quirks {
     fn default() -> Self {
-        let (issuer, resource, iss, state, elsewhere, page) = (None, None, None, None, None, None);
-        let (expires, refreshes, write, stingy) = (Some(3600), true, "write", false);
-        let (bound, nonce, repeats, repeats_grant) = (false, None, None, false);
-        let (authority, machines) = (None, false);
+        let (issuer, resource, iss, state, redirect_to, page) =
+            (None, None, None, None, None, None);
+        let (expires, refreshes, write, withholds_scope) = (Some(3600), true, "write", false);
+        let (bound, nonce, echoes, echoes_grant) = (false, None, None, false);
+        let (authority, only_machines) = (None, false);
         Self {
             expires,
             refreshes,
@@ -65,22 +66,22 @@ impl Default for Quirks {
             iss,
             state,
             write,
-            stingy,
-            elsewhere,
+            withholds_scope,
+            redirect_to,
             page,
             authority,
-            machines,
+            only_machines,
             bound,
             nonce,
-            repeats,
-            repeats_grant,
+            echoes,
+            echoes_grant,
         }
     }
 }
 
-/// The two servers; they end with it.
+/// The two servers, which end when this is dropped.
 pub(crate) struct Authority {
-    /// The address of the server.
+    /// The URL of the server.
     pub(crate) url: String,
     state: Arc<State>,
     _tasks: JoinSet<()>,
@@ -97,20 +98,20 @@ struct State {
 struct Data {
     count: u64,
     clients: Vec<String>,
-    /// Codes with their challenge and scopes.
+    /// The codes with their challenges and scopes.
     codes: HashMap<String, (String, String)>,
-    /// Access tokens that are good, with their scopes.
+    /// The valid access tokens with their scopes.
     tokens: BTreeMap<String, String>,
-    /// Refresh tokens that are good, with their scopes.
+    /// The valid refresh tokens with their scopes.
     refresh: BTreeMap<String, String>,
-    /// What was asked of the token endpoint.
+    /// The requests to the token endpoint.
     grants: Vec<HashMap<String, String>>,
-    /// The scopes that people were asked for.
+    /// The scopes of the login pages.
     pages: Vec<String>,
-    /// The `Authorization` of requests to the server.
+    /// The `Authorization` headers of requests to the server.
     logins: Vec<Option<String>>,
-    /// How many of them had a token that is not good.
-    refused: usize,
+    /// The number of requests with an invalid token.
+    rejected_count: usize,
     /// The ids of all proofs of possession.
     proofs: Vec<String>,
     /// The keys that tokens are bound to.
@@ -147,12 +148,12 @@ impl Authority {
         self.state.data.lock().unwrap()
     }
 
-    /// The name of the authorization server.
+    /// Returns the issuer of the authorization server.
     pub(crate) fn issuer(&self) -> &str {
         &self.state.issuer
     }
 
-    /// How often a token was asked for by this grant.
+    /// Returns the token requests with this grant.
     pub(crate) fn grants(&self, grant: &str) -> Vec<HashMap<String, String>> {
         self.data()
             .grants
@@ -162,7 +163,7 @@ impl Authority {
             .collect()
     }
 
-    /// The scopes of each login page that was opened.
+    /// Returns the scopes of each login page that was opened.
     pub(crate) fn pages(&self) -> Vec<String> {
         self.data().pages.clone()
     }
@@ -171,27 +172,27 @@ impl Authority {
         self.data().clients.len()
     }
 
-    /// The `Authorization` of each request to the server.
+    /// Returns the `Authorization` header of each request to the server.
     pub(crate) fn logins(&self) -> Vec<Option<String>> {
         self.data().logins.clone()
     }
 
-    /// How many requests had a token that was not good.
-    pub(crate) fn refused(&self) -> usize {
-        self.data().refused
+    /// Returns the number of requests with an invalid token.
+    pub(crate) fn rejected_count(&self) -> usize {
+        self.data().rejected_count
     }
 
-    /// The ids of the proofs of possession that were good.
+    /// Returns the ids of the valid proofs of possession.
     pub(crate) fn proofs(&self) -> Vec<String> {
         self.data().proofs.clone()
     }
 
-    /// Makes all access tokens useless, as when a server loses its sessions.
+    /// Invalidates all access tokens, like a server that loses its sessions.
     pub(crate) fn revoke(&self) {
         self.data().tokens.clear();
     }
 
-    /// Makes all refresh tokens useless.
+    /// Invalidates all refresh tokens.
     pub(crate) fn revoke_refresh(&self) {
         self.data().refresh.clear();
     }
@@ -220,7 +221,7 @@ impl State {
             "token_endpoint_auth_methods_supported": ["none"],
             "authorization_response_iss_parameter_supported": true,
         });
-        if quirks.machines {
+        if quirks.only_machines {
             metadata["token_endpoint_auth_methods_supported"] = json!(["client_secret_post"]);
             metadata["grant_types_supported"] = json!(["client_credentials"]);
         }
@@ -230,11 +231,11 @@ impl State {
         Reply::json(&metadata)
     }
 
-    fn register(&self, asked: &Value) -> Reply {
+    fn register(&self, registration: &Value) -> Reply {
         let mut data = self.data.lock().unwrap();
         let id = format!("client-{}", data.clients.len());
         data.clients.push(id.clone());
-        Reply::json(&json!({ "client_id": id, "redirect_uris": asked["redirect_uris"] }))
+        Reply::json(&json!({ "client_id": id, "redirect_uris": registration["redirect_uris"] }))
     }
 
     fn page(&self, request: &Request) -> Reply {
@@ -242,7 +243,7 @@ impl State {
         let mut data = self.data.lock().unwrap();
         assert!(
             data.clients.contains(&query["client_id"]),
-            "a client that is not registered"
+            "the client is not registered"
         );
         assert_eq!(query["code_challenge_method"], "S256");
         assert_eq!(query["resource"], format!("{}/mcp", self.server));
@@ -252,24 +253,25 @@ impl State {
         let code = format!("code-{}", data.count);
         data.codes
             .insert(code.clone(), (query["code_challenge"].clone(), scopes));
-        let mut back = Url::parse(&query["redirect_uri"]).unwrap();
-        back.query_pairs_mut()
+        let mut redirect = Url::parse(&query["redirect_uri"]).unwrap();
+        redirect
+            .query_pairs_mut()
             .append_pair("code", &code)
             .append_pair("state", quirks.state.as_deref().unwrap_or(&query["state"]))
             .append_pair("iss", quirks.iss.as_deref().unwrap_or(&self.issuer));
-        Reply::status(302).header("Location", back.as_str())
+        Reply::status(302).header("Location", redirect.as_str())
     }
 
     fn token(&self, request: &Request) -> Reply {
-        let no = |code: &str| Reply::json(&json!({ "error": code })).with_status(400);
+        let error_reply = |code: &str| Reply::json(&json!({ "error": code })).with_status(400);
         let (form, quirks) = (&request.form(), self.quirks.lock().unwrap().clone());
         let mut data = self.data.lock().unwrap();
         data.grants.push(form.clone());
         let secret = ["assertion", "refresh_token", "code"]
             .into_iter()
             .find_map(|name| form.get(name));
-        if let Some(secret) = secret.filter(|_| quirks.repeats_grant) {
-            return no(secret);
+        if let Some(secret) = secret.filter(|_| quirks.echoes_grant) {
+            return error_reply(secret);
         }
         let key = match possession(request, &format!("{}/token", self.issuer), None, &quirks) {
             Ok((key, id)) => {
@@ -277,27 +279,27 @@ impl State {
                 Some(key)
             }
             Err("use_dpop_nonce") => {
-                return no("use_dpop_nonce").header("DPoP-Nonce", quirks.nonce.unwrap());
+                return error_reply("use_dpop_nonce").header("DPoP-Nonce", quirks.nonce.unwrap());
             }
-            Err(_) if quirks.bound => return no("invalid_dpop_proof"),
+            Err(_) if quirks.bound => return error_reply("invalid_dpop_proof"),
             Err(_) => None,
         };
         let scopes = match form["grant_type"].as_str() {
             "authorization_code" => match data.codes.remove(&form["code"]) {
                 Some((challenge, scopes)) if challenge == digest(&form["code_verifier"]) => scopes,
-                _ => return no("invalid_grant"),
+                _ => return error_reply("invalid_grant"),
             },
             "refresh_token" => match data.refresh.remove(&form["refresh_token"]) {
                 Some(scopes) => scopes,
-                None => return no("invalid_grant"),
+                None => return error_reply("invalid_grant"),
             },
-            "client_credentials" if quirks.machines => {
+            "client_credentials" if quirks.only_machines => {
                 form.get("scope").cloned().unwrap_or_default()
             }
             "urn:ietf:params:oauth:grant-type:jwt-bearer" => {
                 form.get("scope").cloned().unwrap_or_default()
             }
-            _ => return no("unsupported_grant_type"),
+            _ => return error_reply("unsupported_grant_type"),
         };
         data.count += 1;
         let (access, refresh) = (
@@ -334,8 +336,8 @@ impl State {
         }
         let login = request.headers.get("authorization").cloned();
         self.data.lock().unwrap().logins.push(login.clone());
-        if let Some(elsewhere) = quirks.elsewhere {
-            return Reply::status(307).header("Location", &elsewhere);
+        if let Some(redirect_to) = quirks.redirect_to {
+            return Reply::status(307).header("Location", &redirect_to);
         }
         let scheme = if quirks.bound { "DPoP " } else { "Bearer " };
         let token = login
@@ -351,7 +353,11 @@ impl State {
             ) {
                 Ok((key, id)) => {
                     let mut data = self.data.lock().unwrap();
-                    assert_eq!(data.keys.get(token), Some(&key), "the proof of another key");
+                    assert_eq!(
+                        data.keys.get(token),
+                        Some(&key),
+                        "the proof has another key"
+                    );
                     data.proofs.push(id);
                 }
                 Err("use_dpop_nonce") => {
@@ -359,12 +365,12 @@ impl State {
                     let reply = Reply::status(401).header("WWW-Authenticate", challenge);
                     return reply.header("DPoP-Nonce", quirks.nonce.unwrap());
                 }
-                Err(wrong) => panic!("{wrong}"),
+                Err(problem) => panic!("{problem}"),
             }
         }
         let scopes = self.data.lock().unwrap().tokens.get(token).cloned();
         let Some(scopes) = scopes else {
-            self.data.lock().unwrap().refused += usize::from(!token.is_empty());
+            self.data.lock().unwrap().rejected_count += usize::from(!token.is_empty());
             return Reply::status(401)
                 .header("WWW-Authenticate", &self.challenge(r#"scope="read""#));
         };
@@ -372,19 +378,20 @@ impl State {
             return Reply::status(405);
         }
         let message = request.json();
-        let wants = message["params"]["name"] == "write" && message["method"] == "tools/call";
-        let has = scopes.split(' ').any(|scope| scope == quirks.write) && !quirks.stingy;
-        if wants && !has {
-            let more = format!(r#"error="insufficient_scope", scope="{}""#, quirks.write);
-            return Reply::status(403).header("WWW-Authenticate", &self.challenge(&more));
+        let needs_scope = message["params"]["name"] == "write" && message["method"] == "tools/call";
+        let has_scope =
+            scopes.split(' ').any(|scope| scope == quirks.write) && !quirks.withholds_scope;
+        if needs_scope && !has_scope {
+            let parameters = format!(r#"error="insufficient_scope", scope="{}""#, quirks.write);
+            return Reply::status(403).header("WWW-Authenticate", &self.challenge(&parameters));
         }
         if let Some((method, before)) = quirks
-            .repeats
+            .echoes
             .filter(|(method, _)| message["method"] == **method)
         {
             let refresh: Vec<_> = self.data.lock().unwrap().refresh.keys().cloned().collect();
             let proof = request.headers.get("dpop").cloned().unwrap_or_default();
-            let words = format!(
+            let text = format!(
                 "{}{token} {proof} {} {method}",
                 "x".repeat(before),
                 refresh.join(" ")
@@ -393,22 +400,22 @@ impl State {
             match message["params"]["name"] == "write" {
                 true => {
                     reply["result"] =
-                        json!({ "isError": true, "content": [{ "type": "text", "text": words }] });
+                        json!({ "isError": true, "content": [{ "type": "text", "text": text }] });
                 }
-                false => reply["error"] = json!({ "code": -32000, "message": words }),
+                false => reply["error"] = json!({ "code": -32000, "message": text }),
             }
             return Reply::json(&reply);
         }
         answer(&message)
     }
 
-    fn challenge(&self, more: &str) -> String {
+    fn challenge(&self, parameters: &str) -> String {
         let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", self.server);
-        format!(r#"Bearer resource_metadata="{metadata}", {more}"#)
+        format!(r#"Bearer resource_metadata="{metadata}", {parameters}"#)
     }
 }
 
-/// The key and the id of the proof of possession that a request carries, or what is wrong with it.
+/// Returns the key and the id of the proof of possession in a request, or the problem with it.
 fn possession(
     request: &Request,
     url: &str,
@@ -418,12 +425,12 @@ fn possession(
     let proof = request
         .headers
         .get("dpop")
-        .ok_or("no proof of possession")?;
+        .ok_or("there is no proof of possession")?;
     let parts: Vec<_> = proof
         .split('.')
         .map(|part| URL_SAFE_NO_PAD.decode(part).unwrap())
         .collect();
-    let [head, claims, signature] = parts.try_into().map_err(|_| "the proof is no JWT")?;
+    let [head, claims, signature] = parts.try_into().map_err(|_| "the proof is not a JWT")?;
     let (head, claims): (Value, Value) = (
         serde_json::from_slice(&head).unwrap(),
         serde_json::from_slice(&claims).unwrap(),
@@ -451,7 +458,7 @@ fn possession(
     }
 }
 
-/// What a small MCP server says.
+/// Returns the response of a minimal MCP server.
 fn answer(message: &Value) -> Reply {
     let Some(id) = message.get("id") else {
         return Reply::status(202);

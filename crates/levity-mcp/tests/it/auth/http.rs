@@ -1,4 +1,4 @@
-//! As much of an HTTP server as the tests need.
+//! A minimal HTTP server for the tests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Reply {
     }
 }
 
-/// Answers until it is dropped, one request a connection.
+/// Serves requests until it is dropped, one per connection.
 pub(crate) async fn serve(
     listener: TcpListener,
     answer: impl Fn(Request) -> Reply + Send + Sync + 'static,
@@ -76,13 +76,13 @@ pub(crate) async fn serve(
     while let Ok((stream, _)) = listener.accept().await {
         let answer = answer.clone();
         tasks.spawn(async move {
-            let _ = one(stream, &*answer).await;
+            let _ = serve_connection(stream, &*answer).await;
         });
         while tasks.try_join_next().is_some() {}
     }
 }
 
-async fn one(
+async fn serve_connection(
     mut stream: TcpStream,
     answer: &(impl Fn(Request) -> Reply + Send + Sync),
 ) -> Option<()> {
@@ -99,8 +99,8 @@ async fn one(
     };
     let head = String::from_utf8(read[..end].to_vec()).ok()?;
     let mut lines = head.lines();
-    let mut words = lines.next()?.split(' ');
-    let (method, target) = (words.next()?.to_owned(), words.next()?);
+    let mut parts = lines.next()?.split(' ');
+    let (method, target) = (parts.next()?.to_owned(), parts.next()?);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let headers: HashMap<_, _> = lines
         .filter_map(|line| line.split_once(": "))

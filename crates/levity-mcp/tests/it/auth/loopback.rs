@@ -1,4 +1,4 @@
-//! A browser that comes back to a port of this machine.
+//! Tests of the browser login with a redirect to a local port.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// Asks for a path as a browser would.
+/// Requests a path like a browser.
 async fn get(browser: &Loopback, path: &str) -> String {
     let redirect = browser.redirect_url();
     let address = redirect
@@ -24,7 +24,7 @@ async fn get(browser: &Loopback, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn only_the_answer_to_the_login_is_taken() {
+async fn visit_accepts_only_redirect_of_login() {
     let (to, mut shown) = mpsc::unbounded_channel();
     let browser = Loopback::bind(move |url| to.send(url.to_owned()).unwrap()).unwrap();
     let page = "https://login.example/authorize?state=abc";
@@ -55,7 +55,7 @@ async fn only_the_answer_to_the_login_is_taken() {
 }
 
 #[tokio::test]
-async fn garbage_does_not_end_a_login() {
+async fn visit_ignores_garbage() {
     let shown = Mutex::new(None);
     let browser = Loopback::bind(|_| {}).unwrap();
     let person = async {
@@ -82,8 +82,8 @@ async fn garbage_does_not_end_a_login() {
 }
 
 #[tokio::test]
-async fn a_page_without_state_is_not_shown() {
-    let browser = Loopback::bind(|_| panic!("it was shown")).unwrap();
+async fn visit_rejects_page_without_state() {
+    let browser = Loopback::bind(|_| panic!("the page was shown")).unwrap();
     browser
         .visit("https://login.example/authorize")
         .await

@@ -1,9 +1,9 @@
-//! Logins in a file.
+//! Tests of the file store of logins.
 
 use levity_mcp::{FileTokens, TokenStore};
 
 #[tokio::test]
-async fn a_file_keeps_logins_apart() {
+async fn file_store_separates_logins_by_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/tokens.json");
     let (one, other) = (FileTokens::new(&path), FileTokens::new(&path));
@@ -18,7 +18,7 @@ async fn a_file_keeps_logins_apart() {
 }
 
 #[tokio::test]
-async fn many_writers_lose_nothing() {
+async fn concurrent_saves_lose_no_login() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.json");
     let saves = (0..20).map(|n| {
@@ -39,14 +39,14 @@ async fn many_writers_lose_nothing() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_the_owner_can_read() {
+async fn files_are_readable_only_by_owner() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own/tokens.json");
     let store = FileTokens::new(&path);
     store.save("a", "hush").await.unwrap();
-    // A file that was made readable is not so any more after the next login.
+    // A file that was made readable becomes private again with the next save.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     store.save("a", "hush").await.unwrap();
     let _lock = store.try_lock("a").await.unwrap().unwrap();
@@ -65,7 +65,7 @@ async fn only_the_owner_can_read() {
 }
 
 #[tokio::test]
-async fn a_login_has_one_renewer() {
+async fn try_lock_is_exclusive_per_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.json");
     let (one, other) = (FileTokens::new(&path), FileTokens::new(&path));
@@ -77,7 +77,7 @@ async fn a_login_has_one_renewer() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_not_quoted() {
+async fn damaged_file_error_hides_content() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.json");
     std::fs::write(&path, r#"{"a": hush}"#).unwrap();

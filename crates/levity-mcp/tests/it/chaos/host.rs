@@ -1,5 +1,5 @@
-//! Hosts that end without ending their servers, and what they need of memory: each a child process
-//! of its test.
+//! Hosts that end without stopping their servers, and their use of memory; each runs as a child
+//! process of its test.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -9,22 +9,24 @@ use levity_mcp::{Servers, WaitFor};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::{chaos, family, gone, one, server, within};
+use super::{all_ended, chaos, family, server, start_one, within};
 use crate::fixture::world;
 
 const HOST: &str = "LEVITY_TEST_HOST";
 
-/// The host: a test that is none unless it is told how to end.
+/// Runs the host; does nothing unless the environment variable sets its mode.
 #[test]
-fn host() {
-    let Ok(way) = std::env::var(HOST) else { return };
+fn host_process_entry() {
+    let Ok(exit_mode) = std::env::var(HOST) else {
+        return;
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .unwrap();
     let servers = runtime.block_on(async {
-        if way == "memory" {
+        if exit_mode == "memory" {
             return memory().await;
         }
         let configs = ["a", "b"].map(|name| chaos(name, "serve"));
@@ -39,17 +41,17 @@ fn host() {
             ids.extend(family(&server).await);
         }
         println!(
-            "\ntold {}",
+            "\nnumbers {}",
             ids.iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
                 .join(" ")
         );
-        match way.as_str() {
+        match exit_mode.as_str() {
             "exit" => std::process::exit(0),
             "abort" => std::process::abort(),
             "panic" => panic!("the host panics"),
-            // The rest is ended from outside.
+            // The test ends the host from outside.
             _ => std::future::pending().await,
         }
     });
@@ -57,40 +59,41 @@ fn host() {
 }
 
 async fn memory() -> Servers {
-    let (servers, server) = one(chaos("files", "serve")).await;
+    let (servers, server) = start_one(chaos("files", "serve")).await;
     for tool in ["large", "large_end", "large"] {
         within(server.call(tool, json!({}))).await.unwrap_err();
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let most = status
+    let max_memory = status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))
         .unwrap();
-    println!("\ntold {}", most.trim().trim_end_matches(" kB"));
+    println!("\nnumbers {}", max_memory.trim().trim_end_matches(" kB"));
     within(servers.stop()).await;
     servers
 }
 
-/// What a host still writes is read, so that it is not ended by a closed pipe.
-type Rest = std::io::Lines<BufReader<ChildStdout>>;
+/// The rest of the host's output is read, so that a closed pipe does not end the host.
+type RemainingOutput = std::io::Lines<BufReader<ChildStdout>>;
 
-/// Starts a host and waits for the numbers that it tells.
-fn start(way: &str) -> (Child, Vec<i32>, Rest) {
+/// Starts a host and waits for the numbers that it prints.
+fn start(exit_mode: &str) -> (Child, Vec<i32>, RemainingOutput) {
     let mut host = Command::new(server::program());
-    host.args(["chaos::host::host", "--exact", "--nocapture"])
-        .env(HOST, way);
+    host.args(["chaos::host::host_process_entry", "--exact", "--nocapture"])
+        .env(HOST, exit_mode);
     let mut host = host
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
-    let told = lines
-        .find_map(|line| line.ok()?.strip_prefix("told ").map(str::to_owned))
+    let numbers = lines
+        .find_map(|line| line.ok()?.strip_prefix("numbers ").map(str::to_owned))
         .unwrap();
     (
         host,
-        told.split(' ')
+        numbers
+            .split(' ')
             .map(|number| number.parse().unwrap())
             .collect(),
         lines,
@@ -98,16 +101,16 @@ fn start(way: &str) -> (Child, Vec<i32>, Rest) {
 }
 
 #[test]
-fn a_host_that_is_gone_takes_all_with_it() {
-    let ways = [
+fn end_of_host_ends_all_servers() {
+    let exit_modes = [
         ("exit", None),
         ("abort", None),
         ("panic", None),
         ("killed", Some(Signal::KILL)),
-        ("told", Some(Signal::TERM)),
+        ("terminated", Some(Signal::TERM)),
     ];
-    for (way, signal) in ways {
-        let (mut host, ids, _rest) = start(way);
+    for (exit_mode, signal) in exit_modes {
+        let (mut host, ids, _rest) = start(exit_mode);
         assert_eq!(ids.len(), 8);
         if let Some(signal) = signal {
             kill_process(
@@ -119,20 +122,20 @@ fn a_host_that_is_gone_takes_all_with_it() {
         let exit = host.wait().unwrap();
         assert_eq!(
             exit.signal().is_none(),
-            ["exit", "panic"].contains(&way),
-            "{way}: {exit}"
+            ["exit", "panic"].contains(&exit_mode),
+            "{exit_mode}: {exit}"
         );
-        assert!(gone(&ids), "{way}: {ids:?}");
+        assert!(all_ended(&ids), "{exit_mode}: {ids:?}");
     }
 }
 
 #[test]
-fn a_hundred_megabytes_are_never_in_memory() {
-    let (mut host, most, rest) = start("memory");
+fn large_messages_are_not_held_in_memory() {
+    let (mut host, max_memory, rest) = start("memory");
     assert!(
         rest.map_while(Result::ok)
             .any(|line| line.contains("1 passed"))
     );
     assert!(host.wait().unwrap().success());
-    assert!(most[0] < 90_000, "{} kB", most[0]);
+    assert!(max_memory[0] < 90_000, "{} kB", max_memory[0]);
 }

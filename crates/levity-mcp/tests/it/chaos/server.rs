@@ -1,18 +1,18 @@
 //! A server that misbehaves on demand. It is this test binary itself, started again.
 //!
-//! How it starts is told by [`MODE`]: `serve`, `die`, `exit`, `mute`, `deaf`, `flood`, `sleep`,
-//! `stubborn`, `session`, `fork`. What it does later is told by the tool that is called; `TOOLS`
-//! has their names.
+//! [`MODE`] sets how it starts: `serve`, `die`, `exit`, `mute`, `deaf`, `flood`, `sleep`,
+//! `stubborn`, `session` or `fork`. The called tool determines its later behaviour; `TOOLS` lists
+//! the names.
 
 use std::io::{BufRead, Write};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// The variable that makes the test below a server, and says which.
+/// The variable that turns the test below into a server, and sets its mode.
 pub(crate) const MODE: &str = "LEVITY_CHAOS";
 
-/// What can be called.
+/// The names of the tools.
 const TOOLS: &[&str] = &[
     "echo",
     "die",
@@ -37,7 +37,7 @@ const TOOLS: &[&str] = &[
     "broken",
 ];
 
-/// The arguments that make this binary the server.
+/// Returns the arguments that turn this binary into the server.
 pub(crate) fn arguments() -> Vec<String> {
     // The path of the test below without the name of the crate.
     let path = module_path!().split_once("::").map_or("", |(_, path)| path);
@@ -49,7 +49,7 @@ pub(crate) fn arguments() -> Vec<String> {
     ]
 }
 
-/// This binary.
+/// Returns the path of this binary.
 pub(crate) fn program() -> String {
     std::env::current_exe()
         .unwrap()
@@ -58,14 +58,14 @@ pub(crate) fn program() -> String {
         .to_owned()
 }
 
-/// The server's entry: a test that is none unless it is told to be a server.
+/// Runs the server; does nothing unless the environment variable sets its mode.
 #[test]
 fn chaos_server() {
     let Ok(mode) = std::env::var(MODE) else {
         return;
     };
-    // The test harness has begun a line.
-    out(b"\n");
+    // The test harness has started a line.
+    write_stdout(b"\n");
     match mode.as_str() {
         "die" => {
             eprintln!("starting up\nmissing API key: set WEATHER_KEY");
@@ -82,7 +82,7 @@ fn chaos_server() {
             sleep();
         }
         "fork" => {
-            // It goes at once, and leaves a child behind that holds all its pipes.
+            // The server exits at once and leaves a child behind that holds all its pipes.
             let child = start("sleep", Stdio::inherit());
             eprintln!("left {} behind", child.id());
             std::process::exit(3);
@@ -106,7 +106,7 @@ fn sleep() -> ! {
     }
 }
 
-/// Not even SIGTERM ends it.
+/// Runs without end and ignores even SIGTERM.
 fn stubborn() -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -121,7 +121,7 @@ fn stubborn() -> ! {
     sleep();
 }
 
-/// Starts a child in some mode.
+/// Starts a child in the given mode.
 pub(crate) fn start(mode: &str, pipes: Stdio) -> Child {
     let mut command = Command::new(program());
     command
@@ -183,10 +183,10 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
         "deaf" => sleep(),
         "hang" => {}
         "garbage" => loop {
-            out(b"\x00\xff garbage, and no end of it\n");
+            write_stdout(b"\x00\xff garbage, and no end of it\n");
         },
         "noise" => {
-            out(b"some noise\n\n{\"not\": \"a message\"}\n");
+            write_stdout(b"some noise\n\n{\"not\": \"a message\"}\n");
             text(id, "after the noise");
         }
         "large" => large(
@@ -225,10 +225,12 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
         "pid" => text(id, &std::process::id().to_string()),
         "fail" => error(id, -32000, "cannot"),
         "broken" => {
-            out(format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"x\":NaN}}}}\n"
-            )
-            .as_bytes());
+            write_stdout(
+                format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"x\":NaN}}}}\n"
+                )
+                .as_bytes(),
+            );
         }
         _ => {
             if let Some(id) = late.take() {
@@ -239,7 +241,7 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
     }
 }
 
-/// Starts one child of each kind, and a grandchild, and tells their numbers.
+/// Starts one child of each kind, and returns their process ids.
 fn children(id: &Value) {
     let ids: Vec<String> = ["sleep", "stubborn", "session"]
         .iter()
@@ -248,14 +250,14 @@ fn children(id: &Value) {
     text(id, &ids.join(" "));
 }
 
-/// A message of 100 MB on one line.
+/// Writes a message of 100 MB on one line.
 fn large(begin: &str, end: &str) {
-    out(begin.as_bytes());
+    write_stdout(begin.as_bytes());
     let piece = vec![b'x'; 1_000_000];
     for _ in 0..100 {
-        out(&piece);
+        write_stdout(&piece);
     }
-    out(end.as_bytes());
+    write_stdout(end.as_bytes());
 }
 
 fn text(id: &Value, text: &str) {
@@ -271,11 +273,11 @@ fn error(id: &Value, code: i32, message: &str) {
 }
 
 fn send(message: &Value) {
-    out((message.to_string() + "\n").as_bytes());
+    write_stdout((message.to_string() + "\n").as_bytes());
 }
 
-/// Writes to stdout past the test harness; ends when nobody reads.
-fn out(bytes: &[u8]) {
+/// Writes to stdout past the test harness; exits when there is no reader.
+fn write_stdout(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
     if stdout
         .write_all(bytes)

@@ -1,4 +1,4 @@
-//! A server of rmcp's in this process.
+//! An rmcp server in this process.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use serde_json::Map;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// What the server's tools do.
+/// The tools of the server.
 #[derive(Clone, Default)]
 pub(crate) struct Tools;
 
@@ -56,7 +56,10 @@ impl ServerHandler for Tools {
             "slow" => tokio::time::sleep(Duration::from_millis(120)).await,
             "never" => std::future::pending().await,
             "progress" => {
-                let token = context.meta.get_progress_token().expect("a progress token");
+                let token = context
+                    .meta
+                    .get_progress_token()
+                    .expect("the request has a progress token");
                 let progress = ProgressNotificationParam::new(token, 1.0);
                 context.peer.notify_progress(progress).await.unwrap();
             }
@@ -66,7 +69,7 @@ impl ServerHandler for Tools {
     }
 }
 
-/// How a server is set up.
+/// The settings of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) sessions: bool,
@@ -86,11 +89,11 @@ impl Default for Setup {
     }
 }
 
-/// A server; it goes, with its connections, when this is dropped.
+/// A running server; dropping it closes the server and its connections.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
-    listens: JoinSet<()>,
+    accept_task: JoinSet<()>,
     open: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -99,9 +102,9 @@ impl Server {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Ends it; nothing is answered any more after that.
+    /// Stops the server, which then sends no further responses.
     pub(crate) async fn stop(mut self) {
-        self.listens.shutdown().await;
+        self.accept_task.shutdown().await;
         let mut open = std::mem::take(&mut *self.open.lock().unwrap());
         open.shutdown().await;
     }
@@ -121,16 +124,16 @@ pub(crate) async fn start(setup: Setup) -> Server {
         listener.local_addr().unwrap(),
         Arc::new(AtomicUsize::new(0)),
     );
-    let (mut listens, counter) = (JoinSet::new(), connections.clone());
+    let (mut accept_task, counter) = (JoinSet::new(), connections.clone());
     let open = Arc::new(Mutex::new(JoinSet::new()));
-    let talks = open.clone();
-    listens.spawn(async move {
+    let connection_tasks = open.clone();
+    accept_task.spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             stream.set_nodelay(setup.nodelay).unwrap();
             counter.fetch_add(1, Ordering::Relaxed);
             let service = service.clone();
-            talks.lock().unwrap().spawn(async move {
+            connection_tasks.lock().unwrap().spawn(async move {
                 let answer = service_fn(|request| {
                     let service = service.clone();
                     async move { Ok::<_, Infallible>(service.handle(request).await) }
@@ -144,7 +147,7 @@ pub(crate) async fn start(setup: Setup) -> Server {
     Server {
         address,
         connections,
-        listens,
+        accept_task,
         open,
     }
 }

@@ -1,7 +1,7 @@
-//! Servers that others wrote, started as programs, where they are installed.
+//! Tests with third-party servers that run as programs, if they are installed.
 //!
 //! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules/.bin` has `node` and the reference
-//! servers, `LEVITY_TEST_MCP_PYTHON` a Python beside which the others lie, and
+//! servers. `LEVITY_TEST_MCP_PYTHON` names a Python in the same folder as the other servers, and
 //! `LEVITY_TEST_MCP_PYTHON1` one with the older library.
 
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ async fn ready(servers: Servers) -> Servers {
 }
 
 #[track_caller]
-fn count(servers: &Servers, tools: usize) {
+fn check_tool_count(servers: &Servers, tools: usize) {
     let names: Vec<_> = servers
         .tools()
         .iter()
@@ -66,13 +66,13 @@ fn count(servers: &Servers, tools: usize) {
     assert_eq!(names.len(), tools, "{names:?}");
 }
 
-/// Calls a tool as an agent would, by the name that it knows.
+/// Calls a tool like an agent, by the name that models see.
 async fn call(servers: &Servers, name: &str, args: Value) -> String {
     let tools = servers.tools();
     let tool = tools
         .iter()
         .find(|tool| tool.spec().name == name)
-        .unwrap_or_else(|| panic!("no tool `{name}`"));
+        .unwrap_or_else(|| panic!("there is no tool `{name}`"));
     match tool.call(args, &ToolCx::detached()).await {
         Ok(output) => output.as_text().into_owned(),
         Err(error) => panic!("{name}: {error}"),
@@ -80,7 +80,7 @@ async fn call(servers: &Servers, name: &str, args: Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_by_its_pipes() {
+async fn everything_server_works_over_stdio() {
     let Some(config) = node("all", "mcp-server-everything") else {
         return;
     };
@@ -150,11 +150,11 @@ async fn everything_by_its_pipes() {
     };
     tokio::time::timeout(Duration::from_secs(30), logged)
         .await
-        .expect("it logs");
+        .expect("the server logs");
     servers.stop().await;
 }
 
-/// Gives its name to whoever asks.
+/// An elicitor that answers every request with a name.
 struct Name;
 
 #[async_trait::async_trait]
@@ -165,7 +165,7 @@ impl Elicitor for Name {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_asks_and_takes_its_time() {
+async fn everything_server_sends_requests_and_runs_tasks() {
     let Some(config) = node("all", "mcp-server-everything") else {
         return;
     };
@@ -175,7 +175,7 @@ async fn everything_asks_and_takes_its_time() {
         .roots(["file:///srv/project"]);
     let servers = ready(builder.elicitor(Name).start().unwrap()).await;
     let server = servers.get("all").unwrap();
-    // It tells of more tools once it knows what it may ask of us.
+    // The server offers more tools after it has received the client's capabilities.
     let roots = async {
         loop {
             match server.call("get-roots-list", json!({})).await {
@@ -186,19 +186,19 @@ async fn everything_asks_and_takes_its_time() {
     };
     let roots = tokio::time::timeout(Duration::from_secs(30), roots)
         .await
-        .expect("it asks for roots");
+        .expect("the server requests the roots");
     assert!(roots.contains("file:///srv/project"), "{roots}");
-    let asked = server
+    let output = server
         .call("trigger-elicitation-request", json!({}))
         .await
         .unwrap();
-    assert!(asked.as_text().contains("levity"), "{asked:?}");
+    assert!(output.as_text().contains("levity"), "{output:?}");
 
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (report_sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
     let mut cx = ToolCx::detached();
     cx.progress = Progress::listen(move |report| {
         if let ToolReport::Text(text) = report {
-            let _ = tell.send(text.to_owned());
+            let _ = report_sender.send(text.to_owned());
         }
     });
     let tools = servers.tools();
@@ -209,9 +209,9 @@ async fn everything_asks_and_takes_its_time() {
     slow.call(json!({"duration": 0.4, "steps": 2}), &cx)
         .await
         .unwrap();
-    assert!(told.recv().await.unwrap().contains("of 2"));
+    assert!(reports.recv().await.unwrap().contains("of 2"));
 
-    // This one is only done as a task that is asked after.
+    // This tool supports only tasks, which are polled.
     let report = server
         .call(
             "simulate-research-query",
@@ -220,20 +220,20 @@ async fn everything_asks_and_takes_its_time() {
         .await
         .unwrap();
     assert!(report.as_text().contains("tides"), "{report:?}");
-    // This one asks before it goes on, and only whom waits for its result.
+    // This tool requests input, but only from a client that waits for its result.
     let args = json!({"topic": "python", "ambiguous": true});
     let report = tokio::time::timeout(
         Duration::from_secs(60),
         server.call("simulate-research-query", args),
     )
     .await;
-    let report = report.expect("it is not left waiting").unwrap();
+    let report = report.expect("the call does not time out").unwrap();
     assert!(report.as_text().contains("python"), "{report:?}");
     servers.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_memory_and_thoughts() {
+async fn filesystem_memory_and_thinking_servers_work() {
     let Some(files) = node("files", "mcp-server-filesystem") else {
         return;
     };
@@ -254,7 +254,7 @@ async fn files_memory_and_thoughts() {
         .server(memory)
         .server(thoughts);
     let servers = ready(builder.start().unwrap()).await;
-    count(&servers, 14 + 9 + 1);
+    check_tool_count(&servers, 14 + 9 + 1);
     let path = format!("{root}/a.txt");
     assert!(
         call(&servers, "mcp_files_read_text_file", json!({"path": path}))
@@ -301,7 +301,7 @@ fn repository(folder: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn time_git_and_pages() {
+async fn time_git_and_fetch_servers_work() {
     let Some(time) = python("time", "LEVITY_TEST_MCP_PYTHON", "mcp-server-time") else {
         return;
     };
@@ -318,7 +318,7 @@ async fn time_git_and_pages() {
         .start()
         .unwrap();
     let servers = ready(servers).await;
-    count(&servers, 2 + 12 + 1);
+    check_tool_count(&servers, 2 + 12 + 1);
     let protocols: Vec<_> = servers
         .status()
         .into_iter()
@@ -326,7 +326,7 @@ async fn time_git_and_pages() {
         .collect();
     assert_eq!(
         protocols, ["2026-07-28"; 3],
-        "they speak the newer protocol"
+        "the servers use the newer protocol"
     );
     assert!(
         call(
@@ -354,7 +354,7 @@ async fn time_git_and_pages() {
     servers.stop().await;
 }
 
-/// A page on loopback.
+/// Serves a page on the loopback interface.
 async fn page(body: &'static str) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -373,14 +373,14 @@ async fn page(body: &'static str) -> (std::net::SocketAddr, tokio::task::JoinHan
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_of_the_older_library() {
+async fn sqlite_server_of_older_library_works() {
     let Some(config) = python("db", "LEVITY_TEST_MCP_PYTHON1", "mcp-server-sqlite") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.db").to_string_lossy().into_owned();
     let servers = open(config.args(["--db-path", &file])).await;
-    count(&servers, 6);
+    check_tool_count(&servers, 6);
     assert_eq!(servers.status()[0].protocol.as_deref(), Some("2025-11-25"));
     call(
         &servers,
@@ -407,7 +407,7 @@ async fn a_database_of_the_older_library() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn python_by_its_pipes_from_a_file_of_settings() {
+async fn python_server_from_config_works_over_stdio() {
     let Some(python) = from_env("LEVITY_TEST_MCP_PYTHON") else {
         return;
     };
@@ -415,7 +415,10 @@ async fn python_by_its_pipes_from_a_file_of_settings() {
     let text = json!({"mcpServers": {"py": {"command": "${PY}", "args": [script, "stdio"]}, "bad": {"args": []}}});
     let vars = |name: &str| (name == "PY").then(|| python.to_string_lossy().into_owned());
     let config = Config::parse(&text.to_string(), vars);
-    assert!(!config.problems().is_empty(), "the bad one is told of");
+    assert!(
+        !config.problems().is_empty(),
+        "the invalid server is reported"
+    );
     let servers = ready(
         Servers::builder()
             .world(world())
@@ -424,7 +427,7 @@ async fn python_by_its_pipes_from_a_file_of_settings() {
             .unwrap(),
     )
     .await;
-    count(&servers, 2);
+    check_tool_count(&servers, 2);
     assert_eq!(
         call(&servers, "mcp_py_add", json!({"a": 20, "b": 22})).await,
         "42"

@@ -1,7 +1,8 @@
-//! Servers from elsewhere, where they are installed.
+//! Tests with third-party servers, if they are installed.
 //!
 //! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules/.bin` has `node` and
-//! `mcp-server-everything`, and `LEVITY_TEST_MCP_PYTHON` a Python that has the package `mcp`.
+//! `mcp-server-everything`, and `LEVITY_TEST_MCP_PYTHON` a Python installation with the package
+//! `mcp`.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ fn python(python: &std::path::Path, kind: &str, port: u16) -> Command {
     command
 }
 
-/// Starts a server and waits until it listens.
+/// Starts a server and waits until it accepts connections.
 async fn start(mut command: Command, port: u16) -> Child {
     command
         .stdin(std::process::Stdio::null())
@@ -64,17 +65,17 @@ async fn start(mut command: Command, port: u16) -> Child {
         {
             return child;
         }
-        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        assert!(child.try_wait().unwrap().is_none(), "the server ended");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("it does not listen");
+    panic!("the server does not accept connections");
 }
 
 async fn stop(mut child: Child) {
     child.kill().await.unwrap();
 }
 
-async fn everything_works(servers: &Servers) {
+async fn check_everything(servers: &Servers) {
     assert!(servers.tools().len() >= 13, "{}", servers.tools().len());
     assert_eq!(
         call(servers, "echo", json!({"message": "hi"}))
@@ -91,11 +92,11 @@ async fn everything_works(servers: &Servers) {
     );
 }
 
-/// Ends the server during a call, starts it again, and calls again.
-async fn survives(
+/// Stops the server during a call, restarts it, and calls again.
+async fn check_restart(
     servers: &Servers,
     server: Child,
-    again: impl Fn() -> Command,
+    restart_command: impl Fn() -> Command,
     port: u16,
 ) -> Child {
     let long = json!({"duration": 60, "steps": 120});
@@ -111,7 +112,7 @@ async fn survives(
         error.contains("ended before") || error.contains("cannot be reached"),
         "{error}"
     );
-    let server = start(again(), port).await;
+    let server = start(restart_command(), port).await;
     within(async {
         while call(servers, "echo", json!({"message": "hi"}))
             .await
@@ -125,7 +126,7 @@ async fn survives(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_by_streamable_http() {
+async fn everything_server_works_over_streamable_http() {
     let Some(folder) = from_env("LEVITY_TEST_MCP_NODE") else {
         return;
     };
@@ -137,15 +138,15 @@ async fn everything_by_streamable_http() {
         format!("http://127.0.0.1:{port}/mcp"),
     ))
     .await;
-    everything_works(&servers).await;
-    let server = survives(&servers, server, command, port).await;
-    everything_works(&servers).await;
+    check_everything(&servers).await;
+    let server = check_restart(&servers, server, command, port).await;
+    check_everything(&servers).await;
     within(servers.stop()).await;
     stop(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_by_the_older_way() {
+async fn everything_server_works_over_sse() {
     let Some(folder) = from_env("LEVITY_TEST_MCP_NODE") else {
         return;
     };
@@ -153,21 +154,21 @@ async fn everything_by_the_older_way() {
     let url = format!("http://127.0.0.1:{port}/sse");
     let command = || everything(&folder, "sse", port);
     let mut server = start(command(), port).await;
-    // Named as what it is, and taken for a newer one.
+    // The server is configured with its real transport, and as a newer server.
     for config in [
         ServerConfig::sse("it", &url),
         ServerConfig::http("it", &url),
     ] {
         let servers = open(config).await;
-        everything_works(&servers).await;
-        server = survives(&servers, server, command, port).await;
+        check_everything(&servers).await;
+        server = check_restart(&servers, server, command, port).await;
         within(servers.stop()).await;
     }
     stop(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn python_by_every_way_it_has() {
+async fn python_server_works_over_every_http_transport() {
     let Some(interpreter) = from_env("LEVITY_TEST_MCP_PYTHON") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What becomes of a server's questions.
+//! Tests of requests that a server sends to its host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,62 +11,64 @@ use tokio::sync::mpsc;
 
 use crate::fixture::world;
 
-/// A person who never answers; it counts the questions that lie before them.
+/// A person who never answers; counts the pending requests.
 #[derive(Clone, Default)]
-struct Silent(Arc<AtomicUsize>);
+struct SilentPerson(Arc<AtomicUsize>);
 
-struct Waiting(Arc<AtomicUsize>);
+struct PendingGuard(Arc<AtomicUsize>);
 
-impl Drop for Waiting {
+impl Drop for PendingGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[async_trait::async_trait]
-impl Elicitor for Silent {
+impl Elicitor for SilentPerson {
     async fn elicit(&self, _: &str, _: ElicitAsk) -> ElicitReply {
         self.0.fetch_add(1, Ordering::SeqCst);
-        let _waiting = Waiting(self.0.clone());
+        let _pending = PendingGuard(self.0.clone());
         std::future::pending().await
     }
 }
 
-/// The server's end: what it says is written by the test, word for word.
-struct Wire {
+/// The server's end of the connection, whose messages the test writes.
+struct ServerEnd {
     lines: tokio::io::Lines<BufReader<ReadHalf<DuplexStream>>>,
     write: WriteHalf<DuplexStream>,
 }
 
-impl Wire {
+impl ServerEnd {
     async fn next(&mut self) -> Value {
         let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
-        serde_json::from_str(&line.expect("it hangs").unwrap().unwrap()).unwrap()
+        serde_json::from_str(&line.expect("the wait timed out").unwrap().unwrap()).unwrap()
     }
 
-    async fn say(&mut self, message: Value) {
+    async fn send(&mut self, message: Value) {
         self.write
             .write_all(format!("{message}\n").as_bytes())
             .await
             .unwrap();
     }
 
-    async fn ask(&mut self, id: usize) {
+    async fn send_request(&mut self, id: usize) {
         let params =
             json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
-        self.say(
+        self.send(
             json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}),
         )
         .await;
     }
 
-    /// Greets the client and says that there are no tools.
-    async fn greet(&mut self) {
+    /// Performs the handshake and offers no tools.
+    async fn handshake(&mut self) {
         loop {
-            let asked = self.next().await;
-            let Some(id) = asked.get("id") else { continue };
+            let request = self.next().await;
+            let Some(id) = request.get("id") else {
+                continue;
+            };
             let info = json!({"name": "raw", "version": "1"});
-            let answer = match asked["method"].as_str().unwrap() {
+            let answer = match request["method"].as_str().unwrap() {
                 "initialize" => json!({"result": {
                     "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info,
                 }}),
@@ -75,25 +77,25 @@ impl Wire {
             };
             let mut answer = answer;
             (answer["jsonrpc"], answer["id"]) = (json!("2.0"), id.clone());
-            self.say(answer).await;
-            if asked["method"] == "tools/list" {
+            self.send(answer).await;
+            if request["method"] == "tools/list" {
                 return;
             }
         }
     }
 }
 
-async fn start(person: Silent) -> (Servers, Wire) {
-    let (give, mut wires) = mpsc::unbounded_channel();
+async fn start(person: SilentPerson) -> (Servers, ServerEnd) {
+    let (server_end_sender, mut server_ends) = mpsc::unbounded_channel();
     let config = ServerConfig::in_process("raw", move || {
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (read, write) = tokio::io::split(theirs);
-        // Nobody wants the pipe of a second start.
-        let _ = give.send(Wire {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let (read, write) = tokio::io::split(server);
+        // The pipe of a second start is unused.
+        let _ = server_end_sender.send(ServerEnd {
             lines: BufReader::new(read).lines(),
             write,
         });
-        ours
+        client
     });
     let servers = Servers::builder()
         .world(world())
@@ -101,57 +103,58 @@ async fn start(person: Silent) -> (Servers, Wire) {
         .elicitor(person)
         .start()
         .unwrap();
-    let mut wire = wires.recv().await.unwrap();
-    wire.greet().await;
+    let mut server_end = server_ends.recv().await.unwrap();
+    server_end.handshake().await;
     servers.wait(WaitFor::All).await;
-    (servers, wire)
+    (servers, server_end)
 }
 
-async fn until(count: &AtomicUsize, wanted: usize) {
+async fn wait_until(count: &AtomicUsize, expected: usize) {
     let reached = async {
-        while count.load(Ordering::SeqCst) != wanted {
+        while count.load(Ordering::SeqCst) != expected {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), reached)
         .await
-        .expect("it hangs");
+        .expect("the wait timed out");
 }
 
 #[tokio::test]
-async fn a_question_that_is_taken_back_is_no_longer_asked() {
-    let person = Silent::default();
-    let (servers, mut wire) = start(person.clone()).await;
-    wire.ask(1).await;
-    wire.ask(2).await;
-    until(&person.0, 2).await;
+async fn cancelled_server_request_is_withdrawn() {
+    let person = SilentPerson::default();
+    let (servers, mut server_end) = start(person.clone()).await;
+    server_end.send_request(1).await;
+    server_end.send_request(2).await;
+    wait_until(&person.0, 2).await;
     let params = json!({"requestId": 1});
-    wire.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+    server_end
+        .send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
         .await;
-    until(&person.0, 1).await;
-    drop(wire);
-    until(&person.0, 0).await;
+    wait_until(&person.0, 1).await;
+    drop(server_end);
+    wait_until(&person.0, 0).await;
     servers.stop().await;
 }
 
 #[tokio::test]
-async fn a_server_cannot_bury_a_person_in_questions() {
-    let person = Silent::default();
-    let (servers, mut wire) = start(person.clone()).await;
+async fn server_requests_beyond_limit_are_rejected() {
+    let person = SilentPerson::default();
+    let (servers, mut server_end) = start(person.clone()).await;
     for id in 0..20 {
-        wire.ask(id).await;
+        server_end.send_request(id).await;
     }
     for _ in 16..20 {
-        let refused = wire.next().await;
+        let refused = server_end.next().await;
         assert!(
             refused["error"]["message"]
                 .as_str()
                 .unwrap()
-                .contains("16 questions"),
+                .contains("16 requests"),
             "{refused}"
         );
     }
-    until(&person.0, 16).await;
+    wait_until(&person.0, 16).await;
     servers.stop().await;
-    until(&person.0, 0).await;
+    wait_until(&person.0, 0).await;
 }
