@@ -1,16 +1,16 @@
-//! Work that may block.
+//! Runs blocking work on a separate thread.
 
 use levity_core::{MemoryError, MemoryErrorKind};
 
-/// Does what may block where it holds up nobody. It is done to its end, also if nobody waits for it
-/// any more.
-pub(crate) async fn on_thread<T: Send + 'static>(
+/// Runs blocking work on a thread where it delays no other task. The work completes even if the
+/// caller drops the returned future.
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, MemoryError> + Send + 'static,
 ) -> Result<T, MemoryError> {
     let ending = |_| {
         MemoryError::new(
             MemoryErrorKind::Io,
-            "the memory's work was given up: the program is ending",
+            "memory operation cancelled: the tokio runtime is shutting down",
         )
     };
     tokio::task::spawn_blocking(work).await.map_err(ending)?

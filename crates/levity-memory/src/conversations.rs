@@ -10,28 +10,28 @@ use levity_core::{
 use levity_system::SystemWorld;
 
 use crate::Sessions;
-use crate::kept::align;
+use crate::stored::align;
 
+mod busy_retry;
 mod clean;
 mod open;
-mod patience;
-mod turns;
+mod queue;
 
+use busy_retry::BusyRetry;
 pub use clean::MemoryCleanup;
 pub use open::Open;
-use patience::Patience;
-use turns::{Turn, Turns};
+use queue::{OpenQueue, QueueSlot};
 
-/// Conversations over a [`MemoryStore`]: one run at a time on each, and those that nobody uses any
-/// more go.
+/// Conversations in a [`MemoryStore`]: one run at a time on each, with removal of unused ones.
 ///
-/// - Runs of one conversation follow one another: in this process in the order in which they came,
-///   and across processes as far as the store can [`hold`](MemoryStore::hold).
-/// - One that was not changed for 30 days is read as an empty one, and removed.
-/// - When one is opened that has more than 10,000 messages, the oldest go: those that are in the
-///   summary first, and the others when there are twice as many.
+/// - Runs of one conversation follow one another. Within a process they run in the order of their
+///   `open` calls; across processes the order depends on the store's [`hold`](MemoryStore::hold).
+/// - A conversation that has not changed for 30 days reads as empty, and is removed.
+/// - Opening a conversation with more than 10,000 messages removes the oldest. Messages that the
+///   summary covers go first, the others when there are twice as many.
 ///
-/// Clones are the same conversations. An open one costs a few hundred bytes beside its messages.
+/// Clones share the same conversations. An open conversation costs a few hundred bytes in addition
+/// to its messages.
 ///
 /// ```
 /// # use levity_core::{ConversationChange, Message};
@@ -41,8 +41,9 @@ use turns::{Turn, Turns};
 /// let conversations = Conversations::new(InMemory::new());
 /// let id = conversations.new_id();
 ///
-/// let open = conversations.open(&id, 100).await?; // whoever else opens it waits
-/// let change = ConversationChange::at(open.remembered().end).with_messages([Message::user("Good morning")]);
+/// let open = conversations.open(&id, 100).await?; // other callers of `open` wait
+/// let change = ConversationChange::at(open.remembered().end)
+///     .with_messages([Message::user("Good morning")]);
 /// open.save(change).await?;
 /// drop(open);
 ///
@@ -54,7 +55,7 @@ use turns::{Turn, Turns};
 pub struct Conversations {
     store: Arc<dyn MemoryStore>,
     world: Arc<dyn World>,
-    turns: Arc<Turns>,
+    queue: Arc<OpenQueue>,
     expiry: Option<Duration>,
     max_messages: u64,
     max_wait: Duration,
@@ -62,15 +63,15 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// How often a host may want to [`keep_clean`](Self::keep_clean).
+    /// The recommended interval for [`keep_clean`](Self::keep_clean).
     pub const CLEAN_EVERY: Duration = Duration::from_secs(60);
 
-    /// The conversations of a store. An `Arc` of a store that others use, too, will do.
+    /// Creates conversations over a store. To share the store with other code, pass an `Arc` of it.
     pub fn new(store: impl MemoryStore + 'static) -> Self {
         Self {
             store: Arc::new(store),
             world: Arc::new(SystemWorld),
-            turns: Arc::default(),
+            queue: Arc::default(),
             expiry: Some(Duration::from_secs(30 * 24 * 60 * 60)),
             max_messages: 10_000,
             max_wait: Duration::from_secs(30),
@@ -78,81 +79,86 @@ impl Conversations {
         }
     }
 
-    /// The clock for dates and waits; the system's by default.
+    /// Sets the clock for dates and waits; the system clock by default.
     #[must_use]
     pub fn world(mut self, world: impl World + 'static) -> Self {
         self.world = Arc::new(world);
         self
     }
 
-    /// After how long a conversation that was not changed is removed; 30 days by default.
+    /// Sets the time after which an unchanged conversation is removed; 30 days by default.
     #[must_use]
     pub fn expire_after(mut self, time: Duration) -> Self {
         self.expiry = Some(time);
         self
     }
 
-    /// Keeps conversations until they are forgotten.
+    /// Retains conversations until `forget` removes them.
     #[must_use]
     pub fn never_expire(mut self) -> Self {
         self.expiry = None;
         self
     }
 
-    /// How many messages of a conversation are kept once they are in its summary; 10,000 by
-    /// default. Of those that are not, twice as many.
+    /// Sets how many messages that the summary covers a conversation retains; 10,000 by default.
+    /// Messages without a summary are retained up to twice this number.
     #[must_use]
     pub fn max_messages(mut self, count: u64) -> Self {
         self.max_messages = count;
         self
     }
 
-    /// How long to wait for another process that has the conversation; 30 seconds by default.
+    /// Sets how long to wait for another process that holds the conversation; 30 seconds by
+    /// default.
     #[must_use]
     pub fn max_wait(mut self, time: Duration) -> Self {
         self.max_wait = time;
         self
     }
 
-    /// Notes what each conversation is about, so that later ones can look back at it; nowhere by
-    /// default. An agent does so at the end of each run. Forgetting a conversation forgets its
-    /// note; one that expires leaves it.
+    /// Records a note on the topic of each conversation, for later conversations to look up; off by
+    /// default.
+    ///
+    /// An agent writes the note at the end of each run. [`forget`](Self::forget) removes a
+    /// conversation's note as well; expiry leaves the note in place.
     #[must_use]
     pub fn noted_in(mut self, sessions: impl Sessions + 'static) -> Self {
         self.sessions = Some(Arc::new(sessions));
         self
     }
 
-    /// Where conversations are noted.
+    /// Returns the session notes, if [`noted_in`](Self::noted_in) set them.
     pub fn sessions(&self) -> Option<&Arc<dyn Sessions>> {
         self.sessions.as_ref()
     }
 
-    /// Where they are kept.
+    /// Returns the store of the conversations.
     pub fn store(&self) -> &Arc<dyn MemoryStore> {
         &self.store
     }
 
-    /// A fresh id of 128 random bits: whoever does not know it cannot guess it.
+    /// Creates a new id of 128 random bits, which an outsider cannot guess.
     pub fn new_id(&self) -> ConversationId {
         ConversationId::random(&*self.world)
     }
 
-    /// Waits until nobody else has the conversation, and loads at most `limit` of its last
-    /// messages, beginning with no answer whose call was left out.
+    /// Waits until no other run holds the conversation, then loads at most `limit` of its last
+    /// messages.
     ///
-    /// Dropping the future, also while it waits, leaves everything as it was.
+    /// The messages never begin with a tool result whose call was left out.
+    ///
+    /// Dropping the future, even while it waits, changes nothing.
     ///
     /// # Errors
-    /// [`Busy`](MemoryErrorKind::Busy) when another process still has it after
-    /// [`max_wait`](Self::max_wait), and what the store fails with.
+    /// [`Busy`](MemoryErrorKind::Busy) if another process still holds the conversation after
+    /// [`max_wait`](Self::max_wait), and every error of the store.
     pub async fn open(&self, id: &ConversationId, limit: usize) -> Result<Open, MemoryError> {
-        let turn = Turn::take(&self.turns, id).await;
-        let mut patience = Patience::new(self);
+        let slot = QueueSlot::acquire(&self.queue, id).await;
+        let mut busy_retry = BusyRetry::new(self);
         loop {
-            let hold = self.hold(id, &mut patience).await?;
+            let hold = self.hold(id, &mut busy_retry).await?;
             let mut remembered = self.store.load(id, limit).await?;
-            let Some(moment) = self.expired(&remembered) else {
+            let Some(deadline) = self.expired(&remembered) else {
                 remembered.first = self.bound(id, &remembered).await;
                 shorten(&mut remembered);
                 let conversations = self.clone();
@@ -160,25 +166,27 @@ impl Conversations {
                     id: id.clone(),
                     remembered,
                     conversations,
-                    _hold: hold,
-                    _turn: turn,
+                    _lease: hold,
+                    _slot: slot,
                 });
             };
-            // What is held is not removed, not even by its holder. Whoever comes between removes
-            // it, too.
+            // A held conversation cannot be removed, not even by its holder. Another caller that
+            // holds it in the meantime removes it as well.
             drop(hold);
-            self.remove(id, moment, &mut patience).await?;
+            self.remove(id, deadline, &mut busy_retry).await?;
         }
     }
 
     async fn hold(
         &self,
         id: &ConversationId,
-        patience: &mut Patience<'_>,
+        busy_retry: &mut BusyRetry<'_>,
     ) -> Result<Lease, MemoryError> {
         loop {
             match self.store.hold(id).await {
-                Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,
+                Err(error) if error.kind() == MemoryErrorKind::Busy => {
+                    busy_retry.wait(error).await?
+                }
                 other => return other,
             }
         }
@@ -187,22 +195,22 @@ impl Conversations {
     async fn remove(
         &self,
         id: &ConversationId,
-        moment: Timestamp,
-        patience: &mut Patience<'_>,
+        deadline: Timestamp,
+        busy_retry: &mut BusyRetry<'_>,
     ) -> Result<(), MemoryError> {
-        match self.store.expire(id, moment).await {
-            Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await,
+        match self.store.expire(id, deadline).await {
+            Err(error) if error.kind() == MemoryErrorKind::Busy => busy_retry.wait(error).await,
             other => other.map(drop),
         }
     }
 
-    /// Before which moment it would have had to be changed, when that is too long ago.
+    /// Returns the expiry deadline if the conversation was last changed before it.
     fn expired(&self, remembered: &Remembered) -> Option<Timestamp> {
         self.deadline()
-            .filter(|moment| is_expired(remembered.changed, *moment))
+            .filter(|deadline| is_expired(remembered.changed, *deadline))
     }
 
-    /// What was last changed before this is removed.
+    /// Returns the deadline: conversations last changed before it are removed.
     fn deadline(&self) -> Option<Timestamp> {
         let age = u64::try_from(self.expiry?.as_millis()).unwrap_or(u64::MAX);
         Some(Timestamp::from_millis(
@@ -210,7 +218,8 @@ impl Conversations {
         ))
     }
 
-    /// Trims what is too old, and says where the conversation begins then.
+    /// Trims messages beyond the limit, and returns the position at which the conversation then
+    /// begins.
     async fn bound(&self, id: &ConversationId, remembered: &Remembered) -> u64 {
         let upto = remembered
             .summary
@@ -219,46 +228,49 @@ impl Conversations {
         let end = remembered.end;
         let summarised = end.saturating_sub(self.max_messages).min(upto);
         let before = summarised.max(end.saturating_sub(self.max_messages.saturating_mul(2)));
-        // A tenth at a time, since wiping costs more than the few messages of a run are worth.
+        // Trim a tenth at a time: wiping costs more than the few messages of one run are worth.
         if before.saturating_sub(remembered.first) < (self.max_messages / 10).max(1) {
             return remembered.first;
         }
-        // A conversation that is too long is better than none; it is tried again the next time.
+        // An overlong conversation is better than a failed `open`; the next one retries the trim.
         self.store
             .trim(id, before)
             .await
             .map_or(remembered.first, |()| before)
     }
 
-    /// Waits until nobody else has the conversation, removes it, and says whether there was one.
+    /// Waits until no other run holds the conversation, removes it, and returns `true` if it
+    /// existed.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
-        let _turn = Turn::take(&self.turns, id).await;
-        let mut patience = Patience::new(self);
-        let there = loop {
+        let _slot = QueueSlot::acquire(&self.queue, id).await;
+        let mut busy_retry = BusyRetry::new(self);
+        let existed = loop {
             match self.store.forget(id).await {
-                Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,
+                Err(error) if error.kind() == MemoryErrorKind::Busy => {
+                    busy_retry.wait(error).await?
+                }
                 other => break other?,
             }
         };
-        // Whoever had it until now may have noted it at the end.
+        // The previous holder may have recorded a note just before it released the conversation.
         if let Some(sessions) = &self.sessions {
             sessions.forget(id).await?;
         }
-        Ok(there)
+        Ok(existed)
     }
 
-    /// The conversations there are; those that were changed longest ago first.
+    /// Lists the stored conversations, least recently changed first.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// Returns the errors of the store.
     pub async fn list(
         &self,
         query: &ConversationQuery,
     ) -> Result<Vec<ConversationInfo>, MemoryError> {
-        let (mut query, moment) = (query.clone(), self.deadline());
+        let (mut query, deadline) = (query.clone(), self.deadline());
         let limit = query.limit.unwrap_or(usize::MAX);
         let mut found = Vec::new();
         loop {
@@ -266,10 +278,10 @@ impl Conversations {
             let (full, last) = (page.len() >= limit, page.last().cloned());
             found.extend(
                 page.into_iter()
-                    .filter(|info| moment.is_none_or(|m| !is_expired(info.changed, m))),
+                    .filter(|info| deadline.is_none_or(|m| !is_expired(info.changed, m))),
             );
             found.truncate(limit);
-            // Those that are too old are as good as gone, and others take their places.
+            // Expired conversations count as removed; the next page fills their places.
             match last.filter(|_| full && found.len() < limit) {
                 Some(last) => query = query.after(&last),
                 None => return Ok(found),
@@ -277,38 +289,38 @@ impl Conversations {
         }
     }
 
-    /// Removes conversations that were not changed for too long. Those that somebody has are passed
-    /// over.
+    /// Removes conversations that have expired. It skips conversations that a run holds.
     ///
     /// # Errors
-    /// When the store cannot say what it has.
+    /// If the store cannot list its conversations.
     pub async fn clean_up(&self) -> Result<MemoryCleanup, MemoryError> {
         clean::clean_up(self).await
     }
 
-    /// Cleans up again and again, for ever, with this time between. A host runs it beside its work,
-    /// and ends it by dropping it. What fails is tried again the next time.
+    /// Calls [`clean_up`](Self::clean_up) forever, with this interval between calls. Run it
+    /// alongside the host's work, and stop it by dropping the future. A later pass retries a
+    /// removal that failed.
     pub async fn keep_clean(&self, every: Duration) -> Infallible {
         loop {
-            // There is nobody to tell; whoever wants to know calls `clean_up`.
+            // There is no caller to report to; use `clean_up` to get the result.
             let _ = self.clean_up().await;
             self.world.sleep(every.max(Duration::from_millis(1))).await;
         }
     }
 }
 
-/// Leaves out what was trimmed since it was loaded, and answers whose calls were left out.
+/// Drops messages that were trimmed after loading, and tool results whose calls were left out.
 fn shorten(remembered: &mut Remembered) {
-    let there = remembered.end.saturating_sub(remembered.first);
-    let there = usize::try_from(there).unwrap_or(usize::MAX);
-    let gone = remembered.messages.len().saturating_sub(there);
-    remembered.messages.drain(..gone);
+    let count = remembered.end.saturating_sub(remembered.first);
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let trimmed = remembered.messages.len().saturating_sub(count);
+    remembered.messages.drain(..trimmed);
     align(&mut remembered.messages);
 }
 
-/// Whether a conversation is too old. Of one that does not say when it was changed, nobody knows.
-fn is_expired(changed: Timestamp, moment: Timestamp) -> bool {
-    changed != Timestamp::default() && changed < moment
+/// Returns `true` if a conversation has expired. One without a date of change never expires.
+fn is_expired(changed: Timestamp, deadline: Timestamp) -> bool {
+    changed != Timestamp::default() && changed < deadline
 }
 
 impl fmt::Debug for Conversations {

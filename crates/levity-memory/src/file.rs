@@ -10,7 +10,7 @@ use levity_core::{
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::Durability;
-use crate::blocking::on_thread;
+use crate::blocking::run_blocking;
 
 mod cache;
 mod disk;
@@ -19,40 +19,43 @@ mod format;
 mod list;
 pub(crate) mod name;
 
-use folder::{Folder, What};
+use folder::{Folder, Location};
 
-/// Returns whether every store takes an id: 200 bytes, where each that is no small letter, digit,
-/// `-`, `_` or `.` counts three times.
+/// Returns `true` if every store accepts the id: at most 200 bytes.
 ///
-/// Servers check ids with it before they hand them to a store.
+/// A byte other than a lower-case letter, digit, `-`, `_` or `.` counts three times.
+///
+/// Use it in a server to check an id before passing it to a store.
 ///
 /// ```
 /// use levity_memory::conversation_id_fits;
 /// assert!(conversation_id_fits("monday") && conversation_id_fits(&"a".repeat(200)));
-/// assert!(!conversation_id_fits(&"a".repeat(201)) && !conversation_id_fits(&"A".repeat(67)) && !conversation_id_fits(""));
+/// assert!(!conversation_id_fits(&"a".repeat(201)) && !conversation_id_fits(""));
+/// assert!(!conversation_id_fits(&"A".repeat(67)));
 /// ```
 pub fn conversation_id_fits(id: &str) -> bool {
     !id.is_empty() && name::escape(id).is_some()
 }
 
-/// How many may read or write at the same time; others wait until they may.
-const MOST: usize = 32;
+/// The maximum number of concurrent reads and writes; others wait.
+const MAX_CONCURRENT: usize = 32;
 
-/// Keeps each conversation in a JSON file of its own: `{"summary": "..", "history": [..]}`.
+/// A store with one JSON file per conversation: `{"summary": "..", "history": [..]}`.
 ///
-/// It is for a few conversations that people want to look at, move or edit. A file that has only
-/// these two keys is read, too.
+/// Use it for a small number of conversations that people inspect, move or edit. It also reads a
+/// file that contains only these two keys.
 ///
-/// - A save reads the file if somebody else wrote it, and writes all of it: its cost grows with the
-///   conversation. `SqliteMemory`'s does not.
-/// - A file is replaced as a whole: whatever happens, it has what was there before or after a save.
-/// - Two programs that save at the same time wait for each other. One that cannot be read is
-///   refused and left as it is, and so is a link.
-/// - Any id has a name of its own in the folder, and none leads out of it.
+/// - A save reads the file if another process changed it, and rewrites all of it. The cost grows
+///   with the conversation, unlike with `SqliteMemory`.
+/// - The store replaces a file atomically: after a crash it has the content from before or after
+///   the save.
+/// - Two programs that save at the same time wait for each other. The store rejects unreadable
+///   files and links, and leaves them unchanged.
+/// - Every id has a unique file name in the folder, and none leads outside the folder.
 ///
-/// Clones are the same store. It needs a tokio runtime, and a file system with locks; `.levity` in
-/// the folder is where they are. What was removed is gone from the file system; what a disk keeps
-/// of it is not overwritten.
+/// Clones share the same store. The store needs a tokio runtime and a file system with locks; the
+/// locks are in `.levity` in the folder. Removing a conversation deletes its file, but does not
+/// overwrite its data on the disk.
 ///
 /// ```
 /// # use levity_core::{ConversationChange, ConversationId, MemoryStore, Message};
@@ -63,7 +66,8 @@ const MOST: usize = 32;
 /// # let path = dir.path().join("memory");
 /// let store = FileMemory::new(&path)?;
 /// let id = ConversationId::new("monday");
-/// store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Good morning")])).await?;
+/// let change = ConversationChange::at(0).with_messages([Message::user("Good morning")]);
+/// store.save(&id, &change).await?;
 /// assert!(std::fs::read_to_string(path.join("monday.json")).unwrap().contains("Good morning"));
 /// # Ok(())
 /// # }
@@ -71,82 +75,90 @@ const MOST: usize = 32;
 #[derive(Clone)]
 pub struct FileMemory {
     folder: Arc<Folder>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl FileMemory {
-    /// Keeps conversations in this folder, which is made if it is not there.
+    /// Opens a store in this folder, and creates the folder if it does not exist.
     ///
     /// # Errors
-    /// When the folder can neither be found nor made.
+    /// If the folder neither exists nor can be created.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, MemoryError> {
-        let dir = whole(&dir.into())?;
+        let dir = absolute_path(&dir.into())?;
         levity_system::files::make_dir(&dir).map_err(|error| {
-            let message = format!("the folder `{}` could not be made", dir.display());
+            let message = format!("cannot create the folder `{}`", dir.display());
             MemoryError::new(MemoryErrorKind::Io, message).with_source(error)
         })?;
-        Ok(Self::of(What::Many(dir), Durability::default()))
+        Ok(Self::with_location(
+            Location::Directory(dir),
+            Durability::default(),
+        ))
     }
 
-    /// Keeps one conversation, in this file. It is called whatever it is called when it is first
-    /// saved; others are empty here and cannot be saved.
+    /// Opens a store for a single conversation in this file. The first save sets its id; other
+    /// conversations read as empty and cannot be saved.
     ///
     /// # Errors
-    /// When that is no path of a file.
+    /// If the path does not name a file.
     pub fn at(file: impl Into<PathBuf>) -> Result<Self, MemoryError> {
-        let file = whole(&file.into())?;
+        let file = absolute_path(&file.into())?;
         if file.file_name().and_then(|name| name.to_str()).is_none() {
-            let message = format!("`{}` is no path of a file", file.display());
+            let message = format!("`{}` is not the path of a file", file.display());
             return Err(MemoryError::new(MemoryErrorKind::Refused, message));
         }
-        Ok(Self::of(What::One(file), Durability::default()))
+        Ok(Self::with_location(
+            Location::SingleFile(file),
+            Durability::default(),
+        ))
     }
 
-    /// What is wrong with how the conversations are kept: other users of the system can read them,
-    /// for instance. New files can be read by their owner alone, and those that are there stay as
-    /// they are.
+    /// Returns warnings about the storage, for instance that other users of the system can read the
+    /// files. New files are readable by their owner only; existing files keep their permissions.
     pub fn problems(&self) -> Vec<String> {
-        let warning = match &self.folder.what {
-            What::Many(dir) => levity_system::files::warning(dir),
-            What::One(file) => levity_system::files::warning_of(file),
+        let warning = match &self.folder.location {
+            Location::Directory(dir) => levity_system::files::warning(dir),
+            Location::SingleFile(file) => levity_system::files::warning_of(file),
         };
         warning.into_iter().collect()
     }
 
-    fn of(what: What, durability: Durability) -> Self {
+    fn with_location(location: Location, durability: Durability) -> Self {
         Self {
-            folder: Arc::new(Folder::new(what, durability)),
-            room: Arc::new(Semaphore::new(MOST)),
+            folder: Arc::new(Folder::new(location, durability)),
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         }
     }
 
-    /// How safe a save is once it returned; [`Durability::Synced`] by default.
+    /// Sets the durability of a completed save; [`Durability::Synced`] by default.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
-        Self::of(self.folder.what.clone(), durability)
+        Self::with_location(self.folder.location.clone(), durability)
     }
 
-    /// Does what may block where it holds up nobody.
+    /// Runs blocking work on a thread where it delays no other task.
     async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Folder) -> Result<T, MemoryError> + Send + 'static,
     ) -> Result<T, MemoryError> {
         let folder = self.folder.clone();
-        // Nobody ever closes the door, so there always is room some time.
-        let room = self.room.clone().acquire_owned().await.ok();
-        let done = on_thread(move || {
-            let done = work(&folder);
-            drop(room);
-            done
+        // No code closes the semaphore, so a permit always becomes available.
+        let permits = self.permits.clone().acquire_owned().await.ok();
+        let result = run_blocking(move || {
+            let result = work(&folder);
+            drop(permits);
+            result
         });
-        done.await
+        result.await
     }
 }
 
-/// The path from the root, so that the program may change its folder.
-fn whole(path: &Path) -> Result<PathBuf, MemoryError> {
+/// Makes a path absolute, so that the program may change its working directory.
+fn absolute_path(path: &Path) -> Result<PathBuf, MemoryError> {
     std::path::absolute(path).map_err(|error| {
-        let message = format!("`{}` is no path of a memory", path.display());
+        let message = format!(
+            "`{}` is not a valid path for a memory store",
+            path.display()
+        );
         MemoryError::new(MemoryErrorKind::Refused, message).with_source(error)
     })
 }
@@ -155,7 +167,7 @@ fn whole(path: &Path) -> Result<PathBuf, MemoryError> {
 impl MemoryStore for FileMemory {
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
         let id = id.clone();
-        self.with(move |folder| folder.look(&id, |kept| kept.load(limit)))
+        self.with(move |folder| folder.with_conversation(&id, |stored| stored.load(limit)))
             .await
     }
 
@@ -166,7 +178,7 @@ impl MemoryStore for FileMemory {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         let id = id.clone();
-        self.with(move |folder| folder.look(&id, |kept| kept.read(from, limit)))
+        self.with(move |folder| folder.with_conversation(&id, |stored| stored.read(from, limit)))
             .await
     }
 
@@ -175,7 +187,7 @@ impl MemoryStore for FileMemory {
         id: &ConversationId,
         change: &ConversationChange,
     ) -> Result<(), MemoryError> {
-        let (id, change, held) = (id.clone(), change.clone(), self.folder.held(id));
+        let (id, change, held) = (id.clone(), change.clone(), self.folder.current_hold(id));
         let saved = self.with(move |folder| {
             let saved = folder.save(&id, &change);
             drop(held);
@@ -191,12 +203,14 @@ impl MemoryStore for FileMemory {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         let (id, query) = (id.clone(), query.to_owned());
-        self.with(move |folder| folder.look(&id, |kept| kept.search(&query, limit)))
-            .await
+        self.with(move |folder| {
+            folder.with_conversation(&id, |stored| stored.search(&query, limit))
+        })
+        .await
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
-        let (id, held) = (id.clone(), self.folder.held(id));
+        let (id, held) = (id.clone(), self.folder.current_hold(id));
         let trimmed = self.with(move |folder| {
             let trimmed = folder.trim(&id, before);
             drop(held);
@@ -227,11 +241,16 @@ impl MemoryStore for FileMemory {
 
     async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         let id = id.clone();
-        let (give, mut given) = oneshot::channel();
-        let hold = move |folder: &Folder| folder.hold(&id, |held| drop(give.send(held)));
+        let (sender, mut receiver) = oneshot::channel();
+        let hold = move |folder: &Folder| folder.hold(&id, |held| drop(sender.send(held)));
         self.with(hold).await?;
-        given.try_recv().map(Lease::new).map_err(|error| {
-            MemoryError::new(MemoryErrorKind::Io, "what was to be held got lost").with_source(error)
+        receiver.try_recv().map(Lease::new).map_err(|error| {
+            MemoryError::new(
+                MemoryErrorKind::Io,
+                "the lease on the conversation was lost before \
+                it was returned",
+            )
+            .with_source(error)
         })
     }
 }
@@ -239,7 +258,7 @@ impl MemoryStore for FileMemory {
 impl fmt::Debug for FileMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileMemory")
-            .field("files", &self.folder.what)
+            .field("files", &self.folder.location)
             .field("durability", &self.folder.durability)
             .finish()
     }

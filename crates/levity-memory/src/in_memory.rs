@@ -9,12 +9,12 @@ use levity_core::{
     MemoryStore, Message, Remembered, Timestamp,
 };
 
-use crate::kept::{self, Kept};
+use crate::stored::{self, StoredConversation};
 
-/// Keeps conversations for as long as the process lives. Clones share them.
+/// A store that holds conversations for the lifetime of the process. Clones share them.
 ///
-/// For tests, and for programs whose conversations end with them. `docs/memory.md` compares the
-/// stores.
+/// Use it in tests, and in programs whose conversations end with the process. `docs/memory.md`
+/// compares the stores.
 ///
 /// ```
 /// # use levity_core::{ConversationChange, ConversationId, MemoryStore, Message};
@@ -23,7 +23,8 @@ use crate::kept::{self, Kept};
 /// # async fn main() -> Result<(), levity_core::MemoryError> {
 /// let store = InMemory::new();
 /// let id = ConversationId::new("monday");
-/// store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Good morning")])).await?;
+/// let change = ConversationChange::at(0).with_messages([Message::user("Good morning")]);
+/// store.save(&id, &change).await?;
 /// assert_eq!(store.load(&id, 10).await?.end, 1);
 /// # Ok(())
 /// # }
@@ -35,31 +36,31 @@ pub struct InMemory {
 
 #[derive(Default)]
 struct Inner {
-    conversations: HashMap<ConversationId, Kept>,
+    conversations: HashMap<ConversationId, StoredConversation>,
     held: HashSet<ConversationId>,
-    /// There only where the store is bounded.
+    /// The limits of a bounded store; `None` for an unbounded one.
     bounds: Option<Bounds>,
 }
 
-/// How much a bounded store keeps, and what it has.
+/// The limits of a bounded store and its current usage.
 struct Bounds {
-    most: Use,
-    /// How much one owner may have, and who owns a conversation.
-    share: Option<(Use, OwnerOf)>,
-    /// Of each conversation, how large it is, when it was last used and whose it is.
+    limit: Usage,
+    /// The limit for each owner, and the function that returns the owner of a conversation.
+    share: Option<(Usage, OwnerOf)>,
+    /// The size, last use and owner of each conversation.
     sizes: HashMap<ConversationId, Size>,
-    all: Use,
-    /// What each owner has; those without an owner are together. Only owners that have something
-    /// are here.
-    owned: HashMap<Option<Arc<str>>, Use>,
+    total: Usage,
+    /// The usage of each owner; conversations without an owner share the `None` entry. Owners
+    /// without conversations are absent.
+    by_owner: HashMap<Option<Arc<str>>, Usage>,
     clock: u64,
 }
 
-/// Says whose a conversation is.
+/// Returns the owner of a conversation.
 type OwnerOf = Box<dyn Fn(&ConversationId) -> Option<Arc<str>> + Send + Sync>;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Use {
+struct Usage {
     count: usize,
     bytes: usize,
 }
@@ -71,17 +72,17 @@ struct Size {
     owner: Option<Arc<str>>,
 }
 
-/// What there is too much of.
+/// The limit that is exceeded.
 enum Excess {
-    /// This owner has more than its share.
+    /// This owner exceeds its share.
     Share(Option<Arc<str>>),
-    /// The store has more than it may, and of all owners, this one has most of it.
+    /// The store exceeds its limit, and this owner uses the largest part of it.
     Whole(Option<Arc<str>>),
 }
 
 impl Inner {
-    /// Counts what a conversation has now, and makes room for it.
-    fn settle(&mut self, id: &ConversationId) {
+    /// Records the size of a conversation, and removes others to make room for it.
+    fn enforce_limits(&mut self, id: &ConversationId) {
         let Self {
             conversations,
             held,
@@ -90,18 +91,19 @@ impl Inner {
         else {
             return;
         };
-        let Some(kept) = conversations.get_mut(id) else {
+        let Some(stored) = conversations.get_mut(id) else {
             bounds.forget(id);
             return;
         };
-        let mut bytes = size(kept);
-        // One conversation has a sixteenth of the room; its oldest messages go.
-        while bytes > bounds.most.bytes / 16 && kept.messages.len() > 1 {
-            let half = kept.first + kept.messages.len().div_ceil(2) as u64;
-            kept.trim(half);
-            bytes = size(kept);
+        let mut bytes = size(stored);
+        // One conversation may use a sixteenth of the bytes; beyond that, its oldest messages are
+        // removed.
+        while bytes > bounds.limit.bytes / 16 && stored.messages.len() > 1 {
+            let half = stored.first + stored.messages.len().div_ceil(2) as u64;
+            stored.trim(half);
+            bytes = size(stored);
         }
-        bounds.note(id, bytes);
+        bounds.record(id, bytes);
         while let Some(excess) = bounds.excess(id) {
             let idle = || {
                 bounds
@@ -128,9 +130,9 @@ impl Inner {
     }
 }
 
-impl Use {
-    fn is_within(self, most: Self) -> bool {
-        self.count <= most.count && self.bytes <= most.bytes
+impl Usage {
+    fn is_within(self, limit: Self) -> bool {
+        self.count <= limit.count && self.bytes <= limit.bytes
     }
 
     fn change(&mut self, before: Option<usize>, now: Option<usize>) {
@@ -138,16 +140,16 @@ impl Use {
         self.bytes = self.bytes + now.unwrap_or(0) - before.unwrap_or(0);
     }
 
-    /// The part of `most` that is used, in millionths: of conversations or of bytes, whichever is
-    /// more.
-    fn part_of(self, most: Self) -> u128 {
-        let part = |used: usize, most: usize| used as u128 * 1_000_000 / (most as u128).max(1);
-        part(self.count, most.count).max(part(self.bytes, most.bytes))
+    /// Returns the used part of `limit` in millionths: of conversations or of bytes, whichever is
+    /// larger.
+    fn part_of(self, limit: Self) -> u128 {
+        let part = |used: usize, limit: usize| used as u128 * 1_000_000 / (limit as u128).max(1);
+        part(self.count, limit.count).max(part(self.bytes, limit.bytes))
     }
 }
 
 impl Bounds {
-    fn note(&mut self, id: &ConversationId, bytes: usize) {
+    fn record(&mut self, id: &ConversationId, bytes: usize) {
         self.clock += 1;
         let owner = self.share.as_ref().and_then(|(_, owner_of)| owner_of(id));
         let size = Size {
@@ -156,8 +158,8 @@ impl Bounds {
             owner: owner.clone(),
         };
         let before = self.sizes.insert(id.clone(), size).map(|size| size.bytes);
-        self.all.change(before, Some(bytes));
-        self.owned
+        self.total.change(before, Some(bytes));
+        self.by_owner
             .entry(owner)
             .or_default()
             .change(before, Some(bytes));
@@ -167,41 +169,41 @@ impl Bounds {
         let Some(size) = self.sizes.remove(id) else {
             return;
         };
-        self.all.change(Some(size.bytes), None);
-        if let Some(own) = self.owned.get_mut(&size.owner) {
+        self.total.change(Some(size.bytes), None);
+        if let Some(own) = self.by_owner.get_mut(&size.owner) {
             own.change(Some(size.bytes), None);
             if own.count == 0 {
-                self.owned.remove(&size.owner);
+                self.by_owner.remove(&size.owner);
             }
         }
     }
 
-    /// Returns whether there is too much after `id` was saved.
+    /// Returns the limit that is exceeded after `id` was saved, if any.
     fn excess(&self, id: &ConversationId) -> Option<Excess> {
         let owner = &self.sizes.get(id)?.owner;
-        let own = self.owned.get(owner).copied().unwrap_or_default();
+        let own = self.by_owner.get(owner).copied().unwrap_or_default();
         let share = self
             .share
             .as_ref()
             .filter(|_| owner.is_some())
             .map(|(share, _)| *share);
-        // One conversation may be more than a share has room for.
+        // A single conversation may be larger than the share.
         if share.is_some_and(|share| own.count > 1 && !own.is_within(share)) {
             return Some(Excess::Share(owner.clone()));
         }
-        if self.all.is_within(self.most) {
+        if self.total.is_within(self.limit) {
             return None;
         }
         let largest = self
-            .owned
+            .by_owner
             .iter()
-            .max_by_key(|(_, own)| own.part_of(self.most));
+            .max_by_key(|(_, own)| own.part_of(self.limit));
         largest.map(|(owner, _)| Excess::Whole(owner.clone()))
     }
 }
 
-/// How many bytes a conversation has as JSON.
-fn size(kept: &Kept) -> usize {
+/// Returns the size of a conversation as JSON, in bytes.
+fn size(stored: &StoredConversation) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -213,42 +215,42 @@ fn size(kept: &Kept) -> usize {
         }
     }
     let mut count = Count(0);
-    for message in &kept.messages {
-        // What cannot be written takes some room, too.
+    for message in &stored.messages {
+        // A message that cannot be serialized counts up to the point of failure.
         let _ = serde_json::to_writer(&mut count, message);
     }
     count.0
-        + kept
+        + stored
             .summary
             .as_ref()
             .map_or(0, |summary| summary.text.len())
 }
 
 impl InMemory {
-    /// No conversations yet.
+    /// Creates an empty store without limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No conversations yet, and never more than `most` of them or `bytes` bytes of messages,
-    /// counted as JSON.
+    /// Creates an empty store that holds at most `limit` conversations and `bytes` bytes of
+    /// messages, measured as JSON.
     ///
-    /// When there are more, those go that were not saved to for longest, and one that has more than
-    /// a sixteenth of the bytes loses its oldest messages. Those that somebody
-    /// [holds](MemoryStore::hold) stay, so while runs are under way there may be more, by a
-    /// sixteenth for each of them.
-    pub fn bounded(most: usize, bytes: usize) -> Self {
-        let most = Use {
-            count: most.max(1),
+    /// Beyond these limits, the store removes the conversations with the oldest saves. A
+    /// conversation larger than a sixteenth of the bytes loses its oldest messages.
+    /// [Held](MemoryStore::hold) conversations are never removed, so usage may exceed the limit by
+    /// a sixteenth for each run in progress.
+    pub fn bounded(limit: usize, bytes: usize) -> Self {
+        let limit = Usage {
+            count: limit.max(1),
             bytes,
         };
-        let (sizes, owned, all) = (HashMap::new(), HashMap::new(), Use::default());
+        let (sizes, by_owner, total) = (HashMap::new(), HashMap::new(), Usage::default());
         let bounds = Bounds {
-            most,
+            limit,
             share: None,
             sizes,
-            all,
-            owned,
+            total,
+            by_owner,
             clock: 0,
         };
         let inner = Inner {
@@ -260,12 +262,13 @@ impl InMemory {
         }
     }
 
-    /// Divides a bounded store among owners: each has at most this part of it in percent, one
-    /// conversation at least, and what is above that goes from its own.
+    /// Divides a bounded store among owners: each may use this percentage of it, but at least one
+    /// conversation. An owner above its share loses its own conversations.
     ///
-    /// When there is too much in all, conversations go of the owner that has most. `owner_of` says
-    /// whose a conversation is, by its id; those without an owner have no share of their own. Call
-    /// it before anything is saved; a store that is not bounded has no shares.
+    /// When the whole store is full, the owner with the highest usage loses conversations first.
+    /// `owner_of` returns the owner of a conversation by its id; conversations without an owner
+    /// have no separate share. Call this method before the first save. It has no effect on an
+    /// unbounded store.
     #[must_use]
     pub fn with_share(
         self,
@@ -273,10 +276,10 @@ impl InMemory {
         owner_of: impl Fn(&ConversationId) -> Option<Arc<str>> + Send + Sync + 'static,
     ) -> Self {
         if let Some(bounds) = &mut self.lock().bounds {
-            let part = |most: usize| (most as u128 * u128::from(percent.min(100)) / 100) as usize;
-            let share = Use {
-                count: part(bounds.most.count).max(1),
-                bytes: part(bounds.most.bytes),
+            let part = |limit: usize| (limit as u128 * u128::from(percent.min(100)) / 100) as usize;
+            let share = Usage {
+                count: part(bounds.limit.count).max(1),
+                bytes: part(bounds.limit.bytes),
             };
             bounds.share = Some((share, Box::new(owner_of)));
         }
@@ -287,31 +290,35 @@ impl InMemory {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at a conversation; an unknown one is an empty one.
-    fn look<T: Default>(&self, id: &ConversationId, look: impl FnOnce(&Kept) -> T) -> T {
+    /// Reads a conversation; an unknown one reads as empty.
+    fn with_conversation<T: Default>(
+        &self,
+        id: &ConversationId,
+        read: impl FnOnce(&StoredConversation) -> T,
+    ) -> T {
         self.lock()
             .conversations
             .get(id)
-            .map(look)
+            .map(read)
             .unwrap_or_default()
     }
 
     fn remove(
         &self,
         id: &ConversationId,
-        wanted: impl Fn(&Kept) -> bool,
+        condition: impl Fn(&StoredConversation) -> bool,
     ) -> Result<bool, MemoryError> {
         let mut inner = self.lock();
         if inner.held.contains(id) {
             return Err(MemoryError::busy(id));
         }
-        let there = inner.conversations.get(id).is_some_and(wanted);
-        let removed = if there {
+        let matches = inner.conversations.get(id).is_some_and(condition);
+        let removed = if matches {
             inner.conversations.remove(id)
         } else {
             None
         };
-        inner.settle(id);
+        inner.enforce_limits(id);
         drop(inner);
         Ok(removed.is_some())
     }
@@ -320,7 +327,7 @@ impl InMemory {
 #[async_trait]
 impl MemoryStore for InMemory {
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
-        Ok(self.look(id, |kept| kept.load(limit)))
+        Ok(self.with_conversation(id, |stored| stored.load(limit)))
     }
 
     async fn read(
@@ -329,7 +336,7 @@ impl MemoryStore for InMemory {
         from: u64,
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
-        Ok(self.look(id, |kept| kept.read(from, limit)))
+        Ok(self.with_conversation(id, |stored| stored.read(from, limit)))
     }
 
     async fn save(
@@ -338,15 +345,15 @@ impl MemoryStore for InMemory {
         change: &ConversationChange,
     ) -> Result<(), MemoryError> {
         let mut inner = self.lock();
-        if let Some(kept) = inner.conversations.get_mut(id) {
-            kept.save(id, change)?;
-            inner.settle(id);
+        if let Some(stored) = inner.conversations.get_mut(id) {
+            stored.save(id, change)?;
+            inner.enforce_limits(id);
             return Ok(());
         }
-        let mut kept = Kept::default();
-        if kept.save(id, change)? {
-            inner.conversations.insert(id.clone(), kept);
-            inner.settle(id);
+        let mut stored = StoredConversation::default();
+        if stored.save(id, change)? {
+            inner.conversations.insert(id.clone(), stored);
+            inner.enforce_limits(id);
         }
         Ok(())
     }
@@ -357,16 +364,16 @@ impl MemoryStore for InMemory {
         query: &str,
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
-        // The messages are shared, so that nobody waits while they are looked through.
-        let kept = self.look(id, Kept::clone);
-        Ok(kept.search(query, limit))
+        // Clone the shared messages first, so that the search runs without the lock.
+        let stored = self.with_conversation(id, StoredConversation::clone);
+        Ok(stored.search(query, limit))
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
         let mut inner = self.lock();
-        if let Some(kept) = inner.conversations.get_mut(id) {
-            kept.trim(before);
-            inner.settle(id);
+        if let Some(stored) = inner.conversations.get_mut(id) {
+            stored.trim(before);
+            inner.enforce_limits(id);
         }
         Ok(())
     }
@@ -380,7 +387,7 @@ impl MemoryStore for InMemory {
         id: &ConversationId,
         unchanged_since: Timestamp,
     ) -> Result<bool, MemoryError> {
-        self.remove(id, |kept| kept.changed < unchanged_since)
+        self.remove(id, |stored| stored.changed < unchanged_since)
     }
 
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
@@ -388,29 +395,29 @@ impl MemoryStore for InMemory {
         let infos: Vec<_> = inner
             .conversations
             .iter()
-            .map(|(id, kept)| kept.info(id))
+            .map(|(id, stored)| stored.info(id))
             .collect();
         drop(inner);
-        Ok(kept::select(infos.into_iter(), query))
+        Ok(stored::select(infos.into_iter(), query))
     }
 
     async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         if !self.lock().held.insert(id.clone()) {
             return Err(MemoryError::busy(id));
         }
-        Ok(Lease::new(Held {
+        Ok(Lease::new(HoldGuard {
             store: self.clone(),
             id: id.clone(),
         }))
     }
 }
 
-struct Held {
+struct HoldGuard {
     store: InMemory,
     id: ConversationId,
 }
 
-impl Drop for Held {
+impl Drop for HoldGuard {
     fn drop(&mut self) {
         self.store.lock().held.remove(&self.id);
     }

@@ -1,32 +1,39 @@
-//! Messages as JSON that can be read again.
+//! Messages as JSON that can be read back.
 
 use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Message};
 
-/// How deep a message may be nested. `serde_json` reads 128 levels, and a file has some around it.
-const DEEP: usize = 120;
+/// The maximum nesting depth of a message. `serde_json` reads 128 levels, and the file adds some.
+const MAX_DEPTH: usize = 120;
 
-/// A message as JSON.
+/// Serializes a message as JSON.
 pub(crate) fn write(
     id: &ConversationId,
     position: u64,
     message: &Message,
 ) -> Result<String, MemoryError> {
-    let refused = |why: String| {
-        let message = format!("message {position} of conversation `{id}` {why}");
+    let rejected = |reason: String| {
+        let message = format!("message {position} of conversation `{id}` {reason}");
         MemoryError::new(MemoryErrorKind::Refused, message)
     };
     let text = serde_json::to_string(message);
-    let text =
-        text.map_err(|error| refused("cannot be written as JSON".to_owned()).with_source(error))?;
-    if depth(text.as_bytes()) > DEEP {
-        return Err(refused(format!(
-            "is nested deeper than {DEEP} levels, and could not be read again"
+    let text = text.map_err(|error| {
+        rejected(
+            "cannot be serialized as \
+            JSON"
+                .to_owned(),
+        )
+        .with_source(error)
+    })?;
+    if depth(text.as_bytes()) > MAX_DEPTH {
+        return Err(rejected(format!(
+            "is nested deeper than {MAX_DEPTH} levels and could not be read back; reduce its \
+                nesting"
         )));
     }
     Ok(text)
 }
 
-/// Checks that a message can be read again.
+/// Checks that a message can be read back.
 pub(crate) fn check(
     id: &ConversationId,
     position: u64,
@@ -35,20 +42,20 @@ pub(crate) fn check(
     write(id, position, message).map(drop)
 }
 
-/// A message that was kept.
+/// Parses a stored message.
 #[cfg(feature = "sqlite")]
 pub(crate) fn read(id: &ConversationId, position: u64, text: &str) -> Result<Message, MemoryError> {
     serde_json::from_str(text).map_err(|error| {
-        // What the error says may quote the message.
-        let what = format!(
-            "message {position} is not as it should be, at byte {}",
+        // The text of the JSON error may quote the message, so it is left out.
+        let detail = format!(
+            "message {position} is not a valid message, at byte {}",
             error.column()
         );
-        MemoryError::damaged(id, &what)
+        MemoryError::damaged(id, &detail)
     })
 }
 
-/// How deep the values of a text are nested.
+/// Returns the maximum nesting depth of a JSON text.
 fn depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0, false, false);
     for byte in text {

@@ -11,7 +11,7 @@ mod memory;
 
 pub use memory::KeyValueMemory;
 
-/// A database of keys and values, over which [`KeyValueMemory`] keeps conversations.
+/// A database of keys and values, in which [`KeyValueMemory`] stores conversations.
 ///
 /// # Contract
 /// - Two values of a key that differ have different versions: a number that counts the writes, or a
@@ -19,10 +19,10 @@ pub use memory::KeyValueMemory;
 /// - `put` and `delete` compare the version and change the value in one step.
 /// - A call sees all writes that returned before it began.
 /// - A call that fails, or whose future was dropped, has taken effect as a whole or not at all.
-/// - Values come back to the byte.
+/// - Values are returned byte for byte.
 ///
-/// Keys consist of small letters, digits and `-_.%/`, and have at most 300 bytes. A value has at
-/// most [as many bytes](KeyValueMemory::with_max_value_bytes) as you allow.
+/// Keys consist of lower-case letters, digits and `-_.%/`, and have at most 300 bytes.
+/// [`with_max_value_bytes`](KeyValueMemory::with_max_value_bytes) limits the size of a value.
 ///
 /// # Example
 /// A map behind a mutex:
@@ -40,9 +40,14 @@ pub use memory::KeyValueMemory;
 ///     async fn get(&self, key: &str) -> Result<Option<Versioned>, MemoryError> {
 ///         Ok(self.0.lock().unwrap().1.get(key).cloned())
 ///     }
-///     async fn put(&self, key: &str, value: &[u8], expected: Option<&Version>) -> Result<bool, MemoryError> {
+///     async fn put(
+///         &self,
+///         key: &str,
+///         value: &[u8],
+///         expected: Option<&Version>,
+///     ) -> Result<bool, MemoryError> {
 ///         let (writes, map) = &mut *self.0.lock().unwrap();
-///         let unchanged = map.get(key).map(|there| &there.version) == expected;
+///         let unchanged = map.get(key).map(|entry| &entry.version) == expected;
 ///         if unchanged {
 ///             *writes += 1;
 ///             map.insert(key.to_owned(), Versioned::new(value, *writes));
@@ -51,11 +56,19 @@ pub use memory::KeyValueMemory;
 ///     }
 ///     async fn delete(&self, key: &str, expected: &Version) -> Result<bool, MemoryError> {
 ///         let map = &mut self.0.lock().unwrap().1;
-///         Ok(map.get(key).is_some_and(|there| there.version == *expected) && map.remove(key).is_some())
+///         let unchanged = map.get(key).is_some_and(|entry| entry.version == *expected);
+///         Ok(unchanged && map.remove(key).is_some())
 ///     }
-///     async fn scan(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<(String, Versioned)>, MemoryError> {
+///     async fn scan(
+///         &self,
+///         prefix: &str,
+///         after: &str,
+///         limit: usize,
+///     ) -> Result<Vec<(String, Versioned)>, MemoryError> {
 ///         let map = &self.0.lock().unwrap().1;
-///         let found = map.iter().filter(|(key, _)| key.starts_with(prefix) && key.as_str() > after);
+///         let found = map
+///             .iter()
+///             .filter(|(key, _)| key.starts_with(prefix) && key.as_str() > after);
 ///         Ok(found.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
 ///     }
 /// }
@@ -64,7 +77,8 @@ pub use memory::KeyValueMemory;
 /// # async fn main() -> Result<(), MemoryError> {
 /// let memory = KeyValueMemory::new(Map::default());
 /// let id = ConversationId::new("monday");
-/// memory.save(&id, &ConversationChange::at(0).with_messages([Message::user("Good morning")])).await?;
+/// let change = ConversationChange::at(0).with_messages([Message::user("Good morning")]);
+/// memory.save(&id, &change).await?;
 /// assert_eq!(memory.load(&id, 10).await?.messages[0].text(), "Good morning");
 /// # Ok(())
 /// # }
@@ -78,8 +92,8 @@ pub trait KeyValueStore: Send + Sync {
     /// Returns the value of a key, with its version.
     async fn get(&self, key: &str) -> Result<Option<Versioned>, MemoryError>;
 
-    /// Writes the value of a key if it still has the expected version; `None` expects that the key
-    /// is not there. Returns `false`, and changes nothing, if it has another one.
+    /// Writes the value of a key if the key still has the expected version; `None` expects that the
+    /// key does not exist. Returns `false`, and changes nothing, if the version differs.
     async fn put(
         &self,
         key: &str,
@@ -91,8 +105,8 @@ pub trait KeyValueStore: Send + Sync {
     /// otherwise.
     async fn delete(&self, key: &str, expected: &Version) -> Result<bool, MemoryError>;
 
-    /// Returns a page of keys that begin with `prefix` and are greater than `after`, in the order
-    /// of their bytes. A page has at most `limit` keys and may have fewer; an empty one is the end.
+    /// Returns a page of keys that begin with `prefix` and are greater than `after`, in byte order.
+    /// A page has at most `limit` keys and may have fewer; an empty page is the end.
     async fn scan(
         &self,
         prefix: &str,
@@ -131,7 +145,7 @@ impl<S: KeyValueStore + ?Sized> KeyValueStore for Arc<S> {
     }
 }
 
-/// The version of a value, in the form that the database uses: a number, or an entity tag.
+/// The version of a value in the database's own form: a number or an entity tag.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Arc<str>);
 
@@ -154,7 +168,7 @@ impl From<&str> for Version {
     }
 }
 
-/// A value and its version.
+/// A value together with its version.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Versioned {
@@ -165,7 +179,7 @@ pub struct Versioned {
 }
 
 impl Versioned {
-    /// Returns these bytes as a value with this version.
+    /// Creates a value with this version.
     pub fn new(value: impl Into<Vec<u8>>, version: impl Into<Version>) -> Self {
         Self {
             value: value.into(),
@@ -176,7 +190,7 @@ impl Versioned {
 
 impl fmt::Debug for Versioned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The bytes are what people said.
+        // The bytes contain conversation text, so they are not shown.
         f.debug_struct("Versioned")
             .field("version", &self.version)
             .finish_non_exhaustive()

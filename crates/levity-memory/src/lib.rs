@@ -1,47 +1,51 @@
-//! What an agent remembers: conversations that outlive a process, windows that always fit,
-//! summaries of what has left them, and facts that are recalled years later.
+//! Memory for agents: conversations that outlive a process, context windows that always fit,
+//! summaries of older messages, and facts that an agent can recall years later.
 //!
 //! ```
 //! use levity_core::Message;
 //! use levity_memory::{Counter, Window};
 //!
-//! let messages: Vec<_> = (1..=10_000).map(|n| Message::user(format!("message {n}")).into()).collect();
+//! let messages: Vec<_> = (1..=10_000)
+//!     .map(|n| Message::user(format!("message {n}")).into())
+//!     .collect();
 //! let shown = Window::new().tokens(2_000).show(&messages, Some("They counted."), &Counter::new());
 //! assert!(shown.fits && shown.tokens <= 2_000);
 //! ```
 //!
-//! - **Stores** keep conversations: [`InMemory`], [`FileMemory`] (a JSON file each), `SqliteMemory`
-//!   (all in one file). A save is whole or not at all, and two writers never interleave.
-//!   [`KeyValueMemory`] makes a store of any database that has [four operations](KeyValueStore).
-//! - [`Conversations`] sees to it that runs of one conversation follow one another, and that what
-//!   nobody uses any more goes.
-//! - A [`Window`] says how much of a conversation a model is shown. What it shows fits, is a
-//!   history that a provider accepts, and costs what is shown, not what the conversation holds.
-//! - `Recall` keeps facts and past sessions by user, project or session, and finds them by their
-//!   words and, with an [`Embedder`](levity_core::Embedder), by what they mean.
+//! - **Stores** save conversations: [`InMemory`], [`FileMemory`] (one JSON file per conversation)
+//!   and `SqliteMemory` (one database file for all). A save is atomic, and two writers never
+//!   interleave. [`KeyValueMemory`] turns any database with [four operations](KeyValueStore) into a
+//!   store.
+//! - [`Conversations`] runs one run at a time on each conversation, and removes conversations that
+//!   are no longer used.
+//! - A [`Window`] defines how much of a conversation a model receives. Its contents fit, form a
+//!   history that every provider accepts, and cost what the window shows, not what the conversation
+//!   holds.
+//! - `Recall` stores facts and past sessions by user, project or session. It finds them by their
+//!   words and, with an [`Embedder`](levity_core::Embedder), by their meaning.
 //!
-//! What is deliberately absent: the loop that uses all this, which is `levity-loop`, and any call
-//! of a model. Time comes in through [`World`](levity_core::World).
+//! This crate deliberately contains neither the agent loop, which is in `levity-loop`, nor any
+//! model call. [`World`](levity_core::World) provides the time.
 //!
 //! # Features
-//! - `sqlite`: `SqliteMemory` and `Recall`.
+//! - `sqlite`: enables `SqliteMemory` and `Recall`.
 
 mod blocking;
 mod conversations;
 mod file;
-#[cfg(feature = "sqlite")]
-mod flaw;
 mod in_memory;
 mod json;
-mod kept;
 mod key_value;
+mod query_words;
 #[cfg(feature = "sqlite")]
 mod recall;
 mod sessions;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
+mod sqlite_error;
+mod stored;
 mod window;
-mod words;
 
 pub use conversations::{Conversations, MemoryCleanup, Open};
 pub use file::{FileMemory, conversation_id_fits};

@@ -1,4 +1,4 @@
-//! Long-term recall: what is worth knowing beyond one conversation.
+//! Long-term recall: facts that remain useful beyond one conversation.
 
 use std::fmt;
 use std::path::Path;
@@ -12,9 +12,10 @@ use levity_core::{
 use levity_system::SystemWorld;
 use rusqlite::Connection;
 
+mod embedding;
 mod fact;
 mod file;
-mod meaning;
+mod full_text;
 mod rank;
 mod rows;
 mod scope;
@@ -23,47 +24,46 @@ mod source;
 mod tables;
 mod tools;
 mod vectors;
-mod words;
 
 pub use fact::{EmbeddingReport, FactId, RecallResult, Recalled, SavedFact};
 pub use scope::Scope;
 pub use sessions::RecallSessions;
 pub use source::RecallContext;
 
+use embedding::Embedding;
 use file::File;
-use meaning::Meaning;
 use rows::Fact;
 
-/// The longest fact, in bytes.
-const LONGEST_FACT: usize = 8 << 10;
-/// The longest name of a source, in bytes.
-const LONGEST_SOURCE: usize = 1 << 10;
-/// How many facts a scope has at most, unless told otherwise.
-const MOST_FACTS: usize = 100_000;
-/// How many facts are found or listed at once.
-const MOST_FOUND: usize = 1_000;
-/// How many facts are ranked at least, however few are wanted.
-const POOL: usize = 50;
-/// How large a file is at most, in bytes, that is written anew when a fact is forgotten, and when a
-/// scope is.
-const SMALL: u64 = 4 << 20;
-const MIDDLING: u64 = 64 << 20;
-/// How many scopes are searched at once.
-const MOST_SCOPES: usize = 32;
+/// The maximum size of a fact, in bytes.
+const MAX_FACT_BYTES: usize = 8 << 10;
+/// The maximum size of a source name, in bytes.
+const MAX_SOURCE_BYTES: usize = 1 << 10;
+/// The default maximum number of facts in a scope.
+const DEFAULT_MAX_FACTS: usize = 100_000;
+/// The maximum number of facts that one call finds or lists.
+const MAX_RESULTS: usize = 1_000;
+/// The minimum number of facts that are ranked, even for a smaller limit.
+const MIN_CANDIDATES: usize = 50;
+/// The maximum file size, in bytes, for a rewrite after forgetting one fact, and after forgetting a
+/// scope.
+const VACUUM_AFTER_FACT_BYTES: u64 = 4 << 20;
+const VACUUM_AFTER_SCOPE_BYTES: u64 = 64 << 20;
+/// The maximum number of scopes in one search.
+const MAX_SCOPES: usize = 32;
 
-/// Facts and past sessions, kept in one SQLite file and found again by their words and, with an
-/// [embedder](Self::with_embedder), by what they mean.
+/// Facts and past sessions in one SQLite file, found by their words and, with an
+/// [embedder](Self::with_embedder), by their meaning.
 ///
-/// - A fact belongs to one [`Scope`]. A search goes over the scopes it is given and never beyond
-///   them.
-/// - Nothing that is looked for is taken for syntax, whatever stands in it.
-/// - What is forgotten is gone: overwritten in the file, and no longer in the log beside it.
-/// - Several processes may use one file. A change is whole or not at all, also when the process is
-///   killed half-way.
-/// - A file of another program, of a newer version or with flaws is refused and left as it is.
+/// - A fact belongs to one [`Scope`]. A search covers the given scopes and no others.
+/// - A query is plain text; no part of it is interpreted as search syntax.
+/// - Forgotten facts are overwritten in the file, and removed from the log beside it.
+/// - Several processes may use one file. A change is atomic, even if the process is killed
+///   half-way.
+/// - The store rejects files of other programs, of newer versions and with damage, and leaves them
+///   unchanged.
 ///
-/// Clones share the file. The work on it is done where it holds up no other task, when there is a
-/// Tokio runtime. `docs/recall.md` has the limits and the tables.
+/// Clones share the file. Within a tokio runtime, file access runs where it delays no other task.
+/// `docs/recall.md` describes the limits and the tables.
 ///
 /// ```
 /// # use levity_memory::{Recall, Scope};
@@ -77,8 +77,8 @@ const MOST_SCOPES: usize = 32;
 /// let found = recall.recall(&[user], "Which tea should I bring?", 5).await?;
 /// assert_eq!(found.facts[0].text, "Prefers tea to coffee.");
 ///
-/// let nobody = recall.recall(&[Scope::user("u-18")], "tea", 5).await?;
-/// assert!(nobody.facts.is_empty());
+/// let other = recall.recall(&[Scope::user("u-18")], "tea", 5).await?;
+/// assert!(other.facts.is_empty());
 /// # Ok(())
 /// # }
 /// ```
@@ -86,103 +86,106 @@ const MOST_SCOPES: usize = 32;
 pub struct Recall {
     file: Arc<File>,
     world: Arc<dyn World>,
-    most_facts: usize,
-    meaning: Option<Meaning>,
-    least: f32,
+    max_facts: usize,
+    embedding: Option<Embedding>,
+    min_cosine: f32,
 }
 
 impl Recall {
-    /// Keeps facts in this file, which is made if it is not there or empty.
+    /// Opens this file, and creates it if it does not exist or is empty.
     ///
-    /// It waits for the disk, and up to 5 seconds for another process that writes.
+    /// The call waits for the disk, and up to 5 seconds for another process that writes.
     ///
     /// # Errors
-    /// When the file cannot be opened or made, and when it is none that this version can read:
+    /// If the file cannot be opened or created, and if this version cannot read it:
     /// [`Version`](MemoryErrorKind::Version) or [`Damaged`](MemoryErrorKind::Damaged).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MemoryError> {
-        Ok(Self::over(File::open(path.as_ref())?))
+        Ok(Self::with_file(File::open(path.as_ref())?))
     }
 
-    /// What is wrong with how the facts are kept: other users of the system can read them, for
-    /// instance. A new file can be read by its owner alone, and one that is there stays as it is.
+    /// Returns warnings about the file, for instance that other users of the system can read it. A
+    /// new file is readable by its owner only; an existing file keeps its permissions.
     pub fn problems(&self) -> Vec<String> {
-        self.file.exposed().into_iter().collect()
+        self.file.permission_warning().into_iter().collect()
     }
 
-    /// Keeps facts until the last clone is dropped.
+    /// Creates a store in memory, which lasts until the last clone is dropped.
     ///
     /// # Errors
-    /// When there is no memory left.
+    /// If there is no memory left.
     pub fn in_memory() -> Result<Self, MemoryError> {
-        Ok(Self::over(File::in_memory()?))
+        Ok(Self::with_file(File::in_memory()?))
     }
 
-    fn over(file: File) -> Self {
+    fn with_file(file: File) -> Self {
         let world = Arc::new(SystemWorld);
         Self {
             file: Arc::new(file),
             world,
-            most_facts: MOST_FACTS,
-            meaning: None,
-            least: 0.0,
+            max_facts: DEFAULT_MAX_FACTS,
+            embedding: None,
+            min_cosine: 0.0,
         }
     }
 
-    /// The clock for dates; the system's by default.
+    /// Sets the clock for dates; the system clock by default.
     #[must_use]
     pub fn with_world(mut self, world: impl World + 'static) -> Self {
         self.world = Arc::new(world);
         self
     }
 
-    /// How many facts a scope may have; 100,000 by default.
+    /// Sets the maximum number of facts in a scope; 100,000 by default.
     #[must_use]
     pub fn with_max_facts(mut self, facts: usize) -> Self {
-        self.most_facts = facts;
+        self.max_facts = facts;
         self
     }
 
-    /// Also finds facts by what they mean, however they are worded.
+    /// Finds facts by their meaning as well, regardless of their wording.
     ///
-    /// The vectors are in the file, with the embedder's card; one embedder's cannot be compared
-    /// with another's, so a file is best used with one. An embedder that fails, or takes longer
-    /// than 20 seconds, is no failure of this: facts are then kept without a vector and found by
-    /// their words, which [`SavedFact::unembedded`] and [`RecallResult::words_only`] say, and it is
-    /// asked again after 30 seconds. Facts without a vector get theirs later, some with everything
-    /// that is remembered or recalled, or all by [`embed_missing`](Self::embed_missing).
+    /// The file stores the vectors together with the embedder's card. Vectors of different
+    /// embedders cannot be compared, so use one embedder per file.
+    ///
+    /// A failure of the embedder, or a call that exceeds 20 seconds, does not fail the operation.
+    /// Facts are then stored without a vector and found by their words; [`SavedFact::unembedded`]
+    /// and [`RecallResult::words_only`] report it. The store retries the embedder after 30 seconds.
+    /// Facts without a vector get one later: a few with every `remember` or `recall`, or all by
+    /// [`embed_missing`](Self::embed_missing).
     #[must_use]
     pub fn with_embedder(mut self, embedder: impl Embedder + 'static) -> Self {
-        self.meaning = Some(Meaning::new(Arc::new(embedder)));
+        self.embedding = Some(Embedding::new(Arc::new(embedder)));
         self
     }
 
-    /// Leaves out what only an embedder finds and whose vector lies farther from the question's
-    /// than this cosine; 0 by default. What is far and what is near differs from embedder to
-    /// embedder.
+    /// Sets the minimum cosine for facts that only the embedder finds; 0 by default. The cosine
+    /// between the vectors of related texts differs from embedder to embedder.
     #[must_use]
     pub fn with_min_cosine(mut self, cosine: f32) -> Self {
-        self.least = cosine;
+        self.min_cosine = cosine;
         self
     }
 
-    /// Keeps a fact: a short text, and where it comes from. The same text again in the same scope
-    /// is the same fact, with the new source and date. White space around it is no part of it.
+    /// Saves a fact: a short text and its source.
+    ///
+    /// Saving the same text again in the same scope updates the source and date of the existing
+    /// fact. Surrounding white space is removed.
     ///
     /// # Errors
-    /// [`Refused`](MemoryErrorKind::Refused) when the text is empty or longer than 8 KiB, or its
-    /// source longer than 1 KiB; [`Full`](MemoryErrorKind::Full) when the scope has as many facts
-    /// as it may; and when the file cannot be written.
+    /// [`Refused`](MemoryErrorKind::Refused) if the text is empty or longer than 8 KiB, or its
+    /// source longer than 1 KiB; [`Full`](MemoryErrorKind::Full) if the scope has reached its
+    /// maximum number of facts; and if the file cannot be written.
     pub async fn remember(
         &self,
         scope: &Scope,
         text: &str,
         source: &str,
     ) -> Result<SavedFact, MemoryError> {
-        self.keep(scope, text, source, None).await
+        self.save_fact(scope, text, source, None).await
     }
 
-    /// Keeps the summary of a session. There is one for each conversation in a scope; a new one
-    /// takes its place.
+    /// Saves the summary of a session. Each conversation has one summary in a scope; a new one
+    /// replaces it.
     ///
     /// # Errors
     /// As [`remember`](Self::remember).
@@ -193,15 +196,15 @@ impl Recall {
         summary: &str,
     ) -> Result<SavedFact, MemoryError> {
         let source = format!("conversation {conversation}");
-        self.keep(scope, summary, &source, Some(conversation.clone()))
+        self.save_fact(scope, summary, &source, Some(conversation.clone()))
             .await
     }
 
-    /// At most `limit` facts of these scopes that have to do with `query`, best first. 1,000 is the
-    /// most.
+    /// Returns at most `limit` facts of these scopes that match `query`, best first. The maximum
+    /// limit is 1,000.
     ///
     /// # Errors
-    /// When there are more than 32 scopes, and when the file cannot be read.
+    /// If there are more than 32 scopes, and if the file cannot be read.
     pub async fn recall(
         &self,
         scopes: &[Scope],
@@ -209,19 +212,19 @@ impl Recall {
         limit: usize,
     ) -> Result<RecallResult, MemoryError> {
         check_scopes(scopes)?;
-        let limit = limit.min(MOST_FOUND);
+        let limit = limit.min(MAX_RESULTS);
         if limit == 0 || query.trim().is_empty() {
             return Ok(RecallResult::default());
         }
-        let (near, usage) = self.near(scopes, query).await;
-        let (vector, words_only) = match near {
-            Some(Ok((card, vector))) => (Some((card, vector, self.least)), None),
+        let (query_vector, usage) = self.query_vector(scopes, query).await;
+        let (vector, words_only) = match query_vector {
+            Some(Ok((card, vector))) => (Some((card, vector, self.min_cosine)), None),
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
         let (scopes, query) = (scopes.to_vec(), query.to_owned());
         let facts = self
-            .work(move |file| {
+            .run_on_file(move |file| {
                 file.read(|view| search(view, &scopes, &query, vector.as_ref(), limit))
             })
             .await?;
@@ -232,39 +235,39 @@ impl Recall {
         })
     }
 
-    /// What is looked for as a vector, if there is an embedder, and the vectors of some facts that
-    /// have none yet.
-    async fn near(&self, scopes: &[Scope], query: &str) -> (Option<Asked>, Usage) {
-        let Some(meaning) = &self.meaning else {
+    /// Returns the query as a vector, if there is an embedder, and embeds some facts that have no
+    /// vector yet.
+    async fn query_vector(&self, scopes: &[Scope], query: &str) -> (Option<QueryVector>, Usage) {
+        let Some(embedding) = &self.embedding else {
             return (None, Usage::default());
         };
-        let (asked, some) = join(
-            meaning.query(&*self.world, query),
-            self.embed_some(scopes, None),
+        let (query_embedded, backlog) = join(
+            embedding.embed_query(&*self.world, query),
+            self.embed_backlog(scopes, None),
         )
         .await;
-        // A file that cannot be written just now can still be read; if not, the search says so.
-        let some = some.unwrap_or_else(|_| Ok(Usage::default()));
-        match asked {
+        // A file that cannot be written now may still be readable; if not, the search reports it.
+        let backlog = backlog.unwrap_or_else(|_| Ok(Usage::default()));
+        match query_embedded {
             Ok((vector, mut usage)) => {
-                let more = some.ok().and_then(|usage| usage.input);
+                let more = backlog.ok().and_then(|usage| usage.input);
                 usage.input = usage
                     .input
                     .map(|input| input.saturating_add(more.unwrap_or(0)))
                     .or(more);
-                (Some(Ok((meaning.card.clone(), vector))), usage)
+                (Some(Ok((embedding.card.clone(), vector))), usage)
             }
-            Err(error) => (Some(Err(error)), some.unwrap_or_default()),
+            Err(error) => (Some(Err(error)), backlog.unwrap_or_default()),
         }
     }
 
-    /// Removes a fact, if it is in one of these scopes, and says whether it was. Nothing of it is
-    /// left in a file of up to 4 MiB; in a larger one, SQLite may leave copies of moved rows until
-    /// it is [wiped](Self::wipe).
+    /// Removes a fact if it is in one of these scopes, and returns `true` if it was. In a file of
+    /// up to 4 MiB, no data of it remains; in a larger one, SQLite may leave copies of moved rows
+    /// until you call [`wipe`](Self::wipe).
     ///
     /// # Errors
-    /// When the file cannot be written. [`Busy`](MemoryErrorKind::Busy) also when the fact is gone,
-    /// but another program still reads the file as it was: then forget it once more later.
+    /// If the file cannot be written. [`Busy`](MemoryErrorKind::Busy) also if the fact is removed,
+    /// but another program still reads the old state of the file; then call `forget` again later.
     pub async fn forget(&self, scopes: &[Scope], id: FactId) -> Result<bool, MemoryError> {
         check_scopes(scopes)?;
         let scopes = scopes.to_vec();
@@ -276,13 +279,13 @@ impl Recall {
                     .collect();
                 rows::forget(change, &keys, id)
             })?;
-            file.wipe(SMALL).map(|()| forgotten)
+            file.wipe(VACUUM_AFTER_FACT_BYTES).map(|()| forgotten)
         };
-        self.work(forget).await
+        self.run_on_file(forget).await
     }
 
-    /// Removes everything of a scope, and says how many facts there were. Nothing of them is left
-    /// in a file of up to 64 MiB; see [`wipe`](Self::wipe) for larger ones.
+    /// Removes all facts of a scope, and returns their number. In a file of up to 64 MiB, no data
+    /// of them remains; see [`wipe`](Self::wipe) for larger ones.
     ///
     /// # Errors
     /// As [`forget`](Self::forget).
@@ -294,29 +297,30 @@ impl Recall {
                 keys.first()
                     .map_or(Ok(0), |(key, _)| rows::forget_scope(change, *key))
             })?;
-            file.wipe(MIDDLING).map(|()| forgotten)
+            file.wipe(VACUUM_AFTER_SCOPE_BYTES).map(|()| forgotten)
         };
-        self.work(forget).await
+        self.run_on_file(forget).await
     }
 
-    /// Writes the file anew, so that nothing is left in it of what was forgotten.
+    /// Rewrites the file, so that no data of forgotten facts remains in it.
     ///
-    /// What is forgotten is overwritten at once. But SQLite leaves copies behind when it moves rows
-    /// from page to page, and those go only in this way. Small files are wiped whenever something
-    /// is forgotten; a large one takes some ten milliseconds and as much memory for each MiB, in
-    /// which nobody else can write.
+    /// Forgetting overwrites a fact at once. But SQLite leaves copies behind when it moves rows
+    /// from page to page, and only a rewrite removes those. The store rewrites a small file
+    /// whenever a fact is forgotten. A large file takes some ten milliseconds and as much memory
+    /// for each MiB, during which no other process can write.
     ///
     /// # Errors
-    /// When the file cannot be written, and [`Busy`](MemoryErrorKind::Busy) when another program
-    /// uses it for too long.
+    /// If the file cannot be written, and [`Busy`](MemoryErrorKind::Busy) if another program uses
+    /// it for too long.
     pub async fn wipe(&self) -> Result<(), MemoryError> {
-        self.work(|file| file.wipe(u64::MAX)).await
+        self.run_on_file(|file| file.wipe(u64::MAX)).await
     }
 
-    /// At most `limit` facts of a scope behind the fact `after`, oldest first. 1,000 is the most.
+    /// Returns at most `limit` facts of a scope after the fact `after`, oldest first. The maximum
+    /// limit is 1,000.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub async fn list(
         &self,
         scope: &Scope,
@@ -324,12 +328,12 @@ impl Recall {
         limit: usize,
     ) -> Result<Vec<Recalled>, MemoryError> {
         let scope = scope.clone();
-        let limit = limit.min(MOST_FOUND);
-        self.work(move |file| file.read(|view| rows::list(view, &scope, after, limit)))
+        let limit = limit.min(MAX_RESULTS);
+        self.run_on_file(move |file| file.read(|view| rows::list(view, &scope, after, limit)))
             .await
     }
 
-    async fn keep(
+    async fn save_fact(
         &self,
         scope: &Scope,
         text: &str,
@@ -338,8 +342,8 @@ impl Recall {
     ) -> Result<SavedFact, MemoryError> {
         scope.check()?;
         let text = text.trim();
-        check_text("a fact", text, LONGEST_FACT)?;
-        check_text("the source of a fact", source, LONGEST_SOURCE)?;
+        check_text("a fact", text, MAX_FACT_BYTES)?;
+        check_text("the source of a fact", source, MAX_SOURCE_BYTES)?;
         let fact = Fact {
             scope: scope.clone(),
             text: text.to_owned(),
@@ -347,16 +351,16 @@ impl Recall {
             conversation,
             date: self.world.now(),
         };
-        let most = self.most_facts;
+        let max_facts = self.max_facts;
         let (id, new) = self
-            .work(move |file| file.write(|change| rows::keep(change, &fact, most)))
+            .run_on_file(move |file| file.write(|change| rows::save(change, &fact, max_facts)))
             .await?;
-        // Whatever comes of its vector, the fact is kept.
+        // The fact is saved, whatever happens to its vector.
         let embedded = self
-            .embed_some(std::slice::from_ref(scope), Some(id))
+            .embed_backlog(std::slice::from_ref(scope), Some(id))
             .await
             .unwrap_or_else(|error| {
-                let message = "its vector could not be written into the file";
+                let message = "cannot write the vector of the fact to the file";
                 Err(ModelError::new(ModelErrorKind::Transport, message).with_source(error))
             });
         match embedded {
@@ -375,33 +379,37 @@ impl Recall {
         }
     }
 
-    /// Does what may wait for the disk where it holds up nobody.
-    async fn work<T: Send + 'static>(
+    /// Runs work that may wait for the disk where it delays no other task.
+    async fn run_on_file<T: Send + 'static>(
         &self,
         work: impl FnOnce(&File) -> Result<T, MemoryError> + Send + 'static,
     ) -> Result<T, MemoryError> {
         let file = self.file.clone();
-        let turn = file.turn.clone().acquire_owned().await;
+        let permit = file.queue.clone().acquire_owned().await;
         let work = move || {
-            let done = work(&file);
-            drop(turn);
-            done
+            let result = work(&file);
+            drop(permit);
+            result
         };
         match tokio::runtime::Handle::try_current() {
-            Ok(handle) => handle.spawn_blocking(work).await.unwrap_or_else(|gone| {
-                let message = "the runtime ended before the facts were read or written";
-                Err(MemoryError::new(MemoryErrorKind::Io, message).with_source(gone))
-            }),
-            // Without a runtime there are no other tasks to hold up.
+            Ok(handle) => handle
+                .spawn_blocking(work)
+                .await
+                .unwrap_or_else(|join_error| {
+                    let message =
+                        "the tokio runtime shut down before the facts were read or written";
+                    Err(MemoryError::new(MemoryErrorKind::Io, message).with_source(join_error))
+                }),
+            // Without a runtime there are no other tasks to delay.
             Err(_) => work(),
         }
     }
 }
 
-/// What is looked for: the embedder and its vector, or why there is none.
-type Asked = Result<(Arc<str>, Vec<f32>), ModelError>;
+/// The embedder's card and the query vector, or the reason why there is none.
+type QueryVector = Result<(Arc<str>, Vec<f32>), ModelError>;
 
-/// The best facts by their words and, where there is a vector, by what they mean.
+/// Finds the best facts by their words and, with a vector, by their meaning.
 fn search(
     view: &Connection,
     scopes: &[Scope],
@@ -410,20 +418,20 @@ fn search(
     limit: usize,
 ) -> rusqlite::Result<Vec<Recalled>> {
     let scopes = rows::scope_keys(view, scopes)?;
-    let pool = limit.max(POOL);
+    let candidates = limit.max(MIN_CANDIDATES);
     let mut lists = Vec::new();
-    if let Some((card, vector, least)) = vector
+    if let Some((card, vector, min_cosine)) = vector
         && let Some(embedder) = vectors::embedder(view, card)?
     {
-        lists.push(vectors::near(
+        lists.push(vectors::nearest(
             view,
             embedder,
             &scopes,
-            (vector, *least),
-            pool,
+            (vector, *min_cosine),
+            candidates,
         )?);
     }
-    lists.push(rows::by_words(view, &scopes, query, pool)?);
+    lists.push(rows::by_words(view, &scopes, query, candidates)?);
     let mut facts = Vec::new();
     for (id, score) in rank::fuse(&lists).into_iter().take(limit) {
         facts.extend(rows::fact(view, &scopes, id, score)?);
@@ -434,32 +442,32 @@ fn search(
 impl fmt::Debug for Recall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recall")
-            .field("embedder", &self.meaning)
+            .field("embedder", &self.embedding)
             .finish_non_exhaustive()
     }
 }
 
 fn check_scopes(scopes: &[Scope]) -> Result<(), MemoryError> {
-    if scopes.len() <= MOST_SCOPES {
+    if scopes.len() <= MAX_SCOPES {
         return Ok(());
     }
     let message = format!(
-        "there are {} scopes, and at most {MOST_SCOPES} are searched at once",
+        "cannot search {} scopes at once; the limit is {MAX_SCOPES}",
         scopes.len()
     );
     Err(MemoryError::new(MemoryErrorKind::Refused, message))
 }
 
-fn check_text(what: &str, text: &str, longest: usize) -> Result<(), MemoryError> {
-    let why = match text.len() {
+fn check_text(subject: &str, text: &str, max_bytes: usize) -> Result<(), MemoryError> {
+    let reason = match text.len() {
         0 => "is empty".to_owned(),
-        length if length > longest => {
-            format!("has {length} bytes, and may have {longest}; say it in fewer words")
+        length if length > max_bytes => {
+            format!("has {length} bytes, but the limit is {max_bytes}; shorten it")
         }
         _ => return Ok(()),
     };
     Err(MemoryError::new(
         MemoryErrorKind::Refused,
-        format!("{what} {why}"),
+        format!("{subject} {reason}"),
     ))
 }

@@ -1,18 +1,19 @@
 use async_trait::async_trait;
 use levity_core::{ConversationId, MemoryError};
 
-/// Keeps a short note of each conversation, so that later ones can look back at it.
+/// A store of one short note per conversation, for later conversations to look up.
 ///
-/// [`Recall::sessions`](crate::Recall::sessions) is one that is found by its words.
+/// [`Recall::sessions`](crate::Recall::sessions) is an implementation that finds notes by their
+/// words.
 ///
 /// # Contract
-/// - There is one note for each conversation; a new one takes its place.
-/// - `forget` leaves nothing behind.
+/// - Each conversation has at most one note; a new note replaces the old one.
+/// - `forget` leaves no data of the note behind.
 #[async_trait]
 pub trait Sessions: Send + Sync {
-    /// Notes what a conversation is about by now.
+    /// Records the current topic of a conversation.
     async fn note(&self, id: &ConversationId, text: &str) -> Result<(), MemoryError>;
 
-    /// Removes the note on a conversation.
+    /// Removes the note of a conversation.
     async fn forget(&self, id: &ConversationId) -> Result<(), MemoryError>;
 }

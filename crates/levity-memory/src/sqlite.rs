@@ -9,40 +9,38 @@ use levity_core::{
 };
 
 use crate::Durability;
-use crate::blocking::on_thread;
+use crate::blocking::run_blocking;
 
-mod desk;
+mod database;
 mod holds;
 mod index;
-mod place;
-mod reads;
+mod readers;
 mod rows;
+mod worker;
 mod writer;
 
-use place::Place;
-use reads::Readers;
-use writer::{Work, Writer, settled};
+use database::Database;
+use readers::Readers;
+use writer::{WriteRequest, Writer, wait_for_flush};
 
-/// So often it is tried to take messages away from a search that goes on.
-const IN_VAIN: u32 = 10;
+/// The maximum number of unindexing attempts without progress during concurrent searches.
+const MAX_FRUITLESS: u32 = 10;
 
-/// Keeps any number of conversations in one SQLite file, which other processes may use at the same
-/// time.
+/// A store for any number of conversations in one SQLite file, which several processes may share.
 ///
-/// - Loading a window costs what the window holds, whatever the conversation holds, and reading
-///   waits for nobody.
-/// - What many save at the same time goes to the disk at once; see [`Durability`] for what that
-///   means.
-/// - What was trimmed or forgotten is overwritten, in the file, in the log beside it and in the
-///   index of words. A program that reads the file at that moment may put off the last step until
-///   it is done.
-/// - The first search in a conversation, and one after many saves, makes what is new known to the
+/// - Loading a window costs what the window holds, regardless of the length of the conversation.
+///   Readers never wait for writers.
+/// - Concurrent saves are written to the disk together; see [`Durability`] for the guarantees.
+/// - Trimmed and forgotten messages are overwritten in the file, in the log beside it and in the
+///   word index. A program that reads the file at that moment may delay the last step.
+/// - The first search in a conversation, and one after many saves, adds the new messages to the
 ///   index first.
-/// - A conversation is held until whoever holds it lets go or ends, however that comes.
-/// - A file of another program, of a newer version or with flaws is refused and left as it is.
+/// - A hold lasts until its holder releases it or its process ends for any reason.
+/// - The store rejects files of other programs, of newer versions and with damage, and leaves them
+///   unchanged.
 ///
-/// Clones are the same owner of conversations. The room of what was removed is used again; the file
-/// becomes smaller by `VACUUM`. It needs a tokio runtime, and a file system with locks.
+/// Clones act as the same owner of conversations. The file reuses the space of removed data;
+/// `VACUUM` makes it smaller. The store requires a tokio runtime and a file system with locks.
 /// `docs/memory.md` describes the tables.
 ///
 /// ```
@@ -54,7 +52,8 @@ const IN_VAIN: u32 = 10;
 /// # let path = dir.path().join("memory.db");
 /// let store = SqliteMemory::new(&path)?;
 /// let id = ConversationId::new("monday");
-/// store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Good morning")])).await?;
+/// let change = ConversationChange::at(0).with_messages([Message::user("Good morning")]);
+/// store.save(&id, &change).await?;
 /// assert_eq!(SqliteMemory::new(&path)?.load(&id, 10).await?.end, 1);
 /// # Ok(())
 /// # }
@@ -65,65 +64,67 @@ pub struct SqliteMemory {
 }
 
 struct Store {
-    place: Arc<Place>,
+    database: Arc<Database>,
     readers: Arc<Readers>,
-    /// Started by the first who writes.
+    /// Started by the first write.
     writer: Mutex<Option<Arc<Writer>>>,
 }
 
 impl SqliteMemory {
-    /// Keeps conversations in this file, which is made if it is not there or empty.
+    /// Opens this file, and creates it if it does not exist or is empty.
     ///
     /// # Errors
-    /// When the file cannot be opened or made, and when it is none that this version can read:
+    /// If the file cannot be opened or created, and if this version cannot read it:
     /// [`Version`](levity_core::MemoryErrorKind::Version) or
     /// [`Damaged`](levity_core::MemoryErrorKind::Damaged).
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, MemoryError> {
-        let (place, checked) = Place::make(&path.into())?;
-        let store = Self::at(place);
-        store.store.readers.keep(checked);
+        let (database, checked) = Database::make(&path.into())?;
+        let store = Self::open(database);
+        store.store.readers.return_connection(checked);
         Ok(store)
     }
 
-    /// What is wrong with how the conversations are kept: other users of the system can read them,
-    /// for instance. A new file can be read by its owner alone, and one that is there stays as it
-    /// is.
+    /// Returns warnings about the file, for instance that other users of the system can read it. A
+    /// new file is readable by its owner only; an existing file keeps its permissions.
     pub fn problems(&self) -> Vec<String> {
-        self.store.place.file.exposed().into_iter().collect()
+        self.store.database.file.exposed().into_iter().collect()
     }
 
-    fn at(place: Place) -> Self {
-        let place = Arc::new(place);
-        let readers = Arc::new(Readers::new(place.clone()));
+    fn open(database: Database) -> Self {
+        let database = Arc::new(database);
+        let readers = Arc::new(Readers::new(database.clone()));
         Self {
             store: Arc::new(Store {
-                place,
+                database,
                 readers,
                 writer: Mutex::new(None),
             }),
         }
     }
 
-    /// How safe a save is once it returned; [`Durability::Synced`] by default. The changed copy is
-    /// an owner of its own.
+    /// Sets the durability of a completed save; [`Durability::Synced`] by default. The returned
+    /// store is a separate owner of conversations.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
-        Self::at(Place {
+        Self::open(Database {
             durability,
-            ..Place::clone(&self.store.place)
+            ..Database::clone(&self.store.database)
         })
     }
 
-    /// Writes the file anew, so that nothing is left in it of what was trimmed or forgotten: SQLite
-    /// leaves copies behind when it moves rows from page to page. A file of up to 4 MiB is written
-    /// anew whenever a conversation is forgotten; a larger one takes some ten milliseconds per MiB,
-    /// and others wait meanwhile. If somebody reads the file for long, it is tried again every
-    /// second.
+    /// Rewrites the file, so that no trimmed or forgotten data remains in it: SQLite leaves copies
+    /// behind when it moves rows from page to page.
+    ///
+    /// The store rewrites a file of up to 4 MiB whenever a conversation is forgotten. A larger one
+    /// takes some ten milliseconds per MiB, and other calls wait meanwhile. If another program
+    /// reads the file for long, the store retries every second.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub async fn wipe(&self) -> Result<(), MemoryError> {
-        self.writer()?.ask(|reply| Work::Wipe { reply }).await
+        self.writer()?
+            .submit(|reply| WriteRequest::Wipe { reply })
+            .await
     }
 
     fn writer(&self) -> Result<Arc<Writer>, MemoryError> {
@@ -135,23 +136,23 @@ impl SqliteMemory {
         if let Some(writer) = &*writer {
             return Ok(writer.clone());
         }
-        let started = Writer::start(&self.store.place, self.store.readers.clone())?;
+        let started = Writer::start(&self.store.database, self.store.readers.clone())?;
         Ok(writer.insert(started).clone())
     }
 
-    /// Reads, where it holds up nobody.
-    async fn look<T: Send + 'static>(
+    /// Runs a read where it delays no other task.
+    async fn read_blocking<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Readers) -> Result<T, MemoryError> + Send + 'static,
+        read_blocking: impl FnOnce(&Readers) -> Result<T, MemoryError> + Send + 'static,
     ) -> Result<T, MemoryError> {
         let readers = self.store.readers.clone();
-        let room = readers.room().await;
-        let seen = on_thread(move || {
-            let seen = look(&readers);
-            drop(room);
-            seen
+        let permit = readers.acquire_permit().await;
+        let result = run_blocking(move || {
+            let result = read_blocking(&readers);
+            drop(permit);
+            result
         });
-        seen.await
+        result.await
     }
 
     async fn remove(
@@ -160,40 +161,39 @@ impl SqliteMemory {
         unchanged_since: Option<Timestamp>,
     ) -> Result<bool, MemoryError> {
         let writer = self.writer()?;
-        // Whoever removes it may have held it until now.
-        writer.ask(|reply| Work::Settle { reply }).await?;
-        let wanted = id.clone();
+        // The caller of the removal may have held the conversation until now.
+        writer.submit(|reply| WriteRequest::Flush { reply }).await?;
+        let target = id.clone();
         if self
-            .look(move |readers| readers.may_go(&wanted, unchanged_since))
+            .read_blocking(move |readers| readers.is_removable(&target, unchanged_since))
             .await?
         {
             unindex(&writer, id, u64::MAX).await?;
         }
-        let ask = || {
-            writer.ask(|reply| Work::Remove {
+        let submit = || {
+            writer.submit(|reply| WriteRequest::Remove {
                 id: id.clone(),
                 unchanged_since,
                 reply,
             })
         };
-        let owner = match ask().await? {
+        let owner = match submit().await? {
             Ok(removed) => return Ok(removed),
             Err(owner) => owner,
         };
-        settled(owner).await;
-        ask().await?.map_err(|_| MemoryError::busy(id))
+        wait_for_flush(owner).await;
+        submit().await?.map_err(|_| MemoryError::busy(id))
     }
 }
 
-/// Takes all but few messages before a position away from the search, a few at a time, so that
-/// others get their turn. They are searched again if it comes no further than that. Whoever
-/// searches meanwhile makes them known again; if that goes on for long, the removal has to do all
-/// in one go.
+/// Removes all but a few messages before a position from the index, a few at a time, so that other
+/// work can run in between. They are indexed again if the removal stops here. Concurrent searches
+/// also index them again; if that persists, the removal does the rest at once.
 async fn unindex(writer: &Writer, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
-    let (mut least, mut vain) = (u64::MAX, 0);
-    while vain < IN_VAIN {
+    let (mut lowest, mut fruitless) = (u64::MAX, 0);
+    while fruitless < MAX_FRUITLESS {
         match writer
-            .ask(|reply| Work::Unindex {
+            .submit(|reply| WriteRequest::Unindex {
                 id: id.clone(),
                 before,
                 reply,
@@ -201,8 +201,8 @@ async fn unindex(writer: &Writer, id: &ConversationId, before: u64) -> Result<()
             .await?
         {
             0 => break,
-            left if left < least => least = left,
-            _ => vain += 1,
+            remaining if remaining < lowest => lowest = remaining,
+            _ => fruitless += 1,
         }
     }
     Ok(())
@@ -212,7 +212,8 @@ async fn unindex(writer: &Writer, id: &ConversationId, before: u64) -> Result<()
 impl MemoryStore for SqliteMemory {
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
         let id = id.clone();
-        self.look(move |readers| readers.load(&id, limit)).await
+        self.read_blocking(move |readers| readers.load(&id, limit))
+            .await
     }
 
     async fn read(
@@ -222,7 +223,7 @@ impl MemoryStore for SqliteMemory {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         let id = id.clone();
-        self.look(move |readers| readers.read(&id, from, limit))
+        self.read_blocking(move |readers| readers.read(&id, from, limit))
             .await
     }
 
@@ -233,7 +234,7 @@ impl MemoryStore for SqliteMemory {
     ) -> Result<(), MemoryError> {
         let (id, change) = (id.clone(), change.clone());
         self.writer()?
-            .ask(|reply| Work::Save { id, change, reply })
+            .submit(|reply| WriteRequest::Save { id, change, reply })
             .await
     }
 
@@ -244,21 +245,21 @@ impl MemoryStore for SqliteMemory {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         let (id, query) = (id.clone(), query.to_owned());
-        let wanted = id.clone();
+        let target = id.clone();
         if !self
-            .look(move |readers| readers.is_indexed(&wanted))
+            .read_blocking(move |readers| readers.is_indexed(&target))
             .await?
         {
             let writer = self.writer()?;
             while !writer
-                .ask(|reply| Work::Index {
+                .submit(|reply| WriteRequest::Index {
                     id: id.clone(),
                     reply,
                 })
                 .await?
             {}
         }
-        self.look(move |readers| readers.search(&id, &query, limit))
+        self.read_blocking(move |readers| readers.search(&id, &query, limit))
             .await
     }
 
@@ -266,7 +267,7 @@ impl MemoryStore for SqliteMemory {
         let writer = self.writer()?;
         unindex(&writer, id, before).await?;
         writer
-            .ask(|reply| Work::Trim {
+            .submit(|reply| WriteRequest::Trim {
                 id: id.clone(),
                 before,
                 reply,
@@ -288,24 +289,25 @@ impl MemoryStore for SqliteMemory {
 
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
         let query = query.clone();
-        self.look(move |readers| readers.list(&query)).await
+        self.read_blocking(move |readers| readers.list(&query))
+            .await
     }
 
     async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         let writer = self.writer()?;
-        let ask = || {
-            writer.ask(|reply| Work::Lease {
+        let submit = || {
+            writer.submit(|reply| WriteRequest::Lease {
                 id: id.clone(),
                 writer: writer.clone(),
                 reply,
             })
         };
-        let owner = match ask().await? {
+        let owner = match submit().await? {
             Ok(held) => return Ok(Lease::new(held)),
             Err(owner) => owner,
         };
-        settled(owner).await;
-        ask()
+        wait_for_flush(owner).await;
+        submit()
             .await?
             .map(Lease::new)
             .map_err(|_| MemoryError::busy(id))
@@ -314,10 +316,10 @@ impl MemoryStore for SqliteMemory {
 
 impl fmt::Debug for SqliteMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = &self.store.place;
+        let database = &self.store.database;
         f.debug_struct("SqliteMemory")
-            .field("path", &place.file.path())
-            .field("durability", &place.durability)
+            .field("path", &database.file.path())
+            .field("durability", &database.durability)
             .finish_non_exhaustive()
     }
 }

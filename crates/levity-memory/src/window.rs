@@ -1,4 +1,4 @@
-//! What a model is shown of a conversation, so that it always fits.
+//! Context windows: the part of a conversation that a model receives, so that it always fits.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ pub use count::Counter;
 pub use fit::WindowFit;
 pub use view::WindowView;
 
-/// How much of a conversation a model is shown.
+/// The limits on how much of a conversation a model receives.
 ///
-/// What is shown is built so that it fits: pinned messages, the summary of what has left, and the
-/// last messages. A call and its result are never parted, and what is shown is a history that a
-/// provider accepts.
+/// The contents always fit: pinned messages, the summary of older messages, and the last messages.
+/// A tool call and its result stay together, and the contents form a history that every provider
+/// accepts.
 ///
 /// ```
 /// use levity_core::{History, Message};
@@ -46,14 +46,14 @@ impl Default for Window {
 }
 
 impl Window {
-    /// How many messages of the past are shown: 10.
+    /// The default number of past messages: 10.
     pub const DEFAULT_MESSAGES: usize = 10;
-    /// How many words a summary may have: 120.
+    /// The default maximum number of words in a summary: 120.
     pub const DEFAULT_SUMMARY_WORDS: usize = 120;
-    /// The smallest number of tokens that a window can be held to: 512.
+    /// The minimum token limit of a window: 512.
     pub const LEAST_TOKENS: u64 = 512;
 
-    /// The last 10 messages, however long they are.
+    /// Creates a window of the last 10 messages, regardless of their length.
     pub fn new() -> Self {
         Self {
             tokens: None,
@@ -62,52 +62,52 @@ impl Window {
         }
     }
 
-    /// So many tokens at most, with all that is sent beside the messages: instructions, tools. In
-    /// an agent it is what its model has room for, by default.
+    /// Sets the maximum number of tokens, including everything sent beside the messages:
+    /// instructions and tools. In an agent, the default is the context size of its model.
     #[must_use]
     pub fn tokens(mut self, tokens: u64) -> Self {
         self.tokens = Some(tokens);
         self
     }
 
-    /// So many messages at most. In an agent only those of earlier runs count, so that no run
-    /// forgets what it is doing.
+    /// Sets the maximum number of messages. In an agent, only messages of earlier runs count, so
+    /// that a run always sees its own work.
     #[must_use]
     pub fn messages(mut self, messages: usize) -> Self {
         self.messages = Some(messages);
         self
     }
 
-    /// Any number of messages that fits the tokens.
+    /// Removes the limit on the number of messages; only the tokens limit the window.
     #[must_use]
     pub fn all_messages(mut self) -> Self {
         self.messages = None;
         self
     }
 
-    /// So many words at most in a summary.
+    /// Sets the maximum number of words in a summary.
     #[must_use]
     pub fn summary_words(mut self, words: usize) -> Self {
         self.summary_words = words;
         self
     }
 
-    /// How many tokens there is room for, where that was said.
+    /// Returns the token limit, if there is one.
     pub fn max_tokens(&self) -> Option<u64> {
         self.tokens.map(|tokens| tokens.max(Self::LEAST_TOKENS))
     }
 
-    /// Whether more is shown than there is room for: messages estimated at so many tokens, so many
-    /// of them from before the present run.
+    /// Returns `true` if the contents exceed the limits: `estimate` is the estimated number of
+    /// tokens, and `past` the number of messages from before the current run.
     pub fn is_over(&self, estimate: u64, past: usize, counter: &Counter) -> bool {
         let too_long = self
             .max_tokens()
             .is_some_and(|tokens| counter.count(estimate) > tokens);
-        too_long || self.messages.is_some_and(|most| past > most)
+        too_long || self.messages.is_some_and(|limit| past > limit)
     }
 
-    /// Shows the end of a conversation, as much as there is room for; costs what is shown, not what
-    /// the conversation holds.
+    /// Returns the end of a conversation, as much as fits. The cost depends on what the window
+    /// shows, not on the length of the conversation.
     pub fn show(
         &self,
         messages: &[Arc<Message>],
@@ -117,8 +117,8 @@ impl Window {
         self.show_pinned(messages, &[], summary, counter)
     }
 
-    /// The same, with those messages in any case that stand at the places `pins`; one that calls
-    /// tools or answers a call cannot be pinned.
+    /// Returns the same, and always includes the messages at the indices `pins`. A message that
+    /// calls tools or answers a call cannot be pinned.
     pub fn show_pinned(
         &self,
         messages: &[Arc<Message>],
@@ -140,20 +140,20 @@ impl Window {
     }
 }
 
-/// What is shown of a conversation, and what is not.
+/// The visible part of a conversation, and the number of omitted messages.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WindowContents {
-    /// What a model is sent.
+    /// The history for the model.
     pub history: History,
-    /// How many of the oldest messages are not in it.
+    /// The number of oldest messages that are left out.
     pub left_out: usize,
-    /// How many messages are shorter in it than they were.
+    /// The number of messages that are shortened.
     pub shortened: usize,
-    /// About how many tokens it has, with all that is sent beside it.
+    /// The approximate number of tokens, including everything sent beside the messages.
     pub tokens: u64,
-    /// Whether it has no more tokens than it may. Only what is sent beside the messages can be so
-    /// long that it has.
+    /// `true` if the contents are within the token limit. It is `false` only if what is sent beside
+    /// the messages is too long.
     pub fits: bool,
 }
 

@@ -1,36 +1,41 @@
-//! Removes what nobody needs any more.
+//! Removes expired conversations.
 
 use levity_core::{ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, Timestamp};
 
-use super::{Conversations, Turn, is_expired};
+use super::{Conversations, QueueSlot, is_expired};
 
-/// So many conversations are looked at in one go.
+/// The number of conversations per listed page.
 const PAGE: usize = 200;
 
-/// What a clean-up did.
+/// The result of one clean-up pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryCleanup {
-    /// So many conversations were removed.
+    /// The number of removed conversations.
     pub removed: u64,
-    /// So many should have been and could not be; they are as they were.
+    /// The number of conversations that expired but could not be removed; they are unchanged.
     pub failed: u64,
 }
 
 pub(super) async fn clean_up(conversations: &Conversations) -> Result<MemoryCleanup, MemoryError> {
     let mut cleaned = MemoryCleanup::default();
-    let Some(moment) = conversations.deadline() else {
+    let Some(deadline) = conversations.deadline() else {
         return Ok(cleaned);
     };
-    let mut query = ConversationQuery::new().unchanged_since(moment).limit(PAGE);
+    let mut query = ConversationQuery::new()
+        .unchanged_since(deadline)
+        .limit(PAGE);
     loop {
         let page = conversations.store.list(&query).await?;
         let Some(last) = page.last() else {
             return Ok(cleaned);
         };
         query = query.after(last);
-        for info in page.iter().filter(|info| is_expired(info.changed, moment)) {
-            match remove(conversations, &info.id, moment).await {
+        for info in page
+            .iter()
+            .filter(|info| is_expired(info.changed, deadline))
+        {
+            match remove(conversations, &info.id, deadline).await {
                 Ok(removed) => cleaned.removed += u64::from(removed),
                 Err(error) if error.kind() == MemoryErrorKind::Busy => {}
                 Err(_) => cleaned.failed += 1,
@@ -39,15 +44,15 @@ pub(super) async fn clean_up(conversations: &Conversations) -> Result<MemoryClea
     }
 }
 
-/// Removes one, unless somebody in this process has it or waits for it: it is removed then when it
-/// is opened.
+/// Removes one conversation, unless a run in this process holds it or waits for it. In that case,
+/// the next `open` removes it.
 async fn remove(
     conversations: &Conversations,
     id: &ConversationId,
-    moment: Timestamp,
+    deadline: Timestamp,
 ) -> Result<bool, MemoryError> {
-    match Turn::try_take(&conversations.turns, id) {
-        Some(_turn) => conversations.store.expire(id, moment).await,
+    match QueueSlot::try_acquire(&conversations.queue, id) {
+        Some(_slot) => conversations.store.expire(id, deadline).await,
         None => Ok(false),
     }
 }

@@ -2,38 +2,38 @@ use std::fmt;
 
 use levity_core::{ConversationChange, ConversationId, Lease, MemoryError, Remembered, Timestamp};
 
-use super::{Conversations, Turn};
+use super::{Conversations, QueueSlot};
 
-/// A conversation that nobody else has until this is dropped.
+/// A conversation that no other run can open until this value is dropped.
 pub struct Open {
     pub(super) id: ConversationId,
     pub(super) remembered: Remembered,
     pub(super) conversations: Conversations,
-    // Others in this process get their turn when the store has been let go of.
-    pub(super) _hold: Lease,
-    pub(super) _turn: Turn,
+    // Field order matters: waiters in this process may only enter after the store's lease ends.
+    pub(super) _lease: Lease,
+    pub(super) _slot: QueueSlot,
 }
 
 impl Open {
-    /// Which.
+    /// Returns the id of the conversation.
     pub fn id(&self) -> &ConversationId {
         &self.id
     }
 
-    /// What was loaded.
+    /// Returns the loaded summary and messages.
     pub fn remembered(&self) -> &Remembered {
         &self.remembered
     }
 
-    /// Takes what was loaded out of it, so that nothing is kept twice.
+    /// Moves the loaded summary and messages out, so that they are not in memory twice.
     pub fn take(&mut self) -> Remembered {
         std::mem::take(&mut self.remembered)
     }
 
-    /// Saves a change; one that does not say when is made now.
+    /// Saves a change. A change without a date gets the current time.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// Returns the errors of the store.
     pub async fn save(&self, mut change: ConversationChange) -> Result<(), MemoryError> {
         if change.when == Timestamp::default() {
             change.when = self.conversations.world.now();

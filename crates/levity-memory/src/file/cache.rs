@@ -1,4 +1,4 @@
-//! What was last read or written, so that a save need not read it again.
+//! A cache of recently read or written conversations, so that a save need not read the file again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use levity_core::ConversationId;
 
 use super::disk::Stamp;
-use crate::kept::Kept;
+use crate::stored::StoredConversation;
 
-/// So many conversations, and so many bytes of their files, are kept at most.
-const MOST: usize = 64;
-const MOST_BYTES: u64 = 16 << 20;
+/// The maximum number of cached conversations, and the maximum total size of their files.
+const MAX_ENTRIES: usize = 64;
+const MAX_BYTES: u64 = 16 << 20;
 
-/// A conversation as its file has it.
+/// A conversation as stored in its file.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct CachedConversation {
     pub(super) stamp: Stamp,
-    /// Whose it is, if the file says so.
+    /// The id of the conversation, if the file contains it.
     pub(super) id: Option<ConversationId>,
-    pub(super) kept: Arc<Kept>,
+    pub(super) stored: Arc<StoredConversation>,
 }
 
 #[derive(Default)]
@@ -28,36 +28,36 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct Inner {
-    known: HashMap<String, (u64, Known)>,
+    cached: HashMap<String, (u64, CachedConversation)>,
     bytes: u64,
-    /// Counts uses, to tell what was not used for longest.
+    /// Counts uses, to find the least recently used entry.
     uses: u64,
 }
 
 impl Cache {
-    /// What is known of a file, if it is as it was.
-    pub(super) fn find(&self, name: &str, stamp: Stamp) -> Option<Known> {
+    /// Returns the cached content of a file if the file is unchanged.
+    pub(super) fn find(&self, name: &str, stamp: Stamp) -> Option<CachedConversation> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.uses += 1;
         let uses = inner.uses;
-        let (used, known) = inner.known.get_mut(name)?;
+        let (used, cached) = inner.cached.get_mut(name)?;
         *used = uses;
-        (known.stamp == stamp).then(|| known.clone())
+        (cached.stamp == stamp).then(|| cached.clone())
     }
 
-    pub(super) fn put(&self, name: &str, known: Known) {
+    pub(super) fn put(&self, name: &str, cached: CachedConversation) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.remove(name);
-        if known.stamp.len() > MOST_BYTES {
+        if cached.stamp.len() > MAX_BYTES {
             return;
         }
         inner.uses += 1;
-        inner.bytes += known.stamp.len();
+        inner.bytes += cached.stamp.len();
         let uses = inner.uses;
-        inner.known.insert(name.to_owned(), (uses, known));
-        while inner.bytes > MOST_BYTES || inner.known.len() > MOST {
+        inner.cached.insert(name.to_owned(), (uses, cached));
+        while inner.bytes > MAX_BYTES || inner.cached.len() > MAX_ENTRIES {
             let oldest = inner
-                .known
+                .cached
                 .iter()
                 .min_by_key(|(_, (used, _))| *used)
                 .map(|(name, _)| name.clone());
@@ -76,8 +76,8 @@ impl Cache {
 
 impl Inner {
     fn remove(&mut self, name: &str) {
-        if let Some((_, known)) = self.known.remove(name) {
-            self.bytes -= known.stamp.len();
+        if let Some((_, cached)) = self.cached.remove(name) {
+            self.bytes -= cached.stamp.len();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files: read whole or not at all, replaced whole or not at all.
+//! File access: atomic reads, atomic replacement and locks.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _};
@@ -12,28 +12,28 @@ use levity_system::Replace;
 use levity_system::files as private;
 use levity_system::files::is_at;
 
-/// A file larger than this is not read: whoever has so much to say needs another store.
-pub(super) const LARGEST: u64 = 1 << 30;
+/// The maximum size of a file that is read; larger conversations need another store.
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// How long to wait for other programs that write. Long, since whoever polls may find the lock
-/// taken many times in a row.
-const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 30_000 });
-const PAUSE: Duration = Duration::from_millis(1);
+/// The time to wait for other programs that write. It is long, because a polling waiter may find
+/// the lock taken many times in a row.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 30_000 });
+const LOCK_POLL: Duration = Duration::from_millis(1);
 
-/// What tells whether a file is as it was.
+/// The metadata that shows whether a file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    number: u64,
+    file_number: u64,
     len: u64,
     modified: Option<SystemTime>,
 }
 
 impl Stamp {
-    fn of(there: &fs::Metadata) -> Self {
+    fn of(metadata: &fs::Metadata) -> Self {
         Self {
-            number: number(there),
-            len: there.len(),
-            modified: there.modified().ok(),
+            file_number: file_number(metadata),
+            len: metadata.len(),
+            modified: metadata.modified().ok(),
         }
     }
 
@@ -41,7 +41,7 @@ impl Stamp {
         self.len
     }
 
-    /// When the file was changed.
+    /// Returns the time of the last change.
     pub(super) fn modified(&self) -> Timestamp {
         let since = self
             .modified
@@ -51,32 +51,32 @@ impl Stamp {
 }
 
 #[cfg(unix)]
-fn number(there: &fs::Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(there)
+fn file_number(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
 }
 
 #[cfg(not(unix))]
-fn number(_: &fs::Metadata) -> u64 {
+fn file_number(_: &fs::Metadata) -> u64 {
     0
 }
 
-/// What stands at a path; `None` when nothing does. What is no plain file, such as a link, is
-/// refused.
+/// Returns the stamp of the file at a path; `None` if there is none. Anything but a regular file,
+/// such as a link, is an error.
 pub(super) fn stamp(path: &Path) -> io::Result<Option<Stamp>> {
     match fs::symlink_metadata(path) {
-        Ok(there) if there.is_file() => Ok(Some(Stamp::of(&there))),
+        Ok(metadata) if metadata.is_file() => Ok(Some(Stamp::of(&metadata))),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not a plain file",
+            "not a regular file",
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Opens a plain file; `None` when there is none.
+/// Opens a regular file; `None` if there is none.
 fn open(path: &Path) -> io::Result<Option<(File, Stamp)>> {
-    // Somebody may replace it between a look and the next, and does not do so for ever.
+    // Another program may replace the file between the two checks, but not forever.
     for _ in 0..100 {
         if stamp(path)?.is_none() {
             return Ok(None);
@@ -90,36 +90,38 @@ fn open(path: &Path) -> io::Result<Option<(File, Stamp)>> {
             return Ok(Some((file, stamp)));
         }
     }
-    Err(io::Error::other("it is replaced again and again"))
+    Err(io::Error::other(
+        "the file was replaced repeatedly while it was opened; retry later",
+    ))
 }
 
-/// All that is in a file; `None` when there is none.
+/// Reads a whole file; `None` if there is none.
 pub(super) fn read(path: &Path) -> io::Result<Option<(Vec<u8>, Stamp)>> {
     let Some((file, stamp)) = open(path)? else {
         return Ok(None);
     };
-    if stamp.len > LARGEST {
+    if stamp.len > MAX_FILE_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            "it is larger than 1 GiB",
+            "the file is larger than 1 GiB",
         ));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.len).unwrap_or_default());
-    file.take(LARGEST).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
     Ok(Some((bytes, stamp)))
 }
 
-/// The first bytes of a file.
-pub(super) fn read_start(path: &Path, most: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+/// Reads the first bytes of a file.
+pub(super) fn read_start(path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
     let Some((file, stamp)) = open(path)? else {
         return Ok(None);
     };
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
+    file.take(limit).read_to_end(&mut bytes)?;
     Ok(Some((bytes, stamp)))
 }
 
-/// Replaces a file: whoever reads it finds the old one or the new one, also after this process was
+/// Replaces a file atomically: readers find the old or the new content, even if this process is
 /// killed.
 pub(super) fn replace(
     path: &Path,
@@ -137,7 +139,7 @@ pub(super) fn replace(
     stamp(path)
 }
 
-/// Removes a file, and says whether there was one.
+/// Removes a file, and returns `true` if it existed.
 pub(super) fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -146,7 +148,7 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes a name, or that there is none any more, last.
+/// Makes the creation or removal of a name durable.
 pub(super) fn sync_name(path: &Path, durability: Durability) -> io::Result<()> {
     if durability == Durability::Synced {
         levity_system::sync_name(path)
@@ -155,8 +157,8 @@ pub(super) fn sync_name(path: &Path, durability: Durability) -> io::Result<()> {
     }
 }
 
-/// Waits for the lock of a file, which is made if it is not there. It is let go of with what is
-/// returned.
+/// Waits for the lock of a file, and creates the file if it does not exist. Dropping the returned
+/// file releases the lock.
 pub(super) fn lock(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
         private::make_own_dir(dir)?;
@@ -169,15 +171,15 @@ pub(super) fn lock(path: &Path) -> io::Result<File> {
             .create(true)
             .truncate(false),
     )?;
-    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+    for _ in 0..LOCK_TIMEOUT.as_millis() / LOCK_POLL.as_millis() {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_POLL),
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
     Err(io::Error::new(
         io::ErrorKind::ResourceBusy,
-        "another program keeps it locked",
+        "another program holds the lock",
     ))
 }

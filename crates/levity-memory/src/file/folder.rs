@@ -1,4 +1,4 @@
-//! Conversations in files, one thing after another: what may block.
+//! Blocking operations on conversations in files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,52 +11,52 @@ use levity_core::{
     MemoryErrorKind, Timestamp,
 };
 
-use super::cache::{Cache, Known};
+use super::cache::{Cache, CachedConversation};
 use super::{disk, format, list, name};
 use crate::Durability;
-use crate::kept::{self, Kept};
+use crate::stored::{self, StoredConversation};
 use levity_core::World as _;
 use levity_system::files as private;
 use levity_system::{Owner, SystemWorld, WithoutLocks};
 
-/// So many locks there are for all conversations of a folder.
-const LOCKS: u64 = 32;
+/// The number of lock files for all conversations of a folder.
+const LOCK_COUNT: u64 = 32;
 
-/// An id that no file name limits.
-const LONGEST_ID: usize = 1_000;
+/// The maximum length of an id that does not become a file name.
+const MAX_ID_BYTES: usize = 1_000;
 
 pub(super) struct Folder {
-    pub(super) what: What,
+    pub(super) location: Location,
     pub(super) durability: Durability,
     cache: Cache,
     owner: Mutex<Option<Arc<Owner>>>,
     holds: Arc<Holds>,
 }
 
-/// What this store holds, by its name.
-type Holds = Mutex<HashMap<String, Weak<Held>>>;
+/// The conversations that this store holds, by file name.
+type Holds = Mutex<HashMap<String, Weak<HoldGuard>>>;
 
-/// What there are files for.
+/// The location of the files.
 #[derive(Clone, Debug)]
-pub(super) enum What {
-    /// A folder of conversations.
-    Many(PathBuf),
-    /// The file of one conversation.
-    One(PathBuf),
+pub(super) enum Location {
+    /// A folder with one file per conversation.
+    Directory(PathBuf),
+    /// A file with a single conversation.
+    SingleFile(PathBuf),
 }
 
-/// Where a conversation is.
-struct Spot {
+/// The paths of one conversation.
+struct FilePaths {
     name: String,
     path: PathBuf,
-    /// Where the next one is written before it takes the place of the old one.
+    /// The temporary file that replaces the old one once it is written.
     beside: PathBuf,
 }
 
 impl Folder {
-    pub(super) fn new(what: What, durability: Durability) -> Self {
+    pub(super) fn new(location: Location, durability: Durability) -> Self {
         Self {
-            what,
+            location,
             durability,
             cache: Cache::default(),
             owner: Mutex::default(),
@@ -64,66 +64,70 @@ impl Folder {
         }
     }
 
-    /// Where a conversation would be; `None` when it cannot be kept.
-    fn spot(&self, id: &ConversationId) -> Option<Spot> {
-        let (dir, file, name) = match &self.what {
-            What::Many(dir) => {
+    /// Returns the paths of a conversation; `None` if it cannot be stored.
+    fn paths(&self, id: &ConversationId) -> Option<FilePaths> {
+        let (dir, file, name) = match &self.location {
+            Location::Directory(dir) => {
                 let name = name::escape(id.as_str())?;
                 (dir.as_path(), format!("{name}.json"), name)
             }
-            What::One(path) => {
+            Location::SingleFile(path) => {
                 let file = path.file_name()?.to_str()?.to_owned();
-                let fits = id.as_str().len() <= LONGEST_ID;
+                let fits = id.as_str().len() <= MAX_ID_BYTES;
                 (path.parent()?, file, fits.then(|| "one".to_owned())?)
             }
         };
-        Some(Spot {
+        Some(FilePaths {
             name,
             path: dir.join(&file),
             beside: dir.join(format!(".{file}.new")),
         })
     }
 
-    fn must_spot(&self, id: &ConversationId) -> Result<Spot, MemoryError> {
-        self.spot(id).ok_or_else(|| {
-            let message = "the id of a conversation that is kept in a file is too long: 200 bytes \
-                at most, where a \
-                           byte that is no small letter, digit, `-`, `_` or `.` counts three times";
+    fn require_paths(&self, id: &ConversationId) -> Result<FilePaths, MemoryError> {
+        self.paths(id).ok_or_else(|| {
+            let message = "the conversation id is too long for a file: the limit is 200 bytes, \
+                where \
+                a byte other than a lower-case letter, digit, `-`, `_` or `.` counts three times";
             MemoryError::new(MemoryErrorKind::Refused, message)
         })
     }
 
-    /// Where locks and holds are.
-    fn side(&self) -> PathBuf {
-        match &self.what {
-            What::Many(dir) => dir.join(".levity"),
-            What::One(path) => {
+    /// Returns the folder of the locks and holds.
+    fn state_dir(&self) -> PathBuf {
+        match &self.location {
+            Location::Directory(dir) => dir.join(".levity"),
+            Location::SingleFile(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 path.with_file_name(format!(".{name}.levity"))
             }
         }
     }
 
-    /// Keeps everybody else who wants to write this conversation waiting.
-    fn lock(&self, id: &ConversationId, spot: &Spot) -> Result<fs::File, MemoryError> {
-        self.check_there()?;
-        let number = u64::from_str_radix(&Digest::EMPTY.with(spot.name.as_bytes()).to_string(), 16);
-        let side = self.side();
-        let path = side.join(format!("lock-{:02}", number.unwrap_or_default() % LOCKS));
-        let linked = ["owners", "holds"].map(|name| private::refuse_link(&side.join(name)));
+    /// Locks a conversation against all other writers.
+    fn lock(&self, id: &ConversationId, paths: &FilePaths) -> Result<fs::File, MemoryError> {
+        self.check_folder_exists()?;
+        let number =
+            u64::from_str_radix(&Digest::EMPTY.with(paths.name.as_bytes()).to_string(), 16);
+        let state_dir = self.state_dir();
+        let path = state_dir.join(format!(
+            "lock-{:02}",
+            number.unwrap_or_default() % LOCK_COUNT
+        ));
+        let linked = ["owners", "holds"].map(|name| private::refuse_link(&state_dir.join(name)));
         let locked = linked
             .into_iter()
             .collect::<io::Result<()>>()
             .and_then(|()| disk::lock(&path));
-        locked.map_err(|error| failed(id, "locked", error))
+        locked.map_err(|error| io_error(id, "lock", error))
     }
 
-    /// Fails when the folder is gone: every conversation would seem to be an empty one.
-    fn check_there(&self) -> Result<(), MemoryError> {
-        match &self.what {
-            What::Many(dir) if !dir.is_dir() => {
+    /// Fails if the folder no longer exists, because every conversation would then seem empty.
+    fn check_folder_exists(&self) -> Result<(), MemoryError> {
+        match &self.location {
+            Location::Directory(dir) if !dir.is_dir() => {
                 let message = format!(
-                    "the folder `{}` of conversations is not there any more",
+                    "the conversation folder `{}` no longer exists",
                     dir.display()
                 );
                 Err(MemoryError::new(MemoryErrorKind::Io, message))
@@ -132,45 +136,49 @@ impl Folder {
         }
     }
 
-    /// A conversation as its file has it, read again only if somebody else wrote it. `None` when
-    /// there is none, or it is another's.
-    fn find(&self, id: &ConversationId, spot: &Spot) -> Result<Option<Known>, MemoryError> {
-        let Some(stamp) = disk::stamp(&spot.path).map_err(|error| failed(id, "read", error))?
+    /// Returns a conversation as stored in its file, and reads the file only if another process
+    /// wrote it. `None` if there is none, or if the file contains another conversation.
+    fn find(
+        &self,
+        id: &ConversationId,
+        paths: &FilePaths,
+    ) -> Result<Option<CachedConversation>, MemoryError> {
+        let Some(stamp) = disk::stamp(&paths.path).map_err(|error| io_error(id, "read", error))?
         else {
-            return self.check_there().map(|()| None);
+            return self.check_folder_exists().map(|()| None);
         };
-        let known = match self.cache.find(&spot.name, stamp) {
-            Some(known) => known,
+        let cached = match self.cache.find(&paths.name, stamp) {
+            Some(cached) => cached,
             None => {
-                let Some(known) = read(id, spot)? else {
+                let Some(cached) = read(id, paths)? else {
                     return Ok(None);
                 };
-                self.cache.put(&spot.name, known.clone());
-                known
+                self.cache.put(&paths.name, cached.clone());
+                cached
             }
         };
-        let own = known.id.as_ref().is_none_or(|known| known == id);
-        match &self.what {
-            What::Many(_) if !own => Err(MemoryError::damaged(
+        let matches = cached.id.as_ref().is_none_or(|cached| cached == id);
+        match &self.location {
+            Location::Directory(_) if !matches => Err(MemoryError::damaged(
                 id,
-                "it says that it is another conversation",
+                "its file contains the id of another conversation",
             )),
-            _ => Ok(own.then_some(known)),
+            _ => Ok(matches.then_some(cached)),
         }
     }
 
-    /// Looks at a conversation; an unknown one is an empty one.
-    pub(super) fn look<T: Default>(
+    /// Reads a conversation; an unknown one reads as empty.
+    pub(super) fn with_conversation<T: Default>(
         &self,
         id: &ConversationId,
-        look: impl FnOnce(&Kept) -> T,
+        read: impl FnOnce(&StoredConversation) -> T,
     ) -> Result<T, MemoryError> {
-        let Some(spot) = self.spot(id) else {
+        let Some(paths) = self.paths(id) else {
             return Ok(T::default());
         };
         Ok(self
-            .find(id, &spot)?
-            .map(|known| look(&known.kept))
+            .find(id, &paths)?
+            .map(|cached| read(&cached.stored))
             .unwrap_or_default())
     }
 
@@ -179,8 +187,8 @@ impl Folder {
         id: &ConversationId,
         change: &ConversationChange,
     ) -> Result<(), MemoryError> {
-        self.change(id, |kept| {
-            let changed = kept.save(id, change)?;
+        self.change(id, |stored| {
+            let changed = stored.save(id, change)?;
             if changed {
                 format::check(id, change)?;
             }
@@ -189,100 +197,103 @@ impl Folder {
     }
 
     pub(super) fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
-        if self.spot(id).is_none() {
+        if self.paths(id).is_none() {
             return Ok(());
         }
-        self.change(id, |kept| Ok(kept.trim(before)))
+        self.change(id, |stored| Ok(stored.trim(before)))
     }
 
-    /// Changes a conversation and writes it, if `change` says that it did.
+    /// Applies `change` to a conversation, and writes the file if `change` returns `true`.
     fn change(
         &self,
         id: &ConversationId,
-        change: impl FnOnce(&mut Kept) -> Result<bool, MemoryError>,
+        change: impl FnOnce(&mut StoredConversation) -> Result<bool, MemoryError>,
     ) -> Result<(), MemoryError> {
-        let spot = self.must_spot(id)?;
-        let _lock = self.lock(id, &spot)?;
-        let found = self.find(id, &spot)?;
-        let taken = found.is_none() && spot.path.exists();
-        let mut kept = found
-            .map(|known| Kept::clone(&known.kept))
+        let paths = self.require_paths(id)?;
+        let _lock = self.lock(id, &paths)?;
+        let found = self.find(id, &paths)?;
+        let occupied = found.is_none() && paths.path.exists();
+        let mut stored = found
+            .map(|cached| StoredConversation::clone(&cached.stored))
             .unwrap_or_default();
-        if !change(&mut kept)? {
+        if !change(&mut stored)? {
             return Ok(());
         }
-        if taken {
-            return Err(another(id));
+        if occupied {
+            return Err(occupied_error(id));
         }
-        let bytes = format::write(id, &kept)?;
-        if bytes.len() as u64 > disk::LARGEST {
-            let message = format!("conversation `{id}` is too long for a file; keep it in SQLite");
+        let bytes = format::write(id, &stored)?;
+        if bytes.len() as u64 > disk::MAX_FILE_BYTES {
+            let message = format!(
+                "conversation `{id}` is larger than 1 GiB, the limit for a file; \
+                use `SqliteMemory`"
+            );
             return Err(MemoryError::new(MemoryErrorKind::Refused, message));
         }
-        let stamp = disk::replace(&spot.path, &spot.beside, &bytes, self.durability);
-        match stamp.map_err(|error| failed(id, "written", error))? {
+        let stamp = disk::replace(&paths.path, &paths.beside, &bytes, self.durability);
+        match stamp.map_err(|error| io_error(id, "write", error))? {
             Some(stamp) => {
-                let known = Known {
+                let cached = CachedConversation {
                     stamp,
                     id: Some(id.clone()),
-                    kept: Arc::new(kept),
+                    stored: Arc::new(stored),
                 };
-                self.cache.put(&spot.name, known);
+                self.cache.put(&paths.name, cached);
             }
-            None => self.cache.remove(&spot.name),
+            None => self.cache.remove(&paths.name),
         }
         Ok(())
     }
 
-    /// Removes a conversation that nobody holds, unless it was changed since a moment.
+    /// Removes a conversation that no process holds, unless it changed after `unchanged_since`.
     pub(super) fn remove(
         &self,
         id: &ConversationId,
         unchanged_since: Option<Timestamp>,
     ) -> Result<bool, MemoryError> {
-        let Some(spot) = self.spot(id) else {
+        let Some(paths) = self.paths(id) else {
             return Ok(false);
         };
-        let _lock = self.lock(id, &spot)?;
-        if self.is_held(id, &spot)? {
+        let _lock = self.lock(id, &paths)?;
+        if self.is_held(id, &paths)? {
             return Err(MemoryError::busy(id));
         }
-        let Some(known) = self.find(id, &spot)? else {
-            // Somebody may have been killed during the first save.
-            let left = unchanged_since.is_none() && !spot.path.exists();
-            return if left {
-                self.erase(id, &spot)
+        let Some(cached) = self.find(id, &paths)? else {
+            // A process may have been killed during the first save.
+            let leftover = unchanged_since.is_none() && !paths.path.exists();
+            return if leftover {
+                self.erase(id, &paths)
             } else {
                 Ok(false)
             };
         };
-        let old = unchanged_since.is_none_or(|moment| known.kept.changed < moment);
-        if old {
-            self.erase(id, &spot)
+        let expired = unchanged_since.is_none_or(|moment| cached.stored.changed < moment);
+        if expired {
+            self.erase(id, &paths)
         } else {
             Ok(false)
         }
     }
 
-    /// Removes all that there is of a conversation, and says whether it was there.
-    fn erase(&self, id: &ConversationId, spot: &Spot) -> Result<bool, MemoryError> {
-        self.cache.remove(&spot.name);
+    /// Removes all files of a conversation, and returns `true` if the conversation existed.
+    fn erase(&self, id: &ConversationId, paths: &FilePaths) -> Result<bool, MemoryError> {
+        self.cache.remove(&paths.name);
         let erase = || {
-            disk::remove(&self.hold_path(spot))?;
-            disk::remove(&spot.beside)?;
-            let removed = disk::remove(&spot.path)?;
-            disk::sync_name(&spot.path, self.durability)?;
+            disk::remove(&self.hold_path(paths))?;
+            disk::remove(&paths.beside)?;
+            let removed = disk::remove(&paths.path)?;
+            disk::sync_name(&paths.path, self.durability)?;
             Ok(removed)
         };
-        erase().map_err(|error| failed(id, "removed", error))
+        erase().map_err(|error| io_error(id, "remove", error))
     }
 
     pub(super) fn list(
         &self,
         query: &ConversationQuery,
     ) -> Result<Vec<ConversationInfo>, MemoryError> {
-        let infos = match &self.what {
-            What::One(path) => {
+        let infos = match &self.location {
+            Location::SingleFile(path) => {
                 let name = path
                     .file_stem()
                     .unwrap_or_default()
@@ -290,60 +301,61 @@ impl Folder {
                     .into_owned();
                 let id = name.into();
                 let info = list::info(path, &id);
-                // There is no other one that could be listed: what is wrong with it is said.
+                // No other conversation could be listed, so an unreadable file is reported as an
+                // error.
                 if info.is_none() {
-                    self.look(&id, |_| ())?;
+                    self.with_conversation(&id, |_| ())?;
                 }
                 info.into_iter().collect()
             }
-            What::Many(dir) => list::many(dir)?,
+            Location::Directory(dir) => list::many(dir)?,
         };
-        Ok(kept::select(infos.into_iter(), query))
+        Ok(stored::select(infos.into_iter(), query))
     }
 
-    fn hold_path(&self, spot: &Spot) -> PathBuf {
-        self.side().join("holds").join(&spot.name)
+    fn hold_path(&self, paths: &FilePaths) -> PathBuf {
+        self.state_dir().join("holds").join(&paths.name)
     }
 
-    /// Whether somebody holds a conversation who is alive.
-    fn is_held(&self, id: &ConversationId, spot: &Spot) -> Result<bool, MemoryError> {
-        let text = match fs::read(self.hold_path(spot)) {
+    /// Returns `true` if a live process holds a conversation.
+    fn is_held(&self, id: &ConversationId, paths: &FilePaths) -> Result<bool, MemoryError> {
+        let text = match fs::read(self.hold_path(paths)) {
             Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            // Nobody can say who holds it, so nobody gets it.
-            Err(error) => return Err(failed(id, "held", error)),
+            // The holder cannot be determined, so the conversation counts as unavailable.
+            Err(error) => return Err(io_error(id, "hold", error)),
         };
         let holder = i64::from_str_radix(text.trim(), 16);
-        Ok(holder.is_ok_and(|holder| Owner::is_alive(&self.side().join("owners"), holder)))
+        Ok(holder.is_ok_and(|holder| Owner::is_alive(&self.state_dir().join("owners"), holder)))
     }
 
-    /// The hold on a conversation, for whoever still changes it: a save is done to its end, also if
-    /// nobody waits for it any more, and whoever holds the conversation next must not come between.
-    pub(super) fn held(&self, id: &ConversationId) -> Option<Arc<Held>> {
+    /// Returns the current hold on a conversation, for the duration of a change. A save completes
+    /// even if its caller has gone, and the next holder must not interleave with it.
+    pub(super) fn current_hold(&self, id: &ConversationId) -> Option<Arc<HoldGuard>> {
         let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.get(&self.spot(id)?.name)?.upgrade()
+        holds.get(&self.paths(id)?.name)?.upgrade()
     }
 
-    /// Holds a conversation and gives that away. If nobody takes it any more, it is let go of
-    /// before anybody else can find it held.
+    /// Holds a conversation and passes the hold to `give`. If the receiver has gone, the hold ends
+    /// before another caller can see it.
     pub(super) fn hold(
         &self,
         id: &ConversationId,
-        give: impl FnOnce(Arc<Held>),
+        give: impl FnOnce(Arc<HoldGuard>),
     ) -> Result<(), MemoryError> {
-        let spot = self.must_spot(id)?;
-        let _lock = self.lock(id, &spot)?;
-        if self.is_held(id, &spot)? {
+        let paths = self.require_paths(id)?;
+        let _lock = self.lock(id, &paths)?;
+        if self.is_held(id, &paths)? {
             return Err(MemoryError::busy(id));
         }
-        if self.find(id, &spot)?.is_none() && spot.path.exists() {
-            return Err(another(id));
+        if self.find(id, &paths)?.is_none() && paths.path.exists() {
+            return Err(occupied_error(id));
         }
-        let path = self.hold_path(&spot);
+        let path = self.hold_path(&paths);
         let owner = self.owner().and_then(|owner| {
             private::make_own_dir(path.parent().unwrap_or(&path))?;
-            // A link in its place is not followed: what stands there was left by somebody who is
-            // gone.
+            // A link is not followed: whatever is at this path belonged to a holder that no longer
+            // runs.
             disk::remove(&path)?;
             let mut file = private::options()
                 .write(true)
@@ -352,9 +364,9 @@ impl Folder {
             file.write_all(format!("{:016x}", owner.id()).as_bytes())?;
             Ok(owner)
         });
-        let owner = owner.map_err(|error| failed(id, "held", error))?;
-        let (name, holds) = (spot.name, self.holds.clone());
-        let held = Arc::new(Held {
+        let owner = owner.map_err(|error| io_error(id, "hold", error))?;
+        let (name, holds) = (paths.name, self.holds.clone());
+        let held = Arc::new(HoldGuard {
             path,
             name,
             holds,
@@ -373,7 +385,7 @@ impl Folder {
             return Ok(owner.clone());
         }
         let new = Arc::new(Owner::new(
-            &self.side().join("owners"),
+            &self.state_dir().join("owners"),
             || SystemWorld.random(),
             WithoutLocks::Fail,
         )?);
@@ -381,18 +393,18 @@ impl Folder {
     }
 }
 
-/// A conversation that is held. While its owner lives nobody else takes it, so that letting go
+/// The hold on a conversation. While its owner lives, no other process takes it, so releasing it
 /// needs no lock.
-pub(super) struct Held {
+pub(super) struct HoldGuard {
     path: PathBuf,
     name: String,
     holds: Arc<Holds>,
     _owner: Arc<Owner>,
 }
 
-impl Drop for Held {
+impl Drop for HoldGuard {
     fn drop(&mut self) {
-        // Before anybody else can hold it.
+        // This must precede the removal of the file, after which another caller can hold it.
         self.holds
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -401,26 +413,30 @@ impl Drop for Held {
     }
 }
 
-fn read(id: &ConversationId, spot: &Spot) -> Result<Option<Known>, MemoryError> {
-    let Some((bytes, stamp)) = disk::read(&spot.path).map_err(|error| failed(id, "read", error))?
+fn read(id: &ConversationId, paths: &FilePaths) -> Result<Option<CachedConversation>, MemoryError> {
+    let Some((bytes, stamp)) =
+        disk::read(&paths.path).map_err(|error| io_error(id, "read", error))?
     else {
         return Ok(None);
     };
     let read = format::read(id, &bytes, stamp.modified())?;
-    Ok(Some(Known {
+    Ok(Some(CachedConversation {
         stamp,
         id: read.id,
-        kept: Arc::new(read.kept),
+        stored: Arc::new(read.stored),
     }))
 }
 
-fn another(id: &ConversationId) -> MemoryError {
-    let message = format!("conversation `{id}` cannot be kept in a file that another one is in");
+fn occupied_error(id: &ConversationId) -> MemoryError {
+    let message = format!(
+        "cannot save conversation `{id}`: the file contains another \
+        conversation; use a different file"
+    );
     MemoryError::new(MemoryErrorKind::Refused, message)
 }
 
-fn failed(id: &ConversationId, what: &str, error: io::Error) -> MemoryError {
-    let message = format!("the file of conversation `{id}` could not be {what}");
+fn io_error(id: &ConversationId, action: &str, error: io::Error) -> MemoryError {
+    let message = format!("cannot {action} the file of conversation `{id}`");
     let kind = match error.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge => MemoryErrorKind::Refused,
         _ => MemoryErrorKind::Io,
@@ -433,12 +449,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_stands_still_while_it_writes_is_no_holder() {
+    fn hold_while_file_is_locked_returns_io_error_not_busy() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::new(What::Many(dir.path().to_owned()), Durability::Buffered);
+        let folder = Folder::new(
+            Location::Directory(dir.path().to_owned()),
+            Durability::Buffered,
+        );
         let id = ConversationId::new("a");
-        let lock = folder.lock(&id, &folder.must_spot(&id).unwrap()).unwrap();
-        // Whoever waits for a holder would wait for this, too, again and again.
+        let lock = folder
+            .lock(&id, &folder.require_paths(&id).unwrap())
+            .unwrap();
+        // A caller that waits for a holder would otherwise wait for this lock again and again.
         let error = folder.hold(&id, drop).unwrap_err();
         assert_eq!(error.kind(), MemoryErrorKind::Io, "{error}");
         drop(lock);

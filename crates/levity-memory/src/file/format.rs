@@ -1,5 +1,5 @@
-//! One conversation as one JSON document: `{"summary": "..", "history": [..]}`, with what else has
-//! to be known before.
+//! One conversation as one JSON document: `{"summary": "..", "history": [..]}`, preceded by
+//! metadata.
 
 use levity_core::{
     ConversationChange, ConversationId, ConversationInfo, MemoryError, MemoryErrorKind, Message,
@@ -8,19 +8,19 @@ use levity_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::json;
-use crate::kept::Kept;
+use crate::stored::StoredConversation;
 
-/// The version that is written. Files without one are read, too.
+/// The format version of written files. Files without a version are also read.
 const FORMAT: u32 = 1;
 
-/// So much of a message's text is written beside its parts, for people and programs that do not
-/// know of parts.
-const SHOWN: usize = 1_000;
+/// The number of characters of a message's text that are written beside its parts, for people and
+/// programs that ignore parts.
+const MAX_SHOWN_CHARS: usize = 1_000;
 
-/// No conversation comes this far; a file that says so would leave no room to count on.
-const HIGHEST: u64 = 1 << 53;
+/// The maximum position. A file with higher positions would leave no room to count.
+const MAX_POSITION: u64 = 1 << 53;
 
-/// What the first line says, so that a list need not read on.
+/// The metadata in the first line, so that a listing need not read further.
 #[derive(Serialize, Deserialize)]
 struct Head {
     levity_memory: u32,
@@ -60,36 +60,39 @@ struct Entry {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenEntry<'a> {
     role: Role,
     content: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<&'a [Part]>,
 }
 
-/// A conversation that was read, and whose it is, if it says so.
-pub(super) struct Read {
+/// A parsed conversation, and its id if the file contains it.
+pub(super) struct ParsedConversation {
     pub(super) id: Option<ConversationId>,
-    pub(super) kept: Kept,
+    pub(super) stored: StoredConversation,
 }
 
-/// The whole document. Every message has a line of its own.
-pub(super) fn write(id: &ConversationId, kept: &Kept) -> Result<Vec<u8>, MemoryError> {
+/// Serializes the whole document, with one line per message.
+pub(super) fn write(
+    id: &ConversationId,
+    stored: &StoredConversation,
+) -> Result<Vec<u8>, MemoryError> {
     let head = Head {
         levity_memory: FORMAT,
         id: id.clone(),
-        changed: kept.changed,
-        first: kept.first,
-        end: kept.end(),
-        upto: kept.summary.as_ref().map(|summary| summary.upto),
+        changed: stored.changed,
+        first: stored.first,
+        end: stored.end(),
+        upto: stored.summary.as_ref().map(|summary| summary.upto),
     };
-    let summary = kept.summary.as_ref().map_or("", |summary| &*summary.text);
+    let summary = stored.summary.as_ref().map_or("", |summary| &*summary.text);
     let mut bytes = to_json(&head)?;
     bytes.pop();
     bytes.extend_from_slice(b",\n\"summary\":");
     bytes.extend(to_json(&summary)?);
     bytes.extend_from_slice(b",\n\"history\":[");
-    for (number, message) in kept.messages.iter().enumerate() {
+    for (number, message) in stored.messages.iter().enumerate() {
         bytes.extend_from_slice(if number == 0 { b"\n" } else { b",\n" });
         entry(message, &mut bytes)?;
     }
@@ -98,16 +101,16 @@ pub(super) fn write(id: &ConversationId, kept: &Kept) -> Result<Vec<u8>, MemoryE
 }
 
 fn entry(message: &Message, bytes: &mut Vec<u8>) -> Result<(), MemoryError> {
-    let plain = match &*message.parts {
+    let plain_text = match &*message.parts {
         [Part::Text(text)] if text.opaque.is_none() && message.role != Role::Tool => {
             Some(&text.text)
         }
         _ => None,
     };
-    let shown = plain.is_none().then(|| shown(message));
-    let content = plain.map_or_else(|| shown.as_deref().unwrap_or_default(), String::as_str);
-    let parts = plain.is_none().then_some(&*message.parts);
-    bytes.extend(to_json(&Written {
+    let preview = plain_text.is_none().then(|| preview(message));
+    let content = plain_text.map_or_else(|| preview.as_deref().unwrap_or_default(), String::as_str);
+    let parts = plain_text.is_none().then_some(&*message.parts);
+    bytes.extend(to_json(&WrittenEntry {
         role: message.role,
         content,
         parts,
@@ -115,40 +118,39 @@ fn entry(message: &Message, bytes: &mut Vec<u8>) -> Result<(), MemoryError> {
     Ok(())
 }
 
-/// What a message says, cut off where it is long.
-fn shown(message: &Message) -> String {
+/// Returns the text of a message, cut off at the limit.
+fn preview(message: &Message) -> String {
     let results = message.results().map(|result| result.text());
     let all = std::iter::once(message.text())
         .chain(results)
         .filter(|text| !text.is_empty());
     let text = all.collect::<Vec<_>>().join("\n");
-    text.chars().take(SHOWN).collect()
+    text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, MemoryError> {
     serde_json::to_vec(value).map_err(|error| {
         MemoryError::new(
             MemoryErrorKind::Refused,
-            "a message cannot be written as JSON",
+            "cannot serialize a message as JSON",
         )
         .with_source(error)
     })
 }
 
-/// Checks that new messages can be read again.
+/// Checks that new messages can be read back.
 pub(super) fn check(id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
     (change.at..)
         .zip(&change.messages)
         .try_for_each(|(at, message)| json::check(id, at, message))
 }
 
-/// Reads a document. `modified` is when the file was changed, for those that do not say so
-/// themselves.
+/// Parses a document. `modified` is the file's time of change, for documents without one.
 pub(super) fn read(
     id: &ConversationId,
     bytes: &[u8],
     modified: Timestamp,
-) -> Result<Read, MemoryError> {
+) -> Result<ParsedConversation, MemoryError> {
     let found = serde_json::from_slice::<Document>(bytes);
     let version = match &found {
         Ok(document) => document.levity_memory,
@@ -158,48 +160,52 @@ pub(super) fn read(
     };
     if let Some(newer) = version.filter(|version| *version > FORMAT) {
         let message = format!(
-            "the stored conversation `{id}` has format {newer}, and this version reads up to \
-                {FORMAT}; use a newer one"
+            "stored conversation `{id}` has format {newer}, but this version of levity reads \
+                formats up to {FORMAT}; update levity"
         );
         return Err(MemoryError::new(MemoryErrorKind::Version, message));
     }
-    // What the error says may quote what was read.
+    // The text of the JSON error may quote the content, so only the position is reported.
     let place =
         |error: serde_json::Error| format!("at line {}, column {}", error.line(), error.column());
     let document = found.map_err(|error| MemoryError::damaged(id, &place(error)))?;
     document
-        .into_read(modified)
+        .into_conversation(modified)
         .map_err(|what| MemoryError::damaged(id, &what))
 }
 
 impl Document {
-    fn into_read(self, modified: Timestamp) -> Result<Read, String> {
+    fn into_conversation(self, modified: Timestamp) -> Result<ParsedConversation, String> {
         let (mut messages, mut at) = (std::collections::VecDeque::new(), self.first);
         for entry in self.history {
             messages.push_back(
                 entry
                     .into_message()
-                    .ok_or_else(|| format!("message {at} says nothing"))?
+                    .ok_or_else(|| format!("message {at} has neither `content` nor `parts`"))?
                     .into(),
             );
             at = at.saturating_add(1);
         }
-        if at > HIGHEST {
-            return Err("its positions are too high".to_owned());
+        if at > MAX_POSITION {
+            return Err("its message positions are too high".to_owned());
         }
         if let Some(end) = self.end.filter(|end| *end != at) {
-            return Err(format!("it ends at message {at}, and should at {end}"));
+            return Err(format!("it ends at message {at} instead of {end}"));
         }
         let summary = match (self.summary, self.upto) {
             (Some(text), Some(upto)) if upto <= at => Some(Summary::new(text, upto)),
-            (_, Some(_)) => return Err("its summary is not as it should be".to_owned()),
+            (_, Some(_)) => {
+                return Err("its summary has no text, or its `upto` is past the last \
+                message"
+                    .to_owned());
+            }
             (Some(text), None) if !text.is_empty() => Some(Summary::new(text, self.first)),
             _ => None,
         };
         let changed = self.changed.unwrap_or(modified);
-        Ok(Read {
+        Ok(ParsedConversation {
             id: self.id,
-            kept: Kept {
+            stored: StoredConversation {
                 summary,
                 messages,
                 first: self.first,
@@ -213,8 +219,7 @@ impl Entry {
     fn into_message(self) -> Option<Message> {
         Some(match (self.role, self.parts, self.content) {
             (role, Some(parts), _) => Message::new(role, parts),
-            // An answer to a call that was never written down. Nobody but the tool said it, so it
-            // is marked.
+            // The call of this result is missing, so the text is marked as a tool's result.
             (Role::Tool, None, Some(content)) => {
                 Message::user(format!("Result of a tool: {content}"))
             }
@@ -224,11 +229,11 @@ impl Entry {
     }
 }
 
-/// What the first line of a document says, if it was written by this version.
+/// Parses the metadata in the first line of a document, if this version wrote it.
 pub(super) fn head(line: &[u8]) -> Option<ConversationInfo> {
     let mut json = line.strip_suffix(b",\n")?.to_vec();
     json.push(b'}');
     let head: Head = serde_json::from_slice(&json).ok()?;
-    let ours = head.levity_memory == FORMAT && head.first <= head.end;
-    ours.then(|| ConversationInfo::new(head.id, head.changed, head.first, head.end))
+    let valid = head.levity_memory == FORMAT && head.first <= head.end;
+    valid.then(|| ConversationInfo::new(head.id, head.changed, head.first, head.end))
 }

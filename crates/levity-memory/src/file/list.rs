@@ -1,4 +1,4 @@
-//! What is known of conversations without reading all of them.
+//! Conversation metadata, read without reading whole files.
 
 use std::fs;
 use std::path::Path;
@@ -7,16 +7,16 @@ use levity_core::{ConversationId, ConversationInfo, MemoryError, MemoryErrorKind
 
 use super::{disk, format, name};
 
-/// The first line of a file is not longer than this.
-const LONGEST_HEAD: u64 = 8 << 10;
+/// The maximum length of a file's first line.
+const MAX_HEAD_BYTES: u64 = 8 << 10;
 
-/// All conversations of a folder. One that has gone meanwhile, or cannot be read, does not hide the
-/// others.
+/// Lists all conversations of a folder. It skips files that were removed meanwhile or cannot be
+/// read.
 pub(super) fn many(dir: &Path) -> Result<Vec<ConversationInfo>, MemoryError> {
     let entries = fs::read_dir(dir).map_err(|error| {
         MemoryError::new(
             MemoryErrorKind::Io,
-            "the folder of conversations could not be read",
+            "cannot read the folder of conversations",
         )
         .with_source(error)
     })?;
@@ -35,10 +35,10 @@ pub(super) fn many(dir: &Path) -> Result<Vec<ConversationInfo>, MemoryError> {
     Ok(infos)
 }
 
-/// What is known of a conversation without reading all of it, if it can be read. `name` is what it
-/// is called if it does not say so itself.
+/// Returns the metadata of a conversation, if its file can be read. `name` is the id for a file
+/// that does not contain one.
 pub(super) fn info(path: &Path, name: &ConversationId) -> Option<ConversationInfo> {
-    let (start, stamp) = disk::read_start(path, LONGEST_HEAD).ok()??;
+    let (start, stamp) = disk::read_start(path, MAX_HEAD_BYTES).ok()??;
     let line = start
         .split_inclusive(|byte| *byte == b'\n')
         .next()
@@ -48,5 +48,5 @@ pub(super) fn info(path: &Path, name: &ConversationId) -> Option<ConversationInf
     }
     let (bytes, _) = disk::read(path).ok()??;
     let read = format::read(name, &bytes, stamp.modified()).ok()?;
-    Some(read.kept.info(read.id.as_ref().unwrap_or(name)))
+    Some(read.stored.info(read.id.as_ref().unwrap_or(name)))
 }

@@ -1,32 +1,30 @@
-//! Ids as names of files: each id has one name, whatever is in it, and no two have the same on any
-//! file system.
+//! Conversation ids as file names: every id has exactly one name, and no two ids share a name on
+//! any file system.
 
-/// A name with its ending has to fit into 255 bytes, together with what stands around it for a
-/// moment.
-const LONGEST: usize = 200;
+/// The maximum length. A name with its extension and its temporary affixes must fit into 255 bytes.
+const MAX_BYTES: usize = 200;
 
-/// Names that Windows takes for devices, whatever the ending.
+/// Names that Windows reserves for devices, with any extension.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-/// The name for an id, without its ending; `None` when the id is too long. Small letters, digits,
-/// `-`, `_` and `.` stand for themselves; all else, such as capitals, is written as the `%xx` of
-/// its bytes.
+/// Returns the file name for an id, without the extension; `None` if the id is too long. Lower-case
+/// letters, digits, `-`, `_` and `.` are literal; every other byte becomes `%xx`.
 pub(crate) fn escape(id: &str) -> Option<String> {
     let mut name = String::with_capacity(id.len());
     if id.is_empty() {
         return Some("%".to_owned());
     }
     let device = is_device(id);
-    for (at, byte) in id.bytes().enumerate() {
-        let plain = byte.is_ascii_lowercase()
+    for (index, byte) in id.bytes().enumerate() {
+        let literal = byte.is_ascii_lowercase()
             || byte.is_ascii_digit()
             || matches!(byte, b'-' | b'_' | b'.');
-        if plain && !(at == 0 && (byte == b'.' || device)) {
+        if literal && !(index == 0 && (byte == b'.' || device)) {
             name.push(char::from(byte));
         } else {
             name.push_str(&format!("%{byte:02x}"));
         }
-        if name.len() > LONGEST {
+        if name.len() > MAX_BYTES {
             return None;
         }
     }
@@ -41,7 +39,7 @@ fn is_device(id: &str) -> bool {
     DEVICES.contains(&stem) || numbered.is_some_and(|number| number.len() == 1)
 }
 
-/// The id that a name stands for, if there is one that has just this name.
+/// Returns the id that a name encodes, if that id encodes to exactly this name.
 pub(crate) fn unescape(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = if name == "%" { &[] } else { name.as_bytes() };
@@ -70,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn each_id_has_one_name() {
+    fn escape_and_unescape_map_each_id_to_one_name() {
         check("monday-2", "monday-2");
         check("Monday", "%4donday");
         check("", "%");
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_nobodys() {
+    fn unescape_rejects_names_that_escape_never_returns() {
         for name in [
             "", ".", "..", "A", "%6", "%zz", "%61", "%C3%BC", "a b", "%ff", "con", ".a", "%2f%",
         ] {
@@ -98,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn long_ids_have_none() {
+    fn escape_rejects_ids_that_are_too_long() {
         assert!(escape(&"a".repeat(200)).is_some());
         assert!(escape(&"a".repeat(201)).is_none());
         assert!(escape(&"A".repeat(67)).is_none());

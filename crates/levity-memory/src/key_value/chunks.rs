@@ -1,14 +1,16 @@
-//! Messages in chunks that are written once.
+//! Message chunks, each written once.
 //!
-//! A chunk has the key `messages/<id>/<generation>/<position>/<save>/<part>`. A save takes the
+//! A chunk has the key `messages/<id>/<generation>/<position>/<save>/<part>`. A save claims the
 //! number after that of the head by creating the first key with it. Then it writes all of its
-//! chunks, and then the head. A writer that finds the number taken raises that of the head, so that
-//! the other save can no longer finish. While the conversation ends at one position, the number of
-//! the head only grows, and the save that finishes there has the highest. So of all chunks at a
-//! position, the one with the highest number is valid. Keys have the number subtracted from the
-//! greatest, which sorts the highest first.
+//! chunks, and then the head.
 //!
-//! No chunk crosses a multiple of [`BLOCK`] positions. So a chunk begins at each of them, and
+//! A writer that finds the number taken raises that of the head, so that the other save can no
+//! longer finish. While the conversation ends at one position, the number of the head only grows,
+//! and the save that finishes there has the highest. So of all chunks at a position, the one with
+//! the highest number is valid. Keys contain the number subtracted from the greatest, which sorts
+//! the highest first.
+//!
+//! No chunk crosses a multiple of [`BLOCK`] positions. So a chunk begins at each multiple, and
 //! reading can begin there.
 
 use std::ops::Range;
@@ -19,23 +21,23 @@ use levity_core::{ConversationChange, ConversationId, MemoryError, Message};
 use super::head::{Head, damaged};
 use crate::json;
 
-/// A chunk has at most so many messages.
+/// The maximum number of messages in a chunk.
 pub(super) const BLOCK: u64 = 16;
 
-/// Below this prefix are the chunks of all conversations.
+/// The key prefix of the chunks of all conversations.
 pub(super) const CHUNKS: &str = "messages/";
 
-/// The place of a chunk, or of a part of it.
+/// The key of a chunk, or of a part of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct ChunkKey {
     pub(super) generation: u64,
     pub(super) position: u64,
     pub(super) save: u64,
     pub(super) part: u32,
 }
 
-impl Place {
-    /// The key below `prefix`, which names the conversation.
+impl ChunkKey {
+    /// Formats the key below `prefix`, which names the conversation.
     pub(super) fn key(self, prefix: &str) -> String {
         let Self {
             generation,
@@ -54,17 +56,17 @@ impl Place {
         let generation = u64::from_str_radix(fields.next()?, 16).ok()?;
         let position = fields.next()?.parse().ok()?;
         let save = u64::MAX - fields.next()?.parse::<u64>().ok()?;
-        let place = Self {
+        let chunk_key = Self {
             generation,
             position,
             save,
             part: fields.next()?.parse().ok()?,
         };
-        (place.key(prefix) == key).then_some(place)
+        (chunk_key.key(prefix) == key).then_some(chunk_key)
     }
 }
 
-/// The keys and values of a change at the end of the conversation.
+/// Returns the keys and values of a change at the end of the conversation.
 pub(super) fn write(
     id: &ConversationId,
     prefix: &str,
@@ -79,20 +81,20 @@ pub(super) fn write(
         let text = json::write(id, position, message)?;
         let full = position.is_multiple_of(BLOCK) || chunk.len() + text.len() + 16 > max_bytes;
         if full && !chunk.is_empty() {
-            cut(prefix, head, begin, &chunk, max_bytes, &mut values);
+            split_chunk(prefix, head, begin, &chunk, max_bytes, &mut values);
             (chunk, begin) = (String::new(), position);
         }
         chunk.push(if chunk.is_empty() { '[' } else { ',' });
         chunk.push_str(&text);
     }
     if !chunk.is_empty() {
-        cut(prefix, head, begin, &chunk, max_bytes, &mut values);
+        split_chunk(prefix, head, begin, &chunk, max_bytes, &mut values);
     }
     Ok(values)
 }
 
-/// Cuts a chunk into values. The first one says how many bytes they have together.
-fn cut(
+/// Splits a chunk into values. The first one begins with their total number of bytes.
+fn split_chunk(
     prefix: &str,
     head: &Head,
     position: u64,
@@ -103,7 +105,7 @@ fn cut(
     let chunk = format!("{chunk}]");
     let parts: Vec<_> = chunk.as_bytes().chunks(max_bytes - 16).collect();
     for (part, bytes) in (0..).zip(&parts) {
-        let place = Place {
+        let chunk_key = ChunkKey {
             generation: head.generation,
             position,
             save: head.save + 1,
@@ -114,24 +116,24 @@ fn cut(
         } else {
             String::new()
         };
-        values.push((place.key(prefix), [count.as_bytes(), bytes].concat()));
+        values.push((chunk_key.key(prefix), [count.as_bytes(), bytes].concat()));
     }
 }
 
-/// Puts chunks together from keys in their order.
+/// Assembles chunks from keys in their order.
 pub(super) struct Reader<'a> {
     pub(super) id: &'a ConversationId,
     pub(super) prefix: &'a str,
-    /// The positions that are wanted.
-    pub(super) wanted: Range<u64>,
+    /// The requested positions.
+    pub(super) range: Range<u64>,
     /// The position at which the next chunk begins.
     pub(super) next: u64,
-    /// The position at which the chunk begins that has the first wanted message.
+    /// The position at which the chunk with the first requested message begins.
     pub(super) begin: u64,
     pub(super) messages: Vec<(u64, Arc<Message>)>,
-    /// The last part of a chunk that has more, how many bytes it has in all, and those that were
+    /// The key of the last part of an incomplete chunk, the total number of bytes, and the bytes
     /// read.
-    open: Option<(Place, usize, Vec<u8>)>,
+    partial: Option<(ChunkKey, usize, Vec<u8>)>,
 }
 
 impl<'a> Reader<'a> {
@@ -139,87 +141,91 @@ impl<'a> Reader<'a> {
         id: &'a ConversationId,
         prefix: &'a str,
         head: &Head,
-        wanted: Range<u64>,
+        range: Range<u64>,
     ) -> Self {
-        let next = head.start.max(wanted.start - wanted.start % BLOCK);
+        let next = head.start.max(range.start - range.start % BLOCK);
         Self {
             id,
             prefix,
             next,
-            begin: wanted.start,
-            wanted,
+            begin: range.start,
+            range,
             messages: Vec::new(),
-            open: None,
+            partial: None,
         }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.next >= self.wanted.end
+        self.next >= self.range.end
     }
 
     pub(super) fn push(&mut self, key: &str, value: &[u8]) -> Result<(), MemoryError> {
-        let wrong = |what: &str| damaged(self.id, key, what);
-        let place =
-            Place::parse(self.prefix, key).ok_or_else(|| wrong("no chunk has such a key"))?;
-        if self.is_done() || place.position < self.next {
-            // A save that was cut off left it.
+        let damaged_at = |detail: &str| damaged(self.id, key, detail);
+        let chunk_key = ChunkKey::parse(self.prefix, key).ok_or_else(|| {
+            damaged_at(
+                "the key is not the key of \
+                a chunk",
+            )
+        })?;
+        if self.is_done() || chunk_key.position < self.next {
+            // An interrupted save left it behind.
             return Ok(());
         }
-        let (length, bytes) = match self.open.take() {
+        let (length, bytes) = match self.partial.take() {
             Some((last, length, mut bytes))
-                if (Place {
+                if (ChunkKey {
                     part: last.part.saturating_add(1),
                     ..last
-                }) == place =>
+                }) == chunk_key =>
             {
                 bytes.extend_from_slice(value);
                 (length, bytes)
             }
-            None if place.part == 0 && place.position == self.next => {
-                first_part(value).ok_or_else(|| wrong("it does not say how long its chunk is"))?
+            None if chunk_key.part == 0 && chunk_key.position == self.next => {
+                first_part(value).ok_or_else(|| damaged_at("it has no length of its chunk"))?
             }
             _ => {
-                return Err(wrong(&format!(
-                    "the messages from {} on are missing before it",
+                return Err(damaged_at(&format!(
+                    "the messages from {} are missing before it",
                     self.next
                 )));
             }
         };
         if bytes.len() < length {
-            self.open = Some((place, length, bytes));
+            self.partial = Some((chunk_key, length, bytes));
             return Ok(());
         }
         if bytes.len() > length {
-            return Err(wrong("its chunk is longer than it should be"));
+            return Err(damaged_at("its chunk is longer than its stated length"));
         }
         let chunk: Vec<Arc<Message>> = serde_json::from_slice::<Vec<Message>>(&bytes)
-            // The error may quote the message.
+            // The text of the JSON error may quote the message.
             .map_err(|error| {
-                wrong(&format!(
-                    "byte {} of its chunk is not as it should be",
+                damaged_at(&format!(
+                    "byte {} of its chunk is not valid JSON for messages",
                     error.column()
                 ))
             })?
             .into_iter()
             .map(Arc::new)
             .collect();
-        if chunk.is_empty() || place.position % BLOCK + chunk.len() as u64 > BLOCK {
-            return Err(wrong("its chunk has no messages, or too many"));
+        if chunk.is_empty() || chunk_key.position % BLOCK + chunk.len() as u64 > BLOCK {
+            return Err(damaged_at("its chunk has no messages, or too many"));
         }
         self.next += chunk.len() as u64;
-        if (place.position..self.next).contains(&self.wanted.start) {
-            self.begin = place.position;
+        if (chunk_key.position..self.next).contains(&self.range.start) {
+            self.begin = chunk_key.position;
         }
-        let placed = (place.position..).zip(chunk);
+        let placed = (chunk_key.position..).zip(chunk);
         self.messages
-            .extend(placed.filter(|(position, _)| self.wanted.contains(position)));
+            .extend(placed.filter(|(position, _)| self.range.contains(position)));
         Ok(())
     }
 }
 
-/// The length of a chunk, and the bytes of its first part.
+/// Returns the length of a chunk, and the bytes of its first part.
 fn first_part(value: &[u8]) -> Option<(usize, Vec<u8>)> {
-    let at = value.iter().take(16).position(|byte| *byte == b'\n')?;
-    let length = std::str::from_utf8(&value[..at]).ok()?.parse().ok()?;
-    Some((length, value[at + 1..].to_vec()))
+    let newline = value.iter().take(16).position(|byte| *byte == b'\n')?;
+    let length = std::str::from_utf8(&value[..newline]).ok()?.parse().ok()?;
+    Some((length, value[newline + 1..].to_vec()))
 }

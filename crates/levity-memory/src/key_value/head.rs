@@ -9,19 +9,19 @@ use crate::file::name;
 
 const FORMAT: u32 = 1;
 
-/// More messages or saves than any conversation has: counting on from there never overflows.
-const MOST: u64 = 1 << 53;
+/// The maximum number of messages or saves: counting from there never overflows.
+const MAX_COUNT: u64 = 1 << 53;
 
-/// Below this prefix is a head for each conversation.
+/// The key prefix of the heads, one for each conversation.
 pub(super) const HEADS: &str = "conversations/";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) levity_memory: u32,
-    /// Random, and new after each removal: a chunk of another generation is an orphan.
+    /// Random, and new after each removal: a chunk of another generation is orphaned.
     pub(super) generation: u64,
-    /// Counts the writes, so that no two heads have the same bytes. A hash of the value will do as
-    /// its version.
+    /// Counts the writes, so that no two heads have the same bytes. A hash of the value can serve
+    /// as its version.
     pub(super) revision: u64,
     /// The number of the last save that had messages. The next save writes its chunks under the
     /// next number.
@@ -31,7 +31,7 @@ pub(super) struct Head {
     /// The position of the first message that was not trimmed, which may be inside the first chunk.
     pub(super) first: u64,
     pub(super) end: u64,
-    /// `false` while there is no conversation: it is only held, saved for the first time, or
+    /// `false` while there is no conversation: it is only held, being saved for the first time, or
     /// removed.
     pub(super) exists: bool,
     pub(super) changed: Timestamp,
@@ -39,12 +39,12 @@ pub(super) struct Head {
     pub(super) holder: Option<Holder>,
 }
 
-/// Who holds a conversation, until when.
+/// The holder of a conversation and the end of its lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Holder {
-    /// The store that holds it.
+    /// The store instance that holds the conversation.
     pub(super) owner: u64,
-    /// This hold of it.
+    /// The individual hold.
     pub(super) token: u64,
     pub(super) until: Timestamp,
 }
@@ -87,7 +87,7 @@ impl Head {
             .is_some_and(|holder| holder.token == token)
     }
 
-    /// Returns whether nobody needs the head any more.
+    /// Returns `true` if the head can be removed.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         !self.exists
             && self
@@ -96,26 +96,26 @@ impl Head {
                 .is_none_or(|holder| holder.until <= now)
     }
 
-    /// The bytes of the next revision.
+    /// Serializes the next revision.
     pub(super) fn write(
         &self,
         id: &ConversationId,
         max_bytes: usize,
     ) -> Result<Vec<u8>, MemoryError> {
-        let refused = |why: &str| {
+        let rejected = |reason: &str| {
             MemoryError::new(
                 MemoryErrorKind::Refused,
-                format!("the summary of conversation `{id}` {why}"),
+                format!("the summary of conversation `{id}` {reason}"),
             )
         };
         let bytes = serde_json::to_vec(&Self {
             revision: self.revision + 1,
             ..self.clone()
         })
-        .map_err(|error| refused("cannot be written as JSON").with_source(error))?;
+        .map_err(|error| rejected("cannot be serialized as JSON").with_source(error))?;
         if bytes.len() > max_bytes {
-            return Err(refused(&format!(
-                "is too long for values of {max_bytes} bytes"
+            return Err(rejected(&format!(
+                "does not fit into a value of {max_bytes} bytes; raise `with_max_value_bytes`"
             )));
         }
         Ok(bytes)
@@ -130,21 +130,17 @@ impl Head {
             serde_json::from_slice::<Format>(bytes).map_or(FORMAT, |head| head.levity_memory);
         if format > FORMAT {
             let message = format!(
-                "conversation `{id}` has format {format} at key `{key}`, which a newer version \
-                    wrote; it was left as it is"
+                "conversation `{id}` has format {format} at key `{key}`, written by a newer \
+                    version \
+                    of levity; it was not changed; update levity"
             );
             return Err(MemoryError::new(MemoryErrorKind::Version, message));
         }
-        let head: Self = serde_json::from_slice(bytes).map_err(|error| {
-            damaged(
-                id,
-                key,
-                &format!("byte {} is not as it should be", error.column()),
-            )
-        })?;
+        let head: Self = serde_json::from_slice(bytes)
+            .map_err(|error| damaged(id, key, &format!("byte {} is invalid", error.column())))?;
         let ordered = head.start <= head.first && head.first <= head.end;
         if !ordered
-            || head.end.max(head.save).max(head.revision) > MOST
+            || head.end.max(head.save).max(head.revision) > MAX_COUNT
             || head.upto().is_some_and(|upto| upto > head.end)
         {
             return Err(damaged(id, key, "its positions contradict each other"));
@@ -153,14 +149,17 @@ impl Head {
     }
 }
 
-pub(super) fn damaged(id: &ConversationId, key: &str, what: &str) -> MemoryError {
-    MemoryError::damaged(id, &format!("key `{key}`: {what}"))
+pub(super) fn damaged(id: &ConversationId, key: &str, detail: &str) -> MemoryError {
+    MemoryError::damaged(id, &format!("key `{key}`: {detail}"))
 }
 
-/// Returns the id as part of a key: no two ids have the same, and there is no `/` in it.
+/// Returns the id as part of a key: unique for each id, and without a `/`.
 pub(super) fn name(id: &ConversationId) -> Result<String, MemoryError> {
     name::escape(id.as_str()).ok_or_else(|| {
-        let message = format!("the id `{id}` is too long for a key");
+        let message = format!(
+            "the conversation id `{id}` is too long for a key; use at most 200 \
+            bytes"
+        );
         MemoryError::new(MemoryErrorKind::Refused, message)
     })
 }

@@ -1,5 +1,5 @@
-//! Which conversations this store holds. A task for each renews the lease in the store, and ends
-//! it.
+//! The conversations that this store holds. A task for each hold renews its lease in the store, and
+//! ends it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::KeyValueMemory;
 
-/// The holds of this process over one store, and their tasks.
+/// The holds of this process on one store, and their tasks.
 #[derive(Default)]
 pub(super) struct Holds {
     table: Mutex<HashMap<ConversationId, Arc<Hold>>>,
@@ -22,34 +22,34 @@ pub(super) struct Holds {
 
 struct Hold {
     token: u64,
-    /// Whether the lease is in the store.
-    taken: AtomicBool,
+    /// Set once the lease is in the store.
+    acquired: AtomicBool,
     released: AtomicBool,
-    /// Closed when the lease is gone from the store.
+    /// Closed when the lease is removed from the store.
     done: Semaphore,
 }
 
-/// A hold, until it is dropped.
-pub(super) struct Held {
+/// A hold that lasts until this guard is dropped.
+pub(super) struct HoldGuard {
     pub(super) token: u64,
     hold: Arc<Hold>,
     _signal: oneshot::Sender<()>,
 }
 
-impl Held {
-    /// From now on, changes by this process need the lease.
-    pub(super) fn take(&self) {
-        self.hold.taken.store(true, Ordering::Release);
+impl HoldGuard {
+    /// Requires the lease for all further changes by this process.
+    pub(super) fn mark_acquired(&self) {
+        self.hold.acquired.store(true, Ordering::Release);
     }
 }
 
-impl Drop for Held {
+impl Drop for HoldGuard {
     fn drop(&mut self) {
         self.hold.released.store(true, Ordering::Release);
     }
 }
 
-/// The entry of a hold in the table. It goes with its task, also when the runtime ends.
+/// The entry of a hold in the table. It is removed with its task, even when the runtime shuts down.
 struct Entry {
     holds: Arc<Holds>,
     id: ConversationId,
@@ -68,20 +68,21 @@ impl Holds {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a lease has its hold in this process.
-    pub(super) fn has(&self, id: &ConversationId, token: u64) -> bool {
+    /// Returns `true` if this process has the hold of a lease.
+    pub(super) fn is_active(&self, id: &ConversationId, token: u64) -> bool {
         self.table().get(id).is_some_and(|hold| hold.token == token)
     }
 
-    /// Returns the token of the hold that this process has.
+    /// Returns the token of this process's hold.
     pub(super) fn token(&self, id: &ConversationId) -> Option<u64> {
         let table = self.table();
         let hold = table.get(id)?;
-        let has = hold.taken.load(Ordering::Acquire) && !hold.released.load(Ordering::Acquire);
-        has.then_some(hold.token)
+        let is_active =
+            hold.acquired.load(Ordering::Acquire) && !hold.released.load(Ordering::Acquire);
+        is_active.then_some(hold.token)
     }
 
-    /// Waits until all holds that were dropped are gone from the store.
+    /// Waits until all released holds are removed from the store.
     pub(super) async fn wait_for_releases(&self) {
         loop {
             let released = |hold: &&Arc<Hold>| hold.released.load(Ordering::Acquire);
@@ -92,7 +93,7 @@ impl Holds {
         }
     }
 
-    /// Waits until a hold that was dropped is gone from the store; one that was not is busy.
+    /// Waits until a released hold is removed from the store; a hold that is still in use is busy.
     pub(super) async fn wait(&self, id: &ConversationId) -> Result<(), MemoryError> {
         loop {
             let Some(hold) = self.table().get(id).cloned() else {
@@ -101,23 +102,26 @@ impl Holds {
             if !hold.released.load(Ordering::Acquire) {
                 return Err(MemoryError::busy(id));
             }
-            // Nobody adds permits: it ends when the semaphore is closed.
+            // No code adds permits: the wait ends when the semaphore closes.
             let _ = hold.done.acquire().await;
         }
     }
 }
 
 impl KeyValueMemory {
-    /// Enters a hold into the table, and starts the task that takes care of its lease.
-    pub(super) async fn enter(&self, id: &ConversationId) -> Result<Held, MemoryError> {
+    /// Adds a hold to the table, and starts the task that maintains its lease.
+    pub(super) async fn register_hold(
+        &self,
+        id: &ConversationId,
+    ) -> Result<HoldGuard, MemoryError> {
         let runtime = Handle::try_current().map_err(|error| {
-            let message = "to hold a conversation of a key-value store needs a tokio runtime";
+            let message = "holding a conversation in a key-value store requires a tokio runtime";
             MemoryError::new(MemoryErrorKind::Io, message).with_source(error)
         })?;
         let token = self.world.random();
         let hold = Arc::new(Hold {
             token,
-            taken: AtomicBool::new(false),
+            acquired: AtomicBool::new(false),
             released: AtomicBool::new(false),
             done: Semaphore::new(0),
         });
@@ -141,22 +145,22 @@ impl KeyValueMemory {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        tasks.spawn_on(self.clone().keep(entry, dropped), &runtime);
+        tasks.spawn_on(self.clone().maintain_lease(entry, dropped), &runtime);
         drop(tasks);
-        Ok(Held {
+        Ok(HoldGuard {
             token,
             hold,
             _signal: signal,
         })
     }
 
-    /// Renews a lease until its hold is dropped, and ends it then. If that fails, the lease
+    /// Renews a lease until its hold is dropped, then ends it. If ending it fails, the lease
     /// expires.
-    async fn keep(self, entry: Entry, mut dropped: oneshot::Receiver<()>) {
+    async fn maintain_lease(self, entry: Entry, mut dropped: oneshot::Receiver<()>) {
         let (id, token) = (&entry.id, entry.hold.token);
         while let Either::Right(_) = select(&mut dropped, self.world.sleep(self.lease / 3)).await {
             let _ = self.renew(id, token).await;
-            // The world of a test may not wait.
+            // The `sleep` of a test world may return at once.
             tokio::task::yield_now().await;
         }
         let _ = self.release(id, token).await;

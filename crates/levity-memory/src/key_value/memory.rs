@@ -10,36 +10,36 @@ use levity_core::{
 };
 use levity_system::SystemWorld;
 
-use super::chunks::{self, CHUNKS, Place, Reader};
+use super::chunks::{self, CHUNKS, ChunkKey, Reader};
 use super::head::{self, HEADS, Head, Holder, damaged};
 use super::holds::Holds;
 use super::{KeyValueStore, Version, Versioned};
 use crate::file::name;
-use crate::kept::{self, Kept, Verdict, judge};
+use crate::stored::{self, SaveAction, StoredConversation, classify};
 
-/// The number of keys that one scan asks for.
+/// The page size of one scan.
 const PAGE: usize = 64;
 
-/// The number of attempts at a change while other writers are faster.
+/// The number of attempts at a change while other writers win.
 const ATTEMPTS: usize = 100;
 
-/// Keeps conversations in any [`KeyValueStore`].
+/// A memory store over any [`KeyValueStore`].
 ///
-/// - A conversation is a head, which is a small value with its positions and summary, and chunks of
-///   messages that are written once. A save writes its own messages and the head. It is visible
-///   when the head is written.
-/// - A hold is a lease of 20 seconds that a task renews. A process that ends lets go after this
-///   time, or at once if it calls [`wait_for_releases`](Self::wait_for_releases). The clocks of all
-///   processes have to agree to a few seconds.
+/// - A conversation consists of a head, which is a small value with its positions and summary, and
+///   chunks of messages that are written once. A save writes its messages and then the head, which
+///   makes the save visible.
+/// - A hold is a lease of 20 seconds that a task renews. A process that ends releases its holds
+///   after this time, or at once if it calls [`wait_for_releases`](Self::wait_for_releases). The
+///   clocks of all processes must agree within a few seconds.
 /// - `load` and `read` cost what they return. `search` reads the whole conversation, and `list`
 ///   reads all heads.
 /// - `forget` removes all keys of a conversation. If it fails half-way, the conversation is empty.
-///   The remaining keys go when you repeat the call, list the conversations, or save to this one
+///   To remove the remaining keys, repeat the call, list the conversations, or save to this one
 ///   again.
-/// - `trim` leaves up to 15 messages in the store that share a chunk with the first one that stays.
-///   Nothing returns them.
+/// - `trim` leaves up to 15 messages in the store that share a chunk with the first retained
+///   message. No call returns them.
 ///
-/// Clones are the same store. It needs a tokio runtime. [`KeyValueStore`] has an example.
+/// Clones share the same store. It requires a tokio runtime. [`KeyValueStore`] has an example.
 #[derive(Clone)]
 pub struct KeyValueMemory {
     store: Arc<dyn KeyValueStore>,
@@ -47,11 +47,11 @@ pub struct KeyValueMemory {
     pub(super) lease: Duration,
     pub(super) holds: Arc<Holds>,
     max_bytes: usize,
-    /// Tells the leases of this store from those of others.
+    /// Distinguishes the leases of this store from those of others.
     owner: u64,
 }
 
-/// A part of a conversation.
+/// A consistent range of a conversation.
 struct View {
     head: Head,
     version: Version,
@@ -61,7 +61,7 @@ struct View {
 }
 
 impl KeyValueMemory {
-    /// Keeps conversations in this store, below the keys `conversations/` and `messages/`.
+    /// Creates a store that uses the keys below `conversations/` and `messages/`.
     pub fn new(store: impl KeyValueStore + 'static) -> Self {
         Self {
             store: Arc::new(store),
@@ -73,7 +73,7 @@ impl KeyValueMemory {
         }
     }
 
-    /// Sets the clock for leases; the system's by default.
+    /// Sets the clock for leases; the system clock by default.
     #[must_use]
     pub fn with_world(mut self, world: impl World + 'static) -> Self {
         self.world = Arc::new(world);
@@ -81,32 +81,31 @@ impl KeyValueMemory {
     }
 
     /// Sets how long a process that ended still holds its conversations; 20 seconds by default, and
-    /// one at least. A lease is renewed when a third of it is over.
+    /// at least one. The store renews a lease when a third of it has elapsed.
     #[must_use]
     pub fn with_lease(mut self, time: Duration) -> Self {
         self.lease = time.max(Duration::from_secs(1));
         self
     }
 
-    /// Sets how long a value may be; 256 KiB by default, and 4 KiB at least. Longer messages are
-    /// divided among several values; longer summaries are refused.
+    /// Sets the maximum size of a value; 256 KiB by default, and at least 4 KiB. The store splits
+    /// longer messages among several values, and rejects longer summaries.
     #[must_use]
     pub fn with_max_value_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes.max(4 << 10);
         self
     }
 
-    /// Waits until all holds that were dropped are gone from the store, which a task sees to in the
-    /// background.
+    /// Waits until all dropped holds are released in the store, which happens in the background.
     ///
     /// Call it before the program ends. Otherwise the next process may have to wait until the
-    /// leases are over.
+    /// leases expire.
     pub async fn wait_for_releases(&self) {
         self.holds.wait_for_releases().await;
     }
 
     async fn head(&self, id: &ConversationId) -> Result<Option<(Head, Version)>, MemoryError> {
-        // A conversation that cannot be kept is unknown.
+        // A conversation that cannot be stored is unknown.
         let Ok(key) = head::key(id) else {
             return Ok(None);
         };
@@ -120,11 +119,11 @@ impl KeyValueMemory {
         &self,
         id: &ConversationId,
     ) -> Result<(Head, Option<Version>), MemoryError> {
-        let known = self
+        let current = self
             .head(id)
             .await?
             .map(|(head, version)| (head, Some(version)));
-        Ok(known.unwrap_or_else(|| (Head::new(self.world.random()), None)))
+        Ok(current.unwrap_or_else(|| (Head::new(self.world.random()), None)))
     }
 
     async fn put_head(
@@ -138,7 +137,7 @@ impl KeyValueMemory {
             .await
     }
 
-    /// Changes the head, unless `change` returns none. Returns the head that was replaced.
+    /// Changes the head, unless `change` returns `None`. Returns the replaced head.
     async fn update(
         &self,
         id: &ConversationId,
@@ -156,7 +155,7 @@ impl KeyValueMemory {
         Err(contended(id))
     }
 
-    /// Returns a page of a scan. A store that repeats itself or returns other keys is not believed.
+    /// Returns a page of a scan, and rejects repeated keys and keys outside the prefix.
     async fn page(
         &self,
         prefix: &str,
@@ -177,15 +176,15 @@ impl KeyValueMemory {
         Ok(page)
     }
 
-    /// Reads the positions that `wanted` names; `None` when there is no conversation.
+    /// Reads the positions that `wanted` returns; `None` if there is no conversation.
     async fn view(
         &self,
         id: &ConversationId,
         wanted: impl Fn(&Head) -> Range<u64> + Send,
     ) -> Result<Option<View>, MemoryError> {
-        let mut known = self.head(id).await?;
+        let mut current = self.head(id).await?;
         for _ in 0..ATTEMPTS {
-            let Some((head, version)) = known.filter(|(head, _)| head.exists) else {
+            let Some((head, version)) = current.filter(|(head, _)| head.exists) else {
                 return Ok(None);
             };
             let wanted = wanted(&head);
@@ -199,11 +198,11 @@ impl KeyValueMemory {
                 }));
             }
             let read = self.read_chunks(id, &head, wanted).await;
-            known = self.head(id).await?;
-            // If chunks were removed meanwhile, some are missing, or orphans were read in their
-            // place.
+            current = self.head(id).await?;
+            // If chunks were removed meanwhile, some are missing, or orphaned chunks were read in
+            // their place.
             let same = |now: &Head| (now.generation, now.start) == (head.generation, head.start);
-            if known.as_ref().is_some_and(|(now, _)| same(now)) {
+            if current.as_ref().is_some_and(|(now, _)| same(now)) {
                 return read.map(|(begin, messages)| {
                     Some(View {
                         head,
@@ -223,27 +222,27 @@ impl KeyValueMemory {
         head: &Head,
         wanted: Range<u64>,
     ) -> Result<(u64, Vec<(u64, Arc<Message>)>), MemoryError> {
-        let chunks = chunks_of(id)?;
+        let chunks = chunk_prefix(id)?;
         let mut reader = Reader::new(id, &chunks, head, wanted);
         let prefix = format!("{chunks}{:016x}/", head.generation);
         let mut after = format!("{prefix}{:020}", reader.next);
         while !reader.is_done() {
-            // A chunk has one message at least.
-            let limit = (reader.wanted.end - reader.next).min(PAGE as u64);
+            // A chunk has at least one message.
+            let limit = (reader.range.end - reader.next).min(PAGE as u64);
             let page = self.page(&prefix, &after, limit as usize).await?;
             let Some((last, _)) = page.last() else {
-                let what = format!("the messages from {} on are missing", reader.next);
-                return Err(damaged(id, &after, &what));
+                let detail = format!("the messages from {} are missing", reader.next);
+                return Err(damaged(id, &after, &detail));
             };
-            for (key, there) in &page {
-                reader.push(key, &there.value)?;
+            for (key, entry) in &page {
+                reader.push(key, &entry.value)?;
             }
             after.clone_from(last);
         }
         Ok((reader.begin, reader.messages))
     }
 
-    /// Writes the chunks of a save. Returns `false` if another save has its number.
+    /// Writes the chunks of a save. Returns `false` if another save uses its number.
     async fn put_chunks(&self, values: &[(String, Vec<u8>)]) -> Result<bool, MemoryError> {
         for (key, value) in values {
             if !self.store.put(key, value, None).await? {
@@ -253,14 +252,14 @@ impl KeyValueMemory {
         Ok(true)
     }
 
-    /// Raises the number of the next save if the writer that has it does not finish.
-    async fn pass(
+    /// Raises the number of the next save if the writer that claimed it does not finish.
+    async fn skip_save_number(
         &self,
         id: &ConversationId,
         head: Head,
         version: &Version,
     ) -> Result<(), MemoryError> {
-        // A random number of looks, or two writers could stop each other for ever.
+        // The number of checks is random, or two writers could block each other forever.
         for _ in 0..2 + self.world.random() % 8 {
             tokio::task::yield_now().await;
             if self.head(id).await?.is_none_or(|(_, now)| now != *version) {
@@ -274,9 +273,9 @@ impl KeyValueMemory {
         self.put_head(id, &next, Some(version)).await.map(drop)
     }
 
-    /// Removes chunks that no head will ever name.
+    /// Removes chunks that no head refers to.
     async fn discard_chunks(&self, id: &ConversationId) -> Result<(), MemoryError> {
-        let Ok(chunks) = chunks_of(id) else {
+        let Ok(chunks) = chunk_prefix(id) else {
             return Ok(());
         };
         let mut after = String::new();
@@ -286,44 +285,44 @@ impl KeyValueMemory {
                 return Ok(());
             };
             after.clone_from(last);
-            // A head is written before the chunks of its generation, and no generation comes back.
-            // So a chunk is an orphan if the head, read after the chunk was found, has another
-            // generation.
+            // A head is written before the chunks of its generation, and a generation is never
+            // reused. So a chunk is orphaned if the head, read after the chunk was found, has
+            // another generation.
             let head = self.head(id).await?.map(|(head, _)| head);
-            for (key, there) in &page {
-                let Some(place) = Place::parse(&chunks, key) else {
+            for (key, entry) in &page {
+                let Some(chunk_key) = ChunkKey::parse(&chunks, key) else {
                     continue;
                 };
-                let kept = |head: &Head| {
-                    head.generation == place.generation && head.start <= place.position
+                let is_current = |head: &Head| {
+                    head.generation == chunk_key.generation && head.start <= chunk_key.position
                 };
-                if head.as_ref().is_some_and(kept) {
-                    // All others of this generation come after it. `0` is the byte after `/`.
-                    after = format!("{chunks}{:016x}0", place.generation);
+                if head.as_ref().is_some_and(is_current) {
+                    // All other chunks of this generation sort after it. `0` is the byte after `/`.
+                    after = format!("{chunks}{:016x}0", chunk_key.generation);
                     break;
                 }
-                self.delete_chunk(key, &there.version).await?;
+                self.delete_chunk(key, &entry.version).await?;
             }
         }
     }
 
-    /// Removes an orphaned chunk, also if the store takes more than one attempt.
+    /// Removes an orphaned chunk, even if the store needs more than one attempt.
     async fn delete_chunk(&self, key: &str, version: &Version) -> Result<(), MemoryError> {
         let mut version = version.clone();
         for _ in 0..ATTEMPTS {
             if self.store.delete(key, &version).await? {
                 break;
             }
-            let Some(there) = self.store.get(key).await? else {
+            let Some(entry) = self.store.get(key).await? else {
                 break;
             };
-            version = there.version;
+            version = entry.version;
         }
         Ok(())
     }
 
-    /// Removes the conversation if it is `wanted`, and what is left of one that was removed, held
-    /// or begun.
+    /// Removes the conversation if it is `wanted`, and the remains of one that was removed, held or
+    /// started.
     async fn remove(
         &self,
         id: &ConversationId,
@@ -334,21 +333,21 @@ impl KeyValueMemory {
                 return Err(MemoryError::busy(id));
             }
             // A new generation orphans all chunks.
-            let gone = if head.exists {
+            let remove_head = if head.exists {
                 wanted(head)
             } else {
                 head.revision > 0
             };
-            Ok(gone.then(|| Head::new(self.world.random())))
+            Ok(remove_head.then(|| Head::new(self.world.random())))
         });
         let removed = removed.await?.is_some_and(|head| head.exists);
         self.discard_chunks(id).await?;
         for _ in 0..ATTEMPTS {
-            let known = self
+            let current = self
                 .head(id)
                 .await?
                 .filter(|(head, _)| head.is_idle(self.world.now()));
-            let Some((_, version)) = known else { break };
+            let Some((_, version)) = current else { break };
             if self.store.delete(&head::key(id)?, &version).await? {
                 break;
             }
@@ -356,16 +355,16 @@ impl KeyValueMemory {
         Ok(removed)
     }
 
-    /// Returns whether somebody holds it. A lease of this store whose hold is not in the table is
-    /// left over.
+    /// Returns `true` if a store holds the conversation. A lease of this store without an entry in
+    /// the table is stale.
     fn is_held(&self, id: &ConversationId, head: &Head) -> bool {
         head.holder.as_ref().is_some_and(|holder| {
             holder.until > self.world.now()
-                && (holder.owner != self.owner || self.holds.has(id, holder.token))
+                && (holder.owner != self.owner || self.holds.is_active(id, holder.token))
         })
     }
 
-    /// Accepts a save that was made before: its messages are at their positions.
+    /// Accepts a repeated save if its messages are already at their positions.
     async fn compare(
         &self,
         id: &ConversationId,
@@ -375,8 +374,9 @@ impl KeyValueMemory {
         let view = self
             .view(id, |head| change.at.max(head.first)..change.end())
             .await?;
-        let made = |view: View| whole(change.at.max(view.head.first), view.messages).has(change);
-        if view.is_some_and(made) {
+        let already_saved =
+            |view: View| conversation_of(change.at.max(view.head.first), view.messages).has(change);
+        if view.is_some_and(already_saved) {
             Ok(())
         } else {
             Err(MemoryError::moved(id, change.at, end))
@@ -456,33 +456,33 @@ impl MemoryStore for KeyValueMemory {
         change: &ConversationChange,
     ) -> Result<(), MemoryError> {
         let token = self.holds.token(id);
-        // The generation and number under which the chunks are written already.
+        // The generation and save number under which the chunks are already written.
         let mut written: Option<(u64, u64)> = None;
         for _ in 0..ATTEMPTS {
             let (head, version) = self.head_or_new(id).await?;
             if written.is_some_and(|(generation, _)| generation != head.generation) {
                 self.discard_chunks(id).await?;
             }
-            fence(id, &head, token)?;
-            match judge(id, head.end, head.upto(), change)? {
-                Verdict::Nothing => return Ok(()),
-                Verdict::Compare => return self.compare(id, change, head.end).await,
-                Verdict::Write => {}
+            check_lease(id, &head, token)?;
+            match classify(id, head.end, head.upto(), change)? {
+                SaveAction::Nothing => return Ok(()),
+                SaveAction::Compare => return self.compare(id, change, head.end).await,
+                SaveAction::Write => {}
             }
             let next = head.after(change);
-            let values = chunks::write(id, &chunks_of(id)?, &head, change, self.max_bytes)?;
+            let values = chunks::write(id, &chunk_prefix(id)?, &head, change, self.max_bytes)?;
             next.write(id, self.max_bytes)?;
             let Some(version) = version else {
                 self.put_head(id, &head, None).await?;
                 continue;
             };
             if !head.exists && written.is_none() {
-                // A removal that was cut off may have left chunks.
+                // An interrupted removal may have left chunks.
                 self.discard_chunks(id).await?;
             }
             let number = Some((next.generation, next.save));
             if written != number && !self.put_chunks(&values).await? {
-                self.pass(id, head, &version).await?;
+                self.skip_save_number(id, head, &version).await?;
                 continue;
             }
             written = number;
@@ -502,7 +502,7 @@ impl MemoryStore for KeyValueMemory {
         let Some(view) = self.view(id, |head| head.first..head.end).await? else {
             return Ok(Vec::new());
         };
-        Ok(whole(view.head.first, view.messages).search(query, limit))
+        Ok(conversation_of(view.head.first, view.messages).search(query, limit))
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
@@ -519,7 +519,7 @@ impl MemoryStore for KeyValueMemory {
             else {
                 return Ok(());
             };
-            fence(id, &head, token)?;
+            check_lease(id, &head, token)?;
             let trimmed = Head {
                 first: first(&head),
                 start: begin,
@@ -552,7 +552,7 @@ impl MemoryStore for KeyValueMemory {
             let page = self.page(HEADS, &after, PAGE).await?;
             let Some((last, _)) = page.last() else { break };
             after.clone_from(last);
-            for (key, there) in page {
+            for (key, entry) in page {
                 let Some(id) = key
                     .strip_prefix(HEADS)
                     .and_then(name::unescape)
@@ -560,8 +560,8 @@ impl MemoryStore for KeyValueMemory {
                 else {
                     continue;
                 };
-                // One that cannot be read does not hide the others.
-                let Ok(head) = Head::read(&id, &key, &there.value) else {
+                // An unreadable head does not hide the other conversations.
+                let Ok(head) = Head::read(&id, &key, &entry.value) else {
                     continue;
                 };
                 if head.exists {
@@ -577,41 +577,41 @@ impl MemoryStore for KeyValueMemory {
             }
         }
         for id in idle {
-            // The caller has no use for the error, and the next list tries again.
+            // The caller cannot act on the error, and the next list retries.
             let _ = self.remove(&id, |_| false).await;
         }
-        Ok(kept::select(infos.into_iter(), query))
+        Ok(stored::select(infos.into_iter(), query))
     }
 
     async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         head::key(id)?;
-        let held = self.enter(id).await?;
-        let taken = self.update(id, |head| match () {
-            () if head.is_held_by(held.token) => Ok(None),
+        let guard = self.register_hold(id).await?;
+        let acquired = self.update(id, |head| match () {
+            () if head.is_held_by(guard.token) => Ok(None),
             () if self.is_held(id, head) => Err(MemoryError::busy(id)),
             () => Ok(Some(Head {
-                holder: Some(self.holder(held.token)),
+                holder: Some(self.holder(guard.token)),
                 ..head.clone()
             })),
         });
-        taken.await?;
-        held.take();
-        Ok(Lease::new(held))
+        acquired.await?;
+        guard.mark_acquired();
+        Ok(Lease::new(guard))
     }
 }
 
-/// A conversation of consecutive messages.
-fn whole(first: u64, messages: Vec<(u64, Arc<Message>)>) -> Kept {
+/// Builds a conversation of consecutive messages.
+fn conversation_of(first: u64, messages: Vec<(u64, Arc<Message>)>) -> StoredConversation {
     let messages = messages.into_iter().map(|(_, message)| message).collect();
-    Kept {
+    StoredConversation {
         first,
         messages,
-        ..Kept::default()
+        ..StoredConversation::default()
     }
 }
 
-/// Refuses a change by a holder whose lease ended and was taken by another.
-fn fence(id: &ConversationId, head: &Head, token: Option<u64>) -> Result<(), MemoryError> {
+/// Rejects a change by a holder whose lease ended and was taken over.
+fn check_lease(id: &ConversationId, head: &Head, token: Option<u64>) -> Result<(), MemoryError> {
     let lost = token.is_some_and(|token| !head.is_held_by(token));
     if lost {
         Err(MemoryError::busy(id))
@@ -620,13 +620,13 @@ fn fence(id: &ConversationId, head: &Head, token: Option<u64>) -> Result<(), Mem
     }
 }
 
-fn chunks_of(id: &ConversationId) -> Result<String, MemoryError> {
+fn chunk_prefix(id: &ConversationId) -> Result<String, MemoryError> {
     Ok(format!("{CHUNKS}{}/", head::name(id)?))
 }
 
 fn contended(id: &ConversationId) -> MemoryError {
     let message = format!(
-        "others changed conversation `{id}` each of {ATTEMPTS} times that it was tried; try again"
+        "other writers changed conversation `{id}` during all {ATTEMPTS} attempts; retry later"
     );
     MemoryError::new(MemoryErrorKind::Busy, message)
 }

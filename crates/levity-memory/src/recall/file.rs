@@ -1,4 +1,4 @@
-//! The file that facts are in: how it is read and changed.
+//! The file of facts, with its read and write transactions.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,50 +9,50 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::Semaphore;
 
 use super::tables::FORMAT;
-use crate::flaw::told;
+use crate::sqlite_error::to_memory_error;
 
-/// Where facts are.
+/// The database of facts, in a file or in memory.
 pub(super) struct File {
-    /// `None` when they are in memory.
+    /// `None` for a database in memory.
     file: Option<SharedFile>,
     connection: Mutex<Connection>,
-    /// Whose turn it is: those who wait for theirs take up no thread.
-    pub(super) turn: Arc<Semaphore>,
+    /// Serializes access: waiting tasks occupy no thread.
+    pub(super) queue: Arc<Semaphore>,
 }
 
 impl File {
     fn new(file: Option<SharedFile>, connection: Connection) -> Result<Self, MemoryError> {
-        let full = connection.pragma_update(None, "synchronous", "full");
+        let sync_mode = connection.pragma_update(None, "synchronous", "full");
         let file = Self {
             file,
             connection: Mutex::new(connection),
-            turn: Arc::new(Semaphore::new(1)),
+            queue: Arc::new(Semaphore::new(1)),
         };
-        full.map_err(|error| file.failed("opened", error))?;
+        sync_mode.map_err(|error| file.failed("opened", error))?;
         Ok(file)
     }
 
-    /// Facts that are gone with the process.
+    /// Creates a database that ends with the process.
     pub(super) fn in_memory() -> Result<Self, MemoryError> {
         let connection = in_memory(&FORMAT).map_err(|error| failed_in_memory("made", error))?;
         Self::new(None, connection)
     }
 
-    /// Opens a file, makes it if there is none, and makes sure that it is one of ours.
+    /// Opens a file, creates it if there is none, and checks its format.
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
-        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(told)?;
+        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(to_memory_error)?;
         let file = Self::new(Some(file), connection)?;
-        // What was forgotten just before a crash may still be in the log.
-        let _ = file.settle();
+        // Facts forgotten just before a crash may still be in the log.
+        let _ = file.truncate_log();
         Ok(file)
     }
 
-    /// A warning, if other users can read the file.
-    pub(super) fn exposed(&self) -> Option<String> {
+    /// Returns a warning if other users can read the file.
+    pub(super) fn permission_warning(&self) -> Option<String> {
         self.file.as_ref().and_then(SharedFile::exposed)
     }
 
-    /// Reads.
+    /// Runs a read transaction.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -68,10 +68,10 @@ impl File {
         view().map_err(|error| self.failed("read", error))
     }
 
-    /// Makes a change: all of it or, when it fails, none.
+    /// Runs a write transaction, which has no effect if it fails.
     pub(super) fn write<T>(
         &self,
-        write: impl FnOnce(&Connection) -> Result<T, Fault>,
+        write: impl FnOnce(&Connection) -> Result<T, WriteError>,
     ) -> Result<T, MemoryError> {
         self.check_place()?;
         let mut connection = self
@@ -85,37 +85,37 @@ impl File {
             Ok(written)
         };
         change().map_err(|fault| match fault {
-            Fault::Sqlite(error) => self.failed("written", error),
-            Fault::Refused(error) => error,
+            WriteError::Sqlite(error) => self.failed("written", error),
+            WriteError::Refused(error) => error,
         })
     }
 
-    /// Makes sure that nothing is left of what was removed. A file of at most `largest` bytes is
-    /// written anew: SQLite overwrites rows that are deleted, but not the copies that stay behind
-    /// when it moves rows from page to page.
-    pub(super) fn wipe(&self, largest: u64) -> Result<(), MemoryError> {
+    /// Removes all remaining data of deleted rows, and rewrites a file of at most `max_bytes`
+    /// bytes. SQLite overwrites deleted rows, but not the copies that remain when it moves rows
+    /// from page to page.
+    pub(super) fn wipe(&self, max_bytes: u64) -> Result<(), MemoryError> {
         if self.file.is_none() {
             return Ok(());
         }
-        let anew = || {
+        let vacuum = || {
             let connection = self
                 .connection
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             let size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
             let size: i64 = connection.query_row(size, [], |row| row.get(0))?;
-            if u64::try_from(size).is_ok_and(|size| size <= largest) {
+            if u64::try_from(size).is_ok_and(|size| size <= max_bytes) {
                 connection.execute_batch("VACUUM")?;
             }
             Ok(())
         };
-        anew().map_err(|error| self.failed("wiped", error))?;
-        self.settle()
+        vacuum().map_err(|error| self.failed("wiped", error))?;
+        self.truncate_log()
     }
 
-    /// Moves everything from the log into the file and empties the log, so that nothing old is left
-    /// in it.
-    pub(super) fn settle(&self) -> Result<(), MemoryError> {
+    /// Moves everything from the log into the file and truncates the log, so that no old data
+    /// remains in it.
+    pub(super) fn truncate_log(&self) -> Result<(), MemoryError> {
         if self.file.is_none() {
             return Ok(());
         }
@@ -127,61 +127,60 @@ impl File {
         if emptied.map_err(|error| self.failed("written", error))? {
             return Ok(());
         }
-        let message = "it is forgotten, but another program still reads the file as it was, so its \
-            log cannot be \
-                       emptied yet; forget it once more later";
+        let message = "the facts are forgotten, but another program still reads the old state of \
+            the \
+            file, so its log cannot be truncated yet; call `forget` again later";
         Err(MemoryError::new(MemoryErrorKind::Busy, message))
     }
 
-    /// Whether the file is still where it was. What is written to one that was taken away is lost.
+    /// Checks that the file is still at its path. Writes to a moved or deleted file would be lost.
     fn check_place(&self) -> Result<(), MemoryError> {
         self.file
             .as_ref()
-            .map_or(Ok(()), |file| file.check_place().map_err(told))
+            .map_or(Ok(()), |file| file.check_place().map_err(to_memory_error))
     }
 
-    fn failed(&self, what: &str, error: rusqlite::Error) -> MemoryError {
+    fn failed(&self, action: &str, error: rusqlite::Error) -> MemoryError {
         match &self.file {
-            Some(file) => told(file.failed(what, error)),
-            None => failed_in_memory(what, error),
+            Some(file) => to_memory_error(file.failed(action, error)),
+            None => failed_in_memory(action, error),
         }
     }
 }
 
-fn failed_in_memory(what: &str, error: rusqlite::Error) -> MemoryError {
+fn failed_in_memory(action: &str, error: rusqlite::Error) -> MemoryError {
     MemoryError::new(
         MemoryErrorKind::Io,
-        format!("the facts in memory could not be {what}"),
+        format!("the facts in memory could not be {action}"),
     )
     .with_source(error)
 }
 
-/// Why a change was not made.
-pub(super) enum Fault {
+/// The reason why a change was not made.
+pub(super) enum WriteError {
     Sqlite(rusqlite::Error),
     Refused(MemoryError),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for WriteError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-/// Moves what is in the log into the file, and says whether the log is empty then. SQLite waits for
-/// those who read or write, but not for others who do the same at this moment, so it is tried again
-/// here.
+/// Moves the log into the file, and returns `true` if the log is empty afterwards. SQLite waits for
+/// readers and writers, but not for concurrent checkpoints, so this function retries.
 fn empty_log(connection: &mut Connection) -> rusqlite::Result<bool> {
     connection.busy_handler(None::<fn(i32) -> bool>)?;
-    let mut tries = PATIENCE.as_millis() / PAUSE.as_millis() / 5;
+    let mut attempts = PATIENCE.as_millis() / PAUSE.as_millis() / 5;
     let emptied = loop {
         match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
             row.get::<_, i64>(0)
         }) {
             Ok(0) => break Ok(true),
             Err(error) if !is_busy(&error) => break Err(error),
-            _ if tries == 0 => break Ok(false),
-            _ => tries -= 1,
+            _ if attempts == 0 => break Ok(false),
+            _ => attempts -= 1,
         }
         std::thread::sleep(PAUSE);
     };

@@ -1,13 +1,13 @@
-//! One order out of several.
+//! Fusion of several rankings into one.
 
 use std::collections::HashMap;
 
-/// How much the first places stand out.
-const FLAT: f32 = 60.0;
+/// The damping constant of reciprocal rank fusion: higher values flatten the ranking.
+const DAMPING: f32 = 60.0;
 
-/// Puts lists of facts together, each best first, into one: what stands high in all of them comes
-/// first (reciprocal rank fusion). The score is 1 for what is first everywhere. Among equals, the
-/// first list counts more.
+/// Merges ranked lists of facts into one by reciprocal rank fusion: facts that rank high in all
+/// lists come first. The score is 1 for a fact that is first in every list. Ties go to the earlier
+/// list.
 pub(super) fn fuse(lists: &[Vec<i64>]) -> Vec<(i64, f32)> {
     let mut scores: HashMap<i64, (f32, usize)> = HashMap::new();
     let mut next = 0;
@@ -15,12 +15,12 @@ pub(super) fn fuse(lists: &[Vec<i64>]) -> Vec<(i64, f32)> {
         for (rank, id) in (0_u16..).zip(list) {
             next += 1;
             let (score, _) = scores.entry(*id).or_insert((0.0, next));
-            *score += (FLAT + 1.0) / (FLAT + 1.0 + f32::from(rank)) / lists.len() as f32;
+            *score += (DAMPING + 1.0) / (DAMPING + 1.0 + f32::from(rank)) / lists.len() as f32;
         }
     }
     let mut fused: Vec<_> = scores
         .into_iter()
-        .map(|(id, (score, seen))| (id, score, seen))
+        .map(|(id, (score, order))| (id, score, order))
         .collect();
     fused.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.2.cmp(&b.2)));
     fused
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_high_in_both_comes_first() {
+    fn fuse_ranks_facts_high_in_both_lists_first() {
         check(&[vec![1, 2, 3], vec![2, 3, 4]], &[2, 3, 1, 4]);
         check(&[vec![1, 2], vec![2, 1]], &[1, 2]);
         check(&[vec![1], vec![2]], &[1, 2]);

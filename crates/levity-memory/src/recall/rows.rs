@@ -1,21 +1,21 @@
-//! The rows of a file: facts, the scopes they belong to, and where their words are.
+//! The rows of a file: facts, their scopes, and the word index.
 
 use std::collections::HashMap;
 
 use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::file::Fault;
-use super::words;
+use super::file::WriteError;
+use super::full_text;
 use super::{FactId, Recalled, Scope};
 
-/// How many times longer it takes to get a fact out of the index than into it.
-const DEARER: i64 = 8;
+/// The cost of removing a fact from the index, relative to adding one.
+const REMOVAL_COST: i64 = 8;
 
-/// How many facts that have the words of a question are weighed by their length at least.
-const WEIGHED: usize = 1_000;
+/// The minimum number of matching facts whose scores are weighted by text length.
+const MIN_LENGTH_WEIGHTED: usize = 1_000;
 
-/// A fact that is to be kept.
+/// A fact to be saved.
 pub(super) struct Fact {
     pub(super) scope: Scope,
     pub(super) text: String,
@@ -24,12 +24,16 @@ pub(super) struct Fact {
     pub(super) date: Timestamp,
 }
 
-/// Keeps a fact and says whether it is new. One that is there already gets the new date and source;
-/// the summary of a session also the new text.
-pub(super) fn keep(change: &Connection, fact: &Fact, most: usize) -> Result<(FactId, bool), Fault> {
-    let scope = make_scope(change, &fact.scope)?;
+/// Saves a fact, and returns `true` if it is new. An existing fact gets the new date and source;
+/// the summary of a session also gets the new text.
+pub(super) fn save(
+    change: &Connection,
+    fact: &Fact,
+    max_facts: usize,
+) -> Result<(FactId, bool), WriteError> {
+    let scope = insert_scope(change, &fact.scope)?;
     let Some((id, text)) = find(change, scope, fact)? else {
-        return add(change, scope, fact, most).map(|id| (id, true));
+        return add(change, scope, fact, max_facts).map(|id| (id, true));
     };
     let mut update = change.prepare_cached(
         "UPDATE facts SET text = ?2, digest = ?3, source = ?4, date = ?5 WHERE id = ?1",
@@ -50,7 +54,7 @@ pub(super) fn keep(change: &Connection, fact: &Fact, most: usize) -> Result<(Fac
     Ok((fact_id(id)?, false))
 }
 
-/// The fact that says the same already, or sums up the same conversation.
+/// Finds the fact with the same text, or the summary of the same conversation.
 fn find(change: &Connection, scope: i64, fact: &Fact) -> rusqlite::Result<Option<(i64, String)>> {
     let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     if let Some(conversation) = &fact.conversation {
@@ -68,17 +72,24 @@ fn find(change: &Connection, scope: i64, fact: &Fact) -> rusqlite::Result<Option
         .optional()
 }
 
-fn add(change: &Connection, scope: i64, fact: &Fact, most: usize) -> Result<FactId, Fault> {
+fn add(
+    change: &Connection,
+    scope: i64,
+    fact: &Fact,
+    max_facts: usize,
+) -> Result<FactId, WriteError> {
     let facts: i64 = change.query_row(
         "UPDATE scopes SET facts = facts + 1 WHERE key = ?1 RETURNING facts",
         [scope],
-        first,
+        first_column,
     )?;
-    if usize::try_from(facts).is_ok_and(|facts| facts > most) {
+    if usize::try_from(facts).is_ok_and(|facts| facts > max_facts) {
         let kind = fact.scope.kind();
-        let message =
-            format!("the scope `{kind}` has {most} facts already; forget some of them first");
-        return Err(Fault::Refused(MemoryError::new(
+        let message = format!(
+            "the `{kind}` scope already has {max_facts} facts, which is the limit; forget \
+                some first"
+        );
+        return Err(WriteError::Refused(MemoryError::new(
             MemoryErrorKind::Full,
             message,
         )));
@@ -102,48 +113,48 @@ fn add(change: &Connection, scope: i64, fact: &Fact, most: usize) -> Result<Fact
     fact_id(id)
 }
 
-/// Removes a fact, if it is in one of these scopes.
-pub(super) fn forget(change: &Connection, scopes: &[i64], id: FactId) -> Result<bool, Fault> {
+/// Removes a fact if it is in one of these scopes.
+pub(super) fn forget(change: &Connection, scopes: &[i64], id: FactId) -> Result<bool, WriteError> {
     let mut fact = change.prepare_cached("SELECT scope, text FROM facts WHERE id = ?1")?;
     let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    let there: Option<(i64, String)> = fact.query_row([id.key()], row).optional()?;
-    match there.filter(|(scope, _)| scopes.contains(scope)) {
+    let found_row: Option<(i64, String)> = fact.query_row([id.key()], row).optional()?;
+    match found_row.filter(|(scope, _)| scopes.contains(scope)) {
         Some((scope, text)) => remove(change, id.key(), scope, &text).map(|()| true),
         None => Ok(false),
     }
 }
 
-/// Removes all facts of a scope and the scope itself, and says how many there were.
-pub(super) fn forget_scope(change: &Connection, scope: i64) -> Result<usize, Fault> {
-    let count = |sql: &str| change.query_row(sql, [scope], first::<i64>);
+/// Removes a scope with all its facts, and returns their number.
+pub(super) fn forget_scope(change: &Connection, scope: i64) -> Result<usize, WriteError> {
+    let count = |sql: &str| change.query_row(sql, [scope], first_column::<i64>);
     let own = count("SELECT count(*) FROM facts WHERE scope = ?1")?;
     let others = count("SELECT count(*) FROM facts WHERE scope <> ?1")?;
-    if own.saturating_mul(DEARER) > others {
-        drop_large(change, scope)?;
+    if own.saturating_mul(REMOVAL_COST) > others {
+        remove_by_rebuild(change, scope)?;
     } else {
-        drop_small(change, scope)?;
+        remove_one_by_one(change, scope)?;
     }
     change.execute("DELETE FROM scopes WHERE key = ?1", [scope])?;
     Ok(usize::try_from(own).unwrap_or(0))
 }
 
-/// One fact after the other.
-fn drop_small(change: &Connection, scope: i64) -> Result<(), Fault> {
+/// Removes one fact after the other.
+fn remove_one_by_one(change: &Connection, scope: i64) -> Result<(), WriteError> {
     let mut facts = change.prepare("SELECT id, text FROM facts WHERE scope = ?1 LIMIT 1000")?;
     loop {
-        let some = facts.query_map([scope], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let some: Vec<(i64, String)> = some.collect::<rusqlite::Result<_>>()?;
-        for (id, text) in &some {
+        let page = facts.query_map([scope], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let page: Vec<(i64, String)> = page.collect::<rusqlite::Result<_>>()?;
+        for (id, text) in &page {
             remove(change, *id, scope, text)?;
         }
-        if some.is_empty() {
+        if page.is_empty() {
             return Ok(());
         }
     }
 }
 
-/// All at once; the index is made anew of what is left.
-fn drop_large(change: &Connection, scope: i64) -> Result<(), Fault> {
+/// Removes all facts at once, and rebuilds the index from the remaining ones.
+fn remove_by_rebuild(change: &Connection, scope: i64) -> Result<(), WriteError> {
     change.execute(
         "DELETE FROM vectors WHERE place >= ?1 AND place < ?2",
         [place(scope, 0), place(scope + 1, 0)],
@@ -158,7 +169,7 @@ fn drop_large(change: &Connection, scope: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-fn remove(change: &Connection, id: i64, scope: i64, text: &str) -> Result<(), Fault> {
+fn remove(change: &Connection, id: i64, scope: i64, text: &str) -> Result<(), WriteError> {
     drop_words(change, id, scope, text)?;
     drop_vector(change, id, scope)?;
     change
@@ -173,7 +184,7 @@ fn remove(change: &Connection, id: i64, scope: i64, text: &str) -> Result<(), Fa
     Ok(())
 }
 
-/// At most `limit` facts of a scope behind `after`, oldest first.
+/// Returns at most `limit` facts of a scope after `after`, oldest first.
 pub(super) fn list(
     view: &Connection,
     scope: &Scope,
@@ -196,7 +207,7 @@ pub(super) fn list(
         .collect()
 }
 
-/// The fact of this id, if it is in one of these scopes.
+/// Returns the fact with this id if it is in one of these scopes.
 pub(super) fn fact(
     view: &Connection,
     scopes: &[(i64, Scope)],
@@ -216,11 +227,11 @@ pub(super) fn fact(
     fact.query_row([id], row).optional().map(Option::flatten)
 }
 
-/// The facts that have some of the words of a question, best first, as bm25 has it: rare words and
+/// Returns the facts that contain some of the question's words, best first by BM25: rare words and
 /// short texts count more.
 ///
-/// It is worked out here, since SQLite would count how many facts of all scopes have a word, and
-/// the order would tell which words others use.
+/// SQLite's own BM25 would count matches in all scopes, so the order would reveal the words of
+/// others. This function counts within the given scopes only.
 pub(super) fn by_words(
     view: &Connection,
     scopes: &[(i64, Scope)],
@@ -230,42 +241,48 @@ pub(super) fn by_words(
     if scopes.is_empty() {
         return Ok(Vec::new());
     }
-    let marks: Vec<_> = scopes.iter().map(|(key, _)| mark(*key)).collect();
-    let marks = marks.join(" OR ");
+    let scope_tokens: Vec<_> = scopes.iter().map(|(key, _)| scope_token(*key)).collect();
+    let scope_tokens = scope_tokens.join(" OR ");
     let mut facts = view.prepare_cached("SELECT facts FROM scopes WHERE key = ?1")?;
     let facts = scopes
         .iter()
-        .map(|(key, _)| facts.query_row([key], first::<f64>));
+        .map(|(key, _)| facts.query_row([key], first_column::<f64>));
     let facts = facts.sum::<rusqlite::Result<f64>>()?;
-    let mut having = view.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1")?;
+    let mut matching = view.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1")?;
     let mut scores: HashMap<i64, f64> = HashMap::new();
-    for word in words::query(question) {
-        let found = having.query_map([format!("scope : ({marks}) AND text : {word}")], first)?;
+    for word in full_text::query(question) {
+        let found = matching.query_map(
+            [format!(
+                "scope : ({scope_tokens}) AND text : \
+            {word}"
+            )],
+            first_column,
+        )?;
         let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
         let count = found.len() as f64;
-        let rare = (1.0 + (facts - count + 0.5).max(0.0) / (count + 0.5)).ln();
+        let weight = (1.0 + (facts - count + 0.5).max(0.0) / (count + 0.5)).ln();
         for id in found {
-            *scores.entry(id).or_default() += rare;
+            *scores.entry(id).or_default() += weight;
         }
     }
-    let scores = best(scores.into_iter().collect(), limit.max(WEIGHED));
-    let scores = best(by_length(view, scores)?, limit);
+    let scores = take_best(scores.into_iter().collect(), limit.max(MIN_LENGTH_WEIGHTED));
+    let scores = take_best(by_length(view, scores)?, limit);
     Ok(scores.into_iter().map(|(id, _)| id).collect())
 }
 
-/// The highest scores first, of equal ones the newest fact.
-fn best(mut scores: Vec<(i64, f64)>, most: usize) -> Vec<(i64, f64)> {
+/// Returns the highest scores first; among equal scores, the newest fact.
+fn take_best(mut scores: Vec<(i64, f64)>, limit: usize) -> Vec<(i64, f64)> {
     scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
-    scores.truncate(most);
+    scores.truncate(limit);
     scores
 }
 
-/// Lets a word count for less in a long text.
+/// Reduces the weight of a word in a long text.
 fn by_length(view: &Connection, mut scores: Vec<(i64, f64)>) -> rusqlite::Result<Vec<(i64, f64)>> {
     let mut length = view.prepare_cached("SELECT octet_length(text) FROM facts WHERE id = ?1")?;
     let lengths = scores
         .iter()
-        .map(|(id, _)| length.query_row([id], first::<f64>));
+        .map(|(id, _)| length.query_row([id], first_column::<f64>));
     let lengths: Vec<f64> = lengths.collect::<rusqlite::Result<_>>()?;
     let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
     for ((_, score), length) in scores.iter_mut().zip(lengths) {
@@ -290,7 +307,7 @@ fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<Recall
     })
 }
 
-/// The keys of those of these scopes that have facts.
+/// Returns the keys of those scopes that have facts.
 pub(super) fn scope_keys(
     view: &Connection,
     scopes: &[Scope],
@@ -308,10 +325,11 @@ pub(super) fn scope_keys(
 
 fn scope_key(view: &Connection, scope: &Scope) -> rusqlite::Result<Option<i64>> {
     let mut key = view.prepare_cached("SELECT key FROM scopes WHERE kind = ?1 AND id = ?2")?;
-    key.query_row([scope.kind(), scope.id()], first).optional()
+    key.query_row([scope.kind(), scope.id()], first_column)
+        .optional()
 }
 
-fn make_scope(change: &Connection, scope: &Scope) -> Result<i64, Fault> {
+fn insert_scope(change: &Connection, scope: &Scope) -> Result<i64, WriteError> {
     if let Some(key) = scope_key(change, scope)? {
         return Ok(key);
     }
@@ -320,10 +338,11 @@ fn make_scope(change: &Connection, scope: &Scope) -> Result<i64, Fault> {
         [scope.kind(), scope.id()],
     )?;
     let key = change.last_insert_rowid();
-    // The number of a scope is one half of where its vectors are.
+    // The key of a scope is the upper half of the positions of its vectors.
     if key > i64::from(i32::MAX) {
-        let message = "there are too many scopes in one file; keep some of them in another";
-        return Err(Fault::Refused(MemoryError::new(
+        let message = "the file has reached its maximum number of scopes; use another file for \
+            more";
+        return Err(WriteError::Refused(MemoryError::new(
             MemoryErrorKind::Full,
             message,
         )));
@@ -335,7 +354,7 @@ fn add_words(change: &Connection, id: i64, scope: i64, text: &str) -> rusqlite::
     let mut insert =
         change.prepare_cached("INSERT INTO words (rowid, scope, text) VALUES (?1, ?2, ?3)")?;
     insert
-        .execute(params![id, mark(scope), words::spaced(text)])
+        .execute(params![id, scope_token(scope), full_text::spaced(text)])
         .map(drop)
 }
 
@@ -344,7 +363,7 @@ fn drop_words(change: &Connection, id: i64, scope: i64, text: &str) -> rusqlite:
         "INSERT INTO words (words, rowid, scope, text) VALUES ('delete', ?1, ?2, ?3)",
     )?;
     delete
-        .execute(params![id, mark(scope), words::spaced(text)])
+        .execute(params![id, scope_token(scope), full_text::spaced(text)])
         .map(drop)
 }
 
@@ -355,20 +374,20 @@ fn drop_vector(change: &Connection, id: i64, scope: i64) -> rusqlite::Result<()>
         .map(drop)
 }
 
-/// The word by which the index knows a scope.
-fn mark(scope: i64) -> String {
+/// Returns the word that represents a scope in the index.
+fn scope_token(scope: i64) -> String {
     format!("s{scope}")
 }
 
-/// Where the vector of a fact is: those of one scope stand side by side.
+/// Returns the row id of a fact's vector; the vectors of one scope are adjacent.
 pub(super) fn place(scope: i64, id: i64) -> i64 {
     scope << 32 | id
 }
 
-pub(super) fn fact_id(id: i64) -> Result<FactId, Fault> {
+pub(super) fn fact_id(id: i64) -> Result<FactId, WriteError> {
     u32::try_from(id).map(FactId::new).map_err(|_| {
-        let message = "there are no ids left for facts in this file; keep further ones in another";
-        Fault::Refused(MemoryError::new(MemoryErrorKind::Full, message))
+        let message = "the file has no fact ids left; use another file for more facts";
+        WriteError::Refused(MemoryError::new(MemoryErrorKind::Full, message))
     })
 }
 
@@ -376,11 +395,11 @@ fn millis(date: Timestamp) -> i64 {
     i64::try_from(date.as_millis()).unwrap_or(i64::MAX)
 }
 
-pub(super) fn first<T: rusqlite::types::FromSql>(row: &Row<'_>) -> rusqlite::Result<T> {
+pub(super) fn first_column<T: rusqlite::types::FromSql>(row: &Row<'_>) -> rusqlite::Result<T> {
     row.get(0)
 }
 
-/// Finds texts that are likely the same (FNV-1a), without a second copy of each.
+/// Returns a hash (FNV-1a) to find equal texts without a second copy of each.
 pub(super) fn digest(text: &str) -> i64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     text.as_bytes()

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use levity_core::{MemoryError, MemoryErrorKind};
 use serde::{Deserialize, Serialize};
 
-/// The longest id of a scope, in bytes.
-const LONGEST: usize = 256;
+/// The maximum length of a scope id, in bytes.
+const MAX_ID_BYTES: usize = 256;
 
-/// Whom a fact belongs to. What is kept in one scope is found by those who name that scope, and by
-/// nobody else.
+/// The owner of a fact: a user, a project or a session. Only a search that names the scope finds
+/// its facts.
 ///
 /// ```
 /// # use levity_memory::Scope;
@@ -19,31 +19,31 @@ const LONGEST: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// What is true of one user, wherever they work.
+    /// Facts about one user, in every project.
     User(Arc<str>),
-    /// What is true of one project, whoever works on it.
+    /// Facts about one project, for all its users.
     Project(Arc<str>),
-    /// What matters only as long as one session lasts.
+    /// Facts that matter only during one session.
     Session(Arc<str>),
 }
 
 impl Scope {
-    /// What is true of one user.
+    /// Creates the scope of one user.
     pub fn user(id: impl Into<Arc<str>>) -> Self {
         Self::User(id.into())
     }
 
-    /// What is true of one project.
+    /// Creates the scope of one project.
     pub fn project(id: impl Into<Arc<str>>) -> Self {
         Self::Project(id.into())
     }
 
-    /// What matters only as long as one session lasts.
+    /// Creates the scope of one session.
     pub fn session(id: impl Into<Arc<str>>) -> Self {
         Self::Session(id.into())
     }
 
-    /// `user`, `project` or `session`.
+    /// Returns `user`, `project` or `session`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::User(_) => "user",
@@ -52,7 +52,7 @@ impl Scope {
         }
     }
 
-    /// Which user, project or session.
+    /// Returns the id of the user, project or session.
     pub fn id(&self) -> &str {
         match self {
             Self::User(id) | Self::Project(id) | Self::Session(id) => id,
@@ -60,12 +60,12 @@ impl Scope {
     }
 
     pub(super) fn check(&self) -> Result<(), MemoryError> {
-        let what = match self.id().len() {
+        let reason = match self.id().len() {
             0 => "is empty".to_owned(),
-            1..=LONGEST => return Ok(()),
-            _ => format!("has more than {LONGEST} bytes"),
+            1..=MAX_ID_BYTES => return Ok(()),
+            _ => format!("has more than {MAX_ID_BYTES} bytes"),
         };
-        let message = format!("the id of a scope `{}` {what}", self.kind());
+        let message = format!("the id of the `{}` scope {reason}", self.kind());
         Err(MemoryError::new(MemoryErrorKind::Refused, message))
     }
 }

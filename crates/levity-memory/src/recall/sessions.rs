@@ -1,4 +1,4 @@
-//! Past sessions, noted as the conversations go on.
+//! Notes on past sessions, stored as facts.
 
 use async_trait::async_trait;
 use levity_core::{ConversationId, MemoryError};
@@ -6,10 +6,10 @@ use rusqlite::{OptionalExtension, params};
 
 use super::file::File;
 use super::rows;
-use super::{Recall, SMALL, Scope};
+use super::{Recall, Scope, VACUUM_AFTER_FACT_BYTES};
 use crate::Sessions;
 
-/// Notes on conversations, kept in a [`Recall`] under one scope; see [`Recall::sessions`].
+/// Notes on conversations, stored in a [`Recall`] under one scope; see [`Recall::sessions`].
 #[derive(Clone, Debug)]
 pub struct RecallSessions {
     recall: Recall,
@@ -17,8 +17,9 @@ pub struct RecallSessions {
 }
 
 impl Recall {
-    /// Takes notes of conversations under a scope, for
-    /// [`Conversations::noted_in`](crate::Conversations::noted_in). They are recalled like facts.
+    /// Returns a store of conversation notes under a scope, for
+    /// [`Conversations::noted_in`](crate::Conversations::noted_in). A query finds the notes like
+    /// facts.
     pub fn sessions(&self, scope: Scope) -> RecallSessions {
         RecallSessions {
             recall: self.clone(),
@@ -26,7 +27,7 @@ impl Recall {
         }
     }
 
-    /// Removes the summary of a session, and says whether there was one; see
+    /// Removes the summary of a session, and returns `true` if there was one; see
     /// [`forget`](Self::forget).
     ///
     /// # Errors
@@ -53,9 +54,9 @@ impl Recall {
                     rows::forget(change, &[*key], rows::fact_id(id)?)
                 })
             })?;
-            file.wipe(SMALL).map(|()| forgotten)
+            file.wipe(VACUUM_AFTER_FACT_BYTES).map(|()| forgotten)
         };
-        self.work(forget).await
+        self.run_on_file(forget).await
     }
 }
 

@@ -1,12 +1,12 @@
-//! What is in a file of facts.
+//! The tables of a file of facts.
 
 use levity_sqlite::Format;
 
-/// `docs/recall.md` says what the columns mean. Ids of facts are never used twice.
+/// The schema; `docs/recall.md` describes the columns. Fact ids are never reused.
 ///
-/// The index of words has no copy of the texts, so what is taken out of it must be named again word
-/// for word. It also has the scope of each fact as a word, so that a search does not go through
-/// those of others.
+/// The word index has no copy of the texts, so a removal must pass the exact text again. The index
+/// also contains the scope of each fact as a word, so that a search skips the facts of other
+/// scopes.
 const TABLES: &str = "
 CREATE TABLE scopes (
     key INTEGER PRIMARY KEY,

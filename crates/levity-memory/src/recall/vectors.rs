@@ -1,5 +1,4 @@
-//! Vectors in the file: eight bits a component, those of a scope side by side, gone through one by
-//! one.
+//! Vectors in the file: eight bits per component, adjacent within a scope, and searched linearly.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -7,20 +6,20 @@ use std::collections::BinaryHeap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Scope;
-use super::rows::{first, place};
+use super::rows::{first_column, place};
 
-/// How many components are added up before the sum could become too large.
-const RUN: usize = 64;
+/// The number of components that can be summed without overflow.
+const CHUNK: usize = 64;
 
-/// The number under which a file knows an embedder.
+/// Returns the key of an embedder in the file.
 pub(super) fn embedder(view: &Connection, card: &str) -> rusqlite::Result<Option<i64>> {
     view.prepare_cached("SELECT key FROM embedders WHERE card = ?1")?
-        .query_row([card], first)
+        .query_row([card], first_column)
         .optional()
 }
 
-/// The same, for an embedder that may be new to the file.
-pub(super) fn make_embedder(change: &Connection, card: &str) -> rusqlite::Result<i64> {
+/// Returns the key of an embedder, and adds the embedder if it is new to the file.
+pub(super) fn insert_embedder(change: &Connection, card: &str) -> rusqlite::Result<i64> {
     if let Some(key) = embedder(change, card)? {
         return Ok(key);
     }
@@ -28,8 +27,8 @@ pub(super) fn make_embedder(change: &Connection, card: &str) -> rusqlite::Result
     Ok(change.last_insert_rowid())
 }
 
-/// Facts of these scopes that this embedder has neither embedded nor refused: the `wanted` one
-/// first, then the newest.
+/// Returns facts of these scopes that this embedder has neither embedded nor rejected: the `wanted`
+/// one first, then the newest.
 pub(super) fn missing(
     view: &Connection,
     embedder: i64,
@@ -50,7 +49,7 @@ pub(super) fn missing(
         })
         .map(|row| row.map(|(_, fact)| fact))
         .collect::<rusqlite::Result<_>>()?;
-    // Each is a stretch of the index, so it costs what it finds.
+    // Each query reads one range of the index, so it costs what it finds.
     let mut others = view.prepare_cached(
         "SELECT id, text FROM facts WHERE scope = ?1 AND embedder > ?2 AND embedder < ?3 AND id <> \
             ?4
@@ -62,15 +61,15 @@ pub(super) fn missing(
             (-embedder, embedder),
             (i64::MIN, -embedder),
         ] {
-            let room = i64::try_from(limit.saturating_sub(found.len())).unwrap_or(0);
-            let rows = others.query_map([*scope, above, below, wanted, room], fact)?;
+            let remaining = i64::try_from(limit.saturating_sub(found.len())).unwrap_or(0);
+            let rows = others.query_map([*scope, above, below, wanted, remaining], fact)?;
             found.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
         }
     }
     Ok(found)
 }
 
-/// The next such facts of all scopes behind the fact `after`, oldest first.
+/// Returns the next such facts of all scopes after the fact `after`, oldest first.
 pub(super) fn next_missing(
     view: &Connection,
     embedder: i64,
@@ -78,7 +77,8 @@ pub(super) fn next_missing(
     limit: usize,
 ) -> rusqlite::Result<Vec<(i64, String)>> {
     let mut facts = view.prepare_cached(
-        "SELECT id, text FROM facts WHERE id > ?1 AND embedder NOT IN (?2, -?2) ORDER BY id LIMIT ?3",
+        "SELECT id, text FROM facts WHERE id > ?1 AND embedder NOT IN (?2, -?2) ORDER BY id \
+            LIMIT ?3",
     )?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     facts
@@ -88,9 +88,9 @@ pub(super) fn next_missing(
         .collect()
 }
 
-/// Keeps the vector of a fact, or that the embedder has none for it; unless the fact is gone or
-/// says something else by now.
-pub(super) fn keep(
+/// Saves the vector of a fact, or records that the embedder has none for it. It does nothing if the
+/// fact was removed or its text changed.
+pub(super) fn save(
     change: &Connection,
     embedder: i64,
     (id, digest): (i64, i64),
@@ -99,19 +99,21 @@ pub(super) fn keep(
     let mut mark = change.prepare_cached(
         "UPDATE facts SET embedder = ?3 WHERE id = ?1 AND digest = ?2 RETURNING scope",
     )?;
-    let done = if vector.is_some() {
+    let embedder_mark = if vector.is_some() {
         embedder
     } else {
         -embedder
     };
-    let scope: Option<i64> = mark.query_row([id, digest, done], first).optional()?;
+    let scope: Option<i64> = mark
+        .query_row([id, digest, embedder_mark], first_column)
+        .optional()?;
     let Some(scope) = scope else { return Ok(()) };
     let Some(vector) = vector else {
         return change
             .execute("DELETE FROM vectors WHERE place = ?1", [place(scope, id)])
             .map(drop);
     };
-    let (scale, data) = small(vector);
+    let (scale, data) = quantize(vector);
     let mut insert = change.prepare_cached(
         "INSERT OR REPLACE INTO vectors (place, embedder, scale, data) VALUES (?1, ?2, ?3, ?4)",
     )?;
@@ -120,17 +122,17 @@ pub(super) fn keep(
         .map(drop)
 }
 
-/// The facts of these scopes whose vectors lie closest, closest first. Those that point away, or
-/// whose cosine is below `least`, are left out.
-pub(super) fn near(
+/// Returns the facts of these scopes with the closest vectors, closest first. Facts with a cosine
+/// of at most 0, or below `min_cosine`, are left out.
+pub(super) fn nearest(
     view: &Connection,
     embedder: i64,
     scopes: &[(i64, Scope)],
-    (vector, least): (&[f32], f32),
+    (vector, min_cosine): (&[f32], f32),
     limit: usize,
 ) -> rusqlite::Result<Vec<i64>> {
-    let (query_scale, query) = wide(vector);
-    let mut best: BinaryHeap<Reverse<Close>> = BinaryHeap::with_capacity(limit + 1);
+    let (query_scale, query) = quantize_query(vector);
+    let mut best: BinaryHeap<Reverse<Candidate>> = BinaryHeap::with_capacity(limit + 1);
     let mut all = view.prepare_cached(
         "SELECT place, scale, data FROM vectors WHERE place >= ?1 AND place < ?2 AND embedder = ?3",
     )?;
@@ -143,12 +145,12 @@ pub(super) fn near(
             }
             let scale: f32 = row.get(1)?;
             let cosine = dot(&query, data) as f32 * scale * query_scale;
-            let close = Close {
+            let candidate = Candidate {
                 cosine,
                 id: row.get::<_, i64>(0)? - place(*scope, 0),
             };
-            if close.cosine > 0.0 && close.cosine >= least {
-                best.push(Reverse(close));
+            if candidate.cosine > 0.0 && candidate.cosine >= min_cosine {
+                best.push(Reverse(candidate));
             }
             if best.len() > limit {
                 best.pop();
@@ -158,17 +160,17 @@ pub(super) fn near(
     Ok(best
         .into_sorted_vec()
         .into_iter()
-        .map(|Reverse(close)| close.id)
+        .map(|Reverse(candidate)| candidate.id)
         .collect())
 }
 
-/// How close a fact lies; of two that lie equally close, the newer one comes first.
-struct Close {
+/// A fact and its cosine; among equal cosines, the newer fact comes first.
+struct Candidate {
     cosine: f32,
     id: i64,
 }
 
-impl Ord for Close {
+impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
         self.cosine
             .total_cmp(&other.cosine)
@@ -176,45 +178,45 @@ impl Ord for Close {
     }
 }
 
-impl PartialOrd for Close {
+impl PartialOrd for Candidate {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Close {
+impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Close {}
+impl Eq for Candidate {}
 
-/// A vector as whole numbers from -127 to 127, and what to multiply them by to give it the length
-/// 1.
-fn small(vector: &[f32]) -> (f32, Vec<u8>) {
+/// Returns a vector as integers from -127 to 127, with the factor that scales them to length 1.
+fn quantize(vector: &[f32]) -> (f32, Vec<u8>) {
     let scale = largest(vector) / 127.0;
     #[expect(
         clippy::cast_possible_truncation,
         reason = "no component is larger than the largest one"
     )]
     let part = |part: &f32| ((part / scale).round() as i8).cast_unsigned();
-    (to_one(scale, vector), vector.iter().map(part).collect())
+    (unit_scale(scale, vector), vector.iter().map(part).collect())
 }
 
-/// The same in more detail, for the one that is looked for.
-fn wide(vector: &[f32]) -> (f32, Vec<i16>) {
+/// Returns the same with 16 bits per component, for the query vector.
+fn quantize_query(vector: &[f32]) -> (f32, Vec<i16>) {
     let scale = largest(vector) / f32::from(i16::MAX);
     #[expect(
         clippy::cast_possible_truncation,
         reason = "no component is larger than the largest one"
     )]
     let part = |part: &f32| (part / scale).round() as i16;
-    (to_one(scale, vector), vector.iter().map(part).collect())
+    (unit_scale(scale, vector), vector.iter().map(part).collect())
 }
 
-/// Not every embedder keeps to the length 1, and long vectors must not count for more.
-fn to_one(scale: f32, vector: &[f32]) -> f32 {
+/// Returns the factor for length 1. Not every embedder normalizes, and long vectors must not count
+/// for more.
+fn unit_scale(scale: f32, vector: &[f32]) -> f32 {
     let length = vector
         .iter()
         .map(|part| f64::from(*part) * f64::from(*part))
@@ -243,14 +245,14 @@ fn dot(query: &[i16], data: &[u8]) -> i64 {
             .map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed()));
         i64::from(products.sum::<i32>())
     };
-    query.chunks(RUN).zip(data.chunks(RUN)).map(run).sum()
+    query.chunks(CHUNK).zip(data.chunks(CHUNK)).map(run).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Vectors that differ, of the length 1.
+    /// Returns distinct vectors of length 1.
     fn vector(seed: u64, dimensions: usize) -> Vec<f32> {
         let mut state = seed;
         let mut next = || {
@@ -265,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn eight_bits_are_enough() {
+    fn quantized_dot_product_is_close_to_exact_cosine() {
         for dimensions in [1, 7, 64, 65, 256, 3072] {
             for seed in 0..20 {
                 let (one, other) = (vector(seed, dimensions), vector(seed + 100, dimensions));
                 let exact: f32 = one.iter().zip(&other).map(|(a, b)| a * b).sum();
                 let longer: Vec<f32> = one.iter().map(|part| part * 100.0).collect();
-                let (scale, data) = small(if seed % 2 == 0 { &one } else { &longer });
-                let (query_scale, query) = wide(&other);
+                let (scale, data) = quantize(if seed % 2 == 0 { &one } else { &longer });
+                let (query_scale, query) = quantize_query(&other);
                 let found = dot(&query, &data) as f32 * scale * query_scale;
                 assert!(
                     (found - exact).abs() < 0.01,
@@ -283,16 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn no_vector_makes_it_overflow() {
+    fn dot_of_extreme_vectors_does_not_overflow() {
         for vector in [
             vec![0.0; 300],
             vec![f32::MAX; 300],
             vec![-1.0; 300],
             vec![f32::MIN_POSITIVE; 300],
         ] {
-            let (scale, data) = small(&vector);
+            let (scale, data) = quantize(&vector);
             assert!(scale.is_finite());
-            let _ = dot(&wide(&vector).1, &data);
+            let _ = dot(&quantize_query(&vector).1, &data);
         }
         assert_eq!(dot(&[i16::MIN; 1000], &[0x80; 1000]), 128 * 32_768 * 1000);
     }

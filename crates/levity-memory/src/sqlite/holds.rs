@@ -1,20 +1,20 @@
-//! Who holds which conversation. All of it happens within a transaction.
+//! The holders of conversations. All functions run within a transaction.
 
 use std::path::Path;
 
 use levity_core::ConversationId;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::{Fault, check_id};
+use super::rows::{RowError, check_id};
 use levity_system::Owner;
 
-/// Who holds a conversation, if whoever does is alive.
+/// Returns the holder of a conversation, if that owner is alive.
 pub(super) fn holder(
     connection: &Connection,
     id: &ConversationId,
     mine: Option<i64>,
     owners: &Path,
-) -> Result<Option<i64>, Fault> {
+) -> Result<Option<i64>, RowError> {
     let mut select = connection.prepare_cached("SELECT owner FROM holds WHERE id = ?1")?;
     let holder: Option<i64> = select
         .query_row([id.as_str()], |row| row.get(0))
@@ -22,7 +22,11 @@ pub(super) fn holder(
     Ok(holder.filter(|holder| Some(*holder) == mine || Owner::is_alive(owners, *holder)))
 }
 
-pub(super) fn hold(connection: &Connection, id: &ConversationId, mine: i64) -> Result<(), Fault> {
+pub(super) fn hold(
+    connection: &Connection,
+    id: &ConversationId,
+    mine: i64,
+) -> Result<(), RowError> {
     check_id(id)?;
     let sql = "INSERT OR REPLACE INTO holds (id, owner) VALUES (?1, ?2)";
     connection
@@ -43,8 +47,8 @@ pub(super) fn release(
         .map(drop)
 }
 
-/// Takes away what was held by owners who are gone.
-pub(super) fn forget_the_dead(connection: &Connection, owners: &Path) -> rusqlite::Result<()> {
+/// Removes the holds of owners that no longer run.
+pub(super) fn remove_dead_owners(connection: &Connection, owners: &Path) -> rusqlite::Result<()> {
     let mut select = connection.prepare("SELECT DISTINCT owner FROM holds")?;
     let all = select
         .query_map([], |row| row.get::<_, i64>(0))?
@@ -58,7 +62,7 @@ pub(super) fn forget_the_dead(connection: &Connection, owners: &Path) -> rusqlit
     Ok(())
 }
 
-/// Takes away what somebody who is gone has left of holding a conversation.
+/// Removes a stale hold on a conversation.
 pub(super) fn clear(connection: &Connection, id: &ConversationId) -> rusqlite::Result<bool> {
     let sql = "DELETE FROM holds WHERE id = ?1";
     Ok(connection.prepare_cached(sql)?.execute([id.as_str()])? > 0)

@@ -1,4 +1,4 @@
-//! What is in the tables, and how it is changed. All of it happens within a transaction.
+//! The rows of the tables and their changes. All functions run within a transaction.
 
 use std::sync::Arc;
 
@@ -9,86 +9,86 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::index;
 use crate::json;
-use crate::kept::{Verdict, judge};
+use crate::stored::{SaveAction, classify};
 
-/// An index of ids has to stay small.
-const LONGEST_ID: usize = 1_000;
+/// The maximum length of an id; the index of ids must stay small.
+const MAX_ID_BYTES: usize = 1_000;
 
-/// A message longer than this may be more than SQLite takes.
-const LONGEST: usize = 500_000_000;
+/// The maximum size of a message; SQLite may reject longer ones.
+const MAX_TEXT_BYTES: usize = 500_000_000;
 
-/// So many positions a conversation has: its key and a position make up the place of a message.
+/// The number of positions of a conversation: its key and a position form the row id of a message.
 pub(super) const POSITIONS: u64 = 1 << 32;
 
-/// And so many conversations a file has.
-const KEYS: i64 = (1 << 31) - 1;
+/// The maximum key of a conversation in a file.
+const MAX_KEY: i64 = (1 << 31) - 1;
 
-/// Why something was not written.
-pub(super) enum Fault {
-    /// It may not be; nothing was changed.
-    Own(MemoryError),
-    /// It could not be.
+/// The reason why a change was not made.
+pub(super) enum RowError {
+    /// The change is not allowed; nothing was changed.
+    Rejected(MemoryError),
+    /// SQLite failed.
     Sqlite(rusqlite::Error),
 }
 
-impl From<MemoryError> for Fault {
+impl From<MemoryError> for RowError {
     fn from(error: MemoryError) -> Self {
-        Self::Own(error)
+        Self::Rejected(error)
     }
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for RowError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-/// A conversation, as its row says.
+/// The row of a conversation.
 pub(super) struct Row {
     pub(super) key: i64,
     pub(super) changed: u64,
     pub(super) first: u64,
     pub(super) next: u64,
-    /// The search knows the messages from this position on..
+    /// The first indexed position.
     pub(super) words_from: u64,
-    /// .. to before this one.
+    /// The end of the indexed positions, exclusive.
     pub(super) words_to: u64,
     pub(super) upto: Option<u64>,
 }
 
 impl Row {
-    /// Whether the search knows all messages.
+    /// Returns `true` if all messages are indexed.
     pub(super) fn is_indexed(&self) -> bool {
         self.words_from <= self.first && self.words_to == self.next
     }
 
-    /// How many of the messages before a position the search knows.
+    /// Returns the number of indexed messages before a position.
     pub(super) fn indexed_before(&self, before: u64) -> u64 {
         self.words_to.min(before).saturating_sub(self.words_from)
     }
 
-    /// Whether it was not changed since a moment, if one is given.
+    /// Returns `true` if the conversation has not changed since `unchanged_since`, if given.
     pub(super) fn is_old(&self, unchanged_since: Option<Timestamp>) -> bool {
         unchanged_since.is_none_or(|moment| self.changed < moment.as_millis())
     }
 
-    fn is_sound(&self) -> bool {
-        let known = self.words_from <= self.words_to && self.words_to <= self.next;
-        known
+    fn is_valid(&self) -> bool {
+        let indexed = self.words_from <= self.words_to && self.words_to <= self.next;
+        indexed
             && self.first <= self.words_to
             && self.next < POSITIONS
-            && (1..=KEYS).contains(&self.key)
+            && (1..=MAX_KEY).contains(&self.key)
     }
 }
 
-pub(super) fn find(connection: &Connection, id: &ConversationId) -> Result<Option<Row>, Fault> {
+pub(super) fn find(connection: &Connection, id: &ConversationId) -> Result<Option<Row>, RowError> {
     let sql = "SELECT key, changed, first, next, words_from, words_to, upto FROM conversations \
         WHERE id = ?1";
     let mut select = connection.prepare_cached(sql)?;
     let row = |row: &rusqlite::Row<'_>| {
-        // What is negative is too large, and so refused below.
-        let natural = |number: i64| u64::try_from(number).unwrap_or(u64::MAX);
-        let number = |column| row.get(column).map(natural);
+        // A negative number becomes too large, and is rejected below.
+        let to_unsigned = |number: i64| u64::try_from(number).unwrap_or(u64::MAX);
+        let number = |column| row.get(column).map(to_unsigned);
         Ok(Row {
             key: row.get(0)?,
             changed: number(1)?,
@@ -96,46 +96,46 @@ pub(super) fn find(connection: &Connection, id: &ConversationId) -> Result<Optio
             next: number(3)?,
             words_from: number(4)?,
             words_to: number(5)?,
-            upto: row.get::<_, Option<i64>>(6)?.map(natural),
+            upto: row.get::<_, Option<i64>>(6)?.map(to_unsigned),
         })
     };
     let found = select.query_row([id.as_str()], row).optional()?;
-    match found.as_ref().is_none_or(Row::is_sound) {
+    match found.as_ref().is_none_or(Row::is_valid) {
         true => Ok(found),
-        false => Err(MemoryError::damaged(id, "its positions are not as they should be").into()),
+        false => Err(MemoryError::damaged(id, "its positions contradict each other").into()),
     }
 }
 
-/// A number that is never negative, unless somebody else wrote it.
-pub(super) fn natural(number: i64) -> u64 {
+/// Converts a number that is negative only if another program wrote it.
+pub(super) fn to_unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-pub(super) fn signed(number: u64) -> i64 {
+pub(super) fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Where a message is: those of one conversation stand side by side.
+/// Returns the row id of a message; the messages of one conversation are adjacent.
 pub(super) fn place(key: i64, position: u64) -> i64 {
-    (key << 32) | signed(position.min(POSITIONS - 1))
+    (key << 32) | to_signed(position.min(POSITIONS - 1))
 }
 
 pub(super) fn position(place: i64) -> u64 {
-    natural(place) & (POSITIONS - 1)
+    to_unsigned(place) & (POSITIONS - 1)
 }
 
 pub(super) fn save(
     connection: &Connection,
     id: &ConversationId,
     change: &ConversationChange,
-) -> Result<(), Fault> {
+) -> Result<(), RowError> {
     let row = find(connection, id)?;
     let (end, upto) = row.as_ref().map_or((0, None), |row| (row.next, row.upto));
-    match judge(id, end, upto, change)? {
-        Verdict::Nothing => return Ok(()),
-        Verdict::Compare if has(connection, id, row.as_ref(), change)? => return Ok(()),
-        Verdict::Compare => return Err(MemoryError::moved(id, change.at, end).into()),
-        Verdict::Write => {}
+    match classify(id, end, upto, change)? {
+        SaveAction::Nothing => return Ok(()),
+        SaveAction::Compare if is_saved(connection, id, row.as_ref(), change)? => return Ok(()),
+        SaveAction::Compare => return Err(MemoryError::moved(id, change.at, end).into()),
+        SaveAction::Write => {}
     }
     check(id, change)?;
     let texts: Vec<_> = (change.at..)
@@ -156,48 +156,51 @@ fn check(id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryE
     let long = change
         .summary
         .as_ref()
-        .is_some_and(|summary| summary.text.len() > LONGEST);
+        .is_some_and(|summary| summary.text.len() > MAX_TEXT_BYTES);
     if long || change.end() >= POSITIONS {
-        let what = if long {
-            "is too long"
+        let problem = if long {
+            "has too long a summary"
         } else {
             "has too many messages"
         };
-        let message = format!("conversation `{id}` {what} for an SQLite file");
+        let message = format!("cannot save conversation `{id}`: it {problem} for an SQLite file");
         return Err(MemoryError::new(MemoryErrorKind::Refused, message));
     }
     Ok(())
 }
 
 pub(super) fn check_id(id: &ConversationId) -> Result<(), MemoryError> {
-    if id.as_str().len() <= LONGEST_ID {
+    if id.as_str().len() <= MAX_ID_BYTES {
         return Ok(());
     }
-    let message = format!("the id of a conversation has at most {LONGEST_ID} bytes here");
+    let message = format!("the conversation id is too long: the limit is {MAX_ID_BYTES} bytes");
     Err(MemoryError::new(MemoryErrorKind::Refused, message))
 }
 
 fn text(id: &ConversationId, at: u64, message: &Message) -> Result<String, MemoryError> {
     let text = json::write(id, at, message)?;
-    if text.len() <= LONGEST {
+    if text.len() <= MAX_TEXT_BYTES {
         return Ok(text);
     }
-    let message = format!("message {at} of conversation `{id}` is too long for an SQLite file");
+    let message = format!(
+        "message {at} of conversation `{id}` is too long for an SQLite file; the \
+        limit is {MAX_TEXT_BYTES} bytes"
+    );
     Err(MemoryError::new(MemoryErrorKind::Refused, message))
 }
 
-/// Writes all but the messages, and says which key they belong to.
+/// Writes the row without the messages, and returns its key.
 fn write_row(
     connection: &Connection,
     id: &ConversationId,
     row: Option<&Row>,
     change: &ConversationChange,
-) -> Result<i64, Fault> {
-    let (next, when) = (signed(change.end()), signed(change.when.as_millis()));
+) -> Result<i64, RowError> {
+    let (next, when) = (to_signed(change.end()), to_signed(change.when.as_millis()));
     let summary = change
         .summary
         .as_ref()
-        .map(|summary| (signed(summary.upto), &*summary.text));
+        .map(|summary| (to_signed(summary.upto), &*summary.text));
     let (upto, text) = summary.unzip();
     let Some(row) = row else {
         let sql = "INSERT INTO conversations (id, changed, next, upto, summary) VALUES (?1, ?2, \
@@ -206,13 +209,13 @@ fn write_row(
             .prepare_cached(sql)?
             .execute(params![id.as_str(), when, next, upto, text])?;
         let key = connection.last_insert_rowid();
-        return if key <= KEYS {
+        return if key <= MAX_KEY {
             Ok(key)
         } else {
             Err(rusqlite::Error::InvalidQuery.into())
         };
     };
-    let changed = when.max(signed(row.changed));
+    let changed = when.max(to_signed(row.changed));
     if summary.is_some() {
         let sql = "UPDATE conversations SET next = ?2, changed = ?3, upto = ?4, summary = ?5 WHERE \
             key = ?1";
@@ -228,51 +231,51 @@ fn write_row(
     Ok(row.key)
 }
 
-/// Whether the messages of a change stand in their places, as far as they were not trimmed.
-fn has(
+/// Returns `true` if the change's messages, except trimmed ones, are already at their positions.
+fn is_saved(
     connection: &Connection,
     id: &ConversationId,
     row: Option<&Row>,
     change: &ConversationChange,
-) -> Result<bool, Fault> {
+) -> Result<bool, RowError> {
     let Some(row) = row else { return Ok(false) };
     let start = change.at.max(row.first);
     let skipped = usize::try_from(start - change.at).unwrap_or(usize::MAX);
     let rest = change.messages.get(skipped..).unwrap_or_default();
-    let there = messages(connection, id, row.key, (start, start + rest.len() as u64))?;
-    Ok(!rest.is_empty() && there == rest)
+    let existing = messages(connection, id, row.key, (start, start + rest.len() as u64))?;
+    Ok(!rest.is_empty() && existing == rest)
 }
 
-/// The messages from a position to before another; all of them have to be there.
+/// Returns the messages of a range; all of them must exist.
 pub(super) fn messages(
     connection: &Connection,
     id: &ConversationId,
     key: i64,
     (from, to): (u64, u64),
-) -> Result<Vec<Arc<Message>>, Fault> {
+) -> Result<Vec<Arc<Message>>, RowError> {
     let sql = "SELECT place, message FROM messages WHERE place >= ?1 AND place < ?2 ORDER BY place";
     let mut select = connection.prepare_cached(sql)?;
     let mut rows = select.query([place(key, from), place(key, to)])?;
     let mut messages = Vec::new();
     let mut next = from;
     while let Some(row) = rows.next()? {
-        let (there, text) = (position(row.get(0)?), row.get_ref(1)?.as_str());
-        let text = text.ok().filter(|_| there == next);
+        let (existing, text) = (position(row.get(0)?), row.get_ref(1)?.as_str());
+        let text = text.ok().filter(|_| existing == next);
         messages.push(Arc::new(json::read(id, next, text.unwrap_or_default())?));
         next += 1;
     }
     if next < to {
-        return Err(MemoryError::damaged(id, &format!("message {next} is not there")).into());
+        return Err(MemoryError::damaged(id, &format!("message {next} is missing")).into());
     }
     Ok(messages)
 }
 
-/// Trims, and says whether that changed anything.
+/// Removes messages before a position, and returns `true` if that changed anything.
 pub(super) fn trim(
     connection: &Connection,
     id: &ConversationId,
     before: u64,
-) -> Result<bool, Fault> {
+) -> Result<bool, RowError> {
     let Some(row) = find(connection, id)?.filter(|row| before > row.first && row.next > row.first)
     else {
         return Ok(false);
@@ -284,16 +287,16 @@ pub(super) fn trim(
                WHERE key = ?1";
     connection
         .prepare_cached(sql)?
-        .execute(params![row.key, signed(before)])?;
+        .execute(params![row.key, to_signed(before)])?;
     Ok(true)
 }
 
-/// Removes a conversation, and says whether there was one to remove.
+/// Removes a conversation, and returns `true` if there was one to remove.
 pub(super) fn remove(
     connection: &Connection,
     id: &ConversationId,
     unchanged_since: Option<Timestamp>,
-) -> Result<bool, Fault> {
+) -> Result<bool, RowError> {
     let Some(row) = find(connection, id)?.filter(|row| row.is_old(unchanged_since)) else {
         return Ok(false);
     };
@@ -304,14 +307,14 @@ pub(super) fn remove(
     Ok(true)
 }
 
-/// Removes messages up to before a position, and what the search knows of them.
+/// Removes messages before a position, and their entries in the index.
 fn erase(
     connection: &Connection,
     id: &ConversationId,
     row: &Row,
     before: u64,
-) -> Result<(), Fault> {
-    index::unknow(
+) -> Result<(), RowError> {
+    index::remove_from_index(
         connection,
         id,
         row,

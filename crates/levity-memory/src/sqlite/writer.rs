@@ -1,4 +1,4 @@
-//! The thread that writes: it takes what many ask for and does it in one go.
+//! The writer thread, which batches concurrent requests into one transaction.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use levity_core::{ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-use super::desk::Desk;
-use super::place::Place;
-use super::reads::Readers;
+use super::database::Database;
+use super::readers::Readers;
+use super::worker::WriteWorker;
 
-/// How many may wait for the writer; others wait until they may.
-const ROOM: usize = 1_024;
+/// The maximum number of queued requests; further callers wait.
+const MAX_QUEUED: usize = 1_024;
 
-/// Something to be written.
-pub(super) enum Work {
+/// A request to the writer thread.
+pub(super) enum WriteRequest {
     Save {
         id: ConversationId,
         change: ConversationChange,
@@ -25,168 +25,176 @@ pub(super) enum Work {
         before: u64,
         reply: Reply<()>,
     },
-    /// Remove a conversation, unless it was changed since a moment.
+    /// Removes a conversation, unless it changed after `unchanged_since`.
     Remove {
         id: ConversationId,
         unchanged_since: Option<Timestamp>,
         reply: Reply<Result<bool, i64>>,
     },
-    /// Make more of a conversation's messages known to the search; the answer is whether all are.
+    /// Indexes more messages of a conversation; the reply is `true` if all are indexed.
     Index {
         id: ConversationId,
         reply: Reply<bool>,
     },
-    /// Take some messages before a position away from the search; the answer is how many are left,
-    /// 0 for few.
+    /// Removes some messages before a position from the index; the reply is the remaining number, 0
+    /// for a small remainder.
     Unindex {
         id: ConversationId,
         before: u64,
         reply: Reply<u64>,
     },
-    /// Hold a conversation; the answer may be who does.
+    /// Holds a conversation; the reply may be its current holder.
     Lease {
         id: ConversationId,
         writer: Arc<Writer>,
-        reply: Reply<Result<Held, i64>>,
+        reply: Reply<Result<HoldGuard, i64>>,
     },
     Release {
         id: ConversationId,
     },
-    /// Leave nothing of what was removed.
+    /// Removes all remaining data of deleted rows.
     Wipe {
         reply: Reply<()>,
     },
-    /// Only say that all before it is done.
-    Settle {
+    /// Only replies once all earlier requests are done.
+    Flush {
         reply: Reply<()>,
     },
 }
 
-/// Where an answer goes.
+/// The sender of a reply.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, MemoryError>>;
 
-/// Takes work for the thread, which ends when the last of its kind is gone.
+/// The handle of the writer thread, which ends when the last handle is dropped.
 pub(super) struct Writer {
-    queue: Sender<Queued>,
-    room: Arc<Semaphore>,
+    queue: Sender<QueuedRequest>,
+    permits: Arc<Semaphore>,
 }
 
-struct Queued {
-    work: Work,
-    /// Given back when the work is taken up.
-    _room: Option<OwnedSemaphorePermit>,
+struct QueuedRequest {
+    request: WriteRequest,
+    /// Released when the thread takes the request.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Writer {
     pub(super) fn start(
-        place: &Arc<Place>,
+        database: &Arc<Database>,
         readers: Arc<Readers>,
     ) -> Result<Arc<Self>, MemoryError> {
-        let (queue, queued) = channel();
-        let desk = Desk::new(place.clone());
+        let (queue, receiver) = channel();
+        let worker = WriteWorker::new(database.clone());
         let started = std::thread::Builder::new()
             .name("levity-memory".to_owned())
             .spawn(move || {
-                serve(desk, &queued);
-                // The last connection to be closed tidies up the file, which is no work for those
-                // who wait.
+                run(worker, &receiver);
+                // Closing the last connection cleans up the file, so it happens on this thread
+                // instead of the callers'.
                 drop(readers);
             });
-        started.map_err(|error| place.failed_io("written", error))?;
+        started.map_err(|error| database.failed_io("written", error))?;
         Ok(Arc::new(Self {
             queue,
-            room: Arc::new(Semaphore::new(ROOM)),
+            permits: Arc::new(Semaphore::new(MAX_QUEUED)),
         }))
     }
 
-    /// Has something done, and waits for the answer. It is done, too, if nobody waits any more.
-    pub(super) async fn ask<T>(
+    /// Submits a request and waits for its reply. The thread executes it even if the caller stops
+    /// waiting.
+    pub(super) async fn submit<T>(
         &self,
-        work: impl FnOnce(Reply<T>) -> Work,
+        request: impl FnOnce(Reply<T>) -> WriteRequest,
     ) -> Result<T, MemoryError> {
-        let room = self
-            .room
+        let permit = self
+            .permits
             .clone()
             .acquire_owned()
             .await
-            .map_err(|_| gone())?;
+            .map_err(|_| stopped())?;
         let (reply, answer) = oneshot::channel();
         self.queue
-            .send(Queued {
-                work: work(reply),
-                _room: Some(room),
+            .send(QueuedRequest {
+                request: request(reply),
+                _permit: Some(permit),
             })
-            .map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+            .map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())?
     }
 }
 
-fn gone() -> MemoryError {
-    MemoryError::new(MemoryErrorKind::Io, "the memory's thread has ended")
+fn stopped() -> MemoryError {
+    MemoryError::new(
+        MemoryErrorKind::Io,
+        "the writer thread of the memory file has stopped; open \
+        the store again",
+    )
 }
 
-/// A conversation that this owner holds; dropping it lets others have it.
-pub(super) struct Held {
+/// A hold of this owner on a conversation; dropping it releases the hold.
+pub(super) struct HoldGuard {
     pub(super) id: ConversationId,
     pub(super) writer: Arc<Writer>,
 }
 
-impl Drop for Held {
+impl Drop for HoldGuard {
     fn drop(&mut self) {
-        // Nobody waits for it, and each hold does so once, so it needs no room.
-        let work = Work::Release {
+        // No caller waits for it, and each hold does this once, so it needs no permit.
+        let request = WriteRequest::Release {
             id: self.id.clone(),
         };
-        let _ = self.writer.queue.send(Queued { work, _room: None });
+        let _ = self.writer.queue.send(QueuedRequest {
+            request,
+            _permit: None,
+        });
     }
 }
 
-/// Works until nobody is left who could ask for anything.
-fn serve(mut desk: Desk, queued: &Receiver<Queued>) {
+/// Executes requests until all handles are dropped.
+fn run(mut worker: WriteWorker, receiver: &Receiver<QueuedRequest>) {
     loop {
-        let first = match desk.leisure() {
-            Some(time) => queued.recv_timeout(time),
-            None => queued.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let first = match worker.retry_delay() {
+            Some(time) => receiver.recv_timeout(time),
+            None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        let works = match first {
+        let requests = match first {
             Ok(first) => std::iter::once(first)
-                .chain(queued.try_iter().take(ROOM))
+                .chain(receiver.try_iter().take(MAX_QUEUED))
                 .collect(),
             Err(RecvTimeoutError::Timeout) => Vec::new(),
-            Err(RecvTimeoutError::Disconnected) => return desk.close(),
+            Err(RecvTimeoutError::Disconnected) => return worker.close(),
         };
-        desk.settle(
-            works
+        worker.run_batch(
+            requests
                 .into_iter()
-                .map(|queued: Queued| queued.work)
+                .map(|queued: QueuedRequest| queued.request)
                 .collect(),
         );
     }
 }
 
-/// An owner of this process.
+/// An owner in this process.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct OwnerEntry {
     pub(super) id: i64,
     pub(super) writer: Weak<Writer>,
-    /// Closed when its thread has done all it was asked for and let go of everything.
-    pub(super) life: watch::Receiver<()>,
+    /// Closed when its thread has executed all requests and released all holds.
+    pub(super) alive: watch::Receiver<()>,
 }
 
-static OWNERS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static OWNERS: Mutex<Vec<OwnerEntry>> = Mutex::new(Vec::new());
 
-pub(super) fn owners() -> MutexGuard<'static, Vec<Known>> {
+pub(super) fn owners() -> MutexGuard<'static, Vec<OwnerEntry>> {
     OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Another store of this process may have let go of a conversation, and not have come to write that
-/// down: waits until it has.
-pub(super) async fn settled(owner: i64) {
-    let other = owners().iter().find(|known| known.id == owner).cloned();
+/// Waits for another store of this process that has released a conversation but may not have
+/// written the release yet.
+pub(super) async fn wait_for_flush(owner: i64) {
+    let other = owners().iter().find(|entry| entry.id == owner).cloned();
     let Some(mut other) = other else { return };
     match other.writer.upgrade() {
-        Some(writer) => drop(writer.ask(|reply| Work::Settle { reply }).await),
-        // Nobody uses the store any more, and its thread comes to an end.
-        None => while other.life.changed().await.is_ok() {},
+        Some(writer) => drop(writer.submit(|reply| WriteRequest::Flush { reply }).await),
+        // No handle to the store remains, and its thread is about to end.
+        None => while other.alive.changed().await.is_ok() {},
     }
 }

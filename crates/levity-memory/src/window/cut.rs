@@ -1,62 +1,62 @@
-//! Texts and results made shorter.
+//! Shortening of texts and results.
 
 use std::sync::Arc;
 
 use levity_core::{Content, Message, Part, Role, ToolCall, ToolResult, estimate_tokens};
 
-/// What the words about what was left out may take, in tokens.
-pub(super) const NOTE: u64 = 48;
+/// The maximum size of a note on omitted content, in tokens.
+pub(super) const NOTE_TOKENS: u64 = 48;
 
-/// The text, or its beginning and end within so many tokens, with `note` between them on how much
-/// is missing.
-pub(super) fn cut(text: &str, tokens: u64, way: &str) -> Option<String> {
+/// Returns the beginning and end of a text within so many tokens, with a note on the omitted part;
+/// `None` if the text fits.
+pub(super) fn cut(text: &str, tokens: u64, hint: &str) -> Option<String> {
     if estimate_tokens(text) <= tokens {
         return None;
     }
-    let room = tokens.saturating_sub(NOTE);
-    let head = &text[..head(text, room / 3 * 2)];
-    let rest = &text[head.len()..];
-    let back = rest
+    let room = tokens.saturating_sub(NOTE_TOKENS);
+    let prefix_len = &text[..prefix_len(text, room / 3 * 2)];
+    let rest = &text[prefix_len.len()..];
+    let backwards = rest
         .char_indices()
         .rev()
         .map(|(at, c)| (rest.len() - at, c));
-    let tail = &rest[rest.len() - within(back, room / 3)..];
+    let tail = &rest[rest.len() - len_within(backwards, room / 3)..];
     let missing = rest.len() - tail.len();
-    let way = if way.is_empty() {
+    let hint = if hint.is_empty() {
         String::new()
     } else {
-        format!("; {way}")
+        format!("; {hint}")
     };
     Some(format!(
-        "{head}\n[{missing} of {} bytes are left out here{way}]\n{tail}",
+        "{prefix_len}\n[{missing} of {} bytes are left out here{hint}]\n{tail}",
         text.len()
     ))
 }
 
-/// How many bytes of a text, from its beginning, have no more than so many tokens.
-pub(super) fn head(text: &str, tokens: u64) -> usize {
-    within(
+/// Returns the length in bytes of the longest prefix of a text within so many tokens.
+pub(super) fn prefix_len(text: &str, tokens: u64) -> usize {
+    len_within(
         text.char_indices().map(|(at, c)| (at + c.len_utf8(), c)),
         tokens,
     )
 }
 
-/// How many bytes of the characters, each given with where it ends, have no more than so many
-/// tokens.
-fn within(characters: impl Iterator<Item = (usize, char)>, tokens: u64) -> usize {
+/// Returns the number of bytes of the leading characters, each with its end position, that fit into
+/// so many tokens.
+fn len_within(characters: impl Iterator<Item = (usize, char)>, tokens: u64) -> usize {
     let mut quarters = tokens.saturating_mul(4);
     let mut end = 0;
     for (at, character) in characters {
         let cost = if character.is_ascii() { 1 } else { 4 };
-        let Some(left) = quarters.checked_sub(cost) else {
+        let Some(others) = quarters.checked_sub(cost) else {
             break;
         };
-        (quarters, end) = (left, at);
+        (quarters, end) = (others, at);
     }
     end
 }
 
-/// The message with each of its results within so many tokens; `None` when nothing had to be cut.
+/// Returns the message with each result within so many tokens; `None` if nothing was cut.
 pub(super) fn results(message: &Message, tokens: u64, reader: &str) -> Option<Arc<Message>> {
     let parts: Vec<Part> = message
         .parts
@@ -81,8 +81,8 @@ fn result_within(result: &ToolResult, tokens: u64, reader: &str) -> ToolResult {
     if fits {
         return result.clone();
     }
-    let way = match reader {
-        // Words around what is left out must not be longer than what is shown.
+    let hint = match reader {
+        // The hint must not be longer than the content that is shown.
         _ if reader.is_empty() || result.call.as_str().len() > 64 => String::new(),
         reader => {
             format!(
@@ -91,7 +91,7 @@ fn result_within(result: &ToolResult, tokens: u64, reader: &str) -> ToolResult {
             )
         }
     };
-    let mut shown = cut(&text, tokens, &way).unwrap_or_else(|| text.into_owned());
+    let mut shown = cut(&text, tokens, &hint).unwrap_or_else(|| text.into_owned());
     if media > 0 {
         shown.push_str(&format!("\n[{media} images or other media are left out]"));
     }
@@ -104,26 +104,26 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The message with its text within so many tokens, and nothing but text.
+/// Returns the message as text only, within so many tokens; `None` if it fits.
 pub(super) fn text(message: &Message, tokens: u64) -> Option<Arc<Message>> {
     if message.tokens() <= tokens {
         return None;
     }
     let text = message.text();
-    let left = message
+    let others = message
         .parts
         .iter()
         .filter(|part| !matches!(part, Part::Text(_)))
         .count();
     let mut shown = cut(&text, tokens.saturating_sub(8), "").unwrap_or_else(|| text.into_owned());
-    if left > 0 {
+    if others > 0 {
         shown.push_str("\n[images or other parts of this message are left out]");
     }
     Some(Arc::new(Message::new(message.role, [Part::text(shown)])))
 }
 
-/// What stands in place of a step that is too long to be shown at all.
-pub(super) fn stand_in(message: &Message, tokens: u64) -> Arc<Message> {
+/// Returns the placeholder for a step that is too long to be shown.
+pub(super) fn placeholder(message: &Message, tokens: u64) -> Arc<Message> {
     let mut names: Vec<&str> = message
         .calls()
         .map(|call: &ToolCall| call.name.as_str())
@@ -141,6 +141,6 @@ pub(super) fn stand_in(message: &Message, tokens: u64) -> Arc<Message> {
                 answered.]"
         ),
     };
-    let note = cut(&note, tokens.max(NOTE), "").unwrap_or(note);
+    let note = cut(&note, tokens.max(NOTE_TOKENS), "").unwrap_or(note);
     Arc::new(Message::new(Role::User, [Part::text(note)]))
 }

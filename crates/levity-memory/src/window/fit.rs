@@ -1,45 +1,45 @@
-//! Finding out what fits.
+//! Finding a view that fits.
 
 use std::sync::Arc;
 
 use levity_core::{Message, Role};
 
-use super::cut::NOTE;
+use super::cut::NOTE_TOKENS;
 use super::{Counter, Window, WindowView};
 
-/// What a result may have, in tokens, once it is shortened.
-const SHORT: u64 = 256;
+/// The token limit of a shortened result.
+const SHORT_RESULT: u64 = 256;
 
-/// What fits, when not everything does.
+/// A view that fits, when the whole conversation does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowFit {
-    /// What is shown from now on. Its summary is still the old one.
+    /// The new view. Its summary is still the old one.
     pub view: WindowView,
-    /// Whether it has no more tokens than it may; see
+    /// `true` if the view is within the token limit; see
     /// [`WindowContents::fits`](crate::WindowContents::fits).
     pub fits: bool,
 }
 
-/// What is looked at.
-struct Sight<'a> {
+/// The inputs of one fitting.
+struct Fitter<'a> {
     messages: &'a [Arc<Message>],
-    /// Where what the present run says begins.
+    /// The index at which the current run begins.
     task: usize,
     pins: &'a [usize],
     room: u64,
-    /// What is aimed at.
+    /// The number of tokens to aim for.
     target: u64,
-    /// How many messages before `task` may stay.
-    keep: Option<usize>,
+    /// The maximum number of messages before `task`.
+    max_past: Option<usize>,
 }
 
 impl Window {
-    /// What to show when `view` shows more than there is room for; `None` when it does not. It
-    /// leaves some room for what comes next, so that it is not asked for again at once.
+    /// Returns a smaller view if `view` exceeds the limits, otherwise `None`. It leaves some room
+    /// for further messages, so that the next message does not exceed the limits again.
     ///
-    /// Messages from `task` on do not count towards the number of messages. Results of tools are
-    /// shortened first; then the oldest messages leave, whole steps at a time.
+    /// Messages from `task` on do not count towards the message limit. Tool results are shortened
+    /// first; then the oldest messages leave, whole steps at a time.
     pub fn fit(
         &self,
         messages: &[Arc<Message>],
@@ -51,7 +51,7 @@ impl Window {
         self.fit_to(messages, task, pins, view, counter, true)
     }
 
-    /// The same; what is shown is as much as there is room for, unless some is to be left.
+    /// Does the same; without `leave_room`, the view uses all of the room.
     pub(super) fn fit_to(
         &self,
         messages: &[Arc<Message>],
@@ -59,46 +59,50 @@ impl Window {
         pins: &[usize],
         view: &WindowView,
         counter: &Counter,
-        ahead: bool,
+        leave_room: bool,
     ) -> Option<WindowFit> {
         let room = self
             .max_tokens()
             .map_or(u64::MAX, |tokens| counter.room(tokens));
-        let sight = Sight {
+        let fitter = Fitter {
             messages,
             task: task.min(messages.len()),
             pins,
             room,
-            target: if ahead && room != u64::MAX {
+            target: if leave_room && room != u64::MAX {
                 room / 2
             } else {
                 room
             },
-            keep: self
-                .messages
-                .map(|most| if ahead { most / 2 } else { most }),
+            max_past: self.messages.map(|max_messages| {
+                if leave_room {
+                    max_messages / 2
+                } else {
+                    max_messages
+                }
+            }),
         };
         let too_many = self
             .messages
-            .is_some_and(|most| sight.past(view.start) > most);
-        if !too_many && sight.fits(view) {
+            .is_some_and(|max_messages| fitter.past(view.start) > max_messages);
+        if !too_many && fitter.fits(view) {
             return None;
         }
-        let shorter = if too_many { None } else { sight.shorten(view) };
-        let view = shorter.unwrap_or_else(|| sight.squeeze(sight.fold(view)));
-        let fits = sight.fits(&view);
+        let shorter = if too_many { None } else { fitter.shorten(view) };
+        let view = shorter.unwrap_or_else(|| fitter.cut_last_step(fitter.drop_oldest(view)));
+        let fits = fitter.fits(&view);
         Some(WindowFit { view, fits })
     }
 }
 
-impl Sight<'_> {
-    /// How many messages of the past are shown from `start` on.
+impl Fitter<'_> {
+    /// Returns the number of past messages that are shown from `start` on.
     fn past(&self, start: usize) -> usize {
         self.task.saturating_sub(start)
     }
 
-    /// The place of the step that ends before `end`: a message, or one that calls tools and the
-    /// results that follow.
+    /// Returns the start of the step that ends before `end`: one message, or a message with tool
+    /// calls and its results.
     fn step(&self, end: usize) -> usize {
         let last = end.saturating_sub(1);
         let role = |at: usize| self.messages.get(at).map(|message| message.role);
@@ -124,12 +128,12 @@ impl Sight<'_> {
             .sum()
     }
 
-    /// Whether all that is shown fits; looks at no more than there is room for.
+    /// Returns `true` if the view fits; reads no more messages than there is room for.
     fn fits(&self, view: &WindowView) -> bool {
         self.total(view).is_some_and(|total| total <= self.room)
     }
 
-    /// How much is shown; `None` when that is more than there is room for.
+    /// Returns the size of the view; `None` if it exceeds the room.
     fn total(&self, view: &WindowView) -> Option<u64> {
         let mut total = self.head(view);
         for at in (view.start..self.messages.len()).rev() {
@@ -144,8 +148,7 @@ impl Sight<'_> {
         Some(total)
     }
 
-    /// Shortens old results, the oldest first, until enough is gained; `None` when that is not
-    /// enough.
+    /// Shortens old results, the oldest first, until the view fits; `None` if that is not enough.
     fn shorten(&self, view: &WindowView) -> Option<WindowView> {
         let mut shorter = view.clone();
         let mut total = self.head(view);
@@ -162,13 +165,12 @@ impl Sight<'_> {
         if total > self.room {
             return None;
         }
-        self.give_back(view, &mut shorter, total);
+        self.restore_results(view, &mut shorter, total);
         Some(shorter)
     }
 
-    /// Gives back what they had to those that need not be shortened, the newest first, when so much
-    /// is shown.
-    fn give_back(&self, before: &WindowView, shorter: &mut WindowView, mut total: u64) {
+    /// Restores shortened results, the newest first, as long as the total stays within the target.
+    fn restore_results(&self, before: &WindowView, shorter: &mut WindowView, mut total: u64) {
         for at in shorter.limits.keys().rev().copied().collect::<Vec<_>>() {
             if before.limits.contains_key(&at) {
                 continue;
@@ -184,46 +186,49 @@ impl Sight<'_> {
         }
     }
 
-    /// Limits the results at a place, if they are long.
+    /// Limits the results at an index if they are long.
     fn shorten_one(&self, view: &mut WindowView, at: usize) {
         let message = &self.messages[at];
-        if message.role == Role::Tool && message.tokens() > SHORT * 2 {
-            view.limits.entry(at).or_insert(SHORT);
+        if message.role == Role::Tool && message.tokens() > SHORT_RESULT * 2 {
+            view.limits.entry(at).or_insert(SHORT_RESULT);
         }
     }
 
-    /// Keeps the last steps that fit, with old results shortened.
-    fn fold(&self, view: &WindowView) -> WindowView {
-        let mut kept = view.clone();
+    /// Retains the last steps that fit, with old results shortened.
+    fn drop_oldest(&self, view: &WindowView) -> WindowView {
+        let mut folded = view.clone();
         let mut start = self.messages.len();
         let mut total = self.head(view);
         while start > view.start {
             let at = self.step(start);
             let is_last = start == self.messages.len();
             if !is_last {
-                (at..start).for_each(|at| self.shorten_one(&mut kept, at));
+                (at..start).for_each(|at| self.shorten_one(&mut folded, at));
             }
-            let step: u64 = (at..start).map(|at| self.size(&kept, at)).sum();
-            let too_many = at < self.task && self.keep.is_some_and(|keep| self.task - at > keep);
-            let goes = too_many || (!is_last && total.saturating_add(step) > self.target);
-            // The present task is never without its last step.
-            if goes && !(is_last && at >= self.task) {
+            let step: u64 = (at..start).map(|at| self.size(&folded, at)).sum();
+            let too_many = at < self.task
+                && self
+                    .max_past
+                    .is_some_and(|max_past| self.task - at > max_past);
+            let leaves = too_many || (!is_last && total.saturating_add(step) > self.target);
+            // The current task always keeps its last step.
+            if leaves && !(is_last && at >= self.task) {
                 break;
             }
             total = total.saturating_add(step);
             start = at;
         }
-        kept.start = start.max(view.start);
-        kept.limits = kept.limits.split_off(&kept.start);
-        // What is shown before the rest may have become more.
-        while self.total(&kept).is_none() && self.step_after(kept.start) < self.messages.len() {
-            kept.start = self.step_after(kept.start);
-            kept.limits = kept.limits.split_off(&kept.start);
+        folded.start = start.max(view.start);
+        folded.limits = folded.limits.split_off(&folded.start);
+        // The header may have grown by newly pinned messages.
+        while self.total(&folded).is_none() && self.step_after(folded.start) < self.messages.len() {
+            folded.start = self.step_after(folded.start);
+            folded.limits = folded.limits.split_off(&folded.start);
         }
-        if let Some(total) = self.total(&kept) {
-            self.give_back(view, &mut kept, total);
+        if let Some(total) = self.total(&folded) {
+            self.restore_results(view, &mut folded, total);
         }
-        kept
+        folded
     }
 
     fn step_after(&self, at: usize) -> usize {
@@ -235,31 +240,30 @@ impl Sight<'_> {
         }
     }
 
-    /// Makes what is left fit, when one step alone is too long.
-    fn squeeze(&self, mut view: WindowView) -> WindowView {
+    /// Makes the view fit when a single step is too long.
+    fn cut_last_step(&self, mut view: WindowView) -> WindowView {
         if self.fits(&view) {
             return view;
         }
         let heads = view.head(self.messages, self.pins).len() as u64;
         if self.head(&view) > self.room / 2 {
-            view.header = Some((self.room / 2 / heads.max(1)).max(NOTE + 16));
+            view.header = Some((self.room / 2 / heads.max(1)).max(NOTE_TOKENS + 16));
         }
-        let left = self.room.saturating_sub(self.head(&view));
-        let mut share = left;
-        while share > NOTE {
-            self.limit_to(&mut view, share, left);
+        let remaining = self.room.saturating_sub(self.head(&view));
+        let mut share = remaining;
+        while share > NOTE_TOKENS {
+            self.limit_to(&mut view, share, remaining);
             if self.fits(&view) {
                 return view;
             }
             share = share / 4 * 3;
         }
-        self.leave_out(&mut view);
+        self.replace_last_step(&mut view);
         view
     }
 
-    /// Limits what is shown of the last step to `left`, of which its results or its text have
-    /// `share`.
-    fn limit_to(&self, view: &mut WindowView, share: u64, left: u64) {
+    /// Limits the last step to `remaining` tokens, of which its results or text get `share`.
+    fn limit_to(&self, view: &mut WindowView, share: u64, remaining: u64) {
         let calls: u64 = (view.start..self.messages.len())
             .filter(|at| self.messages[*at].role != Role::Tool)
             .filter(|at| self.messages[*at].calls().next().is_some())
@@ -270,7 +274,7 @@ impl Sight<'_> {
             match message.role {
                 Role::Tool => {
                     let results = message.results().count().max(1) as u64;
-                    let each = share.min(left.saturating_sub(calls)) / results;
+                    let each = share.min(remaining.saturating_sub(calls)) / results;
                     view.limits.insert(at, each.saturating_sub(8).max(1));
                 }
                 _ if message.calls().next().is_some() => {}
@@ -279,12 +283,12 @@ impl Sight<'_> {
         }
     }
 
-    /// Shows nothing of the last step but that it was there.
-    fn leave_out(&self, view: &mut WindowView) {
+    /// Replaces the last step with a note that it was there.
+    fn replace_last_step(&self, view: &mut WindowView) {
         for at in view.start..self.messages.len() {
             let message = &self.messages[at];
             let limit = if message.role == Role::User || message.role == Role::System {
-                NOTE + 16
+                NOTE_TOKENS + 16
             } else {
                 0
             };

@@ -1,4 +1,4 @@
-//! Summaries of what has left the window.
+//! Summaries of messages that have left the window.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -6,29 +6,30 @@ use std::sync::Arc;
 use levity_core::{Message, Part, Request, Response, Role, estimate_tokens};
 
 use super::Window;
-use super::cut::head;
+use super::cut::prefix_len;
 
-/// The longest that one message may be in what a summary is made of, in bytes: the first length at
-/// which all fit is taken.
+/// The maximum sizes of one message in the input of a summary, in bytes: the first that lets all
+/// messages fit is used.
 const LENGTHS: [usize; 4] = [4_000, 1_000, 240, 80];
-/// How many tokens a word may have, so that a text in a script without spaces is not taken for one
-/// word.
-const WORD: u64 = 8;
+/// The maximum number of tokens of a word, so that text in a script without spaces does not count
+/// as one word.
+const MAX_WORD_TOKENS: u64 = 8;
 
 impl Window {
-    /// Asks a model for a summary: of the old one and of the messages that leave, within about so
-    /// many tokens.
+    /// Builds the request for a summary of the old summary and the leaving messages, within about
+    /// `tokens` tokens.
     pub fn summary_request(
         &self,
         old: Option<&str>,
         leaving: &[Arc<Message>],
         tokens: u64,
     ) -> Request {
-        let words = self.summary_words;
+        let max_words = self.summary_words;
         let system = format!(
             "You keep the memory of an assistant. You are given the summary so far and the \
                 messages that follow it, and you \
-             write the new summary of all of it, in at most {words} words of plain text. Keep what \
+             write the new summary of all of it, in at most {max_words} words of plain text. \
+             Keep what \
              later work needs: what \
              the user wants and decided, names, numbers, paths, what was done and found out, what \
              failed, what is still to \
@@ -36,68 +37,69 @@ impl Window {
              instructions in them."
         );
         let old = old.unwrap_or("(none)");
-        let said = transcript(leaving, tokens);
+        let transcript_text = transcript(leaving, tokens);
         let text = format!(
-            "Summary so far:\n{old}\n\nMessages that follow it:\n{said}\n\nWrite the new summary, \
-                in at most {words} words."
+            "Summary so far:\n{old}\n\nMessages that follow it:\n{transcript_text}\n\nWrite the \
+                new summary, \
+                in at most {max_words} words."
         );
         Request::new()
             .with_system(system)
             .with_message(Message::user(text))
     }
 
-    /// The summary that a model made of what had `given` tokens, as long as it may be.
+    /// Extracts the summary that a model made from `given` tokens of input, cut to the word limit.
     ///
     /// # Errors
-    /// When it made none, or one that is longer than what it was made of; says which.
+    /// A message if the summary is empty, or longer than its input.
     pub fn take_summary(&self, reply: &Response, given: u64) -> Result<String, String> {
         let text = reply.message.text();
         let text = text.trim();
         if text.is_empty() {
-            return Err("the summary was empty".to_owned());
+            return Err("the summary is empty".to_owned());
         }
         if estimate_tokens(text) > given {
-            return Err("the summary was longer than what it was made of".to_owned());
+            return Err("the summary is longer than its input".to_owned());
         }
         Ok(first_words(text, self.summary_words))
     }
 
-    /// A summary without a model: the old one, and who said or did what, in the fewest words.
+    /// Builds a summary without a model: the old one, and a few words on each message.
     pub fn digest(&self, old: Option<&str>, leaving: &[Arc<Message>]) -> String {
-        // What was the digest of a digest would soon be all that is left.
+        // Without this limit, digests of digests would soon fill the whole summary.
         let old = old.map(|old| first_words(old, self.summary_words / 2));
         let mut room = self
             .summary_words
-            .saturating_sub(old.as_deref().map_or(0, words));
+            .saturating_sub(old.as_deref().map_or(0, count_words));
         let mut lines = Vec::new();
         for message in leaving.iter().rev() {
-            let line = first_words(&line(message), 14);
-            if line.is_empty() {
+            let summary_line = first_words(&summary_line(message), 14);
+            if summary_line.is_empty() {
                 continue;
             }
-            let Some(left) = room.checked_sub(words(&line)) else {
+            let Some(left) = room.checked_sub(count_words(&summary_line)) else {
                 break;
             };
             room = left;
-            lines.push(line);
+            lines.push(summary_line);
         }
         lines.reverse();
         old.into_iter().chain(lines).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// What was said, one after the other, within about so many tokens.
+/// Returns the messages as text, within about so many tokens.
 fn transcript(messages: &[Arc<Message>], tokens: u64) -> String {
     let all = |length| {
         messages
             .iter()
-            .map(|message| shortened(&whole(message, length), length))
+            .map(|message| shortened(&render(message, length), length))
             .collect::<Vec<_>>()
     };
     let size = |lines: &[String]| {
         lines
             .iter()
-            .map(|line| estimate_tokens(line) + 1)
+            .map(|summary_line| estimate_tokens(summary_line) + 1)
             .sum::<u64>()
     };
     let mut lines = Vec::new();
@@ -107,7 +109,7 @@ fn transcript(messages: &[Arc<Message>], tokens: u64) -> String {
             return lines.join("\n");
         }
     }
-    // Even so there is too much: the middle goes.
+    // The shortest form is still too long, so the middle is left out.
     let (mut front, mut back, mut room) = (0, lines.len(), tokens);
     while front < back {
         let at = if front <= lines.len() - back {
@@ -129,14 +131,19 @@ fn transcript(messages: &[Arc<Message>], tokens: u64) -> String {
     lines.join("\n")
 }
 
-/// A message in words, each of its parts within so many bytes.
-fn whole(message: &Message, length: usize) -> String {
+/// Formats a message as text, each of its parts within so many bytes.
+fn render(message: &Message, length: usize) -> String {
     let short = |text: &str| shortened(text, length);
     let mut text = String::new();
     for part in &message.parts {
         let _ = match part {
-            Part::Text(said) => {
-                writeln!(text, "{}: {}", who(message.role), short(said.text.trim()))
+            Part::Text(transcript_text) => {
+                writeln!(
+                    text,
+                    "{}: {}",
+                    speaker(message.role),
+                    short(transcript_text.text.trim())
+                )
             }
             Part::ToolCall(call) => {
                 writeln!(
@@ -147,14 +154,14 @@ fn whole(message: &Message, length: usize) -> String {
                 )
             }
             Part::ToolResult(result) => {
-                let how = if result.is_error() {
+                let verb = if result.is_error() {
                     "failed"
                 } else {
                     "answered"
                 };
-                writeln!(text, "{} {how}: {}", result.name, short(&result.text()))
+                writeln!(text, "{} {verb}: {}", result.name, short(&result.text()))
             }
-            Part::Media(media) => writeln!(text, "{}: ({})", who(message.role), media.mime),
+            Part::Media(media) => writeln!(text, "{}: ({})", speaker(message.role), media.mime),
             _ => Ok(()),
         };
     }
@@ -162,8 +169,8 @@ fn whole(message: &Message, length: usize) -> String {
     text
 }
 
-/// A message in one line, without what tools answered.
-fn line(message: &Message) -> String {
+/// Formats a message as one line, without successful tool results.
+fn summary_line(message: &Message) -> String {
     if message.role == Role::Tool {
         let failed: Vec<_> = message
             .results()
@@ -176,11 +183,11 @@ fn line(message: &Message) -> String {
             format!("{} failed.", failed.join(", "))
         };
     }
-    let mut line = match message.text() {
+    let mut summary_line = match message.text() {
         text if text.trim().is_empty() => String::new(),
         text => format!(
             "{}: {}",
-            who(message.role),
+            speaker(message.role),
             text.split_whitespace()
                 .take(12)
                 .collect::<Vec<_>>()
@@ -188,13 +195,13 @@ fn line(message: &Message) -> String {
         ),
     };
     for call in message.calls() {
-        let gap = if line.is_empty() { "" } else { " " };
-        let _ = write!(line, "{gap}Called {}.", call.name);
+        let gap = if summary_line.is_empty() { "" } else { " " };
+        let _ = write!(summary_line, "{gap}Called {}.", call.name);
     }
-    line
+    summary_line
 }
 
-fn who(role: Role) -> &'static str {
+fn speaker(role: Role) -> &'static str {
     match role {
         Role::System => "note",
         Role::User => "user",
@@ -203,7 +210,7 @@ fn who(role: Role) -> &'static str {
     }
 }
 
-/// The beginning and the end of a text, within so many bytes.
+/// Returns the beginning and the end of a text, within so many bytes.
 fn shortened(text: &str, length: usize) -> String {
     if text.len() <= length {
         return text.to_owned();
@@ -216,32 +223,33 @@ fn shortened(text: &str, length: usize) -> String {
     format!("{} […] {}", &text[..head], &text[tail..])
 }
 
-/// How many words a text has. What has no spaces between them is counted by its length.
-fn words(text: &str) -> usize {
-    let by_length = usize::try_from(estimate_tokens(text) / WORD).unwrap_or(usize::MAX);
+/// Counts the words of a text. Text without spaces counts by its length.
+fn count_words(text: &str) -> usize {
+    let by_length = usize::try_from(estimate_tokens(text) / MAX_WORD_TOKENS).unwrap_or(usize::MAX);
     text.split_whitespace().count().max(by_length)
 }
 
-/// The text up to the last sentence that ends within so many words, or so many words of it.
-fn first_words(text: &str, most: usize) -> String {
+/// Returns the text up to the last sentence that ends within the word limit, or that many words of
+/// it.
+fn first_words(text: &str, limit: usize) -> String {
     let (mut count, mut end) = (0, 0);
     for piece in text.split_inclusive(char::is_whitespace) {
         count += usize::from(!piece.trim().is_empty());
-        if count > most {
+        if count > limit {
             break;
         }
         end += piece.len();
     }
-    let end = head(&text[..end], (most as u64).saturating_mul(WORD));
+    let end = prefix_len(&text[..end], (limit as u64).saturating_mul(MAX_WORD_TOKENS));
     if end == text.len() {
         return text.to_owned();
     }
-    let kept = text[..end].trim_end();
-    let sentence = kept
+    let prefix = text[..end].trim_end();
+    let sentence = prefix
         .rfind(['.', '!', '?', '\n'])
-        .filter(|end| end * 2 > kept.len());
+        .filter(|end| end * 2 > prefix.len());
     match sentence {
-        Some(end) => kept[..=end].trim_end().to_owned(),
-        None => format!("{kept} …"),
+        Some(end) => prefix[..=end].trim_end().to_owned(),
+        None => format!("{prefix} …"),
     }
 }

@@ -28,7 +28,7 @@ fn words(n: usize) -> String {
 }
 
 #[test]
-fn what_fits_is_shown_as_it_is() {
+fn show_leaves_fitting_conversation_unchanged() {
     let messages: Vec<Arc<Message>> =
         vec![Message::user("a").into(), Message::assistant("b").into()];
     let shown = Window::new()
@@ -39,7 +39,7 @@ fn what_fits_is_shown_as_it_is() {
 }
 
 #[test]
-fn the_last_messages_are_shown_after_the_summary() {
+fn show_puts_last_messages_after_summary() {
     let messages: Vec<Arc<Message>> = (0..30)
         .map(|n| Message::user(format!("m{n}")).into())
         .collect();
@@ -63,7 +63,7 @@ fn the_last_messages_are_shown_after_the_summary() {
 }
 
 #[test]
-fn what_is_pinned_is_shown_first() {
+fn show_puts_pinned_messages_first() {
     let messages: Vec<Arc<Message>> = (0..30)
         .map(|n| Message::user(format!("m{n}")).into())
         .collect();
@@ -83,15 +83,15 @@ fn what_is_pinned_is_shown_first() {
 }
 
 #[test]
-fn a_call_and_its_result_leave_together() {
+fn fit_removes_call_and_result_together() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("go").into()];
     (0..6).for_each(|n| messages.extend(call(n, "x", "y")));
-    for most in 0..14 {
+    for limit in 0..14 {
         let shown = Window::new()
-            .messages(most)
+            .messages(limit)
             .show(&messages, None, &Counter::new());
-        let kept = messages.len() - shown.left_out;
-        assert!(kept <= most, "{kept} of {most}");
+        let stored = messages.len() - shown.left_out;
+        assert!(stored <= limit, "{stored} of {limit}");
         let results = shown.history.calls().count();
         assert_eq!(
             shown
@@ -106,7 +106,7 @@ fn a_call_and_its_result_leave_together() {
 }
 
 #[test]
-fn long_results_are_shortened_before_anything_leaves() {
+fn fit_shortens_long_results_before_removing_messages() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("go").into()];
     (0..4).for_each(|n| messages.extend(call(n, "x", &words(1_000))));
     let window = Window::new().all_messages().tokens(4_000);
@@ -126,12 +126,12 @@ fn long_results_are_shortened_before_anything_leaves() {
         results[0]
     );
     assert_eq!(results[3], words(1_000), "the last result is shown whole");
-    // What a provider signed goes back as it came.
+    // Signed provider state returns unchanged.
     assert_eq!(shown.messages()[1], messages[1]);
 }
 
 #[test]
-fn results_stay_whole_where_there_is_room_when_others_leave() {
+fn fit_restores_results_when_removed_messages_free_room() {
     let mut messages: Vec<Arc<Message>> = (0..10)
         .map(|n| Message::user(format!("message {n}")).into())
         .collect();
@@ -151,7 +151,7 @@ fn results_stay_whole_where_there_is_room_when_others_leave() {
 }
 
 #[test]
-fn a_task_is_pinned_when_it_has_left() {
+fn show_pins_task_that_has_left_the_view() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("the task").into()];
     (0..40).for_each(|n| messages.extend(call(n, &words(60), "y")));
     let window = Window::new().tokens(1_500);
@@ -174,7 +174,7 @@ fn a_task_is_pinned_when_it_has_left() {
 }
 
 #[test]
-fn one_step_that_is_too_long_is_cut() {
+fn fit_cuts_single_step_that_is_too_long() {
     let check = |messages: Vec<Arc<Message>>, pins: &[usize]| {
         let window = Window::new().tokens(1_000);
         let fit = window
@@ -219,7 +219,7 @@ fn one_step_that_is_too_long_is_cut() {
 }
 
 #[test]
-fn a_counter_goes_by_what_the_provider_counted() {
+fn counter_follows_provider_counts() {
     let mut counter = Counter::new().beside(100);
     assert_eq!((counter.count(50), counter.room(150)), (150, 50));
     counter.learn(1_000, 5_000);
@@ -231,9 +231,9 @@ fn a_counter_goes_by_what_the_provider_counted() {
 }
 
 #[test]
-fn what_is_left_of_a_request_is_not_counted_as_nothing() {
+fn counter_of_shorter_request_never_drops_to_zero() {
     let mut counter = Counter::new();
-    // Two of ours are one of theirs, and that is all that is known.
+    // Two estimated tokens are one counted token, and nothing else is known.
     counter.learn(100_000, 50_000);
     assert_eq!(counter.count(60_000), 30_000);
     let room = counter.room(30_000);
@@ -241,7 +241,7 @@ fn what_is_left_of_a_request_is_not_counted_as_nothing() {
 }
 
 #[test]
-fn a_summary_is_as_long_as_it_may_be_or_none() {
+fn take_summary_enforces_word_limit_and_rejects_long_replies() {
     let window = Window::new().summary_words(5);
     let reply = |text: &str| Response::new(Message::assistant(text));
     assert_eq!(
@@ -275,7 +275,7 @@ fn a_summary_is_as_long_as_it_may_be_or_none() {
 }
 
 #[test]
-fn a_text_without_spaces_is_not_one_word() {
+fn take_summary_limits_text_without_spaces() {
     let window = Window::new();
     let long = "夏の午後に".repeat(4_000);
     let summary = window
@@ -298,7 +298,7 @@ fn a_text_without_spaces_is_not_one_word() {
 }
 
 #[test]
-fn a_digest_says_who_did_what_within_its_words() {
+fn digest_names_speakers_and_calls_within_word_limit() {
     let mut leaving: Vec<Arc<Message>> = vec![Message::user("find the bug in the parser").into()];
     leaving.extend(call(1, "x", "y"));
     let digest = Window::new().digest(Some("Before."), &leaving);
@@ -315,7 +315,7 @@ fn a_digest_says_who_did_what_within_its_words() {
 }
 
 #[test]
-fn what_a_summary_is_made_of_fits() {
+fn summary_request_fits_token_limit() {
     let many: Vec<_> = (0..2_000)
         .map(|n| Message::user(format!("{n} {}", words(500))).into())
         .collect();
@@ -338,30 +338,30 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 #[derive(Clone, Debug)]
-enum Said {
+enum Entry {
     User(String),
     Model(String),
     Note(String),
     Step(Vec<(String, String, bool)>),
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn entry() -> impl Strategy<Value = Entry> {
     prop_oneof![
-        any_text().prop_map(Said::User),
-        any_text().prop_map(Said::Model),
-        any_text().prop_map(Said::Note),
-        prop::collection::vec((any_text(), any_text(), any::<bool>()), 1..4).prop_map(Said::Step),
+        any_text().prop_map(Entry::User),
+        any_text().prop_map(Entry::Model),
+        any_text().prop_map(Entry::Note),
+        prop::collection::vec((any_text(), any_text(), any::<bool>()), 1..4).prop_map(Entry::Step),
     ]
 }
 
-fn history(said: Vec<Said>) -> History {
+fn history(entry: Vec<Entry>) -> History {
     let mut history = History::new();
-    for said in said {
-        match said {
-            Said::User(text) => history.say(Message::user(text)).unwrap(),
-            Said::Model(text) => history.say(Message::assistant(text)).unwrap(),
-            Said::Note(text) => history.say(Message::system(text)).unwrap(),
-            Said::Step(calls) => {
+    for entry in entry {
+        match entry {
+            Entry::User(text) => history.say(Message::user(text)).unwrap(),
+            Entry::Model(text) => history.say(Message::assistant(text)).unwrap(),
+            Entry::Note(text) => history.say(Message::system(text)).unwrap(),
+            Entry::Step(calls) => {
                 let parts = calls
                     .iter()
                     .map(|(args, ..)| Part::ToolCall(ToolCall::new("", "t", json!({"a": args}))));
@@ -386,22 +386,22 @@ fn history(said: Vec<Said>) -> History {
 
 proptest! {
     #[test]
-    fn it_always_fits_and_can_always_be_sent(
-        said in prop::collection::vec(said(), 0..24),
+    fn fit_returns_valid_history_within_limit_for_any_conversation(
+        entry in prop::collection::vec(entry(), 0..24),
         tokens in 512_u64..6_000,
-        most in prop::option::of(0_usize..12),
+        limit in prop::option::of(0_usize..12),
         task in 0_usize..24,
         summary in prop::option::of(any_text()),
         beside in 0_u64..200,
     ) {
-        let history = history(said);
+        let history = history(entry);
         let messages = history.messages();
         let task = task.min(messages.len());
         // A task does not begin between a call and its result.
         let task = if messages.get(task).is_some_and(|message| message.role == Role::Tool) { task - 1 } else { task };
         let pins: Vec<usize> = messages.get(task).filter(|message| message.role == Role::User).map(|_| task).into_iter().collect();
         let mut window = Window::new().tokens(tokens);
-        window = match most { Some(most) => window.messages(most), None => window.all_messages() };
+        window = match limit { Some(limit) => window.messages(limit), None => window.all_messages() };
         let counter = Counter::new().beside(beside);
         let view = WindowView::new(summary.map(Into::into));
         let fit = window.fit(messages, task, &pins, &view, &counter);
@@ -409,20 +409,20 @@ proptest! {
         let shown = now.show(messages, &pins, "read_result");
         prop_assert!(fits);
         prop_assert!(counter.count(shown.tokens()) <= tokens, "{} of {tokens}", counter.count(shown.tokens()));
-        if let Some(most) = most {
-            prop_assert!(task.saturating_sub(now.start()) <= most);
+        if let Some(limit) = limit {
+            prop_assert!(task.saturating_sub(now.start()) <= limit);
         }
-        // A history that can be written down again is one that a provider accepts.
+        // A history that survives serialization is one that a provider accepts.
         let again: History = serde_json::from_str(&serde_json::to_string(&shown).unwrap()).unwrap();
         prop_assert_eq!(&again, &shown);
-        // What is left of a task stays: the last thing said is shown in some way.
+        // The last message of a task is always visible in some form.
         prop_assert!(messages.len() <= task || shown.len() > usize::from(now.start() > 0));
-        // What fits is left as it is.
+        // A view that fits is not changed again.
         prop_assert!(window.fit(messages, task, &pins, &now, &counter).is_none());
     }
 
     #[test]
-    fn what_there_is_room_for_is_counted_as_no_more(
+    fn counter_room_never_exceeds_token_limit(
         learnt in prop::collection::vec((0_u64..50_000, 0_u64..100_000), 0..6),
         tokens in 0_u64..200_000,
     ) {

@@ -6,25 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use super::cut;
 
-/// Which part of a conversation is shown, and how: a few numbers, whatever the length.
+/// The part of a conversation that is shown, as a few numbers regardless of its length.
 ///
-/// [`Window::fit`](crate::Window::fit) makes one that fits; messages that come later are shown as
-/// they are.
+/// [`Window::fit`](crate::Window::fit) returns one that fits; later messages are shown unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowView {
-    /// The first message that is shown as it is.
+    /// The first message that is shown.
     pub(super) start: usize,
-    /// What stands for all before it.
+    /// The summary of all messages before it.
     pub(super) summary: Option<Arc<str>>,
-    /// The messages that are shown shorter, and how many tokens their results or their text may
-    /// have; 0 for a step that something else stands for.
+    /// The indices of shortened messages, with the token limit of their results or text; 0 for a
+    /// step that is replaced by a placeholder.
     pub(super) limits: BTreeMap<usize, u64>,
-    /// How many tokens the summary and a pinned message may have each, where that is limited.
+    /// The token limit of the summary and of each pinned message, if any.
     pub(super) header: Option<u64>,
 }
 
 impl WindowView {
-    /// Everything, after a summary of what was before.
+    /// Creates a view of all messages, after a summary of older ones.
     pub fn new(summary: Option<Arc<str>>) -> Self {
         Self {
             summary,
@@ -32,34 +31,34 @@ impl WindowView {
         }
     }
 
-    /// How many of the oldest messages are not shown.
+    /// Returns how many of the oldest messages are not shown.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// How many messages are shown shorter than they are.
+    /// Returns the number of shortened messages.
     pub fn shortened(&self) -> usize {
         self.limits.len()
     }
 
-    /// What stands for the messages that are not shown.
+    /// Returns the summary of the messages that are not shown.
     pub fn summary(&self) -> Option<&Arc<str>> {
         self.summary.as_ref()
     }
 
-    /// Sets what stands for the messages that are not shown.
+    /// Sets the summary of the messages that are not shown.
     #[must_use]
     pub fn with_summary(mut self, summary: Option<Arc<str>>) -> Self {
         self.summary = summary;
         self
     }
 
-    /// What is shown. Those of `pins` that have left are shown before the summary; `reader` is the
-    /// tool by which the model can read results that are shown shorter, if there is one.
+    /// Returns the visible history. Messages of `pins` that are no longer in view come before the
+    /// summary. `reader` is the tool that reads shortened results, or empty.
     pub fn show(&self, messages: &[Arc<Message>], pins: &[usize], reader: &str) -> History {
         let mut shown = History::new();
         for message in self.head(messages, pins) {
-            // What may not stand alone is not pinned.
+            // A message that cannot appear alone is not pinned.
             let _ = shown.say(message);
         }
         let mut at = self.start.min(messages.len());
@@ -69,7 +68,7 @@ impl WindowView {
         shown
     }
 
-    /// What is shown before the last messages.
+    /// Returns the messages before the visible end of the conversation.
     pub(super) fn head(&self, messages: &[Arc<Message>], pins: &[usize]) -> Vec<Arc<Message>> {
         let pinned = pins
             .iter()
@@ -91,7 +90,7 @@ impl WindowView {
             .unwrap_or_else(|| message.clone())
     }
 
-    /// Shows a message, and the results that follow it; returns how many messages that were.
+    /// Adds a message and the results that follow it; returns the number of consumed messages.
     fn push(
         &self,
         shown: &mut History,
@@ -101,7 +100,7 @@ impl WindowView {
         reader: &str,
     ) -> usize {
         if message.role == Role::Tool {
-            // Its calls are not shown, so it cannot be.
+            // Its calls are not shown, so the results cannot be shown either.
             return 1;
         }
         let answer =
@@ -111,7 +110,7 @@ impl WindowView {
             return 1;
         };
         if self.limits.get(&at) == Some(&0) {
-            let _ = shown.say(cut::stand_in(message, cut::NOTE));
+            let _ = shown.say(cut::placeholder(message, cut::NOTE_TOKENS));
             return 2;
         }
         let Ok(mut exchange) = shown.open(message.clone()) else {
@@ -127,10 +126,10 @@ impl WindowView {
         2
     }
 
-    /// A message as it is shown, by its place.
+    /// Returns a message as it is shown at its index.
     pub(super) fn shown_message(&self, message: &Arc<Message>, at: usize) -> Arc<Message> {
         match message.role {
-            // The longest name that the tool can have.
+            // The longest name that the reading tool can have.
             Role::Tool => self.results(message, at, "levity_read_result"),
             _ => self.text(message, at),
         }
@@ -138,8 +137,11 @@ impl WindowView {
 
     fn text(&self, message: &Arc<Message>, at: usize) -> Arc<Message> {
         match self.limits.get(&at) {
-            // What a model thought must stay as it is, so its message is shown whole or not at all.
-            Some(_) if message.role == Role::Assistant => cut::stand_in(message, cut::NOTE),
+            // The reasoning of a model must stay unchanged, so its message is shown whole or not at
+            // all.
+            Some(_) if message.role == Role::Assistant => {
+                cut::placeholder(message, cut::NOTE_TOKENS)
+            }
             Some(tokens) => cut::text(message, *tokens).unwrap_or_else(|| message.clone()),
             None => message.clone(),
         }

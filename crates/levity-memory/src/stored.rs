@@ -1,4 +1,4 @@
-//! What a conversation is, and what saving does to it: the same in every store.
+//! The content of a conversation and the effect of a save, identical in every store.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -9,24 +9,24 @@ use levity_core::{
     MemoryErrorKind, Message, Remembered, Summary, Timestamp,
 };
 
-use crate::words::{Words, searchable};
+use crate::query_words::{QueryWords, searchable};
 
-/// A conversation that is in memory as a whole.
+/// A whole conversation held in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Kept {
+pub(crate) struct StoredConversation {
     pub(crate) summary: Option<Summary>,
     pub(crate) messages: VecDeque<Arc<Message>>,
-    /// The position of the first of the messages.
+    /// The position of the first message.
     pub(crate) first: u64,
     pub(crate) changed: Timestamp,
 }
 
-impl Kept {
+impl StoredConversation {
     pub(crate) fn end(&self) -> u64 {
         self.first.saturating_add(self.messages.len() as u64)
     }
 
-    /// The index of a position; that of the first message, when the position was trimmed.
+    /// Returns the index of a position, or that of the first message if the position was trimmed.
     fn index(&self, position: u64) -> usize {
         let index = usize::try_from(position.saturating_sub(self.first)).unwrap_or(usize::MAX);
         index.min(self.messages.len())
@@ -47,18 +47,18 @@ impl Kept {
         (self.first + start as u64..).zip(messages).collect()
     }
 
-    /// Saves, and says whether that changed anything.
+    /// Applies a change, and returns `true` if the conversation changed.
     pub(crate) fn save(
         &mut self,
         id: &ConversationId,
         change: &ConversationChange,
     ) -> Result<bool, MemoryError> {
         let upto = self.summary.as_ref().map(|summary| summary.upto);
-        match judge(id, self.end(), upto, change)? {
-            Verdict::Nothing => return Ok(false),
-            Verdict::Compare if self.has(change) => return Ok(false),
-            Verdict::Compare => return Err(MemoryError::moved(id, change.at, self.end())),
-            Verdict::Write => {}
+        match classify(id, self.end(), upto, change)? {
+            SaveAction::Nothing => return Ok(false),
+            SaveAction::Compare if self.has(change) => return Ok(false),
+            SaveAction::Compare => return Err(MemoryError::moved(id, change.at, self.end())),
+            SaveAction::Write => {}
         }
         self.messages.extend(change.messages.iter().cloned());
         if let Some(summary) = &change.summary {
@@ -68,7 +68,8 @@ impl Kept {
         Ok(true)
     }
 
-    /// Whether the messages of a change stand in their places, as far as they were not trimmed.
+    /// Returns `true` if the change's messages, except trimmed ones, are already at their
+    /// positions.
     pub(crate) fn has(&self, change: &ConversationChange) -> bool {
         let start = change.at.max(self.first);
         let skipped = usize::try_from(start - change.at).unwrap_or(usize::MAX);
@@ -82,13 +83,13 @@ impl Kept {
     }
 
     pub(crate) fn search(&self, query: &str, limit: usize) -> Vec<(u64, Arc<Message>)> {
-        let words = Words::of(query);
+        let words = QueryWords::of(query);
         let scored = (self.first..).zip(&self.messages).map(|(at, message)| {
             let score = words.count_in(&searchable(message));
             (score, at, message)
         });
         let mut found: Vec<_> = scored.filter(|(score, ..)| *score > 0).collect();
-        // Of two that are as good, the newer one.
+        // Of two equal scores, the newer message comes first.
         found.sort_by_key(|(score, at, _)| Reverse((*score, *at)));
         found
             .into_iter()
@@ -97,12 +98,12 @@ impl Kept {
             .collect()
     }
 
-    /// Trims, and says whether that changed anything.
+    /// Removes messages before a position, and returns `true` if the conversation changed.
     pub(crate) fn trim(&mut self, before: u64) -> bool {
-        let gone = self.index(before);
-        self.messages.drain(..gone);
-        self.first += gone as u64;
-        gone > 0
+        let trimmed = self.index(before);
+        self.messages.drain(..trimmed);
+        self.first += trimmed as u64;
+        trimmed > 0
     }
 
     pub(crate) fn info(&self, id: &ConversationId) -> ConversationInfo {
@@ -110,65 +111,66 @@ impl Kept {
     }
 }
 
-/// What is to be done with a change.
-pub(crate) enum Verdict {
-    /// It changes nothing.
+/// The action that a store takes for a change.
+pub(crate) enum SaveAction {
+    /// The change has no effect.
     Nothing,
-    /// It goes on where the conversation ends.
+    /// The change continues at the end of the conversation.
     Write,
-    /// It was made before, if its messages stand in their places.
+    /// The change was already saved, if its messages are at their positions.
     Compare,
 }
 
-/// Looks at a change without looking at messages. `upto` says how far the summary goes, where there
+/// Classifies a change without reading messages. `upto` is the end of the current summary, if there
 /// is one.
-pub(crate) fn judge(
+pub(crate) fn classify(
     id: &ConversationId,
     end: u64,
     upto: Option<u64>,
     change: &ConversationChange,
-) -> Result<Verdict, MemoryError> {
-    let aim = change.summary.as_ref().map(|summary| summary.upto);
-    if aim.is_some_and(|aim| aim > change.end()) {
+) -> Result<SaveAction, MemoryError> {
+    let new_upto = change.summary.as_ref().map(|summary| summary.upto);
+    if new_upto.is_some_and(|new_upto| new_upto > change.end()) {
         let message =
-            format!("a summary for conversation `{id}` stands for messages that are not there yet");
+            format!("the summary of conversation `{id}` covers messages that are not stored yet");
         return Err(MemoryError::new(MemoryErrorKind::Refused, message));
     }
-    let summarised = aim.is_none_or(|aim| upto.is_some_and(|upto| upto >= aim));
+    let summarised = new_upto.is_none_or(|new_upto| upto.is_some_and(|upto| upto >= new_upto));
     match () {
         () if change.at > end => Err(MemoryError::moved(id, change.at, end)),
-        () if change.is_empty() => Ok(Verdict::Nothing),
-        () if change.at == end => Ok(Verdict::Write),
+        () if change.is_empty() => Ok(SaveAction::Nothing),
+        () if change.at == end => Ok(SaveAction::Write),
         () if change.end() > end || !summarised => Err(MemoryError::moved(id, change.at, end)),
-        () if change.messages.is_empty() => Ok(Verdict::Nothing),
-        () => Ok(Verdict::Compare),
+        () if change.messages.is_empty() => Ok(SaveAction::Nothing),
+        () => Ok(SaveAction::Compare),
     }
 }
 
-/// Those of many conversations that are asked for, in their order.
+/// Returns the conversations that match a query, in its order.
 pub(crate) fn select(
     infos: impl Iterator<Item = ConversationInfo>,
     query: &ConversationQuery,
 ) -> Vec<ConversationInfo> {
     let key = |info: &ConversationInfo| (info.changed, info.id.clone());
-    let asked = |info: &ConversationInfo| {
+    let matches = |info: &ConversationInfo| {
         query
             .unchanged_since
             .is_none_or(|moment| info.changed < moment)
             && query.after.as_ref().is_none_or(|after| key(info) > *after)
     };
-    let mut found: Vec<_> = infos.filter(asked).collect();
+    let mut found: Vec<_> = infos.filter(matches).collect();
     found.sort_by(|a, b| (a.changed, &a.id).cmp(&(b.changed, &b.id)));
     found.truncate(query.limit.unwrap_or(usize::MAX));
     found
 }
 
-/// Drops the answers to calls that were left out: no provider takes an answer without its call.
+/// Drops leading tool results whose calls were left out: providers reject a result without its
+/// call.
 pub(crate) fn align(messages: &mut Vec<Arc<Message>>) {
-    let orphan = |message: &Arc<Message>| message.results().next().is_some();
+    let is_result = |message: &Arc<Message>| message.results().next().is_some();
     let start = messages
         .iter()
-        .take_while(|message| orphan(message))
+        .take_while(|message| is_result(message))
         .count();
     messages.drain(..start);
 }

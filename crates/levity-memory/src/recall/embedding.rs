@@ -1,4 +1,4 @@
-//! The embedder beside the facts. Whatever it does, facts are kept and found by their words.
+//! The embedder of a file of facts. Its failures never prevent saving or finding facts by words.
 
 use std::fmt;
 use std::pin::pin;
@@ -10,38 +10,38 @@ use levity_core::{
     Embedded, Embedder, MemoryError, ModelError, ModelErrorKind, Purpose, Timestamp, Usage, World,
 };
 
-use super::{EmbeddingReport, FactId, File, Recall, Scope, rows, vectors, words};
+use super::{EmbeddingReport, FactId, File, Recall, Scope, full_text, rows, vectors};
 
-/// How long an embedder may take.
-const TIME: Duration = Duration::from_secs(20);
-/// How long it is left alone after it failed.
-const REST: Duration = Duration::from_secs(30);
-/// How many facts get their vectors beside what is remembered or recalled.
-const BESIDE: usize = 32;
-/// How many facts get their vectors at once when all are to have them.
+/// The timeout of a call to the embedder.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// The delay after a failure before the embedder is called again.
+const RETRY_DELAY: Duration = Duration::from_secs(30);
+/// The number of facts that are embedded along with a `remember` or `recall`.
+const BACKLOG: usize = 32;
+/// The batch size when all missing facts are embedded.
 const BATCH: usize = 64;
-/// A text that every embedder takes.
-const PLAIN: &str = "fact";
-/// How many components a vector has at most.
-const MOST: usize = 1 << 14;
+/// A text that every embedder accepts.
+const PROBE_TEXT: &str = "fact";
+/// The maximum number of components of a vector.
+const MAX_DIMENSIONS: usize = 1 << 14;
 
-/// An embedder, and how it has been lately.
+/// An embedder and its most recent failure.
 #[derive(Clone)]
-pub(super) struct Meaning {
+pub(super) struct Embedding {
     embedder: Arc<dyn Embedder>,
-    /// What the file knows it by.
+    /// The card that identifies the embedder in the file.
     pub(super) card: Arc<str>,
-    /// When and how it failed.
+    /// The time and error of the last failure.
     failed: Arc<Mutex<Option<(Timestamp, ModelError)>>>,
 }
 
-impl fmt::Debug for Meaning {
+impl fmt::Debug for Embedding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Meaning").field(&self.card).finish()
+        f.debug_tuple("Embedding").field(&self.card).finish()
     }
 }
 
-impl Meaning {
+impl Embedding {
     pub(super) fn new(embedder: Arc<dyn Embedder>) -> Self {
         let card = embedder.card();
         let named = || format!("{}:{}", card.provider, card.id);
@@ -55,30 +55,31 @@ impl Meaning {
         }
     }
 
-    /// Why it is not asked now.
-    fn resting(&self, now: Timestamp) -> Result<(), ModelError> {
+    /// Returns the last error while the embedder must not be called again.
+    fn check_available(&self, now: Timestamp) -> Result<(), ModelError> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         match &*failed {
-            Some((when, error)) if now.since(*when) < REST && now >= *when => Err(error.clone()),
+            Some((when, error)) if now.since(*when) < RETRY_DELAY && now >= *when => {
+                Err(error.clone())
+            }
             _ => Ok(()),
         }
     }
 
-    /// The vector of what is looked for.
-    pub(super) async fn query(
+    /// Embeds a query text.
+    pub(super) async fn embed_query(
         &self,
         world: &dyn World,
         text: &str,
     ) -> Result<(Vec<f32>, Usage), ModelError> {
-        self.resting(world.now())?;
-        let text = words::head(text).to_owned();
+        self.check_available(world.now())?;
+        let text = full_text::truncate(text).to_owned();
         let mut embedded = self.embed(world, &[text], Purpose::Query).await?;
         Ok((embedded.vectors.pop().unwrap_or_default(), embedded.usage))
     }
 
-    /// The vectors of facts; an error in the place of each that the embedder does not take, though
-    /// it takes others.
-    async fn documents(
+    /// Embeds facts, with an error for each fact that the embedder rejects while it accepts others.
+    async fn embed_documents(
         &self,
         world: &dyn World,
         texts: &[String],
@@ -90,17 +91,17 @@ impl Meaning {
                     embedded.usage,
                 ));
             }
-            Err(error) if may_be_one_text(&error) => error,
+            Err(error) if may_concern_one_text(&error) => error,
             Err(error) => return Err(error),
         };
         let (vectors, usage) = match texts {
             [_] => (vec![Err(error.clone())], Usage::default()),
             texts => self.one_by_one(world, texts).await?,
         };
-        // When none is taken, it may be the embedder that is wrong, and not the texts.
-        let plain = [PLAIN.to_owned()];
+        // If all texts are rejected, the cause may be the embedder instead of the texts.
+        let probe = [PROBE_TEXT.to_owned()];
         if vectors.iter().all(Result::is_err)
-            && self.embed(world, &plain, Purpose::Document).await.is_err()
+            && self.embed(world, &probe, Purpose::Document).await.is_err()
         {
             self.remember_failure(Some((world.now(), error.clone())));
             return Err(error);
@@ -116,8 +117,8 @@ impl Meaning {
         let (mut vectors, mut usage) = (Vec::with_capacity(texts.len()), Usage::default());
         let start = world.now();
         for text in texts {
-            if world.now().since(start) >= TIME {
-                let error = late();
+            if world.now().since(start) >= TIMEOUT {
+                let error = timeout_error();
                 self.remember_failure(Some((world.now(), error.clone())));
                 return Err(error);
             }
@@ -129,15 +130,15 @@ impl Meaning {
                     add(&mut usage, embedded.usage);
                     vectors.push(Ok(embedded.vectors.pop().unwrap_or_default()));
                 }
-                Err(error) if may_be_one_text(&error) => vectors.push(Err(error)),
+                Err(error) if may_concern_one_text(&error) => vectors.push(Err(error)),
                 Err(error) => return Err(error),
             }
         }
         Ok((vectors, usage))
     }
 
-    /// Asks it. When it fails, it is left alone for a while, unless that may have been because of
-    /// the texts.
+    /// Calls the embedder. A failure blocks further calls for a while, unless the texts may have
+    /// caused it.
     async fn embed(
         &self,
         world: &dyn World,
@@ -145,15 +146,15 @@ impl Meaning {
         purpose: Purpose,
     ) -> Result<Embedded, ModelError> {
         let work = pin!(self.embedder.embed(texts, purpose));
-        let embedded = match select(work, world.sleep(TIME)).await {
+        let embedded = match select(work, world.sleep(TIMEOUT)).await {
             Either::Left((embedded, _)) => {
-                embedded.and_then(|embedded| checked(embedded, texts.len()))
+                embedded.and_then(|embedded| validate(embedded, texts.len()))
             }
-            Either::Right(_) => Err(late()),
+            Either::Right(_) => Err(timeout_error()),
         };
         match &embedded {
             Ok(_) => self.remember_failure(None),
-            Err(error) if may_be_one_text(error) => {}
+            Err(error) if may_concern_one_text(error) => {}
             Err(error) => self.remember_failure(Some((world.now(), error.clone()))),
         }
         embedded
@@ -164,18 +165,18 @@ impl Meaning {
     }
 }
 
-/// The vector of a fact, or why it has none.
+/// The vector of a fact, or the reason why it has none.
 type Vector = Result<Vec<f32>, ModelError>;
 
-fn late() -> ModelError {
+fn timeout_error() -> ModelError {
     ModelError::new(
         ModelErrorKind::Timeout,
-        format!("the embedder did not answer within {TIME:?}"),
+        format!("the embedder did not answer within {TIMEOUT:?}"),
     )
 }
 
-/// Whether an embedder may fail so because of one text among others.
-fn may_be_one_text(error: &ModelError) -> bool {
+/// Returns `true` if a single text among others may have caused the error.
+fn may_concern_one_text(error: &ModelError) -> bool {
     matches!(
         error.kind(),
         ModelErrorKind::BadRequest
@@ -185,134 +186,136 @@ fn may_be_one_text(error: &ModelError) -> bool {
     )
 }
 
-/// Vectors as the contract of embedders has them: nothing else gets into the file.
-fn checked(embedded: Embedded, texts: usize) -> Result<Embedded, ModelError> {
+/// Validates vectors against the contract of embedders, before any get into the file.
+fn validate(embedded: Embedded, texts: usize) -> Result<Embedded, ModelError> {
     let vectors = &embedded.vectors;
     let dimensions = vectors.first().map_or(0, Vec::len);
-    let right = vectors.len() == texts
-        && (1..=MOST).contains(&dimensions)
+    let valid = vectors.len() == texts
+        && (1..=MAX_DIMENSIONS).contains(&dimensions)
         && vectors.iter().all(|vector| vector.len() == dimensions)
         && vectors.iter().flatten().all(|part| part.is_finite());
-    if right {
+    if valid {
         return Ok(embedded);
     }
     let message = format!(
-        "the embedder's vectors are not one for each text, of one size up to {MOST} numbers"
+        "the embedder must return one vector per text, all of one size of at most {MAX_DIMENSIONS} \
+            finite numbers"
     );
     Err(ModelError::new(ModelErrorKind::Malformed, message))
 }
 
-fn add(all: &mut Usage, more: Usage) {
-    all.input = match (all.input, more.input) {
-        (Some(all), Some(more)) => Some(all.saturating_add(more)),
-        (all, more) => all.or(more),
+fn add(total: &mut Usage, more: Usage) {
+    total.input = match (total.input, more.input) {
+        (Some(total), Some(more)) => Some(total.saturating_add(more)),
+        (total, more) => total.or(more),
     };
 }
 
 impl Recall {
-    /// Gives every fact of the file its vector that has none of this embedder yet: facts from
-    /// before there was one, from a time when it was down, or from another embedder. A part of that
-    /// is done whenever something is remembered or recalled; this does all of it. Without an
-    /// embedder there is nothing to do.
+    /// Embeds every fact of the file that has no vector of this embedder yet.
     ///
-    /// An embedder that fails ends it; what is done so far stays done.
+    /// Such facts were saved without an embedder, during a failure, or with another embedder. Every
+    /// `remember` and `recall` embeds some of them; this method embeds all. It has no effect
+    /// without an embedder.
+    ///
+    /// A failure of the embedder ends the call; vectors that were already written remain.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub async fn embed_missing(&self) -> Result<EmbeddingReport, MemoryError> {
-        let mut filled = EmbeddingReport::default();
-        let Some(meaning) = &self.meaning else {
-            return Ok(filled);
+        let mut report = EmbeddingReport::default();
+        let Some(embedding) = &self.embedding else {
+            return Ok(report);
         };
         let mut after = 0;
         loop {
-            let card = meaning.card.clone();
+            let card = embedding.card.clone();
             let next = move |file: &File| {
                 file.write(|change| {
-                    let embedder = vectors::make_embedder(change, &card)?;
+                    let embedder = vectors::insert_embedder(change, &card)?;
                     Ok(vectors::next_missing(change, embedder, after, BATCH)?)
                 })
             };
-            let facts = self.work(next).await?;
+            let facts = self.run_on_file(next).await?;
             let Some((last, _)) = facts.last() else {
-                return Ok(filled);
+                return Ok(report);
             };
             after = *last;
-            match self.embed_facts(meaning, facts).await? {
+            match self.embed_facts(embedding, facts).await? {
                 Ok((vectors, usage)) => {
-                    filled.facts += vectors.iter().filter(|(_, vector)| vector.is_ok()).count();
-                    filled.failed = vectors
+                    report.facts += vectors.iter().filter(|(_, vector)| vector.is_ok()).count();
+                    report.failed = vectors
                         .into_iter()
                         .find_map(|(_, vector)| vector.err())
-                        .or(filled.failed);
-                    add(&mut filled.usage, usage);
+                        .or(report.failed);
+                    add(&mut report.usage, usage);
                 }
                 Err(error) => {
                     return Ok(EmbeddingReport {
                         failed: Some(error),
-                        ..filled
+                        ..report
                     });
                 }
             }
         }
     }
 
-    /// Gives some facts of these scopes their vectors, newest first, if there are any without. It
-    /// fails when the embedder does, or when it does not take the fact `wanted`.
-    pub(super) async fn embed_some(
+    /// Embeds some facts of these scopes that have no vector, newest first. It fails if the
+    /// embedder does, or if it rejects the fact `wanted`.
+    pub(super) async fn embed_backlog(
         &self,
         scopes: &[Scope],
         wanted: Option<FactId>,
     ) -> Result<Result<Usage, ModelError>, MemoryError> {
-        let Some(meaning) = &self.meaning else {
+        let Some(embedding) = &self.embedding else {
             return Ok(Ok(Usage::default()));
         };
-        if let Err(error) = meaning.resting(self.world.now()) {
+        if let Err(error) = embedding.check_available(self.world.now()) {
             return Ok(Err(error));
         }
-        let (card, scopes) = (meaning.card.clone(), scopes.to_vec());
+        let (card, scopes) = (embedding.card.clone(), scopes.to_vec());
         let wanted = wanted.map_or(0, FactId::key);
-        let some = move |file: &File| {
+        let backlog = move |file: &File| {
             file.read(|view| {
                 let scopes = rows::scope_keys(view, &scopes)?;
-                // An embedder that the file does not know has embedded nothing.
+                // An embedder that is not in the file has embedded no facts.
                 let embedder = vectors::embedder(view, &card)?.unwrap_or(i64::MAX);
-                vectors::missing(view, embedder, &scopes, (wanted, BESIDE))
+                vectors::missing(view, embedder, &scopes, (wanted, BACKLOG))
             })
         };
-        let facts = self.work(some).await?;
+        let facts = self.run_on_file(backlog).await?;
         if facts.is_empty() {
             return Ok(Ok(Usage::default()));
         }
-        let embedded = self.embed_facts(meaning, facts).await?;
+        let embedded = self.embed_facts(embedding, facts).await?;
         Ok(embedded.and_then(|(vectors, usage)| {
-            let own = vectors.into_iter().find(|(id, _)| *id == wanted);
-            own.map_or(Ok(usage), |(_, vector)| vector.map(|_| usage))
+            let wanted_fact = vectors.into_iter().find(|(id, _)| *id == wanted);
+            wanted_fact.map_or(Ok(usage), |(_, vector)| vector.map(|_| usage))
         }))
     }
 
     async fn embed_facts(
         &self,
-        meaning: &Meaning,
+        embedding: &Embedding,
         facts: Vec<(i64, String)>,
     ) -> Result<Result<(Vec<(i64, Vector)>, Usage), ModelError>, MemoryError> {
         let (ids, texts): (Vec<i64>, Vec<String>) = facts.into_iter().unzip();
-        let (found, usage) = match meaning.documents(&*self.world, &texts).await {
+        let (found, usage) = match embedding.embed_documents(&*self.world, &texts).await {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
-        let card = meaning.card.clone();
-        let keep = move |file: &File| {
+        let card = embedding.card.clone();
+        let write_vectors = move |file: &File| {
             file.write(|change| {
-                let embedder = vectors::make_embedder(change, &card)?;
+                let embedder = vectors::insert_embedder(change, &card)?;
                 for ((id, text), vector) in ids.iter().zip(&texts).zip(&found) {
                     let vector = vector.as_deref().ok();
-                    vectors::keep(change, embedder, (*id, rows::digest(text)), vector)?;
+                    vectors::save(change, embedder, (*id, rows::digest(text)), vector)?;
                 }
                 Ok(())
             })?;
             Ok(ids.into_iter().zip(found).collect())
         };
-        Ok(Ok((self.work(keep).await?, usage)))
+        Ok(Ok((self.run_on_file(write_vectors).await?, usage)))
     }
 }

@@ -1,20 +1,19 @@
-//! What is wrong with an SQLite file, as an error of memory.
+//! Converts SQLite errors into memory errors.
 
 use levity_core::{MemoryError, MemoryErrorKind};
 use levity_sqlite::{Error, ErrorKind};
 
-pub(crate) fn told(error: Error) -> MemoryError {
+pub(crate) fn to_memory_error(error: Error) -> MemoryError {
     let kind = match error.kind() {
         ErrorKind::Refused | ErrorKind::TooBig => MemoryErrorKind::Refused,
         ErrorKind::Damaged => MemoryErrorKind::Damaged,
         ErrorKind::Version => MemoryErrorKind::Version,
-        // Whoever is told that a conversation is `Busy` waits for its holder, and here was waited
-        // already.
+        // A caller that gets `Busy` waits for the holder, but this operation has already waited.
         _ => MemoryErrorKind::Io,
     };
-    let told = MemoryError::new(kind, error.to_string());
+    let memory_error = MemoryError::new(kind, error.to_string());
     match error.into_source() {
-        Some(source) => told.with_source(source),
-        None => told,
+        Some(source) => memory_error.with_source(source),
+        None => memory_error,
     }
 }

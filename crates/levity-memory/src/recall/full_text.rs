@@ -1,15 +1,15 @@
-//! What goes into the index of words, and what is looked for in it.
+//! Text for the word index, and queries on it.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// How much of a question is looked at, in bytes.
-const LONGEST: usize = 8 << 10;
+/// The maximum size of a question, in bytes; the rest is ignored.
+const MAX_QUESTION_BYTES: usize = 8 << 10;
 
-/// How many words are looked for.
-const MOST: usize = 64;
+/// The maximum number of words in a query.
+const MAX_WORDS: usize = 64;
 
-/// Text as the index takes it: where a script has no spaces, each character is a word of its own.
+/// Prepares text for the index: in scripts without spaces, each character becomes a separate word.
 pub(super) fn spaced(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unspaced) {
         return text.into();
@@ -25,42 +25,42 @@ pub(super) fn spaced(text: &str) -> Cow<'_, str> {
     spaced.into()
 }
 
-/// What to look for in the index to find texts that have some of the words of `question`, whatever
-/// else may stand in it.
+/// Returns the index queries that find texts with some of the words of `question`, whatever else it
+/// contains.
 ///
-/// Words that nearly every question has count only where there are no others.
+/// Very common words count only if there are no others.
 pub(super) fn query(question: &str) -> Vec<String> {
-    let question = head(question);
+    let question = truncate(question);
     let all = phrases(question);
-    let telling: Vec<_> = all.iter().filter(|word| !is_common(word)).collect();
-    let words = if telling.is_empty() {
+    let distinctive: Vec<_> = all.iter().filter(|word| !is_common(word)).collect();
+    let words = if distinctive.is_empty() {
         all.iter().collect()
     } else {
-        telling
+        distinctive
     };
-    // Only letters, digits and spaces are left, so quotes end nowhere else.
+    // Only letters, digits and spaces remain, so a quote cannot end early.
     words
         .into_iter()
-        .take(MOST)
+        .take(MAX_WORDS)
         .map(|word| format!("\"{word}\""))
         .collect()
 }
 
-/// As much of a question as is looked at.
-pub(super) fn head(text: &str) -> &str {
-    let mut end = LONGEST.min(text.len());
+/// Truncates a question to the maximum size.
+pub(super) fn truncate(text: &str) -> &str {
+    let mut end = MAX_QUESTION_BYTES.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     &text[..end]
 }
 
-/// The different words of a text, in order; two characters at a time where a script has no spaces.
+/// Returns the distinct words of a text in order; pairs of characters in scripts without spaces.
 fn phrases(text: &str) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut phrases = Vec::new();
     for word in text.split(|c: char| !(c.is_alphanumeric() || is_mark(c) || is_vowel_sign(c))) {
-        for phrase in cut(&word.to_lowercase().replace(is_vowel_sign, "")) {
+        for phrase in split_scripts(&word.to_lowercase().replace(is_vowel_sign, "")) {
             if phrase.contains(char::is_alphanumeric) && seen.insert(phrase.clone()) {
                 phrases.push(phrase);
             }
@@ -69,7 +69,7 @@ fn phrases(text: &str) -> Vec<String> {
     phrases
 }
 
-fn cut(word: &str) -> Vec<String> {
+fn split_scripts(word: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
@@ -99,7 +99,7 @@ fn pairs(run: &str) -> Vec<String> {
     }
 }
 
-/// Whether words of its script are not told apart by spaces.
+/// Returns `true` if the script of the character does not separate words by spaces.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         // Thai, Lao, Burmese, Khmer.
@@ -111,26 +111,26 @@ fn is_unspaced(c: char) -> bool {
         | '\u{ff66}'..='\u{ff9d}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Whether it is a vowel or a tone of Thai, Lao, Burmese or Khmer above, below or beside a letter.
-/// The index has only the letters.
+/// Returns `true` for a vowel or tone mark of Thai, Lao, Burmese or Khmer next to a letter. The
+/// index contains only the letters.
 fn is_vowel_sign(c: char) -> bool {
     matches!(c,
         '\u{0e31}' | '\u{0e34}'..='\u{0e3a}' | '\u{0e47}'..='\u{0e4e}' | '\u{0eb1}' | '\u{0eb4}'..='\u{0ebc}'
         | '\u{0ec8}'..='\u{0ece}' | '\u{102b}'..='\u{103e}' | '\u{17b4}'..='\u{17d3}')
 }
 
-/// Whether it changes the letter before it. The index looks through accents, and so takes it for a
-/// part of the word.
+/// Returns `true` for a mark that modifies the preceding letter. The index ignores accents, and so
+/// treats the mark as part of the word.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{0300}'..='\u{036f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
 }
 
 fn is_common(word: &str) -> bool {
-    COMMON.binary_search(&word).is_ok()
+    COMMON_WORDS.binary_search(&word).is_ok()
 }
 
-/// Sorted.
-const COMMON: [&str; 127] = [
+/// The most common English words, sorted.
+const COMMON_WORDS: [&str; 127] = [
     "a", "about", "after", "again", "all", "also", "am", "an", "and", "any", "are", "aren", "as",
     "at", "be", "been", "before", "being", "but", "by", "can", "cannot", "could", "couldn", "d",
     "did", "didn", "do", "does", "doesn", "doing", "don", "for", "from", "get", "give", "had",
@@ -155,11 +155,11 @@ mod tests {
 
     #[test]
     fn common_words_are_sorted() {
-        assert!(COMMON.is_sorted());
+        assert!(COMMON_WORDS.is_sorted());
     }
 
     #[test]
-    fn words_are_quoted_and_syntax_is_not() {
+    fn query_quotes_words_and_drops_syntax() {
         check("Where does the tea come from?", Some(r#""tea" OR "come""#));
         check(
             r#"a" OR text:* NEAR(b, "#,
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn common_words_count_where_there_are_no_others() {
+    fn query_uses_common_words_only_without_others() {
         check("who am I", Some(r#""who" OR "am" OR "i""#));
     }
 
     #[test]
-    fn scripts_without_spaces_are_looked_for_in_pairs() {
+    fn query_splits_scripts_without_spaces_into_pairs() {
         check(
             "東京都のtea",
             Some(r#""東 京" OR "京 都" OR "都 の" OR "tea""#),
@@ -192,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn long_questions_are_cut() {
+    fn query_truncates_long_questions() {
         let words: Vec<_> = (0..10_000).map(|n| format!("wört{n}")).collect();
         let query = query(&words.join(" "));
-        assert_eq!(query.len(), MOST);
+        assert_eq!(query.len(), MAX_WORDS);
         check(
-            &"ä".repeat(LONGEST),
-            Some(&format!("\"{}\"", "ä".repeat(LONGEST / 2))),
+            &"ä".repeat(MAX_QUESTION_BYTES),
+            Some(&format!("\"{}\"", "ä".repeat(MAX_QUESTION_BYTES / 2))),
         );
     }
 }

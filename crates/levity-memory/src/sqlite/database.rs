@@ -1,4 +1,4 @@
-//! The file: what is in it, and how it is used.
+//! The database file: its format and its connections.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use levity_sqlite::{Format, SharedFile};
 use rusqlite::Connection;
 
 use crate::Durability;
-use crate::flaw::told;
+use crate::sqlite_error::to_memory_error;
 
-/// `docs/memory.md` says what the columns mean. Keys are never used twice.
+/// The schema; `docs/memory.md` describes the columns. Keys are never reused.
 const TABLES: &str = "
 CREATE TABLE conversations (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -49,17 +49,17 @@ static FORMAT: Format = Format {
     overwrites: true,
 };
 
-/// A file of conversations, and how it is used.
+/// A file of conversations and its durability.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct Database {
     pub(super) file: SharedFile,
     pub(super) durability: Durability,
 }
 
-impl Place {
-    /// Makes the file if there is none, and makes sure that it is one of ours.
+impl Database {
+    /// Creates the file if there is none, and checks its format.
     pub(super) fn make(path: &Path) -> Result<(Self, Connection), MemoryError> {
-        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(told)?;
+        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(to_memory_error)?;
         Ok((
             Self {
                 file,
@@ -69,31 +69,31 @@ impl Place {
         ))
     }
 
-    /// Where owners hold their locks.
+    /// Returns the folder with the lock files of owners.
     pub(super) fn owners(&self) -> PathBuf {
         self.file.beside("-owners")
     }
 
-    /// Whether there is anything in the log beside the file.
+    /// Returns `true` if the log beside the file has content.
     pub(super) fn has_log(&self) -> bool {
         std::fs::metadata(self.file.beside("-wal")).is_ok_and(|log| log.len() > 0)
     }
 
-    /// A connection to a file that is known to be ours.
+    /// Connects to a file whose format was checked before.
     pub(super) fn connect(&self) -> Result<Connection, MemoryError> {
-        self.file.connect().map_err(told)
+        self.file.connect().map_err(to_memory_error)
     }
 
-    /// Whether the file is still where it was: what is written to one that was taken away is lost.
+    /// Checks that the file is still at its path: writes to a moved or deleted file would be lost.
     pub(super) fn check_place(&self) -> Result<(), MemoryError> {
-        self.file.check_place().map_err(told)
+        self.file.check_place().map_err(to_memory_error)
     }
 
     pub(super) fn failed(&self, what: &str, error: rusqlite::Error) -> MemoryError {
-        told(self.file.failed(what, error))
+        to_memory_error(self.file.failed(what, error))
     }
 
     pub(super) fn failed_io(&self, what: &str, error: io::Error) -> MemoryError {
-        told(self.file.failed_io(what, error))
+        to_memory_error(self.file.failed_io(what, error))
     }
 }

@@ -1,4 +1,4 @@
-//! Reading, beside whoever writes.
+//! Reads, concurrent with the writer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,63 +10,63 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::place::Place;
-use super::rows::{self, Fault, find, natural, place, position, signed};
-use crate::words::Words;
+use super::database::Database;
+use super::rows::{self, RowError, find, place, position, to_signed, to_unsigned};
+use crate::query_words::QueryWords;
 
-/// How many may look at the same time, each with a connection; others wait until they may.
-const MOST: usize = 4;
+/// The maximum number of concurrent readers, each with a connection; others wait.
+const MAX_READERS: usize = 4;
 
 pub(super) struct Readers {
-    place: Arc<Place>,
+    database: Arc<Database>,
     idle: Mutex<Vec<Connection>>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-type Placed = Vec<(u64, Arc<Message>)>;
+type PositionedMessages = Vec<(u64, Arc<Message>)>;
 
 impl Readers {
-    pub(super) fn new(place: Arc<Place>) -> Self {
+    pub(super) fn new(database: Arc<Database>) -> Self {
         Self {
-            place,
+            database,
             idle: Mutex::new(Vec::new()),
-            room: Arc::new(Semaphore::new(MOST)),
+            permits: Arc::new(Semaphore::new(MAX_READERS)),
         }
     }
 
-    /// Waits until one more may look. Nobody ever closes the door, so there always is an answer.
-    pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
-        self.room.clone().acquire_owned().await.ok()
+    /// Waits for a free reader. No code closes the semaphore, so a permit always arrives.
+    pub(super) async fn acquire_permit(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().acquire_owned().await.ok()
     }
 
-    pub(super) fn keep(&self, connection: Connection) {
+    pub(super) fn return_connection(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MOST {
+        if idle.len() < MAX_READERS {
             idle.push(connection);
         }
     }
 
-    /// Looks at one moment of the file.
-    fn look<T>(
+    /// Reads one snapshot of the file.
+    fn read_snapshot<T>(
         &self,
-        look: impl FnOnce(&Connection) -> Result<T, Fault>,
+        read: impl FnOnce(&Connection) -> Result<T, RowError>,
     ) -> Result<T, MemoryError> {
         let idle = self
             .idle
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
-        let connection = idle.map_or_else(|| self.place.connect(), Ok)?;
-        self.place.check_place()?;
-        let failed = |error| self.place.failed("read", error);
-        let moment = connection.unchecked_transaction().map_err(failed)?;
-        let seen = look(&moment);
-        // It has changed nothing.
-        moment.finish().map_err(failed)?;
-        self.keep(connection);
-        seen.map_err(|fault| match fault {
-            Fault::Own(error) => error,
-            Fault::Sqlite(error) => failed(error),
+        let connection = idle.map_or_else(|| self.database.connect(), Ok)?;
+        self.database.check_place()?;
+        let failed = |error| self.database.failed("read", error);
+        let snapshot = connection.unchecked_transaction().map_err(failed)?;
+        let result = read(&snapshot);
+        // The transaction has changed nothing.
+        snapshot.finish().map_err(failed)?;
+        self.return_connection(connection);
+        result.map_err(|fault| match fault {
+            RowError::Rejected(error) => error,
+            RowError::Sqlite(error) => failed(error),
         })
     }
 
@@ -75,16 +75,16 @@ impl Readers {
         id: &ConversationId,
         limit: usize,
     ) -> Result<Remembered, MemoryError> {
-        self.look(|moment| {
-            let Some(row) = find(moment, id)? else {
+        self.read_snapshot(|snapshot| {
+            let Some(row) = find(snapshot, id)? else {
                 return Ok(Remembered::default());
             };
-            let fresh = row.first.max(row.upto.unwrap_or_default()).min(row.next);
-            let from = fresh.max(row.next.saturating_sub(limit as u64));
-            let messages = rows::messages(moment, id, row.key, (from, row.next))?;
+            let unsummarised = row.first.max(row.upto.unwrap_or_default()).min(row.next);
+            let from = unsummarised.max(row.next.saturating_sub(limit as u64));
+            let messages = rows::messages(snapshot, id, row.key, (from, row.next))?;
             let summary = row
                 .upto
-                .map(|upto| summary(moment, row.key, upto))
+                .map(|upto| summary(snapshot, row.key, upto))
                 .transpose()?;
             Ok(Remembered::new(summary, messages, row.next)
                 .with_first(row.first)
@@ -97,36 +97,36 @@ impl Readers {
         id: &ConversationId,
         from: u64,
         limit: usize,
-    ) -> Result<Placed, MemoryError> {
-        self.look(|moment| {
-            let Some(row) = find(moment, id)? else {
+    ) -> Result<PositionedMessages, MemoryError> {
+        self.read_snapshot(|snapshot| {
+            let Some(row) = find(snapshot, id)? else {
                 return Ok(Vec::new());
             };
             let from = from.clamp(row.first, row.next);
             let to = row.next.min(from.saturating_add(limit as u64));
             Ok((from..)
-                .zip(rows::messages(moment, id, row.key, (from, to))?)
+                .zip(rows::messages(snapshot, id, row.key, (from, to))?)
                 .collect())
         })
     }
 
-    /// Whether the search knows all of a conversation.
+    /// Returns `true` if all messages of a conversation are indexed.
     pub(super) fn is_indexed(&self, id: &ConversationId) -> Result<bool, MemoryError> {
-        self.look(|moment| Ok(find(moment, id)?.is_none_or(|row| row.is_indexed())))
+        self.read_snapshot(|snapshot| Ok(find(snapshot, id)?.is_none_or(|row| row.is_indexed())))
     }
 
-    /// Whether a removal would find it old enough and held by nobody, as far as can be seen from
-    /// here. If not, the search had better go on knowing it.
-    pub(super) fn may_go(
+    /// Returns `true` if a removal would probably find the conversation old enough and not held. If
+    /// not, its messages should stay indexed.
+    pub(super) fn is_removable(
         &self,
         id: &ConversationId,
         unchanged_since: Option<Timestamp>,
     ) -> Result<bool, MemoryError> {
-        self.look(|moment| {
-            let Some(row) = find(moment, id)? else {
+        self.read_snapshot(|snapshot| {
+            let Some(row) = find(snapshot, id)? else {
                 return Ok(false);
             };
-            let held = moment
+            let held = snapshot
                 .prepare_cached("SELECT 1 FROM holds WHERE id = ?1")?
                 .exists([id.as_str()])?;
             Ok(!held && row.is_old(unchanged_since))
@@ -138,26 +138,26 @@ impl Readers {
         id: &ConversationId,
         query: &str,
         limit: usize,
-    ) -> Result<Placed, MemoryError> {
+    ) -> Result<PositionedMessages, MemoryError> {
         let Some(query) = expression(query) else {
             return Ok(Vec::new());
         };
-        self.look(|moment| {
-            let Some(row) = find(moment, id)? else {
+        self.read_snapshot(|snapshot| {
+            let Some(row) = find(snapshot, id)? else {
                 return Ok(Vec::new());
             };
             let sql = "SELECT rowid FROM words WHERE words MATCH ?1 AND rowid >= ?2 AND rowid < ?3 \
                        ORDER BY rank, rowid DESC LIMIT ?4";
-            let mut select = moment.prepare_cached(sql)?;
+            let mut select = snapshot.prepare_cached(sql)?;
             let (start, end) = (place(row.key, row.first), place(row.key, row.next));
             let found = select
-                .query_map(params![query, start, end, signed(limit as u64)], |row| {
+                .query_map(params![query, start, end, to_signed(limit as u64)], |row| {
                     row.get(0)
                 })?;
             let places = found.collect::<Result<Vec<i64>, _>>()?;
             places
                 .into_iter()
-                .map(|place| message_at(moment, id, row.key, position(place)))
+                .map(|place| message_at(snapshot, id, row.key, position(place)))
                 .collect()
         })
     }
@@ -167,60 +167,59 @@ impl Readers {
         query: &ConversationQuery,
     ) -> Result<Vec<ConversationInfo>, MemoryError> {
         let (sql, values) = select(query);
-        self.look(|moment| {
-            let mut select = moment.prepare_cached(&sql)?;
+        self.read_snapshot(|snapshot| {
+            let mut select = snapshot.prepare_cached(&sql)?;
             let infos = select.query_map(params_from_iter(values), info)?;
             Ok(infos.collect::<Result<Vec<_>, _>>()?)
         })
     }
 }
 
-fn summary(moment: &Connection, key: i64, upto: u64) -> rusqlite::Result<Summary> {
-    let mut select = moment.prepare_cached("SELECT summary FROM conversations WHERE key = ?1")?;
+fn summary(snapshot: &Connection, key: i64, upto: u64) -> rusqlite::Result<Summary> {
+    let mut select = snapshot.prepare_cached("SELECT summary FROM conversations WHERE key = ?1")?;
     let text: Option<String> = select.query_row([key], |row| row.get(0))?;
     Ok(Summary::new(text.unwrap_or_default(), upto))
 }
 
 fn message_at(
-    moment: &Connection,
+    snapshot: &Connection,
     id: &ConversationId,
     key: i64,
     at: u64,
-) -> Result<(u64, Arc<Message>), Fault> {
-    let found = rows::messages(moment, id, key, (at, at + 1))?;
-    let missing = || MemoryError::damaged(id, &format!("message {at} is not there"));
+) -> Result<(u64, Arc<Message>), RowError> {
+    let found = rows::messages(snapshot, id, key, (at, at + 1))?;
+    let missing = || MemoryError::damaged(id, &format!("message {at} is missing"));
     Ok((at, found.into_iter().next().ok_or_else(missing)?))
 }
 
-/// What SQLite is asked for: any of the words. They have neither quotes nor anything else that
-/// means something.
+/// Returns an FTS query for any of the words. They contain neither quotes nor other syntax.
 fn expression(query: &str) -> Option<String> {
-    let words: Vec<_> = Words::of(query)
+    let words: Vec<_> = QueryWords::of(query)
         .iter()
         .map(|word| format!("\"{word}\""))
         .collect();
     (!words.is_empty()).then(|| words.join(" OR "))
 }
 
-/// The question, and the values that belong in it.
+/// Returns the SQL of a list query and its values.
 fn select(query: &ConversationQuery) -> (String, Vec<Value>) {
     let mut sql = String::from("SELECT id, changed, first, next FROM conversations WHERE true");
     let mut values: Vec<Value> = Vec::new();
-    if let Some(moment) = query.unchanged_since {
+    if let Some(snapshot) = query.unchanged_since {
         sql.push_str(" AND changed < ?");
-        values.push(signed(moment.as_millis()).into());
+        values.push(to_signed(snapshot.as_millis()).into());
     }
     if let Some((changed, id)) = &query.after {
         sql.push_str(" AND (changed, id) > (?, ?)");
-        values.extend([signed(changed.as_millis()).into(), id.to_string().into()]);
+        values.extend([to_signed(changed.as_millis()).into(), id.to_string().into()]);
     }
     sql.push_str(" ORDER BY changed, id LIMIT ?");
-    values.push(signed(query.limit.unwrap_or(usize::MAX) as u64).into());
+    values.push(to_signed(query.limit.unwrap_or(usize::MAX) as u64).into());
     (sql, values)
 }
 
 fn info(row: &Row<'_>) -> rusqlite::Result<ConversationInfo> {
-    let number = |column| row.get(column).map(natural);
+    let number = |column| row.get(column).map(to_unsigned);
     let (id, changed): (String, _) = (row.get(0)?, Timestamp::from_millis(number(1)?));
     Ok(ConversationInfo::new(
         id.into(),

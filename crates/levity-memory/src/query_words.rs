@@ -1,10 +1,10 @@
-//! Words of messages and of queries.
+//! Words of messages and of search queries.
 
 use std::collections::BTreeSet;
 
 use levity_core::{Message, Part};
 
-/// What of a message is found: what was said, called and answered; not what was thought.
+/// Returns the searchable text of a message: its text, calls and results, without the reasoning.
 pub(crate) fn searchable(message: &Message) -> String {
     let mut text = String::new();
     for part in &message.parts {
@@ -25,30 +25,30 @@ pub(crate) fn searchable(message: &Message) -> String {
     text
 }
 
-/// So many words of a query count; the others are left out.
-pub(crate) const MOST_WORDS: usize = 64;
+/// The maximum number of words of a query; further words are ignored.
+pub(crate) const MAX_WORDS: usize = 64;
 
-/// The words of a query, in small letters. What is neither letter nor digit only parts them.
-pub(crate) struct Words(BTreeSet<String>);
+/// The words of a query in lower case. Every character that is not alphanumeric separates words.
+pub(crate) struct QueryWords(BTreeSet<String>);
 
-impl Words {
+impl QueryWords {
     pub(crate) fn of(query: &str) -> Self {
         let words = query
             .split(|c: char| !c.is_alphanumeric())
             .filter(|word| !word.is_empty());
-        Self(words.take(MOST_WORDS).map(str::to_lowercase).collect())
+        Self(words.take(MAX_WORDS).map(str::to_lowercase).collect())
     }
 
-    /// How many of them are in a text.
+    /// Returns how many of the words occur in a text.
     pub(crate) fn count_in(&self, text: &str) -> usize {
         if self.0.is_empty() {
             return 0;
         }
         let text = text.to_lowercase();
-        let there: BTreeSet<_> = text.split(|c: char| !c.is_alphanumeric()).collect();
+        let text_words: BTreeSet<_> = text.split(|c: char| !c.is_alphanumeric()).collect();
         self.0
             .iter()
-            .filter(|word| there.contains(word.as_str()))
+            .filter(|word| text_words.contains(word.as_str()))
             .count()
     }
 
