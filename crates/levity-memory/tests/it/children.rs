@@ -1,4 +1,4 @@
-//! What other processes do: this test binary, started again.
+//! Tasks of child processes: this test binary, started again.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,12 +23,12 @@ pub(crate) enum Kind {
     Files,
     #[cfg(feature = "sqlite")]
     Sqlite,
-    /// A folder of values, which has no crashes of its own.
+    /// A folder of values, which needs no crash recovery.
     KeyValue,
 }
 
 impl Kind {
-    /// The store in a folder, as any process opens it.
+    /// Opens the store in a folder, as any process does.
     pub(crate) fn open(self, dir: &Path) -> Arc<dyn MemoryStore> {
         match self {
             Self::Files => Arc::new(
@@ -46,11 +46,11 @@ impl Kind {
     }
 }
 
-/// A process that does not outlive its test.
+/// A child process that ends with its test.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    /// Ends it at once, as a crash would.
+    /// Kills the process at once, as a crash would.
     pub(crate) fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -64,12 +64,12 @@ impl Drop for Process {
     }
 }
 
-/// Starts a process that does `task` with a store. What it prints can be read.
+/// Starts a process that runs `task` with a store, with piped output.
 pub(crate) fn start(task: &str, kind: Kind, dir: &Path) -> Process {
     let child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "children::a_child",
+            "children::child_process",
             "--nocapture",
             "--test-threads=1",
         ])
@@ -80,9 +80,9 @@ pub(crate) fn start(task: &str, kind: Kind, dir: &Path) -> Process {
     Process(child.unwrap())
 }
 
-/// Does nothing, unless it was started to.
+/// Does nothing, unless it was started as a child process.
 #[test]
-fn a_child() {
+fn child_process() {
     let Ok(task) = std::env::var(TASK) else {
         return;
     };
@@ -110,18 +110,18 @@ fn a_child() {
     });
 }
 
-/// So many messages each save of [`write`] has, and so many of the last saves it leaves.
+/// The number of messages in each save of [`write`], and the number of last saves that it leaves.
 pub(crate) const BATCH: u64 = 3;
-pub(crate) const LEFT: u64 = 10;
+pub(crate) const RETAINED: u64 = 10;
 
-/// The messages of the `number`th save.
+/// Returns the messages of the `number`th save.
 pub(crate) fn batch(number: u64) -> Vec<Message> {
     (0..BATCH)
         .map(|n| Message::user(format!("save {number} message {n} {}", "x".repeat(200))))
         .collect()
 }
 
-/// Saves until it is killed, and says after each that it is done.
+/// Saves until it is killed, and reports each completed save.
 async fn write(store: Arc<dyn MemoryStore>) {
     let (id, other) = (ConversationId::new("main"), ConversationId::new("other"));
     let _hold = store.hold(&id).await.unwrap();
@@ -143,7 +143,7 @@ async fn write(store: Arc<dyn MemoryStore>) {
         end += BATCH;
         if number.is_multiple_of(4) {
             store
-                .trim(&id, end.saturating_sub(BATCH * LEFT))
+                .trim(&id, end.saturating_sub(BATCH * RETAINED))
                 .await
                 .unwrap();
         }
@@ -159,28 +159,31 @@ async fn write(store: Arc<dyn MemoryStore>) {
     }
 }
 
-/// Holds a conversation until it is killed.
+/// Holds a conversation until the process is killed.
 async fn hold(store: Arc<dyn MemoryStore>) {
     let _hold = store.hold(&"main".into()).await.unwrap();
     println!("held");
     std::future::pending::<()>().await;
 }
 
-/// The messages of the `number`th save of this process, which no other one makes.
-fn own(number: u64) -> Vec<Message> {
+/// Returns the messages of the `number`th save, which are unique to this process.
+fn own_batch(number: u64) -> Vec<Message> {
     let mut messages = batch(number);
     messages.push(Message::user(format!("by {}", std::process::id())));
     messages
 }
 
-/// Saves beside others without holding: whoever is too late loads anew.
+/// Saves concurrently without holding; a save that is too late loads again.
 pub(crate) async fn race(store: &dyn MemoryStore, times: u64) {
     let id = ConversationId::new("raced");
     for number in 0..times {
         loop {
             let end = store.load(&id, 0).await.unwrap().end;
             match store
-                .save(&id, &ConversationChange::at(end).with_messages(own(number)))
+                .save(
+                    &id,
+                    &ConversationChange::at(end).with_messages(own_batch(number)),
+                )
                 .await
             {
                 Ok(()) => break,
@@ -190,7 +193,7 @@ pub(crate) async fn race(store: &dyn MemoryStore, times: u64) {
     }
 }
 
-/// Opens a conversation again and again, and saves twice each time.
+/// Opens a conversation repeatedly, and saves twice each time.
 pub(crate) async fn share(store: Arc<dyn MemoryStore>, times: u64) {
     let conversations = Conversations::new(store).world(Arc::new(Real));
     let id = ConversationId::new("shared");
@@ -205,7 +208,7 @@ pub(crate) async fn share(store: Arc<dyn MemoryStore>, times: u64) {
                 .unwrap();
         }
     }
-    // A store may let go in the background, and does so before the process ends.
+    // A store may release a hold in the background, but before the process ends.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }

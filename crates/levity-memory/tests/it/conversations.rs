@@ -1,4 +1,4 @@
-//! Conversations: one run at a time, expiry, bounds.
+//! Conversations: one run at a time, expiry and limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn texts(count: usize) -> Vec<Message> {
 }
 
 #[tokio::test]
-async fn what_was_saved_is_there_when_it_is_opened_again() {
+async fn reopened_conversation_has_saved_messages() {
     let (_, _, conversations) = setup();
     let id = conversations.new_id();
     assert_eq!(id.as_str().len(), 32);
@@ -51,7 +51,7 @@ async fn what_was_saved_is_there_when_it_is_opened_again() {
 }
 
 #[tokio::test]
-async fn runs_of_one_conversation_follow_one_another_in_order() {
+async fn open_admits_runs_of_one_conversation_in_order() {
     let (_, _, conversations) = setup();
     let id = conversations.new_id();
     let order = Mutex::new(Vec::new());
@@ -75,13 +75,13 @@ async fn runs_of_one_conversation_follow_one_another_in_order() {
 }
 
 #[tokio::test]
-async fn another_process_is_waited_for_and_then_it_is_busy() {
+async fn open_waits_for_other_process_then_returns_busy() {
     let (store, world) = (InMemory::new(), ManualWorld::auto());
     let conversations = Conversations::new(store.clone())
         .world(world.clone())
         .max_wait(Duration::from_secs(10));
     let id = ConversationId::new("taken");
-    // Another process has none of this one's queues, only the store.
+    // Another process does not share this one's queues, only the store.
     let hold = store.hold(&id).await.unwrap();
     let error = conversations.open(&id, 10).await.unwrap_err();
     assert_eq!(error.kind(), MemoryErrorKind::Busy);
@@ -102,7 +102,7 @@ async fn another_process_is_waited_for_and_then_it_is_busy() {
 }
 
 #[tokio::test]
-async fn giving_up_waiting_leaves_the_queue() {
+async fn dropped_open_future_leaves_queue() {
     let (_, _, conversations) = setup();
     let id = conversations.new_id();
     let open = conversations.open(&id, 0).await.unwrap();
@@ -116,7 +116,7 @@ async fn giving_up_waiting_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn one_that_was_not_changed_for_long_is_empty_and_gone() {
+async fn expired_conversation_reads_empty_and_is_removed() {
     let (store, world, conversations) = setup();
     let (id, other) = (conversations.new_id(), conversations.new_id());
     for id in [&id, &other] {
@@ -165,7 +165,7 @@ async fn one_that_was_not_changed_for_long_is_empty_and_gone() {
 }
 
 #[tokio::test]
-async fn a_clean_up_removes_what_is_too_old_and_nothing_that_is_in_use() {
+async fn clean_up_removes_expired_conversations_not_in_use() {
     let (store, world, conversations) = setup();
     for number in 0..500 {
         let open = conversations
@@ -215,15 +215,15 @@ async fn a_clean_up_removes_what_is_too_old_and_nothing_that_is_in_use() {
         store.list(&ConversationQuery::new()).await.unwrap().len(),
         41
     );
-    let kept = Conversations::new(store.clone())
+    let unlimited = Conversations::new(store.clone())
         .world(world.clone())
         .never_expire();
     world.advance(1000 * DAY);
-    assert_eq!(kept.clean_up().await.unwrap().removed, 0);
+    assert_eq!(unlimited.clean_up().await.unwrap().removed, 0);
 }
 
 #[tokio::test]
-async fn a_long_history_is_bounded() {
+async fn open_trims_history_beyond_limit() {
     let (store, _, conversations) = setup();
     let conversations = conversations.max_messages(10);
     let id = conversations.new_id();
@@ -261,7 +261,7 @@ async fn a_long_history_is_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_trimmed_when_it_is_opened_is_not_shown() {
+async fn open_does_not_return_trimmed_messages() {
     let (_, _, conversations) = setup();
     let conversations = conversations.max_messages(10);
     let id = conversations.new_id();
@@ -278,7 +278,7 @@ async fn what_is_trimmed_when_it_is_opened_is_not_shown() {
     }
 }
 
-/// Notes, and nothing else.
+/// A session store that only records calls.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<ConversationId>>>);
 
@@ -296,7 +296,7 @@ impl Sessions for Notes {
 }
 
 #[tokio::test]
-async fn what_another_process_notes_at_its_end_is_forgotten_too() {
+async fn forget_removes_late_note_of_other_process() {
     let (store, world, notes) = (InMemory::new(), ManualWorld::auto(), Notes::default());
     let conversations = Conversations::new(store.clone())
         .world(world.clone())
@@ -314,7 +314,7 @@ async fn what_another_process_notes_at_its_end_is_forgotten_too() {
 }
 
 #[tokio::test]
-async fn what_is_loaded_begins_with_no_orphan() {
+async fn open_drops_leading_tool_results_without_calls() {
     let (_, _, conversations) = setup();
     let id = conversations.new_id();
     let call = ToolCall::new("c1", "add", serde_json::json!({}));
@@ -344,7 +344,7 @@ async fn what_is_loaded_begins_with_no_orphan() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_conversations_at_once() {
+async fn open_handles_thousand_conversations_at_once() {
     let (store, world) = (InMemory::new(), ManualWorld::new());
     let conversations = Arc::new(Conversations::new(store).world(world));
     let mut tasks = tokio::task::JoinSet::new();

@@ -1,4 +1,4 @@
-//! Conversations in files: what they look like, and what is refused.
+//! Conversations in files: the format, and rejected files.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use levity_core::{
 use levity_memory::FileMemory;
 use serde_json::{Value, json};
 
-fn folder() -> (tempfile::TempDir, FileMemory) {
+fn temp_store() -> (tempfile::TempDir, FileMemory) {
     let dir = tempfile::tempdir().unwrap();
     let store = FileMemory::new(dir.path()).unwrap();
     (dir, store)
@@ -25,8 +25,8 @@ fn texts(messages: &[Arc<Message>]) -> Vec<(Role, String)> {
 }
 
 #[tokio::test]
-async fn a_file_of_summary_and_history_is_read() {
-    let (dir, store) = folder();
+async fn load_reads_file_with_only_summary_and_history() {
+    let (dir, store) = temp_store();
     let old = json!({
         "summary": "They met.",
         "history": [
@@ -97,8 +97,8 @@ async fn a_file_of_summary_and_history_is_read() {
 }
 
 #[tokio::test]
-async fn a_file_has_summary_and_history_for_everybody() {
-    let (dir, store) = folder();
+async fn save_writes_readable_summary_and_history() {
+    let (dir, store) = temp_store();
     let call = ToolCall::new("c1", "add", json!({"a": 2}));
     let result = ToolResult::new(&call, Ok(ToolOutput::text("7".repeat(5_000))));
     let messages = [
@@ -149,9 +149,9 @@ async fn a_file_has_summary_and_history_for_everybody() {
     assert!(read.iter().map(|(_, message)| &**message).eq(&messages));
 }
 
-/// A file that is refused for this reason, and stays as it is whatever is tried.
-async fn check_refused(content: &[u8], kind: MemoryErrorKind, says: &str) {
-    let (dir, store) = folder();
+/// Checks that a file is rejected with this error, and that no operation changes it.
+async fn check_rejected(content: &[u8], kind: MemoryErrorKind, message: &str) {
+    let (dir, store) = temp_store();
     let (id, path) = (ConversationId::new("a"), dir.path().join("a.json"));
     fs::write(&path, content).unwrap();
     let change = ConversationChange::at(0).with_messages([Message::user("new")]);
@@ -169,7 +169,7 @@ async fn check_refused(content: &[u8], kind: MemoryErrorKind, says: &str) {
     ];
     for error in errors {
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains(message), "{error}");
     }
     assert_eq!(fs::read(&path).unwrap(), content);
     store.save(&"b".into(), &change).await.unwrap();
@@ -185,66 +185,66 @@ async fn check_refused(content: &[u8], kind: MemoryErrorKind, says: &str) {
 }
 
 #[tokio::test]
-async fn what_is_damaged_is_refused_and_kept() {
+async fn damaged_file_is_rejected_and_unchanged() {
     let damaged = MemoryErrorKind::Damaged;
-    check_refused(b"", damaged, "line 1, column 0").await;
-    check_refused(
+    check_rejected(b"", damaged, "line 1, column 0").await;
+    check_rejected(
         b"{\"summary\": \"a\",\n\"history\": [{\"ro",
         damaged,
         "line 2",
     )
     .await;
-    check_refused(b"[]", damaged, "line 1").await;
-    check_refused(b"{}", damaged, "line 1").await;
-    check_refused(b"\0\0\0\0", damaged, "line 1").await;
-    check_refused(
+    check_rejected(b"[]", damaged, "line 1").await;
+    check_rejected(b"{}", damaged, "line 1").await;
+    check_rejected(b"\0\0\0\0", damaged, "line 1").await;
+    check_rejected(
         br#"{"summary": "", "history": [], "note": "kept by hand"}"#,
         damaged,
         "line 1",
     )
     .await;
-    check_refused(
+    check_rejected(
         br#"{"summary": "", "history": [{"role": "user"}]}"#,
         damaged,
         "message 0",
     )
     .await;
-    check_refused(
+    check_rejected(
         br#"{"summary": "", "history": [{"role": "nobody", "content": ""}]}"#,
         damaged,
         "line 1",
     )
     .await;
-    check_refused(
+    check_rejected(
         br#"{"summary": "", "history": [], "first": 2, "end": 3}"#,
         damaged,
         "ends at message 2",
     )
     .await;
-    check_refused(
+    check_rejected(
         br#"{"summary": "", "history": [], "upto": 3}"#,
         damaged,
         "summary",
     )
     .await;
-    check_refused(
+    check_rejected(
         br#"{"history": [], "first": 18446744073709551615}"#,
         damaged,
         "positions",
     )
     .await;
-    check_refused(br#"{"history": [], "id": "b"}"#, damaged, "another").await;
+    check_rejected(br#"{"history": [], "id": "b"}"#, damaged, "another").await;
 }
 
 #[tokio::test]
-async fn what_is_newer_is_refused_and_kept() {
+async fn file_of_newer_format_is_rejected_and_unchanged() {
     let newer = br#"{"levity_memory": 2, "history": {"of": "another kind"}}"#;
-    check_refused(newer, MemoryErrorKind::Version, "format 2").await;
+    check_rejected(newer, MemoryErrorKind::Version, "format 2").await;
 }
 
 #[tokio::test]
-async fn no_secret_is_in_an_error() {
-    let (dir, store) = folder();
+async fn error_of_damaged_file_contains_no_content() {
+    let (dir, store) = temp_store();
     fs::write(
         dir.path().join("a.json"),
         r#"{"history": [], "summary": 5, "hunter2": "hunter2"}"#,
@@ -256,8 +256,8 @@ async fn no_secret_is_in_an_error() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_are_not_followed() {
-    let (dir, store) = folder();
+async fn store_does_not_follow_links() {
+    let (dir, store) = temp_store();
     let outside = tempfile::NamedTempFile::new().unwrap();
     fs::write(
         outside.path(),
@@ -293,10 +293,10 @@ async fn links_are_not_followed() {
     );
 }
 
-/// Locks and holds are files, too, and a folder from elsewhere may have links in their places.
+/// Locks and holds are files as well, and a foreign folder may have links in their places.
 #[cfg(unix)]
 #[tokio::test]
-async fn links_in_the_places_of_locks_and_holds_are_not_followed() {
+async fn store_does_not_follow_links_for_locks_and_holds() {
     let names = ["letter.txt", "0123456789abcdef", "a"];
     let locks: Vec<String> = (0..32).map(|number| format!("lock-{number:02}")).collect();
     let mut places = vec![
@@ -311,7 +311,7 @@ async fn links_in_the_places_of_locks_and_holds_are_not_followed() {
         names
             .iter()
             .for_each(|name| fs::write(outside.path().join(name), "mine").unwrap());
-        let (dir, store) = folder();
+        let (dir, store) = temp_store();
         for name in &linked {
             let side = dir.path().join(".levity");
             let place = if name.is_empty() {
@@ -352,12 +352,12 @@ async fn links_in_the_places_of_locks_and_holds_are_not_followed() {
     }
 }
 
-fn everything_below(dir: &Path) -> Vec<String> {
+fn list_tree(dir: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_dir() {
-            names.extend(everything_below(&entry.path()));
+            names.extend(list_tree(&entry.path()));
         } else {
             names.push(entry.file_name().into_string().unwrap());
         }
@@ -366,7 +366,7 @@ fn everything_below(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn no_id_leads_out_of_the_folder() {
+async fn conversation_id_cannot_leave_folder() {
     let dir = tempfile::tempdir().unwrap();
     let store = FileMemory::new(dir.path().join("in")).unwrap();
     let odd = [
@@ -399,7 +399,7 @@ async fn no_id_leads_out_of_the_folder() {
         1,
         "nothing beside the folder"
     );
-    let files: Vec<_> = everything_below(dir.path())
+    let files: Vec<_> = list_tree(dir.path())
         .into_iter()
         .filter(|name| name.ends_with(".json"))
         .collect();
@@ -424,7 +424,7 @@ async fn no_id_leads_out_of_the_folder() {
 }
 
 #[tokio::test]
-async fn one_file_is_one_conversation() {
+async fn single_file_store_holds_one_conversation() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("agent_memory.json");
     fs::write(
@@ -500,8 +500,8 @@ async fn one_file_is_one_conversation() {
 }
 
 #[tokio::test]
-async fn a_change_by_hand_is_seen() {
-    let (dir, store) = folder();
+async fn load_sees_manual_edit_of_file() {
+    let (dir, store) = temp_store();
     let id = ConversationId::new("a");
     store
         .save(
@@ -530,8 +530,8 @@ async fn a_change_by_hand_is_seen() {
 }
 
 #[tokio::test]
-async fn what_somebody_left_who_was_killed_goes_with_the_conversation() {
-    let (dir, store) = folder();
+async fn forget_removes_leftovers_of_killed_process() {
+    let (dir, store) = temp_store();
     let id = ConversationId::new("a");
     let left = [
         dir.path().join(".a.json.new"),
@@ -558,13 +558,13 @@ async fn what_somebody_left_who_was_killed_goes_with_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_gone_is_not_an_empty_one() {
+async fn missing_folder_returns_error_instead_of_empty() {
     let dir = tempfile::tempdir().unwrap();
-    let (folder, id) = (dir.path().join("in"), ConversationId::new("a"));
-    let store = FileMemory::new(&folder).unwrap();
+    let (temp_store, id) = (dir.path().join("in"), ConversationId::new("a"));
+    let store = FileMemory::new(&temp_store).unwrap();
     let change = ConversationChange::at(0).with_messages([Message::user("Hello")]);
     store.save(&id, &change).await.unwrap();
-    fs::rename(&folder, dir.path().join("away")).unwrap();
+    fs::rename(&temp_store, dir.path().join("away")).unwrap();
     let failed = [
         store.load(&id, 9).await.map(drop),
         store.save(&id, &change).await,
@@ -576,16 +576,16 @@ async fn a_folder_that_is_gone_is_not_an_empty_one() {
     for failed in failed {
         assert_eq!(failed.unwrap_err().kind(), MemoryErrorKind::Io);
     }
-    assert!(!folder.exists());
-    fs::rename(dir.path().join("away"), &folder).unwrap();
+    assert!(!temp_store.exists());
+    fs::rename(dir.path().join("away"), &temp_store).unwrap();
     assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_stays_as_private_as_it_was() {
+async fn save_preserves_file_permissions() {
     use std::os::unix::fs::PermissionsExt;
-    let (dir, store) = folder();
+    let (dir, store) = temp_store();
     let (id, path) = (ConversationId::new("a"), dir.path().join("a.json"));
     store
         .save(
@@ -610,8 +610,8 @@ async fn a_file_stays_as_private_as_it_was() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_hold_that_cannot_be_read_is_nobodys_to_take() {
-    let (dir, store) = folder();
+async fn unreadable_hold_file_blocks_hold() {
+    let (dir, store) = temp_store();
     let (id, path) = (ConversationId::new("a"), dir.path().join(".levity/holds/a"));
     store
         .save(
@@ -634,8 +634,8 @@ async fn a_hold_that_cannot_be_read_is_nobodys_to_take() {
 }
 
 #[tokio::test]
-async fn a_hold_that_is_given_up_is_free_at_once() {
-    let (_dir, store) = folder();
+async fn dropped_hold_future_releases_hold_at_once() {
+    let (_dir, store) = temp_store();
     let id = ConversationId::new("a");
     for _ in 0..1_000 {
         {
@@ -647,19 +647,19 @@ async fn a_hold_that_is_given_up_is_free_at_once() {
     }
 }
 
-/// Everything below a folder, with the rights that others than the owner have.
+/// Returns everything below a folder, with the permissions of users other than the owner.
 #[cfg(unix)]
-pub(crate) fn rights_of_others(folder: &Path) -> Vec<(std::path::PathBuf, u32)> {
+pub(crate) fn permissions_of_others(temp_store: &Path) -> Vec<(std::path::PathBuf, u32)> {
     use std::os::unix::fs::PermissionsExt as _;
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(temp_store).unwrap() {
         let path = entry.unwrap().path();
         found.push((
             path.clone(),
             fs::metadata(&path).unwrap().permissions().mode() & 0o077,
         ));
         if path.is_dir() {
-            found.extend(rights_of_others(&path));
+            found.extend(permissions_of_others(&path));
         }
     }
     found
@@ -667,7 +667,7 @@ pub(crate) fn rights_of_others(folder: &Path) -> Vec<(std::path::PathBuf, u32)> 
 
 #[cfg(unix)]
 #[tokio::test]
-async fn conversations_are_kept_for_their_owner_alone() {
+async fn new_files_are_readable_by_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let store = FileMemory::new(dir.path().join("deep/talks")).unwrap();
@@ -675,13 +675,13 @@ async fn conversations_are_kept_for_their_owner_alone() {
     store.save(&"a".into(), &change).await.unwrap();
     let one = FileMemory::at(dir.path().join("own/one.json")).unwrap();
     one.save(&"b".into(), &change).await.unwrap();
-    let rights = rights_of_others(dir.path());
+    let rights = permissions_of_others(dir.path());
     assert!(
         rights.len() >= 5 && rights.iter().all(|(_, rights)| *rights == 0),
         "{rights:?}"
     );
     assert_eq!((store.problems(), one.problems()), (Vec::new(), Vec::new()));
-    // A file that somebody shares stays shared, and is named.
+    // A shared file stays shared, and the warning names it.
     let kept = fs::read_dir(dir.path().join("deep/talks"))
         .unwrap()
         .map(|entry| entry.unwrap().path());

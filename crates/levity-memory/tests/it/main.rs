@@ -1,4 +1,4 @@
-//! Memory over real files and real processes.
+//! Memory stores on real files and with real processes.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,17 +6,14 @@
     clippy::panic,
     reason = "a test fails by panicking"
 )]
-#![allow(
-    clippy::print_stdout,
-    reason = "a child process says how far it has come"
-)]
+#![allow(clippy::print_stdout, reason = "a child process reports its progress")]
 
 mod children;
+mod concurrency;
 mod conversations;
-mod crowd;
 mod files;
 mod key_value;
-mod killed;
+mod kill;
 #[cfg(feature = "sqlite")]
 mod recall;
 #[cfg(feature = "sqlite")]

@@ -1,4 +1,4 @@
-//! Conversations in SQLite: what is in the file, and what is refused.
+//! Conversations in SQLite: the content of the file, and rejected files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ impl Folder {
             .with_durability(Durability::Buffered)
     }
 
-    /// Whether these bytes are anywhere in the files.
-    fn has(&self, word: &str) -> bool {
+    /// Returns `true` if these bytes are anywhere in the files.
+    fn contains_bytes(&self, word: &str) -> bool {
         let files = fs::read_dir(self.0.path())
             .unwrap()
             .map(|entry| entry.unwrap().path());
@@ -43,7 +43,7 @@ impl Folder {
     }
 }
 
-fn secret(word: &str) -> Vec<Message> {
+fn secret_messages(word: &str) -> Vec<Message> {
     let call = ToolCall::new("c1", "find", json!({"what": word}));
     let result = ToolResult::new(&call, Ok(ToolOutput::text(format!("{word} is here"))));
     let filler = (0..30).map(|n| {
@@ -62,20 +62,23 @@ fn secret(word: &str) -> Vec<Message> {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_or_trimmed_is_in_no_file() {
+async fn forgotten_and_trimmed_text_is_in_no_file() {
     let folder = Folder::new();
     let store = folder.store();
     let (forgotten, trimmed, stays) = ("qfarewellword", "jgoodbyeword", "zremainword");
     for word in [forgotten, trimmed, stays] {
         let id = ConversationId::new(word.to_uppercase());
         let change = ConversationChange::at(0)
-            .with_messages(secret(word))
+            .with_messages(secret_messages(word))
             .with_summary(Summary::new("They met.", 1));
         store.save(&id, &change).await.unwrap();
         assert_eq!(store.search(&id, word, 99).await.unwrap().len(), 33);
-        // Some that the index of words does not know yet.
+        // Some messages that are not in the word index yet.
         store
-            .save(&id, &ConversationChange::at(33).with_messages(secret(word)))
+            .save(
+                &id,
+                &ConversationChange::at(33).with_messages(secret_messages(word)),
+            )
             .await
             .unwrap();
     }
@@ -86,13 +89,19 @@ async fn what_is_forgotten_or_trimmed_is_in_no_file() {
     assert!(
         [forgotten, trimmed, stays]
             .iter()
-            .all(|word| folder.has(word) && folder.has(&word[1..]))
+            .all(|word| folder.contains_bytes(word) && folder.contains_bytes(&word[1..]))
     );
     assert!(store.forget(&id(forgotten)).await.unwrap());
     store.trim(&id(trimmed), 66).await.unwrap();
     for word in [forgotten, trimmed] {
-        assert!(!folder.has(word) && !folder.has(&word[1..]), "{word}");
-        assert!(!folder.has(&forgotten.to_uppercase()), "not even its id");
+        assert!(
+            !folder.contains_bytes(word) && !folder.contains_bytes(&word[1..]),
+            "{word}"
+        );
+        assert!(
+            !folder.contains_bytes(&forgotten.to_uppercase()),
+            "not even its id"
+        );
         assert_eq!(store.search(&id(word), word, 9).await.unwrap(), []);
     }
     assert_eq!(store.load(&id(trimmed), 0).await.unwrap().end, 66);
@@ -103,8 +112,8 @@ async fn what_is_forgotten_or_trimmed_is_in_no_file() {
         .unwrap();
 }
 
-/// Many conversations that grow side by side, so that SQLite moves their rows from page to page.
-async fn grown_together(store: &SqliteMemory) -> Vec<(ConversationId, String)> {
+/// Creates conversations that grow in parallel, so that SQLite moves their rows from page to page.
+async fn grow_in_parallel(store: &SqliteMemory) -> Vec<(ConversationId, String)> {
     let talks: Vec<_> = (0..60)
         .map(|n| (ConversationId::new(format!("c{n}")), format!("qword{n}x")))
         .collect();
@@ -127,39 +136,42 @@ async fn grown_together(store: &SqliteMemory) -> Vec<(ConversationId, String)> {
 }
 
 #[tokio::test]
-async fn no_copies_of_moved_rows_stay_behind() {
+async fn forget_leaves_no_copies_of_moved_rows() {
     let folder = Folder::new();
     let store = folder.store();
-    let talks = grown_together(&store).await;
+    let talks = grow_in_parallel(&store).await;
     for (id, word) in &talks[..59] {
         assert!(store.forget(id).await.unwrap());
-        assert!(!folder.has(word), "{word}");
+        assert!(!folder.contains_bytes(word), "{word}");
     }
-    assert!(folder.has(&talks[59].1));
+    assert!(folder.contains_bytes(&talks[59].1));
 }
 
 #[tokio::test]
-async fn wiping_leaves_nothing_of_what_was_trimmed() {
+async fn wipe_removes_all_trimmed_text() {
     let folder = Folder::new();
     let store = folder.store();
-    let talks = grown_together(&store).await;
+    let talks = grow_in_parallel(&store).await;
     for (id, _) in &talks {
         store.trim(id, 14).await.unwrap();
     }
     store.wipe().await.unwrap();
-    let left: Vec<_> = talks.iter().filter(|(_, word)| folder.has(word)).collect();
+    let left: Vec<_> = talks
+        .iter()
+        .filter(|(_, word)| folder.contains_bytes(word))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
 #[tokio::test]
-async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
+async fn reader_delays_wipe_only_until_it_ends() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
     store
         .save(
             &id,
-            &ConversationChange::at(0).with_messages(secret("qfarewellword")),
+            &ConversationChange::at(0).with_messages(secret_messages("qfarewellword")),
         )
         .await
         .unwrap();
@@ -177,7 +189,7 @@ async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
     assert_eq!(count(), 33, "whoever reads goes on reading");
     assert_eq!(store.load(&id, 9).await.unwrap().end, 0);
     reader.execute_batch("COMMIT").unwrap();
-    // Whatever is written next takes the old pages along.
+    // The next write moves the old pages as well.
     store
         .save(
             &"b".into(),
@@ -185,11 +197,11 @@ async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
         )
         .await
         .unwrap();
-    assert!(!folder.has("qfarewellword"));
+    assert!(!folder.contains_bytes("qfarewellword"));
 }
 
 #[tokio::test]
-async fn what_somebody_held_who_was_killed_goes_with_the_conversation() {
+async fn forget_removes_hold_of_killed_process() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("qfarewellword");
@@ -208,7 +220,7 @@ async fn what_somebody_held_who_was_killed_goes_with_the_conversation() {
         )
         .unwrap();
     assert!(store.forget(&id).await.unwrap());
-    assert!(!folder.has("qfarewellword"));
+    assert!(!folder.contains_bytes("qfarewellword"));
     by_hand
         .execute(
             "INSERT INTO holds (id, owner) VALUES ('qfarewellword', 77)",
@@ -229,7 +241,7 @@ async fn what_somebody_held_who_was_killed_goes_with_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_removal_that_is_given_up_half_way_removes_nothing() {
+async fn dropped_removal_leaves_conversation_intact() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
@@ -275,11 +287,11 @@ async fn a_removal_that_is_given_up_half_way_removes_nothing() {
 }
 
 #[tokio::test]
-async fn a_search_is_by_words_and_best_first() {
+async fn search_matches_words_best_first() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("birds");
-    let said = [
+    let texts = [
         "The heron is grey",
         "A kingfisher and a heron",
         "Grüße vom Eisvogel",
@@ -288,14 +300,14 @@ async fn a_search_is_by_words_and_best_first() {
     store
         .save(
             &id,
-            &ConversationChange::at(0).with_messages(said.map(Message::user)),
+            &ConversationChange::at(0).with_messages(texts.map(Message::user)),
         )
         .await
         .unwrap();
     store
         .save(
             &"other".into(),
-            &ConversationChange::at(0).with_messages(said.map(Message::user)),
+            &ConversationChange::at(0).with_messages(texts.map(Message::user)),
         )
         .await
         .unwrap();
@@ -319,9 +331,9 @@ async fn a_search_is_by_words_and_best_first() {
     assert_eq!(find(&words.join(" ")).await, [2u64; 0]);
 }
 
-/// A file that is refused for this reason, and stays as it is.
+/// Checks that a file is rejected with this error, and stays unchanged.
 #[track_caller]
-fn check_refused(path: &Path, kind: MemoryErrorKind) {
+fn check_rejected(path: &Path, kind: MemoryErrorKind) {
     let before = fs::read(path).unwrap();
     let error = SqliteMemory::new(path).unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
@@ -329,7 +341,7 @@ fn check_refused(path: &Path, kind: MemoryErrorKind) {
 }
 
 #[tokio::test]
-async fn files_of_others_are_refused_and_kept() {
+async fn foreign_files_are_rejected_and_unchanged() {
     let folder = Folder::new();
     let path = folder.path();
     fs::write(
@@ -337,14 +349,14 @@ async fn files_of_others_are_refused_and_kept() {
         "not a database at all, but long enough to have a header of a hundred bytes ".repeat(9),
     )
     .unwrap();
-    check_refused(&path, MemoryErrorKind::Damaged);
+    check_rejected(&path, MemoryErrorKind::Damaged);
     fs::remove_file(&path).unwrap();
     let other = Connection::open(&path).unwrap();
     other
         .execute_batch("CREATE TABLE theirs (a); PRAGMA application_id = 77;")
         .unwrap();
     drop(other);
-    check_refused(&path, MemoryErrorKind::Damaged);
+    check_rejected(&path, MemoryErrorKind::Damaged);
     fs::remove_file(&path).unwrap();
     drop(SqliteMemory::new(&path).unwrap());
     let newer = Connection::open(&path).unwrap();
@@ -352,7 +364,7 @@ async fn files_of_others_are_refused_and_kept() {
         .execute_batch("PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE);")
         .unwrap();
     drop(newer);
-    check_refused(&path, MemoryErrorKind::Version);
+    check_rejected(&path, MemoryErrorKind::Version);
     fs::create_dir(folder.0.path().join("dir.db")).unwrap();
     let error = SqliteMemory::new(folder.0.path().join("dir.db")).unwrap_err();
     assert_eq!(error.kind(), MemoryErrorKind::Refused);
@@ -361,7 +373,7 @@ async fn files_of_others_are_refused_and_kept() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_damaged_is_refused_and_kept() {
+async fn damaged_message_is_rejected_and_unchanged() {
     let folder = Folder::new();
     let store = folder.store();
     let messages = || (0..5).map(|n| Message::user(format!("message {n}")));
@@ -410,7 +422,7 @@ async fn a_message_that_is_damaged_is_refused_and_kept() {
 }
 
 #[tokio::test]
-async fn numbers_that_make_no_sense_are_refused() {
+async fn rows_with_invalid_positions_are_rejected() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
@@ -453,7 +465,7 @@ async fn numbers_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_taken_away_is_not_written() {
+async fn save_after_file_was_moved_returns_error() {
     let folder = Folder::new();
     let store = folder.store();
     let change = ConversationChange::at(0).with_messages([Message::user("new")]);
@@ -470,7 +482,7 @@ async fn a_file_that_was_taken_away_is_not_written() {
 }
 
 #[tokio::test]
-async fn ids_are_anything_that_is_not_too_long() {
+async fn store_accepts_any_id_up_to_length_limit() {
     let folder = Folder::new();
     let store = folder.store();
     let long = ConversationId::new("x".repeat(1_001));
@@ -491,11 +503,11 @@ async fn ids_are_anything_that_is_not_too_long() {
 }
 
 #[tokio::test]
-async fn what_is_left_in_the_log_goes_when_it_is_opened_again() {
+async fn write_after_reopening_truncates_leftover_log() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
-    let change = ConversationChange::at(0).with_messages(secret("qfarewellword"));
+    let change = ConversationChange::at(0).with_messages(secret_messages("qfarewellword"));
     store.save(&id, &change).await.unwrap();
     let reader = Connection::open(folder.path()).unwrap();
     reader.execute_batch("BEGIN").unwrap();
@@ -510,10 +522,10 @@ async fn what_is_left_in_the_log_goes_when_it_is_opened_again() {
     store.forget(&id).await.unwrap();
     let owner = store.hold(&id).await.unwrap();
     drop((store, owner));
-    // Once this one holds it, the other is gone, and could not cut off the log.
+    // Once this store holds it, the other has ended, and could not truncate the log.
     let store = folder.store();
     drop(store.hold(&id).await.unwrap());
-    assert!(folder.has("qfarewellword"));
+    assert!(folder.contains_bytes("qfarewellword"));
     reader.execute_batch("COMMIT").unwrap();
     drop(store);
     let store = folder.store();
@@ -524,11 +536,11 @@ async fn what_is_left_in_the_log_goes_when_it_is_opened_again() {
         )
         .await
         .unwrap();
-    assert!(!folder.has("qfarewellword"));
+    assert!(!folder.contains_bytes("qfarewellword"));
 }
 
 #[tokio::test]
-async fn a_store_that_was_dropped_holds_nothing() {
+async fn dropped_store_releases_holds() {
     let folder = Folder::new();
     let id = ConversationId::new("a");
     for _ in 0..60 {
@@ -540,11 +552,11 @@ async fn a_store_that_was_dropped_holds_nothing() {
 }
 
 #[tokio::test]
-async fn a_removal_that_fails_half_way_leaves_the_search_alone() {
+async fn failed_removal_leaves_messages_indexed() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
-    // More than is taken away from the search in one go.
+    // More messages than one step removes from the index.
     let long = |word: &str| Message::user(format!("{word} {}", "filler ".repeat(700_000)));
     let change =
         ConversationChange::at(0).with_messages([long("kestrel"), long("heron"), long("robin")]);
@@ -575,7 +587,7 @@ async fn a_removal_that_fails_half_way_leaves_the_search_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_removal_comes_to_its_end_beside_a_search_that_does_not() {
+async fn forget_finishes_during_concurrent_searches() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
@@ -601,7 +613,7 @@ async fn a_removal_comes_to_its_end_beside_a_search_that_does_not() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_removed_is_still_known_to_the_search() {
+async fn rejected_removal_leaves_messages_indexed() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
@@ -630,7 +642,7 @@ async fn what_may_not_be_removed_is_still_known_to_the_search() {
     assert_eq!(known, (0, 300));
 }
 
-/// The size of the file once everything is in it.
+/// Returns the size of the file after all of the log is in it.
 fn size(folder: &Folder) -> u64 {
     let connection = Connection::open(folder.path()).unwrap();
     connection
@@ -640,7 +652,7 @@ fn size(folder: &Folder) -> u64 {
 }
 
 #[tokio::test]
-async fn a_file_grows_by_what_is_said() {
+async fn file_size_grows_with_message_size() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("growing");
@@ -668,7 +680,7 @@ async fn a_file_grows_by_what_is_said() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn file_of_conversations_is_made_for_its_owner_alone() {
+async fn new_database_is_readable_by_owner_only() {
     let folder = Folder::new();
     let store = folder.store();
     store
@@ -680,7 +692,7 @@ async fn file_of_conversations_is_made_for_its_owner_alone() {
         .unwrap();
     let recall = levity_memory::Recall::open(folder.0.path().join("facts.db"));
     let recall = recall.unwrap();
-    let rights = crate::files::rights_of_others(folder.0.path());
+    let rights = crate::files::permissions_of_others(folder.0.path());
     assert!(
         rights
             .iter()
@@ -696,7 +708,7 @@ async fn file_of_conversations_is_made_for_its_owner_alone() {
         (store.problems(), recall.problems()),
         (Vec::new(), Vec::new())
     );
-    // Those that somebody shares are named.
+    // The warnings name shared files.
     use std::os::unix::fs::PermissionsExt as _;
     for path in ["", "memory.db", "facts.db"].map(|name| folder.0.path().join(name)) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

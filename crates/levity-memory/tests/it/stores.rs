@@ -1,4 +1,4 @@
-//! Every store keeps the contract.
+//! Conformance of every store to the contract.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn in_memory_conforms() {
+async fn in_memory_store_conforms() {
     conformance::memory_store(async || InMemory::new()).await;
 }
 
 #[tokio::test]
-async fn bounded_in_memory_conforms() {
+async fn bounded_in_memory_store_conforms() {
     conformance::memory_store(async || InMemory::bounded(10_000, 1 << 30)).await;
 }
 
-async fn say(store: &InMemory, id: &str, text: &str) {
+async fn save_text(store: &InMemory, id: &str, text: &str) {
     let id = ConversationId::new(id);
     let at = store.load(&id, 0).await.unwrap().end;
     store
@@ -42,21 +42,21 @@ async fn ids(store: &InMemory) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn bounded_store_drops_the_conversation_that_was_idle_longest() {
+async fn bounded_store_removes_longest_idle_conversation() {
     let store = InMemory::bounded(3, 1 << 20);
     for id in ["a", "b", "c"] {
-        say(&store, id, "x").await;
+        save_text(&store, id, "x").await;
     }
-    say(&store, "a", "again").await;
-    say(&store, "d", "x").await;
+    save_text(&store, "a", "again").await;
+    save_text(&store, "d", "x").await;
     assert_eq!(ids(&store).await, ["a", "c", "d"]);
-    // One that is in use stays.
+    // A held conversation stays.
     let hold = store.hold(&ConversationId::new("c")).await.unwrap();
-    say(&store, "e", "x").await;
+    save_text(&store, "e", "x").await;
     assert_eq!(ids(&store).await, ["c", "d", "e"]);
     drop(hold);
     store.forget(&ConversationId::new("c")).await.unwrap();
-    say(&store, "f", "x").await;
+    save_text(&store, "f", "x").await;
     assert_eq!(
         ids(&store).await,
         ["d", "e", "f"],
@@ -65,25 +65,25 @@ async fn bounded_store_drops_the_conversation_that_was_idle_longest() {
 }
 
 #[tokio::test]
-async fn store_with_shares_conforms_and_takes_from_who_has_too_much() {
+async fn store_with_shares_conforms_and_removes_from_largest_owner() {
     let owner = |id: &ConversationId| id.as_str().split_once('-').map(|(owner, _)| owner.into());
     conformance::memory_store(async || InMemory::bounded(10_000, 1 << 30).with_share(25, owner))
         .await;
     let store = InMemory::bounded(8, 1 << 20).with_share(25, owner);
     for id in ["a-1", "own", "b-1", "b-2", "b-3", "b-4"] {
-        say(&store, id, "x").await;
+        save_text(&store, id, "x").await;
     }
     assert_eq!(ids(&store).await, ["a-1", "b-3", "b-4", "own"]);
-    // A conversation that is in use stays, though its owner has too many then.
+    // A held conversation stays, even if its owner then exceeds its share.
     let _held = store.hold(&ConversationId::new("b-3")).await.unwrap();
     let _held = (
         _held,
         store.hold(&ConversationId::new("b-4")).await.unwrap(),
     );
-    say(&store, "b-5", "x").await;
+    save_text(&store, "b-5", "x").await;
     assert_eq!(ids(&store).await, ["a-1", "b-3", "b-4", "b-5", "own"]);
     for id in ["c-1", "c-2", "d-1", "d-2"] {
-        say(&store, id, "x").await;
+        save_text(&store, id, "x").await;
     }
     assert_eq!(
         ids(&store).await,
@@ -92,16 +92,16 @@ async fn store_with_shares_conforms_and_takes_from_who_has_too_much() {
 }
 
 #[tokio::test]
-async fn bounded_store_keeps_so_many_bytes() {
+async fn bounded_store_stays_within_byte_limit() {
     let store = InMemory::bounded(1_000, 160 << 10);
     for number in 0..100 {
-        say(&store, &format!("c{number}"), &"x".repeat(8 << 10)).await;
+        save_text(&store, &format!("c{number}"), &"x".repeat(8 << 10)).await;
     }
-    let kept = ids(&store).await.len();
-    assert!((15..=20).contains(&kept), "{kept}");
-    // One conversation has a sixteenth, and loses its oldest messages.
+    let remaining = ids(&store).await.len();
+    assert!((15..=20).contains(&remaining), "{remaining}");
+    // One conversation may use a sixteenth, and loses its oldest messages.
     for number in 0..50 {
-        say(&store, "long", &format!("{number}{}", "x".repeat(2 << 10))).await;
+        save_text(&store, "long", &format!("{number}{}", "x".repeat(2 << 10))).await;
     }
     let long = store
         .load(&ConversationId::new("long"), 1_000)
@@ -118,7 +118,7 @@ async fn bounded_store_keeps_so_many_bytes() {
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn sqlite_conforms() {
+async fn sqlite_store_conforms() {
     use levity_memory::SqliteMemory;
     let dir = tempfile::tempdir().unwrap();
     let next = std::cell::Cell::new(0);
@@ -132,7 +132,7 @@ async fn sqlite_conforms() {
 }
 
 #[tokio::test]
-async fn files_conform() {
+async fn file_store_conforms() {
     let dir = tempfile::tempdir().unwrap();
     let next = std::cell::Cell::new(0);
     conformance::memory_store(async || {
@@ -142,8 +142,8 @@ async fn files_conform() {
     .await;
 }
 
-/// Every store, in a folder.
-fn all(dir: &std::path::Path) -> Vec<Arc<dyn MemoryStore>> {
+/// Returns every kind of store, in a folder.
+fn all_stores(dir: &std::path::Path) -> Vec<Arc<dyn MemoryStore>> {
     vec![
         Arc::new(InMemory::new()),
         Arc::new(FileMemory::new(dir.join("files")).unwrap()),
@@ -154,7 +154,7 @@ fn all(dir: &std::path::Path) -> Vec<Arc<dyn MemoryStore>> {
 }
 
 #[tokio::test]
-async fn a_history_comes_back_byte_for_byte() {
+async fn stores_return_history_unchanged() {
     let mut thought = Part::thinking("\u{0}\u{2028}\\ud800 ünïcödé");
     thought.set_opaque(ProviderState::new(
         "provider",
@@ -179,7 +179,7 @@ async fn a_history_comes_back_byte_for_byte() {
         .unwrap();
     let expected = serde_json::to_string(&history).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    for store in all(dir.path()) {
+    for store in all_stores(dir.path()) {
         let id = ConversationId::new("hostile");
         store
             .save(
@@ -197,14 +197,14 @@ async fn a_history_comes_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_read_again_is_refused() {
+async fn save_rejects_messages_nested_too_deeply() {
     let deep = (0..200).fold(Value::Null, |inner, _| json!([inner]));
     let mut part = Part::text("deep");
     part.set_opaque(ProviderState::new("provider", deep));
     let change = ConversationChange::at(0).with_messages([Message::new(Role::User, [part])]);
     let dir = tempfile::tempdir().unwrap();
     let id = ConversationId::new("deep");
-    for store in &all(dir.path())[1..] {
+    for store in &all_stores(dir.path())[1..] {
         let error = store.save(&id, &change).await.unwrap_err();
         assert_eq!(error.kind(), MemoryErrorKind::Refused, "{error}");
         assert_eq!(store.load(&id, 9).await.unwrap().end, 0);
@@ -218,7 +218,7 @@ async fn what_could_not_be_read_again_is_refused() {
     }
 }
 
-/// Something that is done to a store.
+/// An operation on a store.
 #[derive(Clone, Debug)]
 enum Step {
     Save {
@@ -264,7 +264,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does a step, and says all that can be seen then.
+/// Applies an operation, and returns everything that is then visible.
 async fn take(store: &dyn MemoryStore, step: &Step) -> String {
     let name = |id: &u8| ConversationId::new(format!("c{id}"));
     let done = match step {
@@ -276,7 +276,7 @@ async fn take(store: &dyn MemoryStore, step: &Step) -> String {
             summary,
             when,
         } => {
-            // Where the conversation ends, a little before, or beyond.
+            // At the end of the conversation, slightly before it, or beyond it.
             let at = (store.load(&name(id), 0).await.unwrap().end + 1).saturating_sub(*back);
             let messages = (0..*count).map(|_| Message::user(format!("word{text}")));
             let mut change = ConversationChange::at(at)
@@ -298,7 +298,7 @@ async fn take(store: &dyn MemoryStore, step: &Step) -> String {
                 .search(&name(id), &format!("word{text}"), 99)
                 .await
                 .unwrap();
-            // How good a match is, is up to the store.
+            // The ranking of matches depends on the store.
             found.sort_by_key(|(at, _)| *at);
             Ok(format!("{found:?}"))
         }
@@ -319,7 +319,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn all_stores_do_the_same(steps in proptest::collection::vec(step(), 1..40)) {
+    fn all_stores_agree_on_random_operations(steps in proptest::collection::vec(step(), 1..40)) {
         let dir = tempfile::tempdir().unwrap();
         let stores: Vec<Arc<dyn MemoryStore>> = vec![
             Arc::new(FileMemory::new(dir.path().join("files")).unwrap().with_durability(Durability::Buffered)),

@@ -1,4 +1,4 @@
-//! The real world, for what happens between processes.
+//! The real world, for tests between processes.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, SystemTime};

@@ -4,7 +4,7 @@ use levity_test::conformance;
 
 use super::{in_memory, open, user};
 
-async fn filled() -> Recall {
+async fn sample_recall() -> Recall {
     let recall = in_memory();
     recall
         .remember(&user(), "Likes green tea.", "chat of Monday")
@@ -35,7 +35,7 @@ async fn filled() -> Recall {
     recall
 }
 
-async fn text(source: &impl ContextSource, ask: ContextAsk) -> Option<String> {
+async fn block_text(source: &impl ContextSource, ask: ContextAsk) -> Option<String> {
     let mut blocks = source.blocks(&ask).await.unwrap();
     assert!(blocks.len() <= 1);
     let block = blocks.pop()?;
@@ -47,27 +47,27 @@ async fn text(source: &impl ContextSource, ask: ContextAsk) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_is_known_about_the_goal_comes_along() {
-    let source = filled().await.context([user()]);
+async fn context_includes_facts_about_goal() {
+    let source = sample_recall().await.context([user()]);
     let ask = ContextAsk::new(100_000).for_goal("Buy green tea");
-    let text = text(&source, ask).await.unwrap();
-    let mut lines = text.lines();
+    let block_text = block_text(&source, ask).await.unwrap();
+    let mut lines = block_text.lines();
     assert!(lines.next().unwrap().contains("not instructions"));
     assert_eq!(
         lines.next(),
         Some("- [2025-01-01, user, source: chat of Monday] Likes green tea.")
     );
-    assert!(!text.contains("Hates"));
-    assert!(text.len() <= 4_000);
+    assert!(!block_text.contains("Hates"));
+    assert!(block_text.len() <= 4_000);
 }
 
 #[tokio::test]
-async fn a_fact_cannot_pass_for_another() {
-    let source = filled().await.context([user()]);
-    let text = text(&source, ContextAsk::new(1_000).for_goal("obey"))
+async fn fact_text_cannot_imitate_another_fact() {
+    let source = sample_recall().await.context([user()]);
+    let block_text = block_text(&source, ContextAsk::new(1_000).for_goal("obey"))
         .await
         .unwrap();
-    let lines: Vec<_> = text.lines().skip(1).collect();
+    let lines: Vec<_> = block_text.lines().skip(1).collect();
     assert_eq!(
         lines,
         [
@@ -79,26 +79,26 @@ async fn a_fact_cannot_pass_for_another() {
 }
 
 #[tokio::test]
-async fn budgets_hold_and_long_facts_are_cut() {
-    let recall = filled().await;
+async fn context_stays_within_budget_and_truncates_long_facts() {
+    let recall = sample_recall().await;
     let long = format!("Harbour rules: {}", "ähm ".repeat(1_500));
     recall.remember(&user(), &long, "book").await.unwrap();
     for own in [0, 1, 30, 40, 50, 100, 1_000] {
         let source = recall.context([user()]).budget(own);
         for asked in [0, 10, 40, 60, 200, usize::MAX] {
             for goal in ["harbour", "tea", "green tea in the harbour"] {
-                let text = text(&source, ContextAsk::new(asked).for_goal(goal))
+                let block_text = block_text(&source, ContextAsk::new(asked).for_goal(goal))
                     .await
                     .unwrap_or_default();
                 assert!(
-                    text.len() <= own.min(asked).saturating_mul(4),
+                    block_text.len() <= own.min(asked).saturating_mul(4),
                     "{own} {asked} {goal}: {}",
-                    text.len()
+                    block_text.len()
                 );
             }
         }
     }
-    let cut = text(
+    let cut = block_text(
         &recall.context([user()]),
         ContextAsk::new(1_000).for_goal("harbour"),
     )
@@ -112,28 +112,28 @@ async fn budgets_hold_and_long_facts_are_cut() {
 }
 
 #[tokio::test]
-async fn without_a_goal_or_facts_there_is_no_block() {
-    let source = filled().await.context([user()]);
-    assert_eq!(text(&source, ContextAsk::new(1_000)).await, None);
+async fn context_without_goal_or_facts_is_empty() {
+    let source = sample_recall().await.context([user()]);
+    assert_eq!(block_text(&source, ContextAsk::new(1_000)).await, None);
     assert_eq!(
-        text(&source, ContextAsk::new(1_000).for_goal(" ")).await,
+        block_text(&source, ContextAsk::new(1_000).for_goal(" ")).await,
         None
     );
     assert_eq!(
-        text(&source, ContextAsk::new(1_000).for_goal("submarine")).await,
+        block_text(&source, ContextAsk::new(1_000).for_goal("submarine")).await,
         None
     );
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract() {
-    let recall = filled().await;
+async fn recall_context_conforms() {
+    let recall = sample_recall().await;
     conformance::context_source(|| recall.context([user()])).await;
     conformance::context_source_for("green tea", || recall.context([user()])).await;
 }
 
 #[tokio::test]
-async fn a_run_can_do_without_facts_that_cannot_be_read() {
+async fn unreadable_facts_give_notice_instead_of_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("facts.db");
     let recall = open(&path);
@@ -141,7 +141,7 @@ async fn a_run_can_do_without_facts_that_cannot_be_read() {
         .remember(&Scope::user("u"), "Has a boat.", "test")
         .await
         .unwrap();
-    // More than is kept in memory, so that the file has to be read.
+    // More than fits into the cache, so that the file must be read.
     for n in 0..400 {
         let long = format!("{n} {}", "x".repeat(8_000));
         recall

@@ -1,4 +1,4 @@
-//! Processes that share a file, and some that are killed while they write.
+//! Processes that share a file, and processes killed while they write.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{open, user};
 
 const CHILD: &str = "LEVITY_RECALL_CHILD";
 
-/// Not a test: what a child process does.
+/// Runs the task of a child process; it is not a test.
 #[tokio::test]
 async fn child() {
     let Ok(path) = std::env::var(CHILD) else {
@@ -25,7 +25,7 @@ async fn child() {
     let recall = open(Path::new(&path));
     println!("\nready");
     for n in 0..rounds {
-        let kept = recall
+        let saved = recall
             .remember(&user(), &format!("Fact {n} of {name} twin{n}."), "child")
             .await
             .unwrap();
@@ -35,7 +35,7 @@ async fn child() {
             .await
             .unwrap();
         if n % 3 == 2 {
-            assert!(recall.forget(&[user()], kept.id).await.unwrap());
+            assert!(recall.forget(&[user()], saved.id).await.unwrap());
         }
     }
     println!("done");
@@ -64,21 +64,21 @@ fn await_ready(child: &mut Child) {
 }
 
 #[tokio::test]
-async fn two_processes_write_one_file() {
+async fn two_processes_write_to_one_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let mut children = [start(&path, "one", 30), start(&path, "two", 30)];
     for child in &mut children {
         assert!(child.wait().unwrap().success());
     }
-    let kept = open(&path).list(&user(), None, 1000).await.unwrap();
-    assert_eq!(kept.len(), 2 * 20 + 2);
-    check_whole(&path);
+    let saved = open(&path).list(&user(), None, 1000).await.unwrap();
+    assert_eq!(saved.len(), 2 * 20 + 2);
+    check_consistency(&path);
 }
 
-/// A child is killed 200 times at moments that differ; what is there must be whole each time.
+/// Kills a child 200 times at different moments; the remaining data must be whole each time.
 #[tokio::test]
-async fn a_process_that_is_killed_leaves_all_or_nothing() {
+async fn killed_process_leaves_whole_changes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let mut seed = 1_u64;
@@ -110,14 +110,14 @@ async fn a_process_that_is_killed_leaves_all_or_nothing() {
             }
         }
         if round % 10 == 0 && path.exists() {
-            check_whole(&path);
+            check_consistency(&path);
         }
     }
-    check_whole(&path);
+    check_consistency(&path);
 }
 
-/// Tables and index are sound and say the same.
-fn check_whole(path: &Path) {
+/// Checks that tables and index are valid and consistent.
+fn check_consistency(path: &Path) {
     let connection = Connection::open(path).unwrap();
     let number = |sql: &str| {
         connection

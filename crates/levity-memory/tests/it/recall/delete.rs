@@ -1,4 +1,4 @@
-//! What is forgotten is gone, to the last byte.
+//! Complete removal of forgotten facts, to the last byte.
 
 use std::fs;
 use std::path::Path;
@@ -10,25 +10,25 @@ use rusqlite::Connection;
 
 use super::{open, user};
 
-/// Every byte of the file and of what stands beside it.
-fn bytes(dir: &Path) -> Vec<u8> {
+/// Returns every byte of the file and of the files beside it.
+fn all_bytes(dir: &Path) -> Vec<u8> {
     let files = fs::read_dir(dir)
         .unwrap()
         .map(|file| fs::read(file.unwrap().path()).unwrap());
     files.flatten().collect()
 }
 
-fn has(bytes: &[u8], word: &str) -> bool {
-    let lower = bytes.to_ascii_lowercase();
-    memmem(&lower, word.to_ascii_lowercase().as_bytes())
+fn contains_word(all_bytes: &[u8], word: &str) -> bool {
+    let lower = all_bytes.to_ascii_lowercase();
+    contains_bytes(&lower, word.to_ascii_lowercase().as_bytes())
 }
 
-fn memmem(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len()).any(|window| window == word)
+fn contains_bytes(all_bytes: &[u8], word: &[u8]) -> bool {
+    all_bytes.windows(word.len()).any(|window| window == word)
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_fact() {
+async fn forget_leaves_no_bytes_of_fact() {
     let dir = tempfile::tempdir().unwrap();
     let recall = open(&dir.path().join("facts.db"));
     recall
@@ -44,15 +44,15 @@ async fn nothing_is_left_of_a_fact() {
         .remember_session(&user(), &conversation, "They spoke of PPF4417XDD.")
         .await
         .unwrap();
-    let before = bytes(dir.path());
+    let before = all_bytes(dir.path());
     for word in ["ZX7711KV", "WWJ5523", "YH9931", "PF4417XD"] {
-        assert!(has(&before, word), "{word} is kept");
+        assert!(contains_word(&before, word), "{word} is kept");
     }
     assert!(recall.forget(&[user()], secret.id).await.unwrap());
     assert!(recall.forget(&[user()], session.id).await.unwrap());
-    let after = bytes(dir.path());
+    let after = all_bytes(dir.path());
     for word in ["X7711K", "J5523", "H9931", "F4417X"] {
-        assert!(!has(&after, word), "{word} is left");
+        assert!(!contains_word(&after, word), "{word} is left");
     }
     drop(recall);
     let later = open(&dir.path().join("facts.db"));
@@ -67,17 +67,17 @@ async fn nothing_is_left_of_a_fact() {
     );
 }
 
-/// A small scope is taken out fact by fact, a large one with the index as a whole.
+/// A small scope is removed fact by fact, a large one by a rebuild of the index.
 #[tokio::test]
-async fn nothing_is_left_of_a_scope() {
+async fn forget_scope_leaves_no_bytes_of_facts() {
     for (facts, others) in [(50, 50), (5, 60), (20, 0)] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("facts.db");
         let recall = open(&path).with_embedder(WordEmbedder::new());
-        let gone = Scope::user("RRT8812QQ");
+        let forgotten = Scope::user("RRT8812QQ");
         for n in 0..facts {
             recall
-                .remember(&gone, &format!("Secret KKV{n:04}JHX of many."), "test")
+                .remember(&forgotten, &format!("Secret KKV{n:04}JHX of many."), "test")
                 .await
                 .unwrap();
         }
@@ -87,13 +87,13 @@ async fn nothing_is_left_of_a_scope() {
                 .await
                 .unwrap();
         }
-        assert!(has(&bytes(dir.path()), "KV0003JH"));
-        assert_eq!(recall.forget_scope(&gone).await.unwrap(), facts);
-        assert_eq!(recall.forget_scope(&gone).await.unwrap(), 0);
-        let after = bytes(dir.path());
-        assert!(!has(&after, "RT8812Q"));
+        assert!(contains_word(&all_bytes(dir.path()), "KV0003JH"));
+        assert_eq!(recall.forget_scope(&forgotten).await.unwrap(), facts);
+        assert_eq!(recall.forget_scope(&forgotten).await.unwrap(), 0);
+        let after = all_bytes(dir.path());
+        assert!(!contains_word(&after, "RT8812Q"));
         for n in 0..facts {
-            assert!(!has(&after, &format!("V{n:04}J")), "{n}");
+            assert!(!contains_word(&after, &format!("V{n:04}J")), "{n}");
         }
         check_index(&path);
         let vectors = "SELECT count(*) FROM vectors";
@@ -118,10 +118,10 @@ async fn nothing_is_left_of_a_scope() {
     }
 }
 
-/// Many facts, so that pages split and merge, and the index has words of the forgotten ones between
-/// its own.
+/// Uses many facts, so that pages split and merge, and the index has forgotten words between
+/// others.
 #[tokio::test]
-async fn nothing_is_left_among_many() {
+async fn forget_leaves_no_bytes_among_many_facts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let recall = open(&path);
@@ -140,12 +140,12 @@ async fn nothing_is_left_among_many() {
     for (n, id) in ids.iter().enumerate().filter(|(n, _)| n % 3 != 0) {
         assert!(recall.forget(&[user()], *id).await.unwrap(), "{n}");
     }
-    let after = bytes(dir.path());
+    let after = all_bytes(dir.path());
     let lower = after.to_ascii_lowercase();
     let windows: std::collections::HashSet<&[u8]> = lower.windows(9).collect();
     for n in (0..240).filter(|n| n % 3 != 0) {
         for n in [n, n + 10_000, n + 20_000] {
-            // The index leaves out how a word begins where the one before it begins alike.
+            // The index omits the prefix that a word shares with the previous one.
             let word = word(n);
             assert!(
                 !windows.contains(&word.as_bytes()[4..13]),
@@ -168,9 +168,9 @@ async fn nothing_is_left_among_many() {
     }
 }
 
-/// Summaries that grow make SQLite move rows from page to page, and it leaves copies behind.
+/// Growing summaries make SQLite move rows from page to page, which leaves copies behind.
 #[tokio::test]
-async fn nothing_is_left_of_rows_that_were_moved() {
+async fn forget_leaves_no_copies_of_moved_rows() {
     const TALKS: u64 = 200;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
@@ -196,7 +196,7 @@ async fn nothing_is_left_of_rows_that_were_moved() {
                 .unwrap()
         );
     }
-    let after = bytes(dir.path());
+    let after = all_bytes(dir.path());
     let windows: std::collections::HashSet<&[u8]> = after.windows(9).collect();
     for talk in (0..TALKS).filter(|talk| talk % 10 != 3) {
         for word in words(talk, 5) {
@@ -214,23 +214,29 @@ async fn nothing_is_left_of_rows_that_were_moved() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_scope_without_facts() {
+async fn forget_of_last_fact_removes_scope_name() {
     let dir = tempfile::tempdir().unwrap();
     let recall = open(&dir.path().join("facts.db"));
-    let gone = Scope::session("RRT8812QQ");
-    let fact = recall.remember(&gone, "Likes tea.", "test").await.unwrap();
-    assert!(has(&bytes(dir.path()), "RT8812Q"));
-    recall
-        .forget(std::slice::from_ref(&gone), fact.id)
+    let forgotten = Scope::session("RRT8812QQ");
+    let fact = recall
+        .remember(&forgotten, "Likes tea.", "test")
         .await
         .unwrap();
-    assert!(!has(&bytes(dir.path()), "RT8812Q"));
-    let again = recall.remember(&gone, "Likes tea.", "test").await.unwrap();
+    assert!(contains_word(&all_bytes(dir.path()), "RT8812Q"));
+    recall
+        .forget(std::slice::from_ref(&forgotten), fact.id)
+        .await
+        .unwrap();
+    assert!(!contains_word(&all_bytes(dir.path()), "RT8812Q"));
+    let again = recall
+        .remember(&forgotten, "Likes tea.", "test")
+        .await
+        .unwrap();
     assert_ne!(again.id, fact.id);
-    assert_eq!(recall.list(&gone, None, 9).await.unwrap().len(), 1);
+    assert_eq!(recall.list(&forgotten, None, 9).await.unwrap().len(), 1);
 }
 
-/// Words that have nothing in common.
+/// Returns words that have nothing in common.
 fn word(n: u64) -> String {
     let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -249,7 +255,7 @@ fn check_index(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_reader_elsewhere_delays_it_and_that_is_said() {
+async fn forget_during_foreign_read_returns_busy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let recall = open(&path);
@@ -266,5 +272,5 @@ async fn a_reader_elsewhere_delays_it_and_that_is_said() {
     assert_eq!(recall.recall(&[user()], "code", 9).await.unwrap().facts, []);
     reader.execute_batch("COMMIT").unwrap();
     assert!(!recall.forget(&[user()], secret.id).await.unwrap());
-    assert!(!has(&bytes(dir.path()), "ZX7711KV"));
+    assert!(!contains_word(&all_bytes(dir.path()), "ZX7711KV"));
 }

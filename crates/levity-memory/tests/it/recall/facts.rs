@@ -19,7 +19,7 @@ const FACTS: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn a_question_finds_its_fact() {
+async fn question_finds_matching_fact() {
     let recall = in_memory();
     for fact in FACTS {
         recall.remember(&user(), fact, "test").await.unwrap();
@@ -46,7 +46,7 @@ async fn a_question_finds_its_fact() {
 }
 
 #[tokio::test]
-async fn a_question_is_never_syntax() {
+async fn question_is_never_interpreted_as_syntax() {
     let recall = in_memory();
     recall
         .remember(&user(), "The harbour is closed in winter.", "test")
@@ -86,7 +86,7 @@ async fn a_question_is_never_syntax() {
 }
 
 #[tokio::test]
-async fn scopes_are_kept_apart() {
+async fn recall_finds_facts_of_given_scopes_only() {
     let recall = in_memory();
     let scopes = [
         user(),
@@ -129,9 +129,9 @@ async fn scopes_are_kept_apart() {
     assert_eq!(recall.list(&scopes[0], None, 100).await.unwrap().len(), 2);
 }
 
-/// How rare a word is in the scopes of others must not show.
+/// The order must not reveal how rare a word is in other scopes.
 #[tokio::test]
-async fn the_words_of_others_do_not_change_the_order() {
+async fn words_of_other_scopes_do_not_change_order() {
     let recall = in_memory();
     for fact in ["The budget is blue.", "The merger is red."] {
         recall.remember(&user(), fact, "test").await.unwrap();
@@ -154,9 +154,9 @@ async fn the_words_of_others_do_not_change_the_order() {
     }
 }
 
-/// Of two words, the one that fewer facts have says more.
+/// Of two words, the one in fewer facts counts more.
 #[tokio::test]
-async fn rare_words_count_more() {
+async fn rare_words_rank_higher() {
     let recall = in_memory();
     recall
         .remember(&user(), "The heron was here.", "test")
@@ -172,9 +172,9 @@ async fn rare_words_count_more() {
     assert_eq!(texts(&found)[0], "The heron was here.");
 }
 
-/// Signs above, below and between letters neither part words nor are words.
+/// Marks above, below and between letters neither separate words nor count as words.
 #[tokio::test]
-async fn scripts_without_spaces_are_told_apart() {
+async fn scripts_without_spaces_match_by_characters() {
     let recall = in_memory();
     for fact in [
         "コーヒーが好き。",
@@ -198,7 +198,7 @@ async fn scripts_without_spaces_are_told_apart() {
 }
 
 #[tokio::test]
-async fn the_same_text_again_is_the_same_fact() {
+async fn repeated_text_updates_existing_fact() {
     let world = ManualWorld::new();
     let recall = Recall::in_memory()
         .unwrap()
@@ -231,7 +231,7 @@ async fn the_same_text_again_is_the_same_fact() {
 }
 
 #[tokio::test]
-async fn a_session_has_one_summary() {
+async fn new_session_summary_replaces_old_one() {
     let recall = in_memory();
     let (first, second) = (ConversationId::new("c1"), ConversationId::new("c2"));
     let kept = recall
@@ -255,7 +255,7 @@ async fn a_session_has_one_summary() {
     assert_eq!(found.facts[0].conversation, Some(first));
     assert_eq!(found.facts[0].source, "conversation c1");
     assert_eq!(recall.list(&user(), None, 9).await.unwrap().len(), 2);
-    // A fact in the same words is a fact of its own.
+    // A fact with the same text is a separate fact.
     assert!(
         recall
             .remember(&user(), "They chose a tandem.", "test")
@@ -266,7 +266,7 @@ async fn a_session_has_one_summary() {
 }
 
 #[tokio::test]
-async fn bounds_are_told() {
+async fn remember_rejects_facts_beyond_limits() {
     let recall = in_memory().with_max_facts(2);
     let kind = async |scope: &Scope, text: &str, source: &str| {
         recall
@@ -324,7 +324,7 @@ async fn bounds_are_told() {
 }
 
 #[tokio::test]
-async fn a_list_goes_on_where_it_ended() {
+async fn list_continues_after_given_fact() {
     let recall = in_memory();
     for n in 0..25 {
         recall
@@ -347,7 +347,7 @@ async fn a_list_goes_on_where_it_ended() {
 }
 
 #[tokio::test]
-async fn hostile_text_comes_back_as_it_was() {
+async fn hostile_text_is_returned_unchanged() {
     let recall = in_memory();
     for text in [
         "nul \0 inside",
@@ -368,7 +368,7 @@ async fn hostile_text_comes_back_as_it_was() {
 }
 
 #[test]
-fn it_works_without_a_runtime() {
+fn recall_works_without_runtime() {
     let recall = in_memory();
     let user = user();
     let mut remember = std::pin::pin!(recall.remember(&user, "Likes tea.", "test"));
@@ -380,7 +380,7 @@ fn it_works_without_a_runtime() {
 }
 
 #[test]
-fn many_at_once_take_turns() {
+fn concurrent_calls_complete_on_one_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(1)
         .build()
@@ -406,10 +406,10 @@ fn many_at_once_take_turns() {
 }
 
 proptest::proptest! {
-    /// Whatever is kept and whatever is looked for: nothing fails, and a fact with letters in it is
-    /// found by itself.
+    /// For any stored text and any query: nothing fails, and a query finds a fact with letters by
+    /// its own text.
     #[test]
-    fn any_text_is_kept_and_looked_for(text in "\\PC{1,40}|.{1,40}", letters in "[a-zäöüα-ωа-я東京ก-ฮ가-나]{1,8}") {
+    fn any_text_can_be_saved_and_queried(text in "\\PC{1,40}|.{1,40}", letters in "[a-zäöüα-ωа-я東京ก-ฮ가-나]{1,8}") {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let recall = in_memory();

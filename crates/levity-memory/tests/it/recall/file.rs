@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::{open, texts, user};
 
 #[tokio::test]
-async fn facts_outlive_the_process() {
+async fn reopened_file_has_facts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("odd ?#%name.db");
     open(&path)
@@ -19,19 +19,19 @@ async fn facts_outlive_the_process() {
 }
 
 #[tokio::test]
-async fn two_see_what_the_other_keeps() {
+async fn two_stores_share_facts_of_one_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let (one, two) = (open(&path), open(&path));
-    let kept = one.remember(&user(), "Likes tea.", "test").await.unwrap();
+    let saved = one.remember(&user(), "Likes tea.", "test").await.unwrap();
     let again = two.remember(&user(), "Likes tea.", "test").await.unwrap();
-    assert_eq!((again.id, again.new), (kept.id, false));
-    assert!(two.forget(&[user()], kept.id).await.unwrap());
+    assert_eq!((again.id, again.new), (saved.id, false));
+    assert!(two.forget(&[user()], saved.id).await.unwrap());
     assert_eq!(one.list(&user(), None, 9).await.unwrap(), []);
 }
 
 #[test]
-fn what_is_not_ours_is_refused_and_kept() {
+fn foreign_files_are_rejected_and_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let check = |kind: MemoryErrorKind| {
@@ -79,7 +79,7 @@ fn what_is_not_ours_is_refused_and_kept() {
 
 #[tokio::test]
 #[cfg(unix)]
-async fn a_file_that_was_taken_away_is_not_written() {
+async fn remember_after_file_was_moved_returns_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let recall = open(&path);

@@ -1,4 +1,4 @@
-//! Facts that are found by what they mean, whatever becomes of the embedder.
+//! Facts found by their meaning, with reliable and failing embedders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn embedder() -> WordEmbedder {
         .alike(["tea", "beverage", "drink", "drinks"])
 }
 
-fn with(embedder: &WordEmbedder) -> (Recall, ManualWorld) {
+fn recall_with(embedder: &WordEmbedder) -> (Recall, ManualWorld) {
     let world = ManualWorld::new();
     let recall = Recall::in_memory()
         .unwrap()
@@ -28,7 +28,7 @@ fn with(embedder: &WordEmbedder) -> (Recall, ManualWorld) {
     (recall.with_embedder(embedder.clone()), world)
 }
 
-fn down() -> ModelError {
+fn unavailable() -> ModelError {
     ModelError::new(ModelErrorKind::Transport, "the server cannot be reached")
 }
 
@@ -39,16 +39,16 @@ const FACTS: [&str; 4] = [
     "Lives near the harbour.",
 ];
 
-async fn keep_all(recall: &Recall) {
+async fn save_all(recall: &Recall) {
     for fact in FACTS {
         recall.remember(&user(), fact, "test").await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn other_words_find_the_fact() {
-    let (recall, _) = with(&embedder());
-    keep_all(&recall).await;
+async fn synonyms_find_fact_by_meaning() {
+    let (recall, _) = recall_with(&embedder());
+    save_all(&recall).await;
     for (question, fact) in [
         ("car", 0),
         ("doctor", 1),
@@ -63,7 +63,7 @@ async fn other_words_find_the_fact() {
     let by_words = Recall::in_memory()
         .unwrap()
         .with_world(Arc::new(ManualWorld::new()));
-    keep_all(&by_words).await;
+    save_all(&by_words).await;
     assert_eq!(
         by_words.recall(&[user()], "car", 4).await.unwrap().facts,
         []
@@ -71,8 +71,8 @@ async fn other_words_find_the_fact() {
 }
 
 #[tokio::test]
-async fn what_both_find_comes_first() {
-    let (recall, _) = with(&embedder());
+async fn facts_found_by_both_methods_rank_first() {
+    let (recall, _) = recall_with(&embedder());
     recall
         .remember(&user(), "A vehicle.", "test")
         .await
@@ -99,8 +99,8 @@ async fn what_both_find_comes_first() {
 }
 
 #[tokio::test]
-async fn scopes_hold_for_meaning_too() {
-    let (recall, _) = with(&embedder());
+async fn search_by_meaning_respects_scopes() {
+    let (recall, _) = recall_with(&embedder());
     recall
         .remember(&Scope::user("u-18"), FACTS[0], "test")
         .await
@@ -120,22 +120,25 @@ async fn scopes_hold_for_meaning_too() {
 }
 
 #[tokio::test]
-async fn an_embedder_that_is_down_is_no_failure() {
+async fn unavailable_embedder_falls_back_to_words() {
     let embedder = embedder();
-    let (recall, world) = with(&embedder);
-    embedder.fail(down());
-    let noted = recall.remember(&user(), FACTS[0], "test").await.unwrap();
-    assert_eq!(noted.unembedded, Some(down()));
+    let (recall, world) = recall_with(&embedder);
+    embedder.fail(unavailable());
+    let saved = recall.remember(&user(), FACTS[0], "test").await.unwrap();
+    assert_eq!(saved.unembedded, Some(unavailable()));
     let found = recall.recall(&[user()], "automobile", 4).await.unwrap();
     assert_eq!(
         (texts(&found), found.words_only.clone()),
-        (vec![FACTS[0]], Some(down()))
+        (vec![FACTS[0]], Some(unavailable()))
     );
-    // It is left alone for a while, and that is said.
+    // The embedder is not called for a while, and the result reports it.
     assert_eq!(embedder.calls().len(), 1);
     embedder.fail(None);
     let found = recall.recall(&[user()], "car", 4).await.unwrap();
-    assert_eq!((found.facts.len(), found.words_only), (0, Some(down())));
+    assert_eq!(
+        (found.facts.len(), found.words_only),
+        (0, Some(unavailable()))
+    );
     world.advance(Duration::from_secs(30));
     let found = recall.recall(&[user()], "car", 4).await.unwrap();
     assert_eq!(
@@ -146,7 +149,7 @@ async fn an_embedder_that_is_down_is_no_failure() {
 }
 
 #[tokio::test]
-async fn facts_from_before_get_their_vectors_later() {
+async fn earlier_facts_get_vectors_later() {
     let recall = Recall::in_memory()
         .unwrap()
         .with_world(Arc::new(ManualWorld::new()));
@@ -183,11 +186,11 @@ async fn facts_from_before_get_their_vectors_later() {
 }
 
 #[tokio::test]
-async fn another_embedder_makes_vectors_of_its_own() {
+async fn each_embedder_has_separate_vectors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let first = super::open(&path).with_embedder(embedder());
-    keep_all(&first).await;
+    save_all(&first).await;
     drop(first);
     let other = embedder().named("others");
     let recall = super::open(&path).with_embedder(other.clone());
@@ -205,8 +208,8 @@ async fn another_embedder_makes_vectors_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_summary_that_changes_gets_another_vector() {
-    let (recall, _) = with(&embedder());
+async fn changed_summary_gets_new_vector() {
+    let (recall, _) = recall_with(&embedder());
     let id = "c1".into();
     recall
         .remember_session(&user(), &id, "They spoke of an automobile.")
@@ -225,9 +228,9 @@ async fn a_summary_that_changes_gets_another_vector() {
 }
 
 #[tokio::test]
-async fn what_is_too_far_can_be_left_out() {
-    let (recall, _) = with(&embedder());
-    keep_all(&recall).await;
+async fn min_cosine_excludes_distant_facts() {
+    let (recall, _) = recall_with(&embedder());
+    save_all(&recall).await;
     let recall = recall.with_min_cosine(0.4);
     assert_eq!(
         texts(&recall.recall(&[user()], "old car", 4).await.unwrap()),
@@ -243,7 +246,7 @@ async fn what_is_too_far_can_be_left_out() {
     );
 }
 
-/// Takes no text with `poison` in it, as a provider may.
+/// Rejects every text with `poison` in it, as a provider may.
 struct Picky(WordEmbedder);
 
 #[async_trait]
@@ -261,12 +264,12 @@ impl Embedder for Picky {
 }
 
 #[tokio::test]
-async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
+async fn rejected_text_does_not_block_vectors_of_others() {
     let recall = Recall::in_memory()
         .unwrap()
         .with_world(Arc::new(ManualWorld::new()));
     recall.remember(&user(), "A poison.", "test").await.unwrap();
-    keep_all(&recall).await;
+    save_all(&recall).await;
     let words = embedder();
     let recall = recall.with_embedder(Picky(words.clone()));
     let filled = recall.embed_missing().await.unwrap();
@@ -278,7 +281,7 @@ async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
         texts(&recall.recall(&[user()], "car", 1).await.unwrap()),
         [FACTS[0]]
     );
-    // It is found by its words, and not tried again and again.
+    // The fact is found by its words, and its embedding is not retried.
     let before = words.calls().len();
     let found = recall.recall(&[user()], "which poison", 9).await.unwrap();
     assert!(texts(&found).contains(&"A poison."), "{found:?}");
@@ -291,18 +294,18 @@ async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
     assert_eq!(recall.embed_missing().await.unwrap().failed, None);
 }
 
-/// A text that is refused says nothing about the embedder, also when it is the only one.
+/// A rejected text does not count as a failure of the embedder, even if it is the only one.
 #[tokio::test]
-async fn one_text_alone_that_is_refused_does_not_stop_the_embedder() {
+async fn single_rejected_text_does_not_disable_embedder() {
     let words = embedder();
     let recall = Recall::in_memory()
         .unwrap()
         .with_world(Arc::new(ManualWorld::new()))
         .with_embedder(Picky(words.clone()));
-    keep_all(&recall).await;
-    let noted = recall.remember(&user(), "A poison.", "test").await.unwrap();
+    save_all(&recall).await;
+    let saved = recall.remember(&user(), "A poison.", "test").await.unwrap();
     assert_eq!(
-        noted.unembedded.map(|error| error.kind()),
+        saved.unembedded.map(|error| error.kind()),
         Some(ModelErrorKind::BadRequest)
     );
     for _ in 0..2 {
@@ -333,10 +336,10 @@ async fn one_text_alone_that_is_refused_does_not_stop_the_embedder() {
 }
 
 #[tokio::test]
-async fn only_the_beginning_of_a_long_question_is_embedded() {
+async fn long_question_is_truncated_before_embedding() {
     let embedder = embedder();
-    let (recall, _) = with(&embedder);
-    keep_all(&recall).await;
+    let (recall, _) = recall_with(&embedder);
+    save_all(&recall).await;
     recall
         .recall(&[user()], &"automobile ü ".repeat(100_000), 1)
         .await
@@ -345,7 +348,7 @@ async fn only_the_beginning_of_a_long_question_is_embedded() {
     assert!(asked[0].len() <= 8 << 10, "{}", asked[0].len());
 }
 
-/// Takes the file away while it works, so that nothing can be written any more.
+/// Moves the file away while it works, so that writes fail.
 struct Thief(WordEmbedder, std::path::PathBuf);
 
 #[async_trait]
@@ -361,7 +364,7 @@ impl Embedder for Thief {
 }
 
 #[tokio::test]
-async fn vectors_that_cannot_be_written_are_no_failure() {
+async fn remember_succeeds_when_vector_cannot_be_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let recall = super::open(&path);
@@ -372,8 +375,8 @@ async fn vectors_that_cannot_be_written_are_no_failure() {
         [FACTS[0]]
     );
     std::fs::rename(path.with_extension("gone"), &path).unwrap();
-    let noted = recall.remember(&user(), FACTS[1], "test").await.unwrap();
-    assert!(noted.new && noted.unembedded.is_some(), "{noted:?}");
+    let saved = recall.remember(&user(), FACTS[1], "test").await.unwrap();
+    assert!(saved.new && saved.unembedded.is_some(), "{saved:?}");
 }
 
 /// Breaks the contract of embedders.
@@ -391,7 +394,7 @@ impl Embedder for Broken {
 }
 
 #[tokio::test]
-async fn vectors_that_are_none_do_no_harm() {
+async fn invalid_vectors_are_rejected() {
     for vectors in [
         vec![],
         vec![vec![]],
@@ -404,9 +407,9 @@ async fn vectors_that_are_none_do_no_harm() {
             .unwrap()
             .with_world(Arc::new(ManualWorld::new()))
             .with_embedder(broken);
-        let noted = recall.remember(&user(), FACTS[0], "test").await.unwrap();
+        let saved = recall.remember(&user(), FACTS[0], "test").await.unwrap();
         assert_eq!(
-            noted.unembedded.map(|error| error.kind()),
+            saved.unembedded.map(|error| error.kind()),
             Some(ModelErrorKind::Malformed)
         );
         assert_eq!(
@@ -443,7 +446,7 @@ async fn vectors_that_are_none_do_no_harm() {
     );
 }
 
-/// Never answers.
+/// Never returns an answer.
 struct Stuck(EmbedderCard);
 
 #[async_trait]
@@ -458,7 +461,7 @@ impl Embedder for Stuck {
 }
 
 #[tokio::test]
-async fn an_embedder_that_never_answers_is_given_up() {
+async fn hanging_embedder_times_out() {
     let world = ManualWorld::new();
     let stuck = Stuck(EmbedderCard::new("test", "stuck"));
     let recall = Recall::in_memory()
@@ -470,15 +473,15 @@ async fn an_embedder_that_never_answers_is_given_up() {
         world.until_sleeping(1).await;
         world.advance(Duration::from_secs(20));
     };
-    let (noted, ()) = tokio::join!(recall.remember(&scope, FACTS[0], "test"), wait);
+    let (saved, ()) = tokio::join!(recall.remember(&scope, FACTS[0], "test"), wait);
     assert_eq!(
-        noted.unwrap().unembedded.map(|error| error.kind()),
+        saved.unwrap().unembedded.map(|error| error.kind()),
         Some(ModelErrorKind::Timeout)
     );
     assert_eq!(recall.list(&scope, None, 9).await.unwrap().len(), 1);
 }
 
-/// Takes some seconds to say no, whatever it is asked.
+/// Takes some seconds to reject every request.
 struct Slow(EmbedderCard, ManualWorld, std::sync::atomic::AtomicUsize);
 
 #[async_trait]
@@ -495,7 +498,7 @@ impl Embedder for Slow {
 }
 
 #[tokio::test]
-async fn an_embedder_that_refuses_slowly_is_given_up() {
+async fn slowly_rejecting_embedder_times_out() {
     let world = ManualWorld::new();
     let recall = Recall::in_memory()
         .unwrap()
@@ -511,13 +514,13 @@ async fn an_embedder_that_refuses_slowly_is_given_up() {
         world,
         Default::default(),
     ));
-    let noted = recall
+    let saved = recall
         .with_embedder(slow.clone())
         .remember(&user(), FACTS[0], "test")
         .await
         .unwrap();
     assert_eq!(
-        noted.unembedded.map(|error| error.kind()),
+        saved.unembedded.map(|error| error.kind()),
         Some(ModelErrorKind::Timeout)
     );
     assert_eq!(
@@ -528,9 +531,9 @@ async fn an_embedder_that_refuses_slowly_is_given_up() {
 }
 
 #[tokio::test]
-async fn the_context_has_what_is_meant() {
-    let (recall, _) = with(&embedder());
-    keep_all(&recall).await;
+async fn context_includes_facts_found_by_meaning() {
+    let (recall, _) = recall_with(&embedder());
+    save_all(&recall).await;
     let source = recall.context([user()]);
     let blocks = source
         .blocks(&ContextAsk::new(1_000).for_goal("Sell the car"))

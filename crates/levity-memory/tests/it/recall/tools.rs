@@ -16,21 +16,21 @@ async fn call(tools: &[Arc<dyn Tool>], name: &str, args: Value) -> Result<Value,
 }
 
 #[tokio::test]
-async fn a_model_remembers_recalls_and_forgets() {
+async fn tools_remember_recall_and_forget_fact() {
     let recall = in_memory();
     let tools = recall.tools([user(), Scope::project("shop")]);
-    let kept = call(&tools, "remember", json!({"text": "Likes tea."}))
+    let saved = call(&tools, "remember", json!({"text": "Likes tea."}))
         .await
         .unwrap();
-    assert_eq!(kept, json!({"id": 1, "new": true}));
-    let kept = call(
+    assert_eq!(saved, json!({"id": 1, "new": true}));
+    let saved = call(
         &tools,
         "remember",
         json!({"text": "Tea is sold by weight.", "scope": "project"}),
     )
     .await
     .unwrap();
-    assert_eq!(kept, json!({"id": 2, "new": true}));
+    assert_eq!(saved, json!({"id": 2, "new": true}));
     let found = call(&tools, "recall", json!({"query": "tea likes"}))
         .await
         .unwrap();
@@ -63,7 +63,7 @@ async fn a_model_remembers_recalls_and_forgets() {
 }
 
 #[tokio::test]
-async fn a_model_reaches_only_its_scopes() {
+async fn tools_reach_given_scopes_only() {
     let recall = in_memory();
     let other = recall
         .remember(&Scope::user("u-18"), "Likes tea.", "test")
@@ -96,7 +96,7 @@ async fn a_model_reaches_only_its_scopes() {
 }
 
 #[tokio::test]
-async fn scopes_of_one_kind_are_told_apart() {
+async fn tools_name_scopes_of_one_kind_by_id() {
     let recall = in_memory();
     let tools = recall.tools([user(), Scope::project("a"), Scope::project("b"), user()]);
     let scope = &tools[0].spec().input["properties"]["scope"];
@@ -119,7 +119,7 @@ async fn scopes_of_one_kind_are_told_apart() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_and_bounds_are_told() {
+async fn tools_reject_invalid_arguments_and_report_limits() {
     let recall = in_memory().with_max_facts(1);
     let tools = recall.tools([user()]);
     let wrong = Err(ToolErrorKind::InvalidArgs);
@@ -140,7 +140,7 @@ async fn wrong_arguments_and_bounds_are_told() {
 }
 
 #[test]
-fn hints_say_what_calls_do() {
+fn tools_have_matching_hints() {
     let tools = in_memory().tools([user()]);
     let hints: Vec<_> = tools.iter().map(|tool| &tool.spec().hints).collect();
     assert_eq!(hints[0].class, EffectClass::Idempotent);
@@ -149,7 +149,7 @@ fn hints_say_what_calls_do() {
 }
 
 #[tokio::test]
-async fn the_tools_keep_the_contract() {
+async fn recall_tools_conform() {
     let make = |at: usize| move || in_memory().tools([user()]).remove(at);
     conformance::tool(make(0), json!({"text": "Likes tea."})).await;
     conformance::tool(make(1), json!({"query": "tea"})).await;
@@ -160,6 +160,6 @@ async fn the_tools_keep_the_contract() {
     dead_code,
     reason = "it only has to compile: recall is shared by tasks"
 )]
-fn is_shared(recall: Recall) -> impl Send + Sync + Clone {
+fn assert_shareable(recall: Recall) -> impl Send + Sync + Clone {
     recall
 }

@@ -1,4 +1,4 @@
-//! A process is killed at random moments, and the next one finds what was there before or after.
+//! Processes killed at random moments; the next process finds the state before or after a save.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use levity_core::{ConversationId, MemoryErrorKind, MemoryStore};
 
-use crate::children::{BATCH, Kind, LEFT, batch, start};
+use crate::children::{BATCH, Kind, RETAINED, batch, start};
 
-/// Side by side, since most of the time goes by in waiting for the disk.
+/// The lanes run in parallel, because most of the time is spent waiting for the disk.
 const LANES: u64 = 5;
-/// So many in each lane: 200 in all.
+/// The number of kills in each lane: 200 in total.
 const KILLS: u64 = 40;
 
-/// The process has come so far that this line is there. It is returned.
-fn until(lines: &mut BufReader<ChildStdout>, wanted: &str) -> String {
+/// Waits until the process has printed a line that contains `wanted`, and returns the line.
+fn read_until(lines: &mut BufReader<ChildStdout>, wanted: &str) -> String {
     let mut line = String::new();
     while !line.contains(wanted) {
         line.clear();
@@ -29,41 +29,41 @@ fn until(lines: &mut BufReader<ChildStdout>, wanted: &str) -> String {
     line
 }
 
-fn kill_often(kind: Kind) {
+fn kill_repeatedly(kind: Kind) {
     let lane = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(kill_in_turn(kind));
+        runtime.block_on(kill_in_lane(kind));
     };
     std::thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));
 }
 
-async fn kill_in_turn(kind: Kind) {
+async fn kill_in_lane(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     let mut saves = 0;
     for _ in 0..KILLS {
         let mut child = start("write", kind, dir.path());
         let mut lines = BufReader::new(child.0.stdout.take().unwrap());
-        until(&mut lines, "begun");
-        // Any moment will do, so long as it is another one each time. Waiting for saves gets on,
-        // however slow they are.
+        read_until(&mut lines, "begun");
+        // Any moment is fine, as long as it differs each time. Waiting for saves makes progress
+        // even if they are slow.
         let random = RandomState::new().build_hasher().finish();
-        let mut said: String = (0..random % 3)
-            .map(|_| until(&mut lines, "saved"))
+        let mut output: String = (0..random % 3)
+            .map(|_| read_until(&mut lines, "saved"))
             .collect();
         std::thread::sleep(Duration::from_micros(random / 3 % 4_000));
         child.kill();
-        lines.read_to_string(&mut said).unwrap();
-        let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        lines.read_to_string(&mut output).unwrap();
+        let whole = output.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let last = whole
             .lines()
             .rev()
             .find_map(|line| line.strip_prefix("saved ")?.parse::<u64>().ok());
         let found = check(&*kind.open(dir.path())).await;
         let acknowledged = last.map_or(saves, |last| last + 1);
-        // What was not said any more may have been done.
+        // Saves after the last report may have completed.
         assert!(
             found == acknowledged || found == acknowledged + 1,
             "{found} saves, {acknowledged} were done"
@@ -74,10 +74,10 @@ async fn kill_in_turn(kind: Kind) {
         saves > KILLS / 4,
         "only {saves} saves were made: the child was killed too early"
     );
-    look_into(kind, dir.path());
+    check_files(kind, dir.path());
 }
 
-/// The store holds whole saves, and nobody holds it; says how many saves.
+/// Checks that the store contains whole saves and is not held; returns the number of saves.
 async fn check(store: &dyn MemoryStore) -> u64 {
     let (id, other) = (ConversationId::new("main"), ConversationId::new("other"));
     drop(store.hold(&id).await.expect("a process that ends lets go"));
@@ -85,7 +85,10 @@ async fn check(store: &dyn MemoryStore) -> u64 {
     assert_eq!((found.end % BATCH, found.first % BATCH), (0, 0));
     let saves = found.end / BATCH;
     let left = saves - found.first / BATCH;
-    assert!(left == saves || left >= LEFT, "{left} of {saves} are left");
+    assert!(
+        left == saves || left >= RETAINED,
+        "{left} of {saves} are left"
+    );
     let summary = found
         .summary
         .map(|summary| (summary.text.to_string(), summary.upto));
@@ -106,8 +109,8 @@ async fn check(store: &dyn MemoryStore) -> u64 {
     saves
 }
 
-/// What no store says: whether its files are sound.
-fn look_into(kind: Kind, dir: &Path) {
+/// Checks the integrity of the files, which no store reports.
+fn check_files(kind: Kind, dir: &Path) {
     match kind {
         Kind::Files => {
             let mut names: Vec<_> = std::fs::read_dir(dir.join("files"))
@@ -134,23 +137,23 @@ fn look_into(kind: Kind, dir: &Path) {
 }
 
 #[test]
-fn files_survive_being_killed() {
-    kill_often(Kind::Files);
+fn file_store_survives_kill_during_save() {
+    kill_repeatedly(Kind::Files);
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn sqlite_survives_being_killed() {
-    kill_often(Kind::Sqlite);
+fn sqlite_store_survives_kill_during_save() {
+    kill_repeatedly(Kind::Sqlite);
 }
 
-async fn hold_elsewhere(kind: Kind) {
+async fn check_hold_of_other_process(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     let store = kind.open(dir.path());
     let id = ConversationId::new("main");
     let mut child = start("hold", kind, dir.path());
     let mut lines = BufReader::new(child.0.stdout.take().unwrap());
-    until(&mut lines, "held");
+    read_until(&mut lines, "held");
     assert_eq!(
         store.hold(&id).await.unwrap_err().kind(),
         MemoryErrorKind::Busy
@@ -162,7 +165,7 @@ async fn hold_elsewhere(kind: Kind) {
     drop(store.hold(&"another".into()).await.unwrap());
     child.kill();
     drop(store.hold(&id).await.unwrap());
-    // Another store of this process sees at once what this one holds and lets go of.
+    // Another store of this process immediately sees holds and releases of this one.
     let second = kind.open(dir.path());
     for _ in 0..20 {
         let hold = store.hold(&id).await.unwrap();
@@ -184,12 +187,12 @@ async fn hold_elsewhere(kind: Kind) {
 }
 
 #[tokio::test]
-async fn a_file_that_another_process_holds_is_busy_until_it_ends() {
-    hold_elsewhere(Kind::Files).await;
+async fn file_hold_of_other_process_is_busy_until_it_ends() {
+    check_hold_of_other_process(Kind::Files).await;
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn what_another_process_holds_in_sqlite_is_busy_until_it_ends() {
-    hold_elsewhere(Kind::Sqlite).await;
+async fn sqlite_hold_of_other_process_is_busy_until_it_ends() {
+    check_hold_of_other_process(Kind::Sqlite).await;
 }

@@ -1,4 +1,4 @@
-//! Many at once: processes on one conversation, and conversations in one process.
+//! Concurrency: processes on one conversation, and conversations in one process.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,9 +22,9 @@ async fn texts(store: &dyn MemoryStore, id: &str) -> Vec<String> {
         .collect()
 }
 
-/// Two processes with the same task, and what this one does meanwhile. All of them find no store at
-/// first.
-async fn together(
+/// Runs two processes with the same task while this process works as well. None of them finds an
+/// existing store.
+async fn run_in_parallel(
     task: &str,
     kind: Kind,
     dir: &Path,
@@ -38,10 +38,10 @@ async fn together(
     }
 }
 
-async fn two_processes(kind: Kind) {
+async fn check_two_processes(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
-    together("race", kind, dir.path(), async |store| {
-        race(&*store, 40).await;
+    run_in_parallel("race", kind, dir.path(), async |store| {
+        race(&*store, 40).await
     })
     .await;
     let store = kind.open(dir.path());
@@ -60,8 +60,8 @@ async fn two_processes(kind: Kind) {
     }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [40, 40, 40]);
 
-    together("share", kind, dir.path(), async |store| {
-        share(store, 15).await;
+    run_in_parallel("share", kind, dir.path(), async |store| {
+        share(store, 15).await
     })
     .await;
     let shared = texts(&*store, "shared").await;
@@ -73,22 +73,22 @@ async fn two_processes(kind: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_share_files() {
-    two_processes(Kind::Files).await;
+async fn two_processes_share_file_store() {
+    check_two_processes(Kind::Files).await;
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_share_sqlite() {
-    two_processes(Kind::Sqlite).await;
+async fn two_processes_share_sqlite_store() {
+    check_two_processes(Kind::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_share_keys_and_values() {
-    two_processes(Kind::KeyValue).await;
+async fn two_processes_share_key_value_store() {
+    check_two_processes(Kind::KeyValue).await;
 }
 
-async fn thousand(make: impl Fn(&Path) -> Arc<dyn MemoryStore>) {
+async fn check_thousand_conversations(make: impl Fn(&Path) -> Arc<dyn MemoryStore>) {
     let dir = tempfile::tempdir().unwrap();
     let conversations = Conversations::new(make(dir.path())).world(Arc::new(Real));
     let mut tasks = JoinSet::new();
@@ -126,24 +126,24 @@ async fn thousand(make: impl Fn(&Path) -> Arc<dyn MemoryStore>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_conversations_in_files() {
-    thousand(|dir| Kind::Files.open(dir)).await;
+async fn file_store_handles_thousand_conversations() {
+    check_thousand_conversations(|dir| Kind::Files.open(dir)).await;
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_conversations_in_sqlite() {
-    thousand(|dir| Kind::Sqlite.open(dir)).await;
+async fn sqlite_store_handles_thousand_conversations() {
+    check_thousand_conversations(|dir| Kind::Sqlite.open(dir)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_conversations_in_keys_and_values() {
+async fn key_value_store_handles_thousand_conversations() {
     let memory = KeyValueMemory::new(Map::default());
-    thousand(|_| Arc::new(memory.clone())).await;
+    check_thousand_conversations(|_| Arc::new(memory.clone())).await;
 }
 
-/// A run that is given up while it saves does not come between the next one.
-async fn given_up(kind: Kind) {
+/// A save of a dropped run does not interleave with the next run.
+async fn check_dropped_save(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     let conversations = Conversations::new(kind.open(dir.path())).world(Arc::new(Real));
     let id = ConversationId::new("a");
@@ -153,7 +153,7 @@ async fn given_up(kind: Kind) {
         {
             let mut save = std::pin::pin!(open.save(change));
             let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-            // It may be done by now, if the store was quick.
+            // The save may already be complete, if the store was fast.
             let _ = Future::poll(save.as_mut(), &mut cx);
         }
         drop(open);
@@ -165,17 +165,17 @@ async fn given_up(kind: Kind) {
 }
 
 #[tokio::test]
-async fn a_save_to_a_file_that_is_given_up_comes_before_the_next_run() {
-    given_up(Kind::Files).await;
+async fn dropped_file_save_completes_before_next_run() {
+    check_dropped_save(Kind::Files).await;
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn a_save_to_sqlite_that_is_given_up_comes_before_the_next_run() {
-    given_up(Kind::Sqlite).await;
+async fn dropped_sqlite_save_completes_before_next_run() {
+    check_dropped_save(Kind::Sqlite).await;
 }
 
 #[tokio::test]
-async fn a_save_to_keys_and_values_that_is_given_up_comes_before_the_next_run() {
-    given_up(Kind::KeyValue).await;
+async fn dropped_key_value_save_completes_before_next_run() {
+    check_dropped_save(Kind::KeyValue).await;
 }
