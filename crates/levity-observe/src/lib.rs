@@ -1,4 +1,4 @@
-//! Views of what runs do, made from their events.
+//! Views of runs, built from their events.
 //!
 //! ```
 //! # #[cfg(feature = "dag")]
@@ -28,15 +28,15 @@
 //! # }
 //! ```
 //!
-//! Each type here is a fold over the one event stream of a run. It has no clock, changes nothing in
-//! the run, and gives the same for a live run and for a replay.
+//! Each type here is a fold over the event stream of a run. It has no clock, changes nothing in the
+//! run, and gives the same result for a live run and for a replay.
 //!
-//! - [`Lineage`] says which agent and tool an event comes from, in any run with runs below it.
-//! - `PlanView` (`dag`) makes a tree, a summary or a diagram of a run of a plan.
-//! - `SessionFolder` (`dag`) keeps a file of each run that NetworkX reads. `Session` reads it, and
-//!   gives what another run begins with.
+//! - [`Lineage`] names the agent and tool that an event comes from, in any tree of runs.
+//! - `PlanView` (`dag`) renders a run of a plan as a tree, a summary or a diagram.
+//! - `SessionFolder` (`dag`) writes a file for each run that NetworkX can read. `Session` reads it,
+//!   and provides the starting point for another run.
 //!
-//! What is deliberately absent: a way to steer the run. Use `levity_runtime::RunHandle`.
+//! This crate deliberately has no way to control a run. Use `levity_runtime::RunHandle` for that.
 //!
 //! # Features
 //! - `dag`: views of runs of a plan, and their session files.

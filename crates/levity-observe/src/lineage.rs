@@ -1,4 +1,4 @@
-//! Where each event of a run and its children comes from.
+//! The origin of each event of a run and its children.
 
 #[cfg(test)]
 mod tests;
@@ -9,71 +9,73 @@ use std::sync::Arc;
 
 use levity_core::{EffectId, Event, EventKind, RunId};
 
-/// How many runs and calls are remembered at a time.
+/// The maximum number of remembered runs and calls.
 const MAX_ENTRIES: usize = 100_000;
 
-/// Says of each event of a run and its children where it comes from: `swarm › coder › read_file`.
+/// A fold that returns the origin of each event of a run and its children:
+/// `swarm › coder › read_file`.
 ///
-/// A fold over the events: hand it each of them, in order. It remembers the runs and the calls that
-/// are under way, at most 100,000 of them; past that it forgets the older half.
+/// Pass it every event in order. It remembers the runs and calls in progress, at most 100,000;
+/// beyond that it drops the older half.
 ///
 /// ```
 /// # use levity_core::{EffectId, Event, EventKind, RunId, Timestamp};
 /// # use levity_observe::Lineage;
 /// let mut lineage = Lineage::new("swarm");
-/// # let mut tell = |run: &str, kind| lineage.apply(&Event::new(run.into(), 1, Timestamp::default(), kind));
+/// # let event = |run: &str, kind| Event::new(run.into(), 1, Timestamp::default(), kind);
+/// # let mut apply = |run: &str, kind| lineage.apply(&event(run, kind));
 /// # let (effect, child) = (EffectId::new(3), RunId::new("r1.3"));
-/// tell("r1", EventKind::ChildStarted { effect, child, agent: "coder".into() });
-/// let origin = tell("r1.3", EventKind::Paused);
+/// apply("r1", EventKind::ChildStarted { effect, child, agent: "coder".into() });
+/// let origin = apply("r1.3", EventKind::Paused);
 /// assert_eq!(origin.to_string(), "swarm › coder");
 /// assert_eq!(origin.worker(), Some("coder"));
 /// ```
 ///
-/// A listener that came late was not told of the runs that had begun: such a run is shown by its
-/// id, as in `swarm › r1.3 › read_file`. A run that is neither the whole nor below it is shown by
-/// its id alone.
+/// A listener that joins late has missed the start of some runs. Such a run appears by its id, as
+/// in `swarm › r1.3 › read_file`. A run that is neither the root nor below it appears by its id
+/// alone.
 #[derive(Clone)]
 pub struct Lineage {
     name: Arc<str>,
-    whole: Option<RunId>,
-    /// Whether the whole was named, and not found out.
+    root: Option<RunId>,
+    /// `true` if the caller named the root; `false` if it was derived from events.
     is_fixed: bool,
-    /// The runs below the whole that are under way.
+    /// The runs in progress below the root.
     runs: BTreeMap<RunId, Entry>,
-    /// The calls, and the questions about calls, that are under way.
+    /// The calls in progress, and the approval requests for calls.
     calls: BTreeMap<(RunId, EffectId), Entry>,
-    /// How many entries there ever were.
+    /// The total number of entries ever made.
     count: u64,
 }
 
-/// What was remembered, and when.
+/// A remembered name and its sequence number.
 #[derive(Clone)]
 struct Entry {
     name: Arc<str>,
     number: u64,
 }
 
-/// Where an event comes from.
+/// The origin of an event: the agents and the tool it comes from.
 ///
-/// It is displayed as its path: `swarm › coder › read_file`.
+/// Its `Display` form is the path: `swarm › coder › read_file`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The name of the whole, then the agents from the outermost to the innermost, then the tool,
-    /// if it is one's.
+    /// The name of the root, then the agents from the outermost to the innermost, then the tool, if
+    /// the event belongs to one.
     pub path: Vec<Arc<str>>,
-    /// The run.
+    /// The run of the event.
     pub run: RunId,
     of_tool: bool,
 }
 
 impl Origin {
-    /// The worker: the agent directly below the whole.
+    /// Returns the worker: the agent directly below the root.
     pub fn worker(&self) -> Option<&str> {
         self.agents().get(1).map(|name| &**name)
     }
 
-    /// The tool, if the event is about a call of one.
+    /// Returns the tool, if the event is about a tool call.
     pub fn tool(&self) -> Option<&str> {
         self.path
             .last()
@@ -81,7 +83,7 @@ impl Origin {
             .map(|name| &**name)
     }
 
-    /// The path without the tool: the name of the whole, then the agents.
+    /// Returns the path without the tool: the name of the root, then the agents.
     pub fn agents(&self) -> &[Arc<str>] {
         &self.path[..self.path.len() - usize::from(self.of_tool)]
     }
@@ -98,12 +100,12 @@ impl fmt::Display for Origin {
 }
 
 impl Lineage {
-    /// Remembers nothing yet; `name` is that of the whole: the outermost run there are events of.
+    /// Creates an empty lineage; `name` is the name of the root, the outermost run with events.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         let (runs, calls) = (BTreeMap::new(), BTreeMap::new());
         Self {
             name: name.into(),
-            whole: None,
+            root: None,
             is_fixed: false,
             runs,
             calls,
@@ -111,52 +113,51 @@ impl Lineage {
         }
     }
 
-    /// As [`new`](Self::new), where the whole is this run: for a listener that comes late to a run
-    /// whose own id has a dot in it, and for a swarm that is itself a part of something larger.
+    /// Creates a lineage like [`new`](Self::new), with this run as the root. Use it for a listener
+    /// that joins a run late whose own id contains a dot, and for a swarm inside a larger run.
     pub fn of_run(name: impl Into<Arc<str>>, run: RunId) -> Self {
         Self {
-            whole: Some(run),
+            root: Some(run),
             is_fixed: true,
             ..Self::new(name)
         }
     }
 
-    /// Takes in an event and says where it comes from.
+    /// Applies an event and returns its origin.
     pub fn apply(&mut self, event: &Event) -> Origin {
-        self.find_whole(event);
+        self.find_root(event);
         self.begin(event);
         let origin = self.origin(&event.run, self.tool_of(event));
         self.end(event);
         origin
     }
 
-    /// Where the events of a run come from, if it is under way.
+    /// Returns the origin of a run's events, if the run is in progress.
     pub fn who(&self, run: &RunId) -> Option<Origin> {
-        let known = self.whole.as_ref() == Some(run) || self.runs.contains_key(run);
+        let known = self.root.as_ref() == Some(run) || self.runs.contains_key(run);
         known.then(|| self.origin(run, None))
     }
 
-    /// The runs of a worker that are under way, in the order in which they began. The runs below
-    /// them are not among them.
+    /// Returns the runs in progress of a worker, in the order of their start. The runs below them
+    /// are not included.
     pub fn runs_of(&self, worker: &str) -> Vec<RunId> {
-        let of_whole = |run: &RunId| run.parent().as_ref() == self.whole.as_ref();
+        let below_root = |run: &RunId| run.parent().as_ref() == self.root.as_ref();
         let named = self
             .runs
             .iter()
-            .filter(|(run, entry)| &*entry.name == worker && of_whole(run));
+            .filter(|(run, entry)| &*entry.name == worker && below_root(run));
         let mut found: Vec<_> = named.collect();
         found.sort_by_key(|(_, entry)| entry.number);
         found.into_iter().map(|(run, _)| run.clone()).collect()
     }
 
-    /// The whole is the run that the first event begins, and for a listener that came late the
-    /// outermost part of the first id. A run above the one that was taken for the whole shows that
-    /// it is not.
-    fn find_whole(&mut self, event: &Event) {
-        match &self.whole {
-            None => self.whole = Some(whole_of(event)),
-            Some(whole) if !self.is_fixed && *whole != event.run && whole.is_within(&event.run) => {
-                self.whole = Some(event.run.clone());
+    /// Determines the root: the run that the first event starts, or for a late listener the
+    /// outermost part of the first id. An event of a run above the assumed root corrects it.
+    fn find_root(&mut self, event: &Event) {
+        match &self.root {
+            None => self.root = Some(root_of(event)),
+            Some(root) if !self.is_fixed && *root != event.run && root.is_within(&event.run) => {
+                self.root = Some(event.run.clone());
             }
             Some(_) => {}
         }
@@ -190,8 +191,8 @@ impl Lineage {
         }
     }
 
-    /// Entries whose end was missed would stay, so the oldest go. Half of them at once, so that
-    /// each new one costs little.
+    /// Entries whose end was missed would stay, so the oldest are dropped. Dropping half of them at
+    /// once makes each new entry cheap.
     fn forget_older_half(&mut self) {
         let mut numbers: Vec<_> = self
             .runs
@@ -213,7 +214,7 @@ impl Lineage {
             EventKind::ToolFinished { effect, .. } | EventKind::Decided { effect, .. } => {
                 self.calls.remove(&(event.run.clone(), *effect));
             }
-            // A call or a child run, and no other event tells of its end.
+            // The event concerns a call or a child run, and no other event reports its end.
             EventKind::Denied { effect, .. }
             | EventKind::Refused { effect, .. }
             | EventKind::OutcomeUnknown { effect } => {
@@ -224,7 +225,7 @@ impl Lineage {
         }
     }
 
-    /// Forgets a run, the runs below it, and their calls.
+    /// Removes a run, the runs below it, and their calls.
     fn forget(&mut self, run: &RunId) {
         self.runs.remove(run);
         let below = RunId::from(format!("{run}."));
@@ -281,18 +282,18 @@ impl Lineage {
         }
     }
 
-    /// The names from the whole down to a run.
+    /// Returns the names from the root down to a run.
     fn names(&self, run: &RunId) -> Vec<Arc<str>> {
         let below = self
-            .whole
+            .root
             .as_ref()
-            .and_then(|whole| Some((whole, run.as_str().strip_prefix(whole.as_str())?)));
-        let Some((whole, below)) =
+            .and_then(|root| Some((root, run.as_str().strip_prefix(root.as_str())?)));
+        let Some((root, below)) =
             below.filter(|(_, below)| below.is_empty() || below.starts_with('.'))
         else {
             return vec![run.as_str().into()];
         };
-        let start = whole.as_str().len();
+        let start = root.as_str().len();
         let ends = below.match_indices('.').skip(1).map(|(at, _)| start + at);
         let ends = ends.chain((!below.is_empty()).then_some(run.as_str().len()));
         let agents = ends.map(|end| self.name_of(&run.as_str()[..end]));
@@ -316,8 +317,8 @@ impl fmt::Debug for Lineage {
     }
 }
 
-/// The run that an event begins; of any other event the outermost run.
-fn whole_of(event: &Event) -> RunId {
+/// Returns the run that an event starts; for any other event, the outermost run.
+fn root_of(event: &Event) -> RunId {
     let outermost = event
         .run
         .as_str()

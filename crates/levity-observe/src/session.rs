@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::view::{Items, PlanStage, PlanView, Preparation};
 
-mod book;
+mod content;
 mod date;
 mod disk;
 mod error;
@@ -25,11 +25,10 @@ pub use error::{SessionError, SessionProblem};
 pub use folder::{SessionFilter, SessionFolder, SessionInfo};
 pub use writer::SessionWriter;
 
-/// A run of a plan as it stands in a session file: all that can be known about it without its
-/// journal.
+/// A run of a plan as stored in a session file: everything known about it without its journal.
 ///
-/// The file is a graph in the node-link form of NetworkX. Files of other programs in that form are
-/// read as well: what they do not say has its default, and what is not known here is kept as it is.
+/// The file is a graph in the node-link format of NetworkX. Files of other programs in that format
+/// are accepted as well: missing attributes get their defaults, and unknown ones are retained.
 ///
 /// ```
 /// # use levity_observe::Session;
@@ -37,7 +36,8 @@ pub use writer::SessionWriter;
 ///     "graph": {"session_id": "7", "original_query": "tides", "status": "running"},
 ///     "nodes": [
 ///         {"id": "ROOT"},
-///         {"id": "a", "agent": "Retriever", "writes": ["page"], "status": "completed", "output": {"page": "full moon"}},
+///         {"id": "a", "agent": "Retriever", "writes": ["page"], "status": "completed",
+///          "output": {"page": "full moon"}},
 ///         {"id": "b", "agent": "Summarizer", "reads": ["page"], "status": "pending"}],
 ///     "links": [{"source": "ROOT", "target": "a"}, {"source": "a", "target": "b"}]
 /// }"#)?;
@@ -48,38 +48,38 @@ pub use writer::SessionWriter;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Session {
-    /// Its id: that of the run.
+    /// The id of the session, which is the id of the run.
     pub id: RunId,
-    /// What the run is to do.
+    /// The goal of the run.
     pub query: String,
-    /// What is known about the files that were given.
+    /// Descriptions of the given files.
     pub files: Vec<Value>,
-    /// When the run began.
+    /// The start time of the run.
     pub created: Option<Timestamp>,
-    /// Where it stood: a [`PlanStage`] while it ran, then `completed`, `partial`, `cancelled` or
-    /// `failed`.
+    /// The status: a [`PlanStage`] while the run is in progress, then `completed`, `partial`,
+    /// `cancelled` or `failed`.
     pub status: String,
-    /// The variables.
+    /// The values of the variables.
     pub globals: BTreeMap<Arc<str>, Value>,
     /// The steps, in the order of the plan.
     pub steps: Vec<SessionStep>,
-    /// The edges, as places in [`steps`](Self::steps).
+    /// The edges, as indices into [`steps`](Self::steps).
     pub edges: Vec<(u32, u32)>,
-    /// Where the run stood.
+    /// The stage of the run.
     pub stage: PlanStage,
-    /// How many times the plan was changed.
+    /// The number of changes to the plan.
     pub replans: u32,
-    /// Why the planner saw no other way, if it said so.
+    /// The reason why the planner gave up, if it did.
     pub gave_up: Option<String>,
-    /// How the run ended, if it had.
+    /// The ending of the run, if it has ended.
     pub ending: Option<Ending>,
-    /// When the last thing happened that the file knows of.
+    /// The time of the last recorded event.
     pub last: Option<Timestamp>,
-    /// The looking at files before the plan.
+    /// The profiling of files before the plan.
     pub profiling: Preparation,
-    /// The making of the plan and of its changes.
+    /// The creation of the plan and of its changes.
     pub planning: Preparation,
-    /// Attributes of the graph that others put there.
+    /// Graph attributes of other programs.
     pub extra: Map<String, Value>,
     plan: Arc<Plan>,
 }
@@ -88,122 +88,122 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SessionStep {
-    /// The step, as the plan has it.
+    /// The step definition from the plan.
     pub step: Arc<Step>,
-    /// Where it stood.
+    /// The status of the step.
     pub status: StepStatus,
-    /// All that it gave.
+    /// The complete output of the step.
     pub output: Option<Value>,
-    /// What it wrote.
+    /// The variables that the step wrote.
     pub written: Vec<WrittenVariable>,
-    /// Why it failed or was skipped.
+    /// The reason why the step failed or was skipped.
     pub error: Option<String>,
-    /// What it took.
+    /// The usage of the step.
     pub spent: StepSpent,
-    /// Which attempt it was, from 1; of a step that is run for each element of a list, the latest.
+    /// The attempt number, from 1; for a step that runs for each element of a list, the latest.
     pub attempt: u32,
-    /// Which round of its attempt it was.
+    /// The round of the attempt.
     pub round: u32,
-    /// How far it was, where it is run once for each element of a list.
+    /// The progress of a step that runs once for each element of a list.
     pub items: Option<Items>,
-    /// When it began.
+    /// The start time of the step.
     pub started: Option<Timestamp>,
-    /// When it was settled.
+    /// The time at which the step was settled.
     pub ended: Option<Timestamp>,
-    /// Attributes that others put there.
+    /// Attributes of other programs.
     pub extra: Map<String, Value>,
 }
 
 impl Session {
-    /// 64 MiB: larger files are neither read nor written, unless [`SessionFolder::max_bytes`] says
-    /// so.
+    /// The default size limit for reading and writing, 64 MiB; [`SessionFolder::max_bytes`]
+    /// overrides it.
     pub const MAX_BYTES: u64 = 64 << 20;
 
     /// Reads a session file of at most [`MAX_BYTES`](Self::MAX_BYTES).
     ///
     /// # Errors
-    /// When it cannot be read, or is no session; the error names the file and the place in it.
+    /// If the file cannot be read or is not a session; the error names the file and the location in
+    /// it.
     pub async fn load(path: impl AsRef<Path>) -> Result<Self, SessionError> {
         Self::load_up_to(path.as_ref().to_owned(), Self::MAX_BYTES).await
     }
 
-    async fn load_up_to(path: PathBuf, most: u64) -> Result<Self, SessionError> {
+    async fn load_up_to(path: PathBuf, max_bytes: u64) -> Result<Self, SessionError> {
         let from = path.clone();
-        disk::aside(move || Self::load_now(&from, most))
+        disk::run_blocking(move || Self::load_now(&from, max_bytes))
             .await
             .map_err(|problem| problem.at(&path))
     }
 
-    fn load_now(path: &Path, most: u64) -> Result<Self, SessionProblem> {
-        Self::parse(&disk::read(path, most)?)
+    fn load_now(path: &Path, max_bytes: u64) -> Result<Self, SessionProblem> {
+        Self::parse(&disk::read(path, max_bytes)?)
     }
 
-    /// Reads a session from the bytes of its file.
+    /// Parses a session from the bytes of its file.
     ///
     /// # Errors
-    /// When they are no session; the error names the place.
+    /// If the bytes are not a session; the error names the location.
     pub fn parse(bytes: &[u8]) -> Result<Self, SessionProblem> {
         read::parse(bytes)
     }
 
-    /// The plan as it was when the file was written.
+    /// Returns the plan as it was when the file was written.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// The step of this id.
+    /// Returns the step with this id.
     pub fn step(&self, id: &str) -> Option<&SessionStep> {
         self.steps.iter().find(|step| step.step.id.as_str() == id)
     }
 
-    /// The steps that are completed.
+    /// Returns the completed steps.
     pub fn finished(&self) -> impl Iterator<Item = &SessionStep> {
         self.steps
             .iter()
             .filter(|step| step.status == StepStatus::Completed)
     }
 
-    /// What a run begins with that goes on from here: all completed steps are done.
+    /// Returns the starting point for a run that continues this one: all completed steps are done.
     pub fn seed(&self) -> StartingPlan {
-        self.seed_but(&HashSet::new())
+        self.seed_except(&HashSet::new())
     }
 
-    /// What a run begins with that does these steps again, and all that depends on them.
+    /// Returns the starting point for a run that repeats these steps, and all steps that depend on
+    /// them.
     ///
     /// # Errors
-    /// When there is no such step.
+    /// If there is no such step.
     pub fn seed_without(&self, steps: &[StepId]) -> Result<StartingPlan, SessionProblem> {
-        let places: HashMap<&StepId, u32> = self
+        let indices: HashMap<&StepId, u32> = self
             .steps
             .iter()
             .zip(0..)
-            .map(|(step, at)| (&step.step.id, at))
+            .map(|(step, index)| (&step.step.id, index))
             .collect();
-        let place = |id: &StepId| {
-            places
+        let index_of = |id: &StepId| {
+            indices
                 .get(id)
                 .copied()
                 .ok_or_else(|| SessionProblem::NoStep(id.to_string()))
         };
-        let mut open: Vec<u32> = steps.iter().map(place).collect::<Result<_, _>>()?;
-        let mut behind: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut pending: Vec<u32> = steps.iter().map(index_of).collect::<Result<_, _>>()?;
+        let mut dependents: HashMap<u32, Vec<u32>> = HashMap::new();
         for (from, to) in &self.edges {
-            behind.entry(*from).or_default().push(*to);
+            dependents.entry(*from).or_default().push(*to);
         }
-        let mut again: HashSet<u32> = open.iter().copied().collect();
-        while let Some(at) = open.pop() {
-            let next = behind.get(&at).into_iter().flatten().copied();
-            open.extend(next.filter(|to| again.insert(*to)));
+        let mut repeated: HashSet<u32> = pending.iter().copied().collect();
+        while let Some(index) = pending.pop() {
+            let next = dependents.get(&index).into_iter().flatten().copied();
+            pending.extend(next.filter(|to| repeated.insert(*to)));
         }
-        Ok(self.seed_but(&again))
+        Ok(self.seed_except(&repeated))
     }
 
-    fn seed_but(&self, again: &HashSet<u32>) -> StartingPlan {
-        let done = self
-            .steps
-            .iter()
-            .zip(0..)
-            .filter(|(step, at)| step.status == StepStatus::Completed && !again.contains(at));
+    fn seed_except(&self, repeated: &HashSet<u32>) -> StartingPlan {
+        let done = self.steps.iter().zip(0..).filter(|(step, index)| {
+            step.status == StepStatus::Completed && !repeated.contains(index)
+        });
         let done = done.map(|(step, _)| {
             CompletedStep::new(
                 step.step.id.clone(),
@@ -214,7 +214,7 @@ impl Session {
         done.fold(StartingPlan::new(self.plan.clone()), StartingPlan::with)
     }
 
-    /// The session as a view, to be drawn.
+    /// Returns the session as a view for rendering.
     pub fn to_view(&self) -> PlanView {
         PlanView::of_session(self)
     }

@@ -7,11 +7,11 @@ use levity_dag::{Plan, Step, StepId, StepSpent, StepStatus};
 use serde_json::Value;
 
 mod activity;
-mod drawn;
+mod diagram;
 mod edges;
 mod fold;
 mod log;
-mod restored;
+mod restore;
 mod stage;
 mod summary;
 mod text;
@@ -26,11 +26,10 @@ pub use tree::TreeOptions;
 pub(crate) use edges::{edge_kind, edges_of};
 use fold::Owner;
 
-/// What a run of a plan looks like now: a fold over its events, from which everything is drawn.
+/// A live view of a run of a plan: a fold over its events, from which everything is rendered.
 ///
-/// It takes the events of the run and of all runs below it, in the order in which they are told,
-/// has no clock and does no I/O. Whatever it is given, it does not fail; events of other runs are
-/// left out.
+/// Pass it the events of the run and of all runs below it, in order. It has no clock, does no I/O
+/// and never fails; it ignores events of other runs.
 ///
 /// ```
 /// use levity_core::{Event, EventKind, RunId, Timestamp};
@@ -65,95 +64,96 @@ pub struct PlanView {
     ending: Option<Arc<Ending>>,
 }
 
-/// One step, as it stands now.
+/// The current state of one step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepView {
-    /// Its name in the plan.
+    /// The id of the step in the plan.
     pub id: StepId,
-    /// Who does it; empty when it is code.
+    /// The agent of the step; empty for code.
     pub agent: Arc<str>,
-    /// What it is about.
+    /// The description of the step.
     pub description: Arc<str>,
-    /// Where it stands.
+    /// The status of the step.
     pub status: StepStatus,
-    /// Which attempt, from 1; 0 when it has not begun.
+    /// The attempt number, from 1; 0 before the step begins.
     pub attempt: u32,
-    /// Which round of the attempt, from 1; 0 when it has not begun.
+    /// The round of the attempt, from 1; 0 before the step begins.
     pub round: u32,
-    /// How far it is, where it is run once for each element of a list.
+    /// The progress of a step that runs once for each element of a list.
     pub items: Option<Items>,
-    /// The steps right before it, in the order of the plan.
+    /// The steps directly before it, in the order of the plan.
     pub before: Vec<StepId>,
-    /// When it began.
+    /// The start time of the step.
     pub started: Option<Timestamp>,
-    /// When it was settled.
+    /// The time at which the step was settled.
     pub ended: Option<Timestamp>,
-    /// What it took; while it runs, what its agent has told so far.
+    /// The usage of the step; while it runs, the usage that its agent has reported.
     pub spent: StepSpent,
-    /// Why it failed or was skipped; while it is tried again, why the last attempt failed.
+    /// The reason why the step failed or was skipped; during a retry, the error of the last
+    /// attempt.
     pub error: Option<String>,
-    /// What it does just now.
+    /// The current activity of the step.
     pub activity: Activity,
-    /// What a person is asked on its behalf.
+    /// The pending requests to a person on behalf of the step.
     pub asks: Vec<Ask>,
 }
 
-/// How many elements of a list are done.
+/// The progress of a step over the elements of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Items {
-    /// Those that are settled, the failed ones included.
+    /// The number of settled elements, including the failed ones.
     pub done: u32,
-    /// Those that failed.
+    /// The number of failed elements.
     pub failed: u32,
-    /// All.
+    /// The total number of elements.
     pub of: u32,
 }
 
-/// What came before the steps: looking at files, or making plans.
+/// The work before the steps: profiling of files, or planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Preparation {
-    /// How many times somebody was asked.
+    /// The number of requests.
     pub times: u32,
-    /// How long it took, all times together.
+    /// The total duration of all requests.
     pub took: Duration,
-    /// What it used.
+    /// The tokens and cost of the requests.
     pub usage: Usage,
-    /// Turns and calls.
+    /// The turns and calls of the requests.
     pub stats: Stats,
     since: Option<Timestamp>,
     settled: (Usage, Stats),
 }
 
-/// What the run has used so far.
+/// The current usage of the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Tokens and money, profiling and planning included.
+    /// The tokens and cost, including profiling and planning.
     pub usage: Usage,
-    /// Turns and calls.
+    /// The turns and calls of the run.
     pub stats: Stats,
-    /// How long it has taken, up to the last event.
+    /// The duration up to the last event.
     pub took: Duration,
-    /// Steps that are completed.
+    /// The number of completed steps.
     pub completed: usize,
-    /// Steps that have failed.
+    /// The number of failed steps.
     pub failed: usize,
-    /// Steps that were skipped.
+    /// The number of skipped steps.
     pub skipped: usize,
-    /// All steps.
+    /// The total number of steps.
     pub steps: usize,
 }
 
 impl PlanView {
-    /// A view of the run whose event comes first.
+    /// Creates a view of the run of the first event.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A view of this run, whatever events come first.
+    /// Creates a view of this run, whatever the first event is.
     pub fn of_run(run: RunId) -> Self {
         Self {
             root: Some(run),
@@ -161,7 +161,7 @@ impl PlanView {
         }
     }
 
-    /// A view of a plan that is not run. It need not have been checked.
+    /// Creates a view of a plan that is not running. The plan may be unchecked.
     pub fn of_plan(plan: impl Into<Arc<Plan>>) -> Self {
         let mut view = Self::default();
         let plan = plan.into();
@@ -170,69 +170,70 @@ impl PlanView {
         view
     }
 
-    /// The run it is of.
+    /// Returns the run of the view.
     pub fn run(&self) -> Option<&RunId> {
         self.root.as_ref()
     }
 
-    /// What the run is to do, in words.
+    /// Returns the goal of the run.
     pub fn goal(&self) -> &str {
         &self.goal
     }
 
-    /// Says what it is about, where no run does.
+    /// Sets the goal, for a view without a run.
     #[must_use]
     pub fn with_goal(mut self, goal: impl Into<String>) -> Self {
         self.goal = goal.into();
         self
     }
 
-    /// Where the run stands.
+    /// Returns the stage of the run.
     pub fn stage(&self) -> PlanStage {
         self.stage
     }
 
-    /// The plan as it is now.
+    /// Returns the current plan.
     pub fn plan(&self) -> Option<&Arc<Plan>> {
         self.plan.as_ref()
     }
 
-    /// The steps, in the order of the plan.
+    /// Returns the steps, in the order of the plan.
     pub fn steps(&self) -> &[StepView] {
         &self.steps
     }
 
-    /// The step of this id.
+    /// Returns the step with this id.
     pub fn step(&self, id: &str) -> Option<&StepView> {
         self.steps.get(*self.index.get(id)? as usize)
     }
 
-    /// The edges, as places in [`steps`](Self::steps): the second comes after the first.
+    /// Returns the edges, as indices into [`steps`](Self::steps): the second step comes after the
+    /// first.
     pub fn edges(&self) -> &[(u32, u32)] {
         &self.edges
     }
 
-    /// The looking at files before the plan.
+    /// Returns the profiling of files before the plan.
     pub fn profiling(&self) -> &Preparation {
         &self.profiling
     }
 
-    /// The making of the plan and of its changes.
+    /// Returns the creation of the plan and of its changes.
     pub fn planning(&self) -> &Preparation {
         &self.planning
     }
 
-    /// What is known about the files that were given.
+    /// Returns the descriptions of the given files.
     pub fn files(&self) -> &[Value] {
         &self.files
     }
 
-    /// What a person is asked on behalf of no step, such as whether the plan may be carried out.
+    /// Returns the pending requests that belong to no step, such as the approval of the plan.
     pub fn asks(&self) -> &[Ask] {
         &self.asks
     }
 
-    /// All that a person is asked just now, with the step it is for.
+    /// Returns all pending requests, each with its step.
     pub fn all_asks(&self) -> impl Iterator<Item = (Option<&StepId>, &Ask)> {
         let steps = self
             .steps
@@ -241,32 +242,32 @@ impl PlanView {
         self.asks.iter().map(|ask| (None, ask)).chain(steps)
     }
 
-    /// How many times the plan was changed.
+    /// Returns the number of changes to the plan.
     pub fn replans(&self) -> u32 {
         self.replans
     }
 
-    /// Why the planner saw no other way, if it said so.
+    /// Returns the reason why the planner gave up, if it did.
     pub fn gave_up(&self) -> Option<&str> {
         self.gave_up.as_deref()
     }
 
-    /// When the run began.
+    /// Returns the start time of the run.
     pub fn started(&self) -> Option<Timestamp> {
         self.started
     }
 
-    /// When the last event came.
+    /// Returns the time of the last event.
     pub fn last(&self) -> Option<Timestamp> {
         self.last
     }
 
-    /// How the run ended, once it has.
+    /// Returns the ending of the run, once it has ended.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_deref()
     }
 
-    /// What the run has used so far. It goes over all steps.
+    /// Returns the current usage of the run. The cost grows with the number of steps.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
             steps: self.steps.len(),
@@ -305,7 +306,7 @@ impl PlanView {
         self.steps.get_mut(at as usize)
     }
 
-    /// Takes a plan in place of the one before; what is known about its steps stays.
+    /// Replaces the plan; the state of retained steps is preserved.
     fn set_plan(&mut self, plan: Arc<Plan>, edges: Vec<(u32, u32)>) {
         let mut old: HashMap<StepId, StepView> = std::mem::take(&mut self.steps)
             .into_iter()
@@ -332,7 +333,7 @@ impl PlanView {
 }
 
 impl Preparation {
-    /// What is known about it from elsewhere.
+    /// Restores a preparation from a session file.
     pub(crate) fn restored(times: u32, took: Duration, usage: Usage, stats: Stats) -> Self {
         Self {
             times,
@@ -372,7 +373,7 @@ impl StepView {
         self
     }
 
-    /// How long it has taken: until it was settled, or until `now` while it runs.
+    /// Returns the duration: until the step was settled, or until `now` while it runs.
     pub fn took(&self, now: Option<Timestamp>) -> Option<Duration> {
         let until = self.ended.or(now)?;
         Some(until.since(self.started?))

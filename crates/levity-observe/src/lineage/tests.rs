@@ -40,7 +40,7 @@ fn check(lineage: &mut Lineage, run: &str, kind: EventKind, expected: &str) {
 }
 
 #[test]
-fn who_comes_late_sees_ids_of_what_was_not_introduced() {
+fn late_listener_gets_run_ids_in_place_of_unknown_names() {
     let mut lineage = Lineage::new("swarm");
     check(&mut lineage, "r1.3", progress(7), "swarm › r1.3");
     check(
@@ -70,21 +70,21 @@ fn who_comes_late_sees_ids_of_what_was_not_introduced() {
 }
 
 #[test]
-fn the_whole_is_the_outermost_run() {
+fn lineage_takes_outermost_run_as_root() {
     let started = || EventKind::RunStarted {
         machine: levity_core::MachineKind::new("agent", 1),
     };
-    // An id with dots of its own.
+    // An id that contains dots.
     let mut lineage = Lineage::new("swarm");
     check(&mut lineage, "v1.2", started(), "swarm");
     check(&mut lineage, "v1.2", child(3, "v1.2.3", "coder"), "swarm");
     check(&mut lineage, "v1.2.3", EventKind::Paused, "swarm › coder");
-    // Somebody came just before a child began.
+    // A listener that joins just before a child starts.
     let mut lineage = Lineage::new("swarm");
     check(&mut lineage, "r1.3", started(), "swarm");
     check(&mut lineage, "r1", EventKind::Paused, "swarm");
     check(&mut lineage, "r1.3", EventKind::Paused, "swarm › r1.3");
-    // A part of something larger.
+    // A swarm inside a larger run.
     let mut lineage = Lineage::of_run("swarm", "g.5".into());
     check(&mut lineage, "g", child(5, "g.5", "team"), "g");
     check(&mut lineage, "g.5", child(1, "g.5.1", "coder"), "swarm");
@@ -99,7 +99,7 @@ fn the_whole_is_the_outermost_run() {
 }
 
 #[test]
-fn the_runs_of_a_worker_come_in_the_order_they_began() {
+fn runs_of_returns_runs_in_start_order() {
     let mut lineage = Lineage::new("swarm");
     for effect in [9, 10, 11] {
         lineage.apply(&event(
@@ -119,7 +119,7 @@ fn the_runs_of_a_worker_come_in_the_order_they_began() {
 }
 
 #[test]
-fn what_has_ended_is_forgotten_with_all_below_it() {
+fn apply_removes_ended_run_with_its_children() {
     let mut lineage = Lineage::new("swarm");
     for (run, kind) in [
         ("r1", child(1, "r1.1", "coder")),
@@ -164,7 +164,7 @@ fn what_has_ended_is_forgotten_with_all_below_it() {
 }
 
 #[test]
-fn a_stream_without_ends_takes_no_more_than_its_room() {
+fn lineage_of_stream_without_ends_stays_within_limit() {
     let mut lineage = Lineage::new("swarm");
     for effect in 0..MAX_ENTRIES as u64 + 10 {
         lineage.apply(&event(
@@ -181,7 +181,7 @@ fn a_stream_without_ends_takes_no_more_than_its_room() {
 }
 
 #[test]
-fn a_tool_of_the_whole_is_no_worker() {
+fn tool_call_of_root_has_no_worker() {
     let mut lineage = Lineage::new("swarm");
     let origin = lineage.apply(&event("r1", call(1, "shell")));
     assert_eq!((origin.worker(), origin.tool()), (None, Some("shell")));

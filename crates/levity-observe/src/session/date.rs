@@ -1,9 +1,8 @@
-//! Moments as ISO 8601, as others write them.
+//! ISO 8601 dates in the forms that other programs write.
 
 use levity_core::Timestamp;
 
-/// Reads `2025-01-15T10:30:00`, with or without a fraction and a zone; without one it is taken for
-/// UTC.
+/// Parses `2025-01-15T10:30:00`, with or without a fraction and a zone; without a zone it is UTC.
 pub(super) fn parse(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_once(['T', ' '])?;
     let (year, month_day) = date.split_once('-')?;
@@ -20,14 +19,14 @@ pub(super) fn parse(text: &str) -> Option<Timestamp> {
     u64::try_from(millis).ok().map(Timestamp::from_millis)
 }
 
-/// Digits only: `parse` of a number also takes a sign.
+/// Parses digits only: `str::parse` would also accept a sign.
 fn number(text: &str) -> Option<i64> {
     let digits =
         !text.is_empty() && text.len() <= 12 && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// Days since the start of 1970, by counting 400-year cycles that begin in March.
+/// Returns the days since the start of 1970, by counting 400-year cycles that begin in March.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) || year > 100_000_000 {
         return None;
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_others_are_read() {
+    fn parse_accepts_dates_of_other_programs() {
         check("2025-01-15T10:30:00", Some("2025-01-15T10:30:00.000Z"));
         check(
             "2025-01-15 10:30:00.123456",
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_none() {
+    fn parse_rejects_invalid_dates() {
         for text in [
             "",
             "T",

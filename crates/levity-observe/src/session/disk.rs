@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! File access with atomic replacement.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read as _};
@@ -8,28 +8,28 @@ use levity_system::{Replace, files};
 
 use super::error::SessionProblem;
 
-/// Runs what blocks where it holds up nobody, if there is such a place.
-pub(super) async fn aside<T: Send + 'static>(
+/// Runs blocking work where it delays no other task, if there is a runtime.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SessionProblem> + Send + 'static,
 ) -> Result<T, SessionProblem> {
     match tokio::runtime::Handle::try_current() {
         Ok(handle) => handle
             .spawn_blocking(work)
             .await
-            .unwrap_or_else(|gone| Err(io::Error::other(gone).into())),
+            .unwrap_or_else(|join_error| Err(io::Error::other(join_error).into())),
         Err(_) => work(),
     }
 }
 
-/// Replaces a file by what `fill` writes: whoever reads it finds the old one or the new one, also
-/// after this process was killed or the power was lost. What models said is private, unless
-/// somebody has made the file that is there readable.
+/// Replaces a file with the output of `fill`: readers find the old or the new content, even after a
+/// kill or a power loss. Model output is private, so a new file is readable by its owner only; an
+/// existing file keeps its permissions.
 pub(super) fn replace(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), SessionProblem>,
 ) -> Result<(), SessionProblem> {
     let (folder, _) = parts(path)?;
-    // The folders of the day, the month and the year may come from elsewhere.
+    // The folders of the day, the month and the year may come from another program.
     folder
         .ancestors()
         .take(3)
@@ -45,43 +45,44 @@ fn parts(path: &Path) -> io::Result<(&Path, &str)> {
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-/// Removes what writers of this file left when they were killed.
-pub(super) fn tidy(path: &Path) {
+/// Removes the temporary files of killed writers of this file.
+pub(super) fn remove_leftovers(path: &Path) {
     let Ok((folder, name)) = parts(path) else {
         return;
     };
-    let begin = format!(".{name}.");
+    let prefix = format!(".{name}.");
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let left = entry
+        let is_leftover = entry
             .file_name()
             .to_str()
-            .is_some_and(|name| name.starts_with(&begin) && name.ends_with(Replace::UNFINISHED));
-        if left {
+            .is_some_and(|name| name.starts_with(&prefix) && name.ends_with(Replace::UNFINISHED));
+        if is_leftover {
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Opens a file to read it. A pipe or a device that stands in its place is not waited for.
+/// Opens a file for reading. It does not block on a pipe or a device at the path.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
         true => files::open_without_waiting(path),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not a regular file",
+            "not a regular file",
         )),
     }
 }
 
-/// All bytes of a file that has no more than `most`.
-pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>, SessionProblem> {
+/// Reads all bytes of a file with at most `max_bytes` bytes.
+pub(super) fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, SessionProblem> {
     let file = open(path)?;
     let mut bytes = Vec::new();
-    // One more than may be there tells a file that is too large, also one that grows while it is
+    // One byte beyond the limit reveals a file that is too large, even one that grows while it is
     // read.
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(SessionProblem::TooLarge { most });
+    file.take(max_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(SessionProblem::TooLarge { most: max_bytes });
     }
     Ok(bytes)
 }

@@ -1,59 +1,59 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a session file cannot be read or written.
+/// An error of reading or writing a session file.
 #[derive(Debug, thiserror::Error)]
 #[error("session file `{}`: {problem}", path.display())]
 #[non_exhaustive]
 pub struct SessionError {
-    /// The file, or the folder.
+    /// The path of the file, or of the folder.
     pub path: PathBuf,
-    /// What is wrong with it; said in the error's own words, so it is not its source.
+    /// The problem with the file. `Display` already includes it, so it is not the `source`.
     pub problem: SessionProblem,
 }
 
-/// What is wrong with a session file.
+/// The reason why a session file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionProblem {
-    /// The disk says no.
+    /// An I/O error of the file system.
     #[error(transparent)]
     Io(io::Error),
-    /// It has more bytes than are read or written.
-    #[error("it has more than {most} bytes")]
+    /// The file exceeds the size limit.
+    #[error("the file has more than {most} bytes, which is the limit")]
     TooLarge {
-        /// How many are.
+        /// The limit in bytes.
         most: u64,
     },
-    /// It is not JSON, or ends too soon.
-    #[error("it is not JSON at line {line}, column {column}")]
+    /// The content is not JSON, or ends too early.
+    #[error("invalid JSON at line {line}, column {column}")]
     Json {
         /// The line, from 1.
         line: usize,
         /// The column, from 1.
         column: usize,
     },
-    /// It is JSON, and no session.
+    /// The content is JSON, but not a session.
     #[error("at `{place}`: {what}")]
     Shape {
-        /// Where, as a JSON Pointer.
+        /// The location, as a JSON Pointer.
         place: String,
-        /// What is wrong there.
+        /// The problem at this location.
         what: &'static str,
     },
-    /// No session has that id, or an id that begins so.
-    #[error("there is no session `{0}`")]
+    /// No session has that id, or an id with that prefix.
+    #[error("no session matches the id `{0}`")]
     Unknown(String),
-    /// The ids of several sessions begin so.
-    #[error("several sessions begin with `{begin}`: {}", ids.join(", "))]
+    /// Several session ids begin with the prefix.
+    #[error("several session ids begin with `{begin}`: {}; use a longer prefix", ids.join(", "))]
     Ambiguous {
-        /// The beginning.
+        /// The given prefix.
         begin: String,
-        /// Some of the ids.
+        /// Some of the matching ids.
         ids: Vec<String>,
     },
     /// The session has no such step.
-    #[error("there is no step `{0}`")]
+    #[error("the session has no step `{0}`")]
     NoStep(String),
 }
 
@@ -74,7 +74,7 @@ impl SessionProblem {
 }
 
 impl SessionError {
-    /// Whether it can help to try again: the disk may be free by then.
+    /// Returns `true` if a retry can help, because the disk may be available by then.
     pub fn is_retryable(&self) -> bool {
         use io::ErrorKind::{Interrupted, ResourceBusy, StorageFull, TimedOut, WouldBlock};
         match &self.problem {

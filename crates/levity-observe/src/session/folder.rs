@@ -6,13 +6,14 @@ use std::sync::Arc;
 use levity_core::{RunId, Timestamp};
 use levity_runtime::{Observe, Observer};
 
-use super::disk::aside;
+use super::disk::run_blocking;
 use super::error::{SessionError, SessionProblem};
 use super::head::Head;
 use super::writer::{OnError, SessionWriter};
 use super::{Session, date};
 
-/// A folder of sessions: `YYYY/MM/DD/session_<id>.json`, by the day on which the run began, in UTC.
+/// A folder of session files: `YYYY/MM/DD/session_<id>.json`, by the UTC day on which the run
+/// began.
 ///
 /// ```
 /// # use levity_observe::SessionFolder;
@@ -30,37 +31,37 @@ pub struct SessionFolder {
     on_error: Option<Arc<OnError>>,
 }
 
-/// What is known about a session without reading all of it.
+/// Metadata of a session, read without reading the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Its id; where the file cannot be read, as its name has it.
+    /// The id of the session; for an unreadable file, the id from the file name.
     pub id: String,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// How large it is.
+    /// The size of the file in bytes.
     pub bytes: u64,
-    /// When the run began.
+    /// The start time of the run.
     pub created: Option<Timestamp>,
-    /// What the run was to do; the first 500 characters.
+    /// The goal of the run; the first 500 characters.
     pub query: String,
-    /// Where it stood when the file was written, such as `running` or `completed`.
+    /// The status when the file was written, such as `running` or `completed`.
     pub status: String,
-    /// Why the file cannot be read, if it cannot.
+    /// The reason why the file cannot be read, if it cannot.
     pub problem: Option<String>,
 }
 
-/// Which sessions to list.
+/// A filter for the list of sessions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionFilter {
-    /// How many at most; 100 by default.
+    /// The maximum number of sessions; 100 by default.
     pub most: usize,
-    /// Only those with this status.
+    /// Includes only sessions with this status.
     pub status: Option<String>,
-    /// Only those in whose query this stands, whatever the case.
+    /// Includes only sessions whose query contains this text, ignoring case.
     pub query: Option<String>,
-    /// Only those that began at this moment or later.
+    /// Includes only sessions that began at this time or later.
     pub since: Option<Timestamp>,
 }
 
@@ -76,40 +77,40 @@ impl Default for SessionFilter {
 }
 
 impl SessionFilter {
-    /// All sessions, 100 at most.
+    /// Creates a filter for all sessions, with a limit of 100.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many at most.
+    /// Sets the maximum number of sessions.
     #[must_use]
-    pub fn most(mut self, most: usize) -> Self {
-        self.most = most;
+    pub fn most(mut self, limit: usize) -> Self {
+        self.most = limit;
         self
     }
 
-    /// Only those with this status.
+    /// Includes only sessions with this status.
     #[must_use]
     pub fn status(mut self, status: impl Into<String>) -> Self {
         self.status = Some(status.into());
         self
     }
 
-    /// Only those in whose query this stands, whatever the case.
+    /// Includes only sessions whose query contains this text, ignoring case.
     #[must_use]
     pub fn query(mut self, text: impl Into<String>) -> Self {
         self.query = Some(text.into());
         self
     }
 
-    /// Only those that began at this moment or later.
+    /// Includes only sessions that began at this time or later.
     #[must_use]
     pub fn since(mut self, at: Timestamp) -> Self {
         self.since = Some(at);
         self
     }
 
-    fn takes(&self, info: &SessionInfo) -> bool {
+    fn matches(&self, info: &SessionInfo) -> bool {
         self.status
             .as_ref()
             .is_none_or(|status| *status == info.status)
@@ -123,7 +124,7 @@ impl SessionFilter {
     }
 }
 
-/// Keeps a session file of each run that it follows.
+/// Writes a session file for each observed run.
 ///
 /// ```
 /// # use levity_dag::Team;
@@ -131,20 +132,21 @@ impl SessionFilter {
 /// let team = Team::builder().observe(SessionFolder::open("sessions"));
 /// ```
 ///
-/// A resumed run continues its file, and a fork begins one with what it took over.
+/// A resumed run continues its file, and a fork starts one with the steps that it took over.
 impl Observe for SessionFolder {
     fn observe(&self, run: &RunId) -> Observer {
         let writer = self.writer(run);
         let (earlier, flushed) = (writer.clone(), writer.clone());
         Observer::new(move |event| writer.apply(event))
             .earlier(move |events| earlier.begin_with(events))
-            // A failed write ends no run: the writer reports it, and the journal has everything.
+            // A failed write does not end the run: the writer reports it, and the journal has
+            // everything.
             .after(async move { _ = flushed.flush().await })
     }
 }
 
 impl SessionFolder {
-    /// The sessions in this folder. It is made when the first is written.
+    /// Opens this folder of sessions. The first write creates it.
     pub fn open(dir: impl AsRef<Path>) -> Self {
         Self {
             dir: dir.as_ref().into(),
@@ -153,72 +155,72 @@ impl SessionFolder {
         }
     }
 
-    /// How many bytes a session may have; [`Session::MAX_BYTES`] by default.
+    /// Sets the maximum size of a session file; [`Session::MAX_BYTES`] by default.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Tells each write that fails, on the thread that writes. The run goes on all the same.
+    /// Sets a handler for failed writes, called on the writing thread. The run continues
+    /// regardless.
     #[must_use]
-    pub fn on_error(mut self, tell: impl Fn(&SessionError) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(Arc::new(tell));
+    pub fn on_error(mut self, handler: impl Fn(&SessionError) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Arc::new(handler));
         self
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    pub(super) fn largest(&self) -> u64 {
+    pub(super) fn byte_limit(&self) -> u64 {
         self.max_bytes
     }
 
-    /// Where the session of a run stands that began at this moment.
+    /// Returns the path of the session of a run that began at this time.
     pub fn path(&self, run: &RunId, began: Timestamp) -> PathBuf {
-        let moment = began.to_string();
-        let day = moment.split('T').next().unwrap_or_default();
+        let time = began.to_string();
+        let day = time.split('T').next().unwrap_or_default();
         let folder = day
             .split('-')
             .fold(self.dir.to_path_buf(), |path, part| path.join(part));
         folder.join(file_name(run.as_str()))
     }
 
-    /// Keeps the session of a run up to date.
+    /// Returns a writer that keeps the session file of a run up to date.
     pub fn writer(&self, run: &RunId) -> SessionWriter {
         SessionWriter::new(self.clone(), run.clone(), self.on_error.clone())
     }
 
-    /// The sessions, the newest first. Of each file only the beginning is read, unless another
-    /// program has put its attributes into another order. A file that cannot be read is listed,
-    /// with the reason.
+    /// Lists the sessions, newest first. It reads only the beginning of each file, unless another
+    /// program reordered the attributes. An unreadable file is listed with the reason.
     ///
     /// # Errors
-    /// When the folder cannot be read. One that is not there has no sessions.
+    /// If the folder cannot be read. A folder that does not exist has no sessions.
     pub async fn list(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>, SessionError> {
         let (sessions, filter) = (self.clone(), filter.clone());
-        aside(move || sessions.list_now(&filter))
+        run_blocking(move || sessions.list_now(&filter))
             .await
             .map_err(|problem| problem.at(&self.dir))
     }
 
-    /// The file of the session with this id, or of the only one whose id begins so.
+    /// Returns the file of the session with this id, or of the only one whose id begins with it.
     ///
     /// # Errors
-    /// When there is none, or more than one.
+    /// If there is none, or more than one.
     pub async fn find(&self, id: &str) -> Result<PathBuf, SessionError> {
         let (sessions, name) = (self.clone(), id.to_owned());
-        aside(move || sessions.find_now(&name))
+        run_blocking(move || sessions.find_now(&name))
             .await
             .map_err(|problem| problem.at(&self.dir))
     }
 
-    /// Reads the session with this id, or the only one whose id begins so.
+    /// Loads the session with this id, or the only one whose id begins with it.
     ///
     /// # Errors
-    /// When there is none, or more than one, or its file is none.
+    /// If there is none, or more than one, or if its file is not a session.
     pub async fn load(&self, id: &str) -> Result<Session, SessionError> {
         let path = self.find(id).await?;
         Session::load_up_to(path, self.max_bytes).await
@@ -233,7 +235,7 @@ impl SessionFolder {
             let infos = files(&day)?
                 .into_iter()
                 .map(|(id, path)| info(id, path, self.max_bytes));
-            let mut of_day: Vec<SessionInfo> = infos.filter(|info| filter.takes(info)).collect();
+            let mut of_day: Vec<SessionInfo> = infos.filter(|info| filter.matches(info)).collect();
             of_day.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
             found.extend(of_day);
         }
@@ -241,20 +243,20 @@ impl SessionFolder {
         Ok(found)
     }
 
-    /// The file of this run.
-    pub(super) fn find_exactly(&self, run: &RunId) -> Result<PathBuf, SessionProblem> {
+    /// Returns the file of exactly this run.
+    pub(super) fn find_run(&self, run: &RunId) -> Result<PathBuf, SessionProblem> {
         let name = file_name(run.as_str());
-        let there = self
+        let existing = self
             .days()?
             .into_iter()
             .map(|day| day.join(&name))
             .find(|path| path.is_file());
-        there.ok_or_else(|| SessionProblem::Unknown(shortened(run.as_str())))
+        existing.ok_or_else(|| SessionProblem::Unknown(shorten_id(run.as_str())))
     }
 
     fn find_now(&self, id: &str) -> Result<PathBuf, SessionProblem> {
         let exact = file_name(id);
-        let begin = exact.strip_suffix(END).unwrap_or(&exact);
+        let begin = exact.strip_suffix(SUFFIX).unwrap_or(&exact);
         let mut found = Vec::new();
         for day in self.days()? {
             for (id, path) in files(&day)? {
@@ -271,19 +273,19 @@ impl SessionFolder {
             }
         }
         match found.len() {
-            0 => Err(SessionProblem::Unknown(shortened(id))),
+            0 => Err(SessionProblem::Unknown(shorten_id(id))),
             1 => Ok(found.swap_remove(0).1),
             _ => {
                 let ids = found.into_iter().take(5).map(|(id, _)| id).collect();
                 Err(SessionProblem::Ambiguous {
-                    begin: shortened(id),
+                    begin: shorten_id(id),
                     ids,
                 })
             }
         }
     }
 
-    /// The folders of the days, the newest first.
+    /// Returns the folders of the days, newest first.
     fn days(&self) -> Result<Vec<PathBuf>, SessionProblem> {
         let mut folders = vec![self.dir.to_path_buf()];
         for digits in [4.., 2.., 2..] {
@@ -311,10 +313,10 @@ impl fmt::Debug for SessionFolder {
     }
 }
 
-const BEGIN: &str = "session_";
-const END: &str = ".json";
+const PREFIX: &str = "session_";
+const SUFFIX: &str = ".json";
 
-/// What stands in a folder; nothing when it is no folder, or not there.
+/// Returns the names in a folder; none if it does not exist or is not a folder.
 fn names(folder: &Path) -> Result<Vec<String>, SessionProblem> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -333,16 +335,16 @@ fn names(folder: &Path) -> Result<Vec<String>, SessionProblem> {
         .collect())
 }
 
-/// The files of sessions in a folder, with their ids as the names have them.
+/// Returns the session files in a folder, with the ids from their names.
 fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, SessionProblem> {
-    let id = |name: &str| Some(name.strip_prefix(BEGIN)?.strip_suffix(END)?.to_owned());
+    let id = |name: &str| Some(name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.to_owned());
     Ok(names(folder)?
         .into_iter()
         .filter_map(|name| Some((id(&name)?, folder.join(name))))
         .collect())
 }
 
-fn info(id: String, path: PathBuf, most: u64) -> SessionInfo {
+fn info(id: String, path: PathBuf, max_bytes: u64) -> SessionInfo {
     let bytes = fs::metadata(&path).map_or(0, |data| data.len());
     let mut info = SessionInfo {
         id,
@@ -353,7 +355,7 @@ fn info(id: String, path: PathBuf, most: u64) -> SessionInfo {
         status: String::new(),
         problem: None,
     };
-    match Head::read(&info.path, most) {
+    match Head::read(&info.path, max_bytes) {
         Ok(head) => {
             info.id = head
                 .session_id
@@ -368,13 +370,13 @@ fn info(id: String, path: PathBuf, most: u64) -> SessionInfo {
     info
 }
 
-/// How many bytes of an id stand in a file's name.
-const LONG: usize = 150;
+/// The maximum number of bytes of an id in a file name.
+const MAX_NAME_BYTES: usize = 150;
 
-/// The name of a session's file. Letters, digits, `-`, `_` and `.` stand for themselves, other
-/// bytes as `%` and two digits; of a long id, the beginning and a number that is made of all of it.
+/// Returns the name of a session's file. Letters, digits, `-`, `_` and `.` are literal, other bytes
+/// become `%xx`; a long id is cut and followed by its hash.
 pub(super) fn file_name(id: &str) -> String {
-    let mut name = String::from(BEGIN);
+    let mut name = String::from(PREFIX);
     for byte in id.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
@@ -385,17 +387,17 @@ pub(super) fn file_name(id: &str) -> String {
             }
         }
     }
-    if name.len() > LONG {
-        // FNV-1a: the same in every release of everything.
-        let sum = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-            (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    if name.len() > MAX_NAME_BYTES {
+        // FNV-1a is stable across releases.
+        let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        name.truncate(LONG);
-        let _ = write!(name, "~{sum:016x}");
+        name.truncate(MAX_NAME_BYTES);
+        let _ = write!(name, "~{hash:016x}");
     }
-    name + END
+    name + SUFFIX
 }
 
-fn shortened(id: &str) -> String {
+fn shorten_id(id: &str) -> String {
     crate::view::one_line(id, 80)
 }

@@ -9,7 +9,7 @@ use super::disk;
 use super::error::SessionProblem;
 use super::read::json_problem;
 
-/// What stands at the beginning of a session file.
+/// The attributes at the beginning of a session file.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) session_id: Option<String>,
@@ -18,26 +18,26 @@ pub(super) struct Head {
     pub(super) status: Option<String>,
 }
 
-/// How many characters of a text are kept.
-const LONG: usize = 500;
+/// The maximum number of characters of a text.
+const MAX_TEXT_CHARS: usize = 500;
 
 impl Head {
-    /// Reads a file until all is known. What comes before is skipped without being kept.
-    pub(super) fn read(path: &Path, most: u64) -> Result<Self, SessionProblem> {
-        let file = BufReader::with_capacity(1 << 13, disk::open(path)?).take(most);
+    /// Reads a file until all attributes are known, and skips everything before them.
+    pub(super) fn read(path: &Path, max_bytes: u64) -> Result<Self, SessionProblem> {
+        let file = BufReader::with_capacity(1 << 13, disk::open(path)?).take(max_bytes);
         let head = RefCell::new(Self::default());
         let mut json = serde_json::Deserializer::from_reader(file);
-        let read = json.deserialize_map(Top(&head));
+        let read = json.deserialize_map(FileVisitor(&head));
         let head = head.into_inner();
         match read {
-            // It stops by an error on purpose once it has all.
-            Err(_) if head.is_whole() => Ok(head),
+            // The visitor stops with an error on purpose once it has all attributes.
+            Err(_) if head.is_complete() => Ok(head),
             Err(error) => Err(json_problem(&error)),
             Ok(()) => Ok(head),
         }
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.session_id.is_some()
             && self.original_query.is_some()
             && self.created_at.is_some()
@@ -45,7 +45,7 @@ impl Head {
     }
 
     fn set(&mut self, name: &str, text: &str) {
-        let text = text.chars().take(LONG).collect();
+        let text = text.chars().take(MAX_TEXT_CHARS).collect();
         match name {
             "session_id" => self.session_id = Some(text),
             "original_query" => self.original_query = Some(text),
@@ -55,10 +55,10 @@ impl Head {
     }
 }
 
-/// The file as a whole: only `graph` is looked at.
-struct Top<'a>(&'a RefCell<Head>);
+/// Visits the top level of the file, of which only `graph` is read.
+struct FileVisitor<'a>(&'a RefCell<Head>);
 
-impl<'de> Visitor<'de> for Top<'_> {
+impl<'de> Visitor<'de> for FileVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for Top<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<String>()? {
             if name == "graph" {
-                map.next_value_seed(Attributes(self.0))?;
+                map.next_value_seed(GraphAttributes(self.0))?;
                 return Err(de::Error::custom("known"));
             }
             map.next_value::<IgnoredAny>()?;
@@ -77,9 +77,9 @@ impl<'de> Visitor<'de> for Top<'_> {
     }
 }
 
-struct Attributes<'a>(&'a RefCell<Head>);
+struct GraphAttributes<'a>(&'a RefCell<Head>);
 
-impl<'de> DeserializeSeed<'de> for Attributes<'_> {
+impl<'de> DeserializeSeed<'de> for GraphAttributes<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -87,7 +87,7 @@ impl<'de> DeserializeSeed<'de> for Attributes<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Attributes<'_> {
+impl<'de> Visitor<'de> for GraphAttributes<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,11 +105,11 @@ impl<'de> Visitor<'de> for Attributes<'_> {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
-            if self.0.borrow().is_whole() {
+            if self.0.borrow().is_complete() {
                 return Err(de::Error::custom("known"));
             }
         }
-        // Some are missing in what others wrote.
+        // Files of other programs may lack some attributes.
         let head = &mut *self.0.borrow_mut();
         for text in [
             &mut head.session_id,
@@ -123,7 +123,7 @@ impl<'de> Visitor<'de> for Attributes<'_> {
     }
 }
 
-/// A text, or nothing where something else stands.
+/// A string, or an empty one for any other value.
 struct Text(String);
 
 impl<'de> de::Deserialize<'de> for Text {

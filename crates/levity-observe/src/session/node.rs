@@ -1,4 +1,4 @@
-//! The nodes and edges of a session file, as they are written.
+//! The serialized form of the nodes and edges of a session file.
 
 use levity_core::{Stats, Timestamp, Usage};
 use levity_dag::{Plan, Step, StepId};
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use super::error::SessionProblem;
 use crate::view::{Items, PlanView, StepView, edge_kind};
 
-/// The name of the root's node, unless a step has it.
+/// The name of the root node, unless a step has the same id.
 pub(super) const ROOT: &str = "ROOT";
 
-/// A node that no step is called like.
+/// Returns a name for the root node that no step has.
 pub(super) fn root_of(view: &PlanView) -> String {
     let mut name = ROOT.to_owned();
     while view.step(&name).is_some() {
@@ -20,9 +20,9 @@ pub(super) fn root_of(view: &PlanView) -> String {
     name
 }
 
-/// Where a step stands, as a node has it.
+/// The serialized status of a step.
 #[derive(Serialize)]
-struct Stands<'a> {
+struct StatusForm<'a> {
     status: &'static str,
     error: Option<&'a str>,
     cost: f64,
@@ -46,7 +46,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// How many elements are done, as a node has it.
+/// The serialized progress of a list.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct ItemsForm {
     done: u32,
@@ -66,19 +66,19 @@ impl From<ItemsForm> for Items {
     }
 }
 
-/// The attributes of a step's node but for what it gave: the members of an object, without its
-/// braces.
+/// Serializes the attributes of a step's node without its output, as the members of an object
+/// without its braces.
 pub(super) fn members(step: &Step, view: &StepView) -> Result<Vec<u8>, SessionProblem> {
     let mut bytes = object(&step_form(step)?)?;
     let usage = &view.spent.usage;
-    let stands = Stands {
+    let status_form = StatusForm {
         status: view.status.as_str(),
         error: view.error.as_deref(),
         cost: usage.cost.map_or(0.0, |cost| cost.nanos() as f64 / 1e9),
         input_tokens: usage.input.unwrap_or(0),
         output_tokens: usage.output.unwrap_or(0),
-        start_time: moment(view.started),
-        end_time: moment(view.ended),
+        start_time: format_time(view.started),
+        end_time: format_time(view.ended),
         execution_time: view.took(None).map(|took| took.as_secs_f64()),
         attempts: view.spent.attempts.max(view.attempt),
         attempt: view.attempt,
@@ -88,16 +88,16 @@ pub(super) fn members(step: &Step, view: &StepView) -> Result<Vec<u8>, SessionPr
         stats: &view.spent.stats,
     };
     bytes.push(b',');
-    bytes.extend(object(&stands)?);
+    bytes.extend(object(&status_form)?);
     Ok(bytes)
 }
 
-pub(super) fn moment(at: Option<Timestamp>) -> Option<String> {
+pub(super) fn format_time(at: Option<Timestamp>) -> Option<String> {
     at.map(|at| at.to_string())
 }
 
-/// A step by the names that the files have for its fields; those that every node has are always
-/// there.
+/// Returns a step with the field names of the file format. The fields that every node has are
+/// always present.
 fn step_form(step: &Step) -> Result<Map<String, Value>, SessionProblem> {
     let Value::Object(mut rest) = serde_json::to_value(step).map_err(io)? else {
         return Ok(Map::new());
@@ -118,7 +118,7 @@ fn step_form(step: &Step) -> Result<Map<String, Value>, SessionProblem> {
     Ok(form)
 }
 
-/// The fields of a step that every node has, each by its name in a step and in a file.
+/// The fields that every node has, with their names in a step and in a file.
 pub(super) const FIELDS: &[(&str, &str)] = &[
     ("id", "id"),
     ("agent", "agent"),
@@ -128,7 +128,7 @@ pub(super) const FIELDS: &[(&str, &str)] = &[
     ("writes", "writes"),
 ];
 
-/// The members of a value that is written as an object.
+/// Serializes the members of a value without the braces of the object.
 fn object(value: &impl Serialize) -> Result<Vec<u8>, SessionProblem> {
     let mut bytes = serde_json::to_vec(value).map_err(io)?;
     bytes.pop();
@@ -142,7 +142,7 @@ pub(super) fn io(error: serde_json::Error) -> SessionProblem {
     SessionProblem::Io(error.into())
 }
 
-/// An edge, as it is written.
+/// The serialized form of an edge.
 #[derive(Serialize)]
 struct EdgeForm<'a> {
     source: &'a str,
@@ -154,7 +154,7 @@ struct EdgeForm<'a> {
     variables: Vec<String>,
 }
 
-/// All edges, as a list.
+/// Serializes all edges as a list.
 pub(super) fn edges(view: &PlanView, plan: &Plan, root: &str) -> Result<Vec<u8>, SessionProblem> {
     let mut forms = Vec::new();
     for step in view.steps().iter().filter(|step| step.before.is_empty()) {
@@ -182,7 +182,7 @@ fn edge<'a>(from: &'a Step, to: &'a Step) -> EdgeForm<'a> {
     let kind = edge_kind(from, to);
     let (source, target): (&StepId, &StepId) = (&from.id, &to.id);
     let name = match () {
-        () if kind.stands_in => "stands_in",
+        () if kind.is_fallback => "stands_in",
         () if kind.after => "after",
         () => "reads",
     };

@@ -1,4 +1,4 @@
-//! Session files as they are read: ours, and those of others in the same form.
+//! Parsing of session files, including those of other programs in the same format.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use levity_dag::{After, Plan, StepId};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::book::FORMAT;
+use super::content::FORMAT;
 use super::error::SessionProblem;
 use super::node::ROOT;
 use super::steps::{self, id_of};
@@ -34,38 +34,38 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Session> {
     if file.take("directed") == Some(Value::Bool(false)) {
         return Err(SessionProblem::shape(
             "/directed",
-            "it is no directed graph",
+            "expected a directed graph",
         ));
     }
     let mut graph = Attributes::new(
         "/graph",
         file.take("graph").unwrap_or_else(|| Map::new().into()),
     )?;
-    let ours = is_ours(&mut graph)?;
+    let from_levity = is_from_levity(&mut graph)?;
     let root = graph.text("root")?.unwrap_or_else(|| ROOT.to_owned());
     let globals: BTreeMap<Arc<str>, Value> = graph.read("globals_schema")?.unwrap_or_default();
     let nodes = list(&mut file, "nodes")?
-        .ok_or_else(|| SessionProblem::shape("/nodes", "there are no nodes"))?;
+        .ok_or_else(|| SessionProblem::shape("/nodes", "the list of nodes is missing"))?;
     let steps = steps::read(nodes, &root, &globals)?;
     let edges = read_edges(&mut file, &root, &steps)?;
     let mut session = attributes(graph)?;
     session.globals = globals;
     session.steps = steps;
-    session.set_plan(&edges, ours);
+    session.set_plan(&edges, from_levity);
     Ok(session)
 }
 
-fn is_ours(graph: &mut Attributes) -> Result<bool> {
+fn is_from_levity(graph: &mut Attributes) -> Result<bool> {
     match graph.read::<u32>("format")? {
         Some(format) if format > FORMAT => Err(SessionProblem::shape(
             "/graph/format",
-            "a newer version of levity wrote it",
+            "written by a newer version of levity; update levity",
         )),
         format => Ok(format.is_some()),
     }
 }
 
-/// All that is said about the graph as a whole, but for its variables.
+/// Reads all graph attributes except the variables.
 fn attributes(mut graph: Attributes) -> Result<Session> {
     let status = graph.text("status")?.unwrap_or_default();
     graph.take("totals");
@@ -119,11 +119,11 @@ fn preparation(graph: &mut Attributes, name: &str) -> Result<Preparation> {
     ))
 }
 
-/// An edge by the ids of its ends; those from the root are left out.
-type Ends = Vec<(String, String)>;
+/// Edges by the ids of their ends, without those from the root.
+type EdgeEnds = Vec<(String, String)>;
 
-fn read_edges(file: &mut Attributes, root: &str, steps: &[SessionStep]) -> Result<Ends> {
-    // NetworkX wrote `links` before it wrote `edges`.
+fn read_edges(file: &mut Attributes, root: &str, steps: &[SessionStep]) -> Result<EdgeEnds> {
+    // Older versions of NetworkX write `links` instead of `edges`.
     let (name, list) = match list(file, "edges")? {
         Some(list) => ("edges", list),
         None => ("links", list(file, "links")?.unwrap_or_default()),
@@ -136,7 +136,13 @@ fn read_edges(file: &mut Attributes, root: &str, steps: &[SessionStep]) -> Resul
         let mut end = |name: &str| {
             let id = edge.take(name).as_ref().and_then(id_of);
             let id = id.filter(|id| id == root || known.contains(id.as_str()));
-            id.ok_or_else(|| SessionProblem::shape(format!("{place}/{name}"), "it names no node"))
+            id.ok_or_else(|| {
+                SessionProblem::shape(
+                    format!("{place}/{name}"),
+                    "expected the id of \
+                a node",
+                )
+            })
         };
         let (source, target) = (end("source")?, end("target")?);
         if source != root && target != root {
@@ -150,19 +156,19 @@ fn list(file: &mut Attributes, name: &str) -> Result<Option<Vec<Value>>> {
     match file.take(name) {
         None => Ok(None),
         Some(Value::Array(list)) => Ok(Some(list)),
-        Some(_) => Err(SessionProblem::shape(format!("/{name}"), "it is no list")),
+        Some(_) => Err(SessionProblem::shape(format!("/{name}"), "expected a list")),
     }
 }
 
 impl Session {
-    /// Puts the plan together from the steps, once they are known.
-    fn set_plan(&mut self, edges: &[(String, String)], ours: bool) {
-        if !ours {
-            self.order_as(edges);
+    /// Builds the plan from the steps.
+    fn set_plan(&mut self, edges: &[(String, String)], from_levity: bool) {
+        if !from_levity {
+            self.add_dependencies(edges);
         }
         let plan = Arc::make_mut(&mut self.plan);
         plan.steps = self.steps.iter().map(|step| step.step.clone()).collect();
-        if ours {
+        if from_levity {
             let places: HashMap<&str, u32> = plan
                 .steps
                 .iter()
@@ -188,8 +194,8 @@ impl Session {
         self.edges = edges_of(plan);
     }
 
-    /// Lets steps come after others where only the edges of the graph say so.
-    fn order_as(&mut self, edges: &[(String, String)]) {
+    /// Adds dependencies that only the edges of the graph express.
+    fn add_dependencies(&mut self, edges: &[(String, String)]) {
         let mut before: HashMap<&str, Vec<&str>> = HashMap::new();
         for (from, to) in edges {
             before.entry(to).or_default().push(from);
@@ -210,7 +216,7 @@ impl Session {
     }
 }
 
-/// An object in the file, and where it stands.
+/// An object in the file, with its location.
 pub(super) struct Attributes {
     place: String,
     pub(super) map: Map<String, Value>,
@@ -223,26 +229,26 @@ impl Attributes {
                 place: place.to_owned(),
                 map,
             }),
-            _ => Err(SessionProblem::shape(place, "it is no object")),
+            _ => Err(SessionProblem::shape(place, "expected an object")),
         }
     }
 
-    /// Takes an attribute out; one that is `null` is not there.
+    /// Removes and returns an attribute; `null` counts as missing.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         self.map.shift_remove(name).filter(|value| !value.is_null())
     }
 
-    pub(super) fn wrong(&self, name: &str, what: &'static str) -> SessionProblem {
-        SessionProblem::shape(format!("{}/{name}", self.place), what)
+    pub(super) fn invalid(&self, name: &str, problem: &'static str) -> SessionProblem {
+        SessionProblem::shape(format!("{}/{name}", self.place), problem)
     }
 
-    /// A text; a number is taken for one.
+    /// Reads a string; a number is converted.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(_) => Err(self.wrong(name, "it is no text")),
+            Some(_) => Err(self.invalid(name, "expected a string")),
         }
     }
 
@@ -251,11 +257,11 @@ impl Attributes {
             None => Ok(None),
             Some(value) => T::deserialize(value)
                 .map(Some)
-                .map_err(|_| self.wrong(name, "it is not what it should be")),
+                .map_err(|_| self.invalid(name, "invalid value")),
         }
     }
 
-    /// A moment, as ISO 8601 or in seconds since 1970; what is none is left out.
+    /// Reads a time as ISO 8601 or in seconds since 1970; other values are ignored.
     pub(super) fn moment(&mut self, name: &str) -> Option<Timestamp> {
         match self.take(name)? {
             Value::String(text) => date::parse(&text),

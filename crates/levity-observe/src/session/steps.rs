@@ -1,4 +1,4 @@
-//! The nodes of a session file as steps.
+//! Conversion of the nodes of a session file into steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use super::read::Attributes;
 type Result<T> = std::result::Result<T, SessionProblem>;
 type Globals = BTreeMap<Arc<str>, Value>;
 
-/// The attributes of a node that are of the step itself, as a step has them.
-const STEP: [&str; 17] = [
+/// The attributes of a node that belong to the step definition.
+const STEP_FIELDS: [&str; 17] = [
     "id",
     "agent",
     "description",
@@ -37,7 +37,7 @@ const STEP: [&str; 17] = [
     "on_failure",
 ];
 
-/// The steps in the nodes; the root is none.
+/// Reads the steps from the nodes, without the root.
 pub(super) fn read(nodes: Vec<Value>, root: &str, globals: &Globals) -> Result<Vec<SessionStep>> {
     let mut steps = Vec::with_capacity(nodes.len());
     let mut ids = BTreeSet::new();
@@ -48,18 +48,18 @@ pub(super) fn read(nodes: Vec<Value>, root: &str, globals: &Globals) -> Result<V
         let id = node
             .take("id")
             .map_or_else(|| Some(at.to_string()), |id| id_of(&id));
-        let id = id.ok_or_else(|| node.wrong("id", "it is neither a text nor a number"))?;
+        let id = id.ok_or_else(|| node.invalid("id", "expected a string or a number"))?;
         if !ids.insert(id.clone()) {
-            return Err(node.wrong("id", "another node has it, too"));
+            return Err(node.invalid("id", "another node has the same id"));
         }
         if id != root {
-            steps.push(one(id, node, globals)?);
+            steps.push(read_step(id, node, globals)?);
         }
     }
     Ok(steps)
 }
 
-/// The id of a node: others may have numbers.
+/// Returns the id of a node; other programs may use numbers.
 pub(super) fn id_of(value: &Value) -> Option<String> {
     match value {
         Value::String(id) => Some(id.clone()),
@@ -68,14 +68,14 @@ pub(super) fn id_of(value: &Value) -> Option<String> {
     }
 }
 
-fn one(id: String, mut node: Attributes, globals: &Globals) -> Result<SessionStep> {
+fn read_step(id: String, mut node: Attributes, globals: &Globals) -> Result<SessionStep> {
     let step = Arc::new(step(id, &mut node)?);
     let spent = spent(&mut node)?;
     node.take("execution_time");
     let status = node
         .text("status")?
         .map_or(StepStatus::Pending, |text| status(&text));
-    // What a step gave may be `null`; whether it gave anything is told by its status.
+    // The output of a step may be `null`; only the status shows whether there is one.
     let output = node.map.shift_remove("output");
     let output = output.filter(|output| !output.is_null() || status == StepStatus::Completed);
     Ok(SessionStep {
@@ -94,7 +94,7 @@ fn one(id: String, mut node: Attributes, globals: &Globals) -> Result<SessionSte
     })
 }
 
-/// Why it failed: a text, or whatever others put there.
+/// Returns the error of a step: a string, or the JSON of any other value.
 fn error(node: &mut Attributes) -> Result<Option<String>> {
     Ok(node.take("error").map(|error| match error {
         Value::String(text) => text,
@@ -112,28 +112,28 @@ fn step(id: String, node: &mut Attributes) -> Result<Step> {
     }
     let mut form = Map::new();
     form.insert("id".to_owned(), id.into());
-    for name in &STEP[1..] {
+    for name in &STEP_FIELDS[1..] {
         form.extend(node.take(name).map(|value| ((*name).to_owned(), value)));
     }
-    Step::deserialize(&Value::Object(form.clone())).map_err(|_| culprit(&form, node))
+    Step::deserialize(&Value::Object(form.clone())).map_err(|_| invalid_attribute(&form, node))
 }
 
-/// Which attribute of a step makes no sense.
-fn culprit(form: &Map<String, Value>, node: &Attributes) -> SessionProblem {
-    let alone = |name: &str, value: &Value| {
+/// Finds the attribute that makes a step invalid.
+fn invalid_attribute(form: &Map<String, Value>, node: &Attributes) -> SessionProblem {
+    let is_invalid = |name: &str, value: &Value| {
         Step::deserialize(serde_json::json!({"id": "", name: value})).is_err()
     };
     let name = form
         .iter()
         .skip(1)
-        .find(|(name, value)| alone(name, value))
+        .find(|(name, value)| is_invalid(name, value))
         .map_or("", |(name, _)| name.as_str());
     let name = if name == "prompt" {
         "agent_prompt"
     } else {
         name
     };
-    node.wrong(name, "it is not what a step has there")
+    node.invalid(name, "invalid value for a step")
 }
 
 fn spent(node: &mut Attributes) -> Result<StepSpent> {
@@ -151,7 +151,7 @@ fn spent(node: &mut Attributes) -> Result<StepSpent> {
     Ok(spent)
 }
 
-/// A number of tokens; estimates of others may have a fraction.
+/// Reads a number of tokens; estimates of other programs may have a fraction.
 fn count(value: &Value) -> Option<u64> {
     value
         .as_u64()
@@ -166,7 +166,7 @@ fn written(
 ) -> Result<Vec<WrittenVariable>> {
     let global = |name: &str| globals.get(name).cloned();
     let Some(list) = node.read::<Vec<Map<String, Value>>>("written")? else {
-        // Others keep what was written among the variables only.
+        // Other programs store written values only with the variables.
         let names = step
             .writes
             .iter()
@@ -180,14 +180,14 @@ fn written(
         });
         return Ok(written.collect());
     };
-    let wrong = || node.wrong("written", "it is no list of what was written");
-    let one = |mut form: Map<String, Value>| {
+    let invalid = || node.invalid("written", "expected a list of written variables");
+    let read_step = |mut form: Map<String, Value>| {
         let name: Arc<str> = form.get("name").and_then(Value::as_str)?.into();
         let by = Strategy::deserialize(form.get("by")?).ok()?;
         let value = form.shift_remove("value").or_else(|| global(&name))?;
         Some(WrittenVariable::new(name, by, value))
     };
     list.into_iter()
-        .map(|form| one(form).ok_or_else(wrong))
+        .map(|form| read_step(form).ok_or_else(invalid))
         .collect()
 }

@@ -6,19 +6,19 @@ use levity_core::{Ending, Event, EventKind, RunId};
 use levity_dag::PlanNotice;
 use tokio::sync::watch;
 
-use super::book::Book;
+use super::content::SessionContent;
 use super::error::{SessionError, SessionProblem};
 use super::folder::SessionFolder;
 
-/// Keeps the session file of a run up to date, from its events.
+/// A writer that keeps the session file of a run up to date from its events.
 ///
-/// The file is written when there is a plan or another one, after each settled step, and at the
-/// end. Whoever reads it finds the old one or the new one, also after the process was killed.
-/// Nobody waits for it: it is written aside, one write at a time, and what happens meanwhile is in
-/// the next. Cloning costs nothing.
+/// It writes the file when there is a new plan, after each settled step, and at the end. Readers
+/// find the old or the new content, even after the process was killed. Writes happen in the
+/// background, one at a time, and never block the run; events in the meantime go into the next
+/// write. Clones are cheap.
 ///
-/// A write that fails does not end the run: it is told to [`SessionFolder::on_error`], and the next
-/// is tried all the same.
+/// A failed write does not end the run: the writer reports it to [`SessionFolder::on_error`], and
+/// retries with the next write.
 ///
 /// ```
 /// # use levity_core::{Event, RunId};
@@ -37,24 +37,22 @@ pub struct SessionWriter(Arc<Shared>);
 struct Shared {
     run: RunId,
     dir: PathBuf,
-    /// What the one at work works on; nobody else waits for this lock for longer than it takes to
-    /// look.
-    book: Mutex<Book>,
+    /// The content that the writing task works on; other callers hold this lock only briefly.
+    content: Mutex<SessionContent>,
     inbox: Mutex<Inbox>,
-    /// How many times all that was there had been written, or failed to be: for those who wait.
+    /// Counts the completed or failed writes, for `flush`.
     idle: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Inbox {
-    /// What had happened before the first event that is still to come; it is in no file before
-    /// that.
-    before: Vec<Event>,
-    /// What has happened and is in no file yet.
+    /// Earlier events, which are not written before the next event arrives.
+    earlier: Vec<Event>,
+    /// Events that are not in the file yet.
     events: Vec<Event>,
-    /// Whether it is to be written.
-    due: bool,
-    /// Whether somebody is at work.
+    /// `true` if the events must be written.
+    write_due: bool,
+    /// `true` while a task is writing.
     busy: bool,
     path: Option<PathBuf>,
     failed: Option<Arc<SessionError>>,
@@ -67,7 +65,7 @@ impl SessionWriter {
     pub(super) fn new(sessions: SessionFolder, run: RunId, on_error: Option<Arc<OnError>>) -> Self {
         Self(Arc::new(Shared {
             dir: sessions.dir().to_owned(),
-            book: Mutex::new(Book::new(sessions, run.clone())),
+            content: Mutex::new(SessionContent::new(sessions, run.clone())),
             run,
             inbox: Mutex::new(Inbox {
                 on_error,
@@ -77,91 +75,89 @@ impl SessionWriter {
         }))
     }
 
-    /// Takes in an event of the run; those of runs below it, and fleeting ones, are left out. It
-    /// does not block.
+    /// Adds an event of the run, without blocking. Events of child runs and transient events are
+    /// ignored.
     ///
-    /// They must all come, in order: from a listener that can miss some, the file would be wrong
-    /// until the next plan.
+    /// Pass every event in order: if a listener misses some, the file is wrong until the next plan.
     pub fn apply(&self, event: &Event) {
-        let Some(event) = self.0.wanted(event) else {
+        let Some(event) = self.0.reduce(event) else {
             return;
         };
-        let due = is_due(&event.kind);
+        let write_due = is_write_due(&event.kind);
         let mut inbox = self.0.inbox();
-        let before = std::mem::take(&mut inbox.before);
-        inbox.due |= !before.is_empty();
-        inbox.events.extend(before);
+        let earlier = std::mem::take(&mut inbox.earlier);
+        inbox.write_due |= !earlier.is_empty();
+        inbox.events.extend(earlier);
         inbox.events.push(event);
-        inbox.due |= due;
-        if inbox.due && !inbox.busy {
+        inbox.write_due |= write_due;
+        if inbox.write_due && !inbox.busy {
             inbox.busy = true;
             drop(inbox);
-            self.begin();
+            self.start_writing();
         }
     }
 
-    /// Takes in what had happened before. Unless the run had ended, nothing is written before the
-    /// first event after it: until then it may turn out that others drive the run, whose file this
-    /// is.
-    pub(crate) fn begin_with(&self, told: &[Event]) {
-        if told
+    /// Adds events from before this process. Unless the run has ended, the writer waits for the
+    /// next event: until then, another process may turn out to drive the run and own the file.
+    pub(crate) fn begin_with(&self, earlier_events: &[Event]) {
+        if earlier_events
             .iter()
             .any(|event| matches!(event.kind, EventKind::RunEnded(_)))
         {
-            return told.iter().for_each(|event| self.apply(event));
+            return earlier_events.iter().for_each(|event| self.apply(event));
         }
-        self.0.inbox().before = told
+        self.0.inbox().earlier = earlier_events
             .iter()
-            .filter_map(|event| self.0.wanted(event))
+            .filter_map(|event| self.0.reduce(event))
             .collect();
     }
 
-    /// Waits until all that was taken in is written.
+    /// Waits until all added events are written.
     ///
     /// # Errors
-    /// When the last write failed.
+    /// If the last write failed.
     pub async fn flush(&self) -> Result<(), Arc<SessionError>> {
         let mut idle = self.0.idle.subscribe();
         loop {
             idle.borrow_and_update();
-            let begin = {
+            let start_writing = {
                 let mut inbox = self.0.inbox();
                 if !inbox.busy && inbox.events.is_empty() {
                     return inbox.failed.clone().map_or(Ok(()), Err);
                 }
-                let begin = !inbox.busy;
+                let start_writing = !inbox.busy;
                 inbox.busy = true;
-                inbox.due = true;
-                begin
+                inbox.write_due = true;
+                start_writing
             };
-            if begin {
-                self.begin();
+            if start_writing {
+                self.start_writing();
             }
-            // The sender is here, so it cannot have gone.
+            // The sender is in `self`, so it cannot be closed.
             let _ = idle.changed().await;
         }
     }
 
-    /// The file, once something was written.
+    /// Returns the path of the file, after the first write.
     pub fn path(&self) -> Option<PathBuf> {
         self.0.inbox().path.clone()
     }
 
-    /// Why the last write failed, if it did.
+    /// Returns the error of the last write, if it failed.
     pub fn last_error(&self) -> Option<Arc<SessionError>> {
         self.0.inbox().failed.clone()
     }
 
-    fn begin(&self) {
-        let work = Work {
+    fn start_writing(&self) {
+        let task = WriteTask {
             shared: self.0.clone(),
-            settled: false,
+            finished: false,
         };
         match tokio::runtime::Handle::try_current() {
             Ok(handle) => {
-                handle.spawn_blocking(move || work.run());
+                handle.spawn_blocking(move || task.run());
             }
-            Err(_) => work.run(),
+            Err(_) => task.run(),
         }
     }
 }
@@ -180,16 +176,16 @@ impl Shared {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What of an event is kept until it is written.
-    fn wanted(&self, event: &Event) -> Option<Event> {
+    /// Returns the part of an event that is retained until it is written.
+    fn reduce(&self, event: &Event) -> Option<Event> {
         if event.run != self.run || event.kind.is_fleeting() {
             return None;
         }
         let kind = match &event.kind {
             EventKind::Custom { name, .. } if name != PlanNotice::NAME => return None,
             EventKind::ChildFinished { effect, ending } => {
-                // What a step answered is told once more when the step is done; here, what it took
-                // is enough.
+                // The completion notice of the step repeats its answer; only the usage is needed
+                // here.
                 let mut short = Ending::new(ending.status.clone());
                 (short.usage, short.stats) = (ending.usage, ending.stats);
                 EventKind::ChildFinished {
@@ -209,8 +205,8 @@ impl Shared {
     }
 }
 
-/// Whether the file is written after an event.
-fn is_due(kind: &EventKind) -> bool {
+/// Returns `true` if the file is written after an event.
+fn is_write_due(kind: &EventKind) -> bool {
     let EventKind::Custom { data, .. } = kind else {
         return matches!(kind, EventKind::RunEnded(_));
     };
@@ -231,40 +227,42 @@ fn is_due(kind: &EventKind) -> bool {
     )
 }
 
-/// Writes until there is nothing left to write. However it ends, others can begin again.
-struct Work {
+/// A task that writes until there is nothing left to write. It resets `busy` however it ends.
+struct WriteTask {
     shared: Arc<Shared>,
-    /// Whether it has said itself that it is no longer at work. Otherwise it was never begun, or
-    /// has broken down.
-    settled: bool,
+    /// `true` if the task has reset `busy` itself. Otherwise it never started, or it panicked.
+    finished: bool,
 }
 
-impl Work {
+impl WriteTask {
     fn run(mut self) {
         let shared = self.shared.clone();
-        let mut book = shared.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut content = shared
+            .content
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         loop {
             let events = {
                 let mut inbox = shared.inbox();
-                if !std::mem::take(&mut inbox.due) {
-                    // In one breath with the look, or what comes in between would wait for somebody
-                    // who has gone.
+                if !std::mem::take(&mut inbox.write_due) {
+                    // This must happen under the same lock as the check, or later events would wait
+                    // for a task that has ended.
                     inbox.busy = false;
-                    self.settled = true;
+                    self.finished = true;
                     return;
                 }
                 std::mem::take(&mut inbox.events)
             };
             let written = events
                 .iter()
-                .try_for_each(|event| book.apply(event))
-                .and_then(|()| book.write());
-            self.tell(&book, written);
+                .try_for_each(|event| content.apply(event))
+                .and_then(|()| content.write());
+            self.report(&content, written);
         }
     }
 
-    fn tell(&self, book: &Book, written: Result<(), SessionProblem>) {
-        let path = book.path().cloned();
+    fn report(&self, content: &SessionContent, written: Result<(), SessionProblem>) {
+        let path = content.path().cloned();
         let failed = written
             .err()
             .map(|problem| Arc::new(problem.at(path.as_ref().unwrap_or(&self.shared.dir))));
@@ -274,15 +272,15 @@ impl Work {
             inbox.failed.clone_from(&failed);
             inbox.on_error.clone()
         };
-        if let Some((tell, error)) = on_error.zip(failed) {
-            tell(&error);
+        if let Some((report, error)) = on_error.zip(failed) {
+            report(&error);
         }
     }
 }
 
-impl Drop for Work {
+impl Drop for WriteTask {
     fn drop(&mut self) {
-        if !self.settled {
+        if !self.finished {
             self.shared.inbox().busy = false;
         }
         self.shared

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What a step does just now.
+/// The current activity of a step.
 ///
 /// ```
 /// # use levity_observe::Activity;
@@ -11,25 +11,25 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
-    /// Nothing that was told.
+    /// No known activity.
     #[default]
     None,
-    /// A model was called, or reasons.
+    /// A model is called, or reasons.
     Thinks,
-    /// A model writes.
+    /// A model writes text.
     Writes,
-    /// A tool of this name is called.
+    /// The tool with this name is called.
     Calls(Arc<str>),
-    /// A tool says how far it is.
+    /// A tool reports its progress.
     Reports(Arc<str>),
-    /// A person is asked this.
+    /// A person is asked this question.
     Asks(Arc<str>),
-    /// Time passes, or another attempt follows after a pause.
+    /// The step waits for a time, or for the next attempt.
     Waits,
 }
 
 impl Activity {
-    /// Whether there is nothing to say.
+    /// Returns `true` if there is no known activity.
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }

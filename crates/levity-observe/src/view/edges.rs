@@ -2,17 +2,17 @@ use std::collections::{BTreeSet, HashMap};
 
 use levity_dag::{Graph, OnFailure, Plan, Step, StepId};
 
-/// Why one step comes after another.
+/// The reasons why one step comes after another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EdgeKind {
-    /// The second says so.
+    /// The second step names the first in `after`.
     pub(crate) after: bool,
-    /// On this condition.
+    /// The condition of this dependency.
     pub(crate) when: Option<String>,
-    /// The second reads these variables, which the first writes.
+    /// The variables that the first step writes and the second reads.
     pub(crate) variables: Vec<String>,
-    /// The second stands in for the first.
-    pub(crate) stands_in: bool,
+    /// The second step is a fallback for the first.
+    pub(crate) is_fallback: bool,
 }
 
 pub(crate) fn edge_kind(from: &Step, to: &Step) -> EdgeKind {
@@ -29,13 +29,13 @@ pub(crate) fn edge_kind(from: &Step, to: &Step) -> EdgeKind {
             .filter(|name| from.writes.contains(name))
             .map(ToString::to_string)
             .collect(),
-        stands_in: fallback || to.stands_in_for() == Some(&from.id),
+        is_fallback: fallback || to.stands_in_for() == Some(&from.id),
     }
 }
 
-/// The edges of a plan that need not have been checked, as places in it, by target and source.
+/// Returns the edges of a possibly unchecked plan as indices into it, sorted by target and source.
 pub(crate) fn edges_of(plan: &Plan) -> Vec<(u32, u32)> {
-    let places = Places::new(plan);
+    let index = PlanIndex::new(plan);
     let mut edges = BTreeSet::new();
     for (to, step) in plan.steps.iter().enumerate() {
         let to = to as u32;
@@ -46,20 +46,25 @@ pub(crate) fn edges_of(plan: &Plan) -> Vec<(u32, u32)> {
             .chain(step.stands_in_for());
         edges.extend(
             named
-                .filter_map(|id| places.ids.get(id.as_str()))
+                .filter_map(|id| index.ids.get(id.as_str()))
                 .map(|from| (to, *from)),
         );
         if let OnFailure::Fallback(id) = &step.on_failure {
-            edges.extend(places.ids.get(id.as_str()).map(|stand_in| (*stand_in, to)));
+            edges.extend(
+                index
+                    .ids
+                    .get(id.as_str())
+                    .map(|fallback_step| (*fallback_step, to)),
+            );
         }
         for name in &step.reads {
-            // A step that changes a variable reads what was written before it, by those who stand
-            // before it.
-            let own = step.writes.contains(name);
-            let writers = places.writers.get(&**name).into_iter().flatten();
+            // A step that reads and writes a variable reads the values of the steps before it in
+            // the plan.
+            let writes_too = step.writes.contains(name);
+            let writers = index.writers.get(&**name).into_iter().flatten();
             edges.extend(
                 writers
-                    .filter(|from| !own || **from < to)
+                    .filter(|from| !writes_too || **from < to)
                     .map(|from| (to, *from)),
             );
         }
@@ -71,29 +76,29 @@ pub(crate) fn edges_of(plan: &Plan) -> Vec<(u32, u32)> {
         .collect()
 }
 
-struct Places<'a> {
+struct PlanIndex<'a> {
     ids: HashMap<&'a str, u32>,
     writers: HashMap<&'a str, Vec<u32>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> PlanIndex<'a> {
     fn new(plan: &'a Plan) -> Self {
-        let mut places = Self {
+        let mut index = Self {
             ids: HashMap::new(),
             writers: HashMap::new(),
         };
         for (at, step) in plan.steps.iter().enumerate() {
-            places.ids.entry(step.id.as_str()).or_insert(at as u32);
+            index.ids.entry(step.id.as_str()).or_insert(at as u32);
             for name in &step.writes {
-                places.writers.entry(name).or_default().push(at as u32);
+                index.writers.entry(name).or_default().push(at as u32);
             }
         }
-        places
+        index
     }
 }
 
 impl super::PlanView {
-    /// A view of a checked plan that is not run.
+    /// Creates a view of a checked plan that is not running.
     pub fn of_graph(graph: &Graph) -> Self {
         let mut view = Self::default();
         let place = |(from, to): (&StepId, &StepId)| {

@@ -10,7 +10,7 @@ use super::{PlanStage, PlanView, Preparation};
 mod steps;
 mod work;
 
-/// Whose an effect of the run is.
+/// The work that an effect of the run belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Owner {
     Profiling,
@@ -19,12 +19,12 @@ pub(super) enum Owner {
 }
 
 impl PlanView {
-    /// Takes in an event of the run, or of a run below it.
+    /// Applies an event of the run, or of a run below it.
     pub fn apply(&mut self, event: &Event) {
         self.fold(event, PlanNotice::of(&event.kind).as_ref());
     }
 
-    /// Takes in an event whose notice has been read already.
+    /// Applies an event whose notice is already parsed.
     pub(crate) fn fold(&mut self, event: &Event, notice: Option<&PlanNotice>) {
         let Some(effect) = self.place(&event.run) else {
             return;
@@ -32,22 +32,22 @@ impl PlanView {
         self.started.get_or_insert(event.at);
         self.last = Some(event.at);
         match (effect, notice) {
-            (None, Some(notice)) => self.tell(event.at, &event.run, notice),
-            (None, None) => self.own(event),
+            (None, Some(notice)) => self.apply_notice(event.at, &event.run, notice),
+            (None, None) => self.apply_own_event(event),
             (Some(effect), _) => {
                 if let Some(owner) = self.owners.get(&effect).cloned() {
-                    self.work(event, &owner);
+                    self.apply_work(event, &owner);
                 }
             }
         }
     }
 
-    /// Where a run stands: `None` for another's, `Some(None)` for the run itself, `Some(effect)`
-    /// for a run below it that this effect of the run began.
+    /// Locates a run: `None` for an unrelated one, `Some(None)` for the run itself, `Some(effect)`
+    /// for a run below it that this effect of the run started.
     fn place(&mut self, run: &RunId) -> Option<Option<u64>> {
         let root = self.root.get_or_insert_with(|| run.clone());
         if self.plan.is_none() && self.owners.is_empty() && root != run && root.is_within(run) {
-            // A child's event came first; the run above it is the one to look at.
+            // A child's event arrived first; the run above it is the root.
             *root = run.clone();
         }
         let below = run.as_str().strip_prefix(root.as_str())?;
@@ -58,25 +58,25 @@ impl PlanView {
         first.parse().ok().map(Some)
     }
 
-    /// An event of the run itself that is no notice.
-    fn own(&mut self, event: &Event) {
+    /// Applies an event of the run itself that is not a notice.
+    fn apply_own_event(&mut self, event: &Event) {
         match &event.kind {
             EventKind::Goal { text } => self.goal.clone_from(text),
-            EventKind::Asked(ask) => self.asked(event.at, ask),
-            EventKind::Decided { effect, .. } => self.decided(event.at, &event.run, *effect),
+            EventKind::Asked(ask) => self.add_run_ask(event.at, ask),
+            EventKind::Decided { effect, .. } => self.remove_ask(event.at, &event.run, *effect),
             EventKind::RunEnded(ending) => {
-                self.stop_preparing(event.at);
+                self.stop_preparation(event.at);
                 self.stage = PlanStage::Ended;
                 self.asks.clear();
                 self.owners.clear();
-                self.cut_off(event.at);
-                self.note(event.at, None, &ending.status.to_string());
+                self.reset_unfinished_steps(event.at);
+                self.log_line(event.at, None, &ending.status.to_string());
                 self.ending = Some(Arc::new((**ending).clone()));
             }
             kind => {
                 match effect_of(kind).and_then(|effect| self.owners.get(&effect.get()).cloned()) {
-                    Some(owner) => self.work(event, &owner),
-                    None => self.remark(event),
+                    Some(owner) => self.apply_work(event, &owner),
+                    None => self.log_run_event(event),
                 }
             }
         }
@@ -87,61 +87,61 @@ impl PlanView {
         }
     }
 
-    fn remark(&mut self, event: &Event) {
+    fn log_run_event(&mut self, event: &Event) {
         let text = match &event.kind {
             EventKind::Paused => "paused".to_owned(),
-            EventKind::Resumed => "goes on".to_owned(),
+            EventKind::Resumed => "resumed".to_owned(),
             EventKind::LimitLow(limit) => format!("little is left of the limit on {limit}"),
             EventKind::Guarded { intervention, .. } => intervention.to_string(),
             EventKind::LimitNear(limit) => format!("the limit on {limit} is near"),
-            EventKind::LimitPassed(limit) => format!("the limit on {limit} was passed"),
+            EventKind::LimitPassed(limit) => format!("the limit on {limit} was exceeded"),
             EventKind::Lagged { missed } => format!("{missed} events were missed"),
-            EventKind::Said { message } => format!("told: {}", message.text()),
+            EventKind::Said { message } => format!("message: {}", message.text()),
             _ => return,
         };
-        self.note(event.at, None, &text);
+        self.log_line(event.at, None, &text);
     }
 
-    /// A notice of the run.
-    fn tell(&mut self, at: Timestamp, run: &RunId, notice: &PlanNotice) {
+    /// Applies a notice of the run.
+    fn apply_notice(&mut self, at: Timestamp, run: &RunId, notice: &PlanNotice) {
         match notice {
             PlanNotice::Profiling { effect } => {
-                self.prepare(at, *effect, Owner::Profiling);
+                self.start_preparation(at, *effect, Owner::Profiling);
                 self.stage = PlanStage::Profiling;
-                self.note(at, None, "looks at the files");
+                self.log_line(at, None, "profiles the files");
             }
             PlanNotice::Planning {
                 effect,
                 again,
                 replan,
             } => {
-                self.prepare(at, *effect, Owner::Planning);
+                self.start_preparation(at, *effect, Owner::Planning);
                 self.stage = if *replan == 0 {
                     PlanStage::Planning
                 } else {
                     PlanStage::Replanning
                 };
                 let again = if *again > 0 { " again" } else { "" };
-                self.note(at, None, &format!("asks for a plan{again}"));
+                self.log_line(at, None, &format!("requests a plan{again}"));
             }
             PlanNotice::Rejected { faults } => {
                 let first = faults.first().map_or("", String::as_str);
-                self.note(at, None, &format!("the plan cannot be run: {first}"));
+                self.log_line(at, None, &format!("the plan is invalid: {first}"));
             }
             PlanNotice::PlanCut { kept } => {
-                self.note(
+                self.log_line(
                     at,
                     None,
-                    &format!("the plan was cut off after {kept} parts; the rest is asked for"),
+                    &format!("the plan was truncated after {kept} parts; requesting the rest"),
                 );
             }
             PlanNotice::Planned { plan, edges } => {
-                self.planned(at, plan, edges);
-                self.note(at, None, &format!("a plan of {} steps", plan.steps.len()));
+                self.apply_plan(at, plan, edges);
+                self.log_line(at, None, &format!("a plan of {} steps", plan.steps.len()));
             }
             PlanNotice::Replanning { why, .. } => {
                 self.stage = PlanStage::Replanning;
-                self.note(at, None, &format!("looks for another way: {why}"));
+                self.log_line(at, None, &format!("replans: {why}"));
             }
             PlanNotice::Replanned {
                 replan,
@@ -150,21 +150,21 @@ impl PlanView {
                 edges,
             } => {
                 self.replans = *replan;
-                self.planned(at, plan, edges);
-                self.note(at, None, &format!("the plan was changed: {}", diff.reason));
+                self.apply_plan(at, plan, edges);
+                self.log_line(at, None, &format!("the plan was changed: {}", diff.reason));
             }
             PlanNotice::GaveUp { why } => {
-                self.stop_preparing(at);
+                self.stop_preparation(at);
                 self.stage = PlanStage::Running;
                 self.gave_up = Some(why.clone());
-                self.note(at, None, &format!("no other way: {why}"));
+                self.log_line(at, None, &format!("gave up: {why}"));
             }
-            step => self.tell_step(at, run, step),
+            step => self.apply_step_notice(at, run, step),
         }
     }
 
-    fn planned(&mut self, at: Timestamp, plan: &Arc<Plan>, edges: &[(StepId, StepId)]) {
-        self.stop_preparing(at);
+    fn apply_plan(&mut self, at: Timestamp, plan: &Arc<Plan>, edges: &[(StepId, StepId)]) {
+        self.stop_preparation(at);
         self.stage = PlanStage::Running;
         self.asks.clear();
         let manifest = plan
@@ -191,8 +191,8 @@ impl PlanView {
         );
     }
 
-    fn prepare(&mut self, at: Timestamp, effect: EffectId, owner: Owner) {
-        self.stop_preparing(at);
+    fn start_preparation(&mut self, at: Timestamp, effect: EffectId, owner: Owner) {
+        self.stop_preparation(at);
         let preparation = match owner {
             Owner::Profiling => &mut self.profiling,
             _ => &mut self.planning,
@@ -202,9 +202,8 @@ impl PlanView {
         self.owners.insert(effect.get(), owner);
     }
 
-    /// The whole of what it took to look at files or to plan, in place of what was told of it on
-    /// the way.
-    fn prepared(&mut self, owner: &Owner, ending: &Ending) {
+    /// Records the final usage of profiling or planning, in place of the usage reported on the way.
+    fn record_preparation(&mut self, owner: &Owner, ending: &Ending) {
         let preparation = match owner {
             Owner::Profiling => &mut self.profiling,
             Owner::Planning => &mut self.planning,
@@ -215,7 +214,7 @@ impl PlanView {
         (preparation.usage, preparation.stats) = preparation.settled;
     }
 
-    fn stop_preparing(&mut self, at: Timestamp) {
+    fn stop_preparation(&mut self, at: Timestamp) {
         self.profiling.stop(at);
         self.planning.stop(at);
     }
@@ -229,7 +228,7 @@ impl Preparation {
     }
 }
 
-/// The effect that an event of the run is about.
+/// Returns the effect that an event of the run is about.
 fn effect_of(kind: &EventKind) -> Option<EffectId> {
     match kind {
         EventKind::ModelStarted { effect, .. }

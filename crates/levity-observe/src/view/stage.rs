@@ -2,30 +2,30 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a run of a plan stands.
+/// The stage of a run of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PlanStage {
-    /// Nothing is planned yet.
+    /// No plan has been requested yet.
     #[default]
     Starting,
-    /// Somebody looks at the files that were given.
+    /// An agent profiles the given files.
     Profiling,
     /// The plan is being made.
     Planning,
-    /// A person is asked whether the plan, or a change of it, may be carried out.
+    /// A person is asked to approve the plan, or a change of it.
     Approving,
-    /// Steps are run.
+    /// The steps are running.
     Running,
-    /// Another way is looked for; steps that do not depend on it go on.
+    /// The planner changes the plan; steps that do not depend on the change continue.
     Replanning,
     /// The run has ended.
     Ended,
 }
 
 impl PlanStage {
-    /// The stage as text.
+    /// Returns the name of the stage.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",

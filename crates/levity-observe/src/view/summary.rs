@@ -7,76 +7,81 @@ use levity_dag::StepStatus;
 use super::text::{number, one_line, time};
 use super::{PlanView, StepView};
 
-/// How many characters a cell has at most.
-const CELL: usize = 40;
-/// How many steps are listed; those that failed are all named below.
-const MOST: usize = 500;
-/// How many characters of a reason are shown.
-const REASON: usize = 400;
-const HEAD: [&str; 7] = [
+/// The maximum number of characters in a cell.
+const MAX_CELL_CHARS: usize = 40;
+/// The maximum number of listed steps; all failed steps are named below the table.
+const MAX_STEPS: usize = 500;
+/// The maximum number of characters of a reason.
+const MAX_REASON_CHARS: usize = 400;
+const HEADER: [&str; 7] = [
     "step", "agent", "status", "time", "tokens", "cost", "attempts",
 ];
 
 impl PlanView {
-    /// What each step took, what all took, and what failed and why; as text for people.
+    /// Renders a text summary: the usage of each step, the totals, and the reasons of failures.
     pub fn summary(&self) -> String {
-        let mut rows = vec![HEAD.map(str::to_owned)];
-        for (name, before) in [("profiling", &self.profiling), ("planning", &self.planning)] {
-            if before.times > 0 {
-                let times = before.times.to_string();
-                rows.push(row([name, "", ""], Some(before.took), &before.usage, times));
+        let mut rows = vec![HEADER.map(str::to_owned)];
+        for (name, preparation) in [("profiling", &self.profiling), ("planning", &self.planning)] {
+            if preparation.times > 0 {
+                let times = preparation.times.to_string();
+                rows.push(row(
+                    [name, "", ""],
+                    Some(preparation.took),
+                    &preparation.usage,
+                    times,
+                ));
             }
         }
-        rows.extend(self.steps.iter().take(MOST).map(step_row));
+        rows.extend(self.steps.iter().take(MAX_STEPS).map(step_row));
         let totals = self.totals();
-        let left = match self.steps.len().saturating_sub(MOST) {
+        let omitted = match self.steps.len().saturating_sub(MAX_STEPS) {
             0 => String::new(),
             more => format!("… {more} more\n"),
         };
-        let done = format!("{} of {}", totals.completed, totals.steps);
+        let completed_of_total = format!("{} of {}", totals.completed, totals.steps);
         rows.push(row(
-            ["total", "", &done],
+            ["total", "", &completed_of_total],
             Some(totals.took),
             &totals.usage,
             String::new(),
         ));
-        let mut out = table(&rows) + &left;
+        let mut out = table(&rows) + &omitted;
         self.outcome(&mut out);
         out
     }
 
-    /// The ending, and why steps failed or were skipped.
+    /// Appends the ending, and the reasons why steps failed or were skipped.
     fn outcome(&self, out: &mut String) {
         if self.replans > 0 {
             let _ = writeln!(out, "\nreplans: {}", self.replans);
         }
         let mut head = "\n";
         for step in &self.steps {
-            let Some(why) = step
+            let Some(reason) = step
                 .error
                 .as_deref()
                 .filter(|_| step.status != StepStatus::Completed)
             else {
                 continue;
             };
-            let id = one_line(step.id.as_str(), CELL);
+            let id = one_line(step.id.as_str(), MAX_CELL_CHARS);
             let _ = writeln!(
                 out,
                 "{head}{id} {}: {}",
                 step.status.as_str(),
-                one_line(why, REASON)
+                one_line(reason, MAX_REASON_CHARS)
             );
             head = "";
         }
-        if let Some(why) = &self.gave_up {
-            let _ = writeln!(out, "{head}no other way: {}", one_line(why, REASON));
+        if let Some(reason) = &self.gave_up {
+            let _ = writeln!(out, "{head}gave up: {}", one_line(reason, MAX_REASON_CHARS));
             head = "";
         }
         if let Some(ending) = &self.ending {
             let _ = writeln!(
                 out,
                 "{head}{}",
-                one_line(&ending.status.to_string(), REASON)
+                one_line(&ending.status.to_string(), MAX_REASON_CHARS)
             );
         }
     }
@@ -101,18 +106,18 @@ fn step_row(step: &StepView) -> [String; 7] {
 }
 
 fn row(texts: [&str; 3], took: Option<Duration>, usage: &Usage, attempts: String) -> [String; 7] {
-    let [step, agent, status] = texts.map(|text| one_line(text, CELL));
+    let [step, agent, status] = texts.map(|text| one_line(text, MAX_CELL_CHARS));
     let took = took.map_or_else(|| "-".to_owned(), time);
-    // `~` says that the provider did not count.
-    let about = if usage.estimated { "~" } else { "" };
+    // `~` marks an estimate without a count of the provider.
+    let approx = if usage.estimated { "~" } else { "" };
     let tokens = match usage.total() {
         0 => "-".to_owned(),
-        tokens => format!("{about}{}", number(tokens)),
+        tokens => format!("{approx}{}", number(tokens)),
     };
     let cost = usage
         .cost
         .filter(|cost| *cost > Money::ZERO)
-        .map_or_else(|| "-".to_owned(), |cost| format!("{about}{cost}"));
+        .map_or_else(|| "-".to_owned(), |cost| format!("{approx}{cost}"));
     [step, agent, status, took, tokens, cost, attempts]
 }
 
@@ -127,7 +132,7 @@ fn table(rows: &[[String; 7]]) -> String {
     for row in rows {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Words stand on the left, numbers on the right.
+            // Text columns are left-aligned, numbers right-aligned.
             let _ = if at < 3 {
                 write!(line, "{cell:<width$}  ")
             } else {

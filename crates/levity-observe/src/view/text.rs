@@ -1,43 +1,44 @@
 use std::time::Duration;
 
-/// The beginning of a text as one line that a terminal can show: what would make it do something,
-/// or turn the direction of text, is `\u{fffd}`, and ends of lines are spaces. What is longer than
-/// `most` characters ends with `…`.
+/// Returns the beginning of a text as one line that is safe for a terminal.
+///
+/// Control characters and characters that change the text direction become `\u{fffd}`, and line
+/// ends become spaces. A text longer than `max_chars` characters ends with `…`.
 ///
 /// ```
 /// # use levity_observe::one_line;
 /// assert_eq!(one_line("red:\u{1b}[31m\nnext", 40), "red:\u{fffd}[31m next");
 /// assert_eq!(one_line("a long text", 7), "a long…");
 /// ```
-pub fn one_line(text: &str, most: usize) -> String {
-    let mut line = String::with_capacity(text.len().min(most.saturating_mul(4)));
+pub fn one_line(text: &str, max_chars: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(max_chars.saturating_mul(4)));
     for (at, char) in text.chars().enumerate() {
-        if at + 1 >= most && text.chars().nth(most).is_some() {
+        if at + 1 >= max_chars && text.chars().nth(max_chars).is_some() {
             line.push('…');
             break;
         }
-        line.push(shown(char));
+        line.push(visible_char(char));
     }
     line
 }
 
-fn shown(char: char) -> char {
+fn visible_char(char: char) -> char {
     match char {
         '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
-        char if char.is_control() || turns(char) => '\u{fffd}',
+        char if char.is_control() || is_bidi_or_invisible(char) => '\u{fffd}',
         char => char,
     }
 }
 
-/// Whether a character turns the direction of the text after it, or cannot be seen at all.
-fn turns(char: char) -> bool {
+/// Returns `true` if a character changes the direction of the following text, or is invisible.
+fn is_bidi_or_invisible(char: char) -> bool {
     matches!(
         char,
         '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
     )
 }
 
-/// A time in words: `40 ms`, `1.2 s`, `3 min 5 s`, `2 h 10 min`.
+/// Formats a duration: `40 ms`, `1.2 s`, `3 min 5 s`, `2 h 10 min`.
 pub(super) fn time(time: Duration) -> String {
     let (millis, seconds) = (time.as_millis(), time.as_secs());
     match seconds {
@@ -48,7 +49,7 @@ pub(super) fn time(time: Duration) -> String {
     }
 }
 
-/// A number with its thousands apart: `12,345`.
+/// Formats a number with thousands separators: `12,345`.
 pub(super) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -6,20 +6,20 @@ use levity_dag::StepStatus;
 use super::text::{one_line, time};
 use super::{PlanView, StepView};
 
-/// How a tree is drawn.
+/// Options for rendering a tree.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TreeOptions {
-    /// Whether only ASCII is used.
+    /// Draws with ASCII characters only if `true`.
     pub ascii: bool,
-    /// How many characters a line has at most; 100 by default.
+    /// The maximum number of characters in a line; 100 by default.
     pub width: usize,
-    /// How many children of one step are drawn; 20 by default. Those that run, wait or have failed
-    /// come first.
+    /// The maximum number of drawn children of one step; 20 by default. Running, waiting and failed
+    /// children come first.
     pub most_children: usize,
-    /// How many lines there are at most; 1,000 by default.
+    /// The maximum number of lines; 1,000 by default.
     pub most_lines: usize,
-    /// What time it is, to say how long running steps have run; until the last event by default.
+    /// The current time, for the duration of running steps; the time of the last event by default.
     pub now: Option<Timestamp>,
 }
 
@@ -36,47 +36,47 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
-    /// The defaults.
+    /// Creates the default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Uses only ASCII to draw. Texts are drawn as they are.
+    /// Draws with ASCII characters only. Texts are unchanged.
     #[must_use]
     pub fn ascii(mut self) -> Self {
         self.ascii = true;
         self
     }
 
-    /// How many characters a line has at most.
+    /// Sets the maximum number of characters in a line.
     #[must_use]
     pub fn width(mut self, width: usize) -> Self {
         self.width = width;
         self
     }
 
-    /// How many children of one step are drawn.
+    /// Sets the maximum number of drawn children of one step.
     #[must_use]
-    pub fn most_children(mut self, most: usize) -> Self {
-        self.most_children = most;
+    pub fn most_children(mut self, children: usize) -> Self {
+        self.most_children = children;
         self
     }
 
-    /// How many lines there are at most.
+    /// Sets the maximum number of lines.
     #[must_use]
-    pub fn most_lines(mut self, most: usize) -> Self {
-        self.most_lines = most;
+    pub fn most_lines(mut self, lines: usize) -> Self {
+        self.most_lines = lines;
         self
     }
 
-    /// What time it is.
+    /// Sets the current time.
     #[must_use]
     pub fn now(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
         self
     }
 
-    /// The sign for a status.
+    /// Returns the symbol of a status.
     pub fn mark(&self, status: StepStatus) -> &'static str {
         match (status, self.ascii) {
             (StepStatus::Pending, false) => "○",
@@ -104,19 +104,19 @@ impl TreeOptions {
     }
 }
 
-/// How many levels are drawn with their lines; of what is deeper, the levels nearest to it.
-const DEEP: usize = 12;
-/// How many characters of an id are drawn.
-const LONG: usize = 60;
-/// How many of the other steps before a step are mentioned.
-const MENTIONED: usize = 3;
+/// The maximum number of levels with branch lines; deeper lines show the nearest levels.
+const MAX_LEVELS: usize = 12;
+/// The maximum number of characters of an id.
+const MAX_ID_CHARS: usize = 60;
+/// The maximum number of other parents that are mentioned.
+const MAX_MENTIONED: usize = 3;
 
 impl PlanView {
-    /// The plan as a tree, with where each step stands.
+    /// Renders the plan as a tree, with the status of each step.
     ///
-    /// A step is drawn once, below the step that was settled last of those before it, or the first
-    /// of them while they are not all settled; the others are mentioned. Nothing that stands in a
-    /// text makes a terminal do anything.
+    /// Each step appears once: below the parent that was settled last, or below the first parent
+    /// while some are not settled. The other parents are mentioned. No text can control the
+    /// terminal.
     pub fn tree(&self, options: TreeOptions) -> String {
         let before = self.before();
         let children = self.children(&before);
@@ -132,7 +132,7 @@ impl PlanView {
         tree.out
     }
 
-    /// For each step the steps right before it.
+    /// Returns the steps directly before each step.
     fn before(&self) -> Vec<Vec<u32>> {
         let mut before: Vec<Vec<u32>> = vec![Vec::new(); self.steps.len()];
         for &(from, to) in &self.edges {
@@ -143,16 +143,15 @@ impl PlanView {
         before
     }
 
-    /// For each step the steps that are drawn below it; at the end, those that are drawn below the
-    /// root.
+    /// Returns the steps that are drawn below each step; the last entry has those below the root.
     fn children(&self, before: &[Vec<u32>]) -> Vec<Vec<u32>> {
         let parent: Vec<usize> = before
             .iter()
             .map(|list| self.parent(list).map_or(self.steps.len(), |p| p as usize))
             .collect();
         let mut children = vec![Vec::new(); self.steps.len() + 1];
-        for (at, home) in out_of_circles(parent).into_iter().enumerate() {
-            children[home].push(at as u32);
+        for (at, drawn_parent) in break_cycles(parent).into_iter().enumerate() {
+            children[drawn_parent].push(at as u32);
         }
         children
     }
@@ -172,10 +171,10 @@ impl PlanView {
     }
 }
 
-/// Gives each step that leads back to itself to the root, so that all steps are drawn.
-fn out_of_circles(mut parent: Vec<usize>) -> Vec<usize> {
+/// Moves each step that leads back to itself to the root, so that all steps are drawn.
+fn break_cycles(mut parent: Vec<usize>) -> Vec<usize> {
     let root = parent.len();
-    // 0: not looked at, `n`: looked at in the n-th walk.
+    // 0: not visited, `n`: visited in the n-th walk.
     let mut walk = vec![0; root];
     for begin in 0..root {
         let mut at = begin;
@@ -199,10 +198,10 @@ struct Tree<'a> {
     lines: usize,
 }
 
-/// What is still to be drawn.
-enum Next {
+/// A line that is still to be drawn.
+enum PendingLine {
     Step { at: u32, last: bool, depth: usize },
-    Rest { text: String, depth: usize },
+    Omitted { text: String, depth: usize },
 }
 
 impl Tree<'_> {
@@ -214,25 +213,24 @@ impl Tree<'_> {
         };
         self.line(&format!("ROOT {}", one_line(goal, self.options.width)));
         let mut stack = Vec::new();
-        // For each level that is being drawn, whether more follows on it.
+        // For each level being drawn, `true` if more lines follow on it.
         let mut open: Vec<bool> = Vec::new();
         self.push(self.view.steps.len(), 0, &mut stack);
         while let Some(next) = stack.pop() {
             if self.lines + 1 >= self.options.most_lines.max(2) && !stack.is_empty() {
                 let more = stack
                     .iter()
-                    .filter(|next| matches!(next, Next::Step { .. }))
+                    .filter(|next| matches!(next, PendingLine::Step { .. }))
                     .count()
                     + 1;
-                self.line(&format!(
-                    "{} {more} more, and those below them",
-                    self.dots()
-                ));
+                self.line(&format!("{} {more} more, and their children", self.dots()));
                 return;
             }
             let (text, depth, last, below) = match next {
-                Next::Step { at, last, depth } => (self.step(at), depth, last, Some(at as usize)),
-                Next::Rest { text, depth } => (text, depth, true, None),
+                PendingLine::Step { at, last, depth } => {
+                    (self.step(at), depth, last, Some(at as usize))
+                }
+                PendingLine::Omitted { text, depth } => (text, depth, true, None),
             };
             open.truncate(depth);
             let prefix = self.prefix(&open, last);
@@ -246,7 +244,7 @@ impl Tree<'_> {
 
     fn prefix(&self, open: &[bool], last: bool) -> String {
         let [branch, end, line, space] = self.options.branches();
-        let skipped = open.len().saturating_sub(DEEP);
+        let skipped = open.len().saturating_sub(MAX_LEVELS);
         let mut prefix = match skipped {
             0 => String::new(),
             levels => format!("{}{levels} ", self.dots()),
@@ -257,18 +255,18 @@ impl Tree<'_> {
         prefix + if last { end } else { branch }
     }
 
-    fn push(&mut self, of: usize, depth: usize, stack: &mut Vec<Next>) {
+    fn push(&mut self, of: usize, depth: usize, stack: &mut Vec<PendingLine>) {
         let all = std::mem::take(&mut self.children[of]);
-        let (drawn, left) = self.chosen(&all);
-        if !left.is_empty() {
-            stack.push(Next::Rest {
-                text: self.rest(&left),
+        let (drawn, omitted) = self.choose_children(&all);
+        if !omitted.is_empty() {
+            stack.push(PendingLine::Omitted {
+                text: self.omitted_text(&omitted),
                 depth,
             });
         }
-        let cut = !left.is_empty();
+        let cut = !omitted.is_empty();
         for (place, at) in drawn.iter().enumerate().rev() {
-            stack.push(Next::Step {
+            stack.push(PendingLine::Step {
                 at: *at,
                 last: !cut && place + 1 == drawn.len(),
                 depth,
@@ -276,25 +274,25 @@ impl Tree<'_> {
         }
     }
 
-    /// The children to draw, in the order of the plan, and those that are left out.
-    fn chosen(&self, all: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        let most = self.options.most_children.max(1);
-        if all.len() <= most {
+    /// Returns the children to draw, in the order of the plan, and the omitted ones.
+    fn choose_children(&self, all: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        let limit = self.options.most_children.max(1);
+        if all.len() <= limit {
             return (all.to_vec(), Vec::new());
         }
-        let mut by_weight = all.to_vec();
-        by_weight.sort_by_key(|at| weight(self.view.steps[*at as usize].status));
-        let mut left = by_weight.split_off(most);
-        by_weight.sort_unstable();
-        left.sort_unstable();
-        (by_weight, left)
+        let mut by_priority = all.to_vec();
+        by_priority.sort_by_key(|at| priority(self.view.steps[*at as usize].status));
+        let mut omitted = by_priority.split_off(limit);
+        by_priority.sort_unstable();
+        omitted.sort_unstable();
+        (by_priority, omitted)
     }
 
-    fn rest(&self, left: &[u32]) -> String {
-        let mut text = format!("{} {} more", self.dots(), left.len());
+    fn omitted_text(&self, omitted: &[u32]) -> String {
+        let mut text = format!("{} {} more", self.dots(), omitted.len());
         let mut between = " (";
         for status in STATUSES {
-            let count = left
+            let count = omitted
                 .iter()
                 .filter(|at| self.view.steps[**at as usize].status == status)
                 .count();
@@ -314,7 +312,7 @@ impl Tree<'_> {
         let step = &self.view.steps[at as usize];
         let mut text = format!(
             "{} {}",
-            one_line(step.id.as_str(), LONG),
+            one_line(step.id.as_str(), MAX_ID_CHARS),
             self.options.mark(step.status)
         );
         let agent = if step.agent.is_empty() {
@@ -322,7 +320,7 @@ impl Tree<'_> {
         } else {
             &step.agent
         };
-        let _ = write!(text, " {}", one_line(agent, LONG));
+        let _ = write!(text, " {}", one_line(agent, MAX_ID_CHARS));
         if let Some(items) = step.items {
             let _ = write!(text, " {}/{}", items.done, items.of);
         }
@@ -332,36 +330,36 @@ impl Tree<'_> {
         if let Some(took) = step.took(self.options.now.or(self.view.last)) {
             let _ = write!(text, " {}", time(took));
         }
-        self.also(at, &mut text);
-        let says = match (&step.error, step.status) {
+        self.mention_other_parents(at, &mut text);
+        let detail = match (&step.error, step.status) {
             (Some(error), _) => one_line(error, self.options.width),
             (None, StepStatus::Running | StepStatus::Waiting) => step.activity.to_string(),
             _ => String::new(),
         };
-        if !says.is_empty() {
-            let _ = write!(text, ": {says}");
+        if !detail.is_empty() {
+            let _ = write!(text, ": {detail}");
         }
         text
     }
 
-    /// Mentions the steps before it that it is not drawn below.
-    fn also(&self, at: u32, text: &mut String) {
+    /// Mentions the other parents of a step.
+    fn mention_other_parents(&self, at: u32, text: &mut String) {
         let before = &self.before[at as usize];
         if before.len() < 2 {
             return;
         }
-        let home = self.view.parent(before);
+        let drawn_parent = self.view.parent(before);
         let others: Vec<&StepView> = before
             .iter()
-            .filter(|from| Some(**from) != home)
+            .filter(|from| Some(**from) != drawn_parent)
             .filter_map(|from| self.view.steps.get(*from as usize))
             .collect();
         let named: Vec<String> = others
             .iter()
-            .take(MENTIONED)
+            .take(MAX_MENTIONED)
             .map(|step| one_line(step.id.as_str(), 30))
             .collect();
-        let more = match others.len().saturating_sub(MENTIONED) {
+        let more = match others.len().saturating_sub(MAX_MENTIONED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
@@ -385,8 +383,8 @@ const STATUSES: [StepStatus; 6] = [
     StepStatus::Completed,
 ];
 
-/// How much a step is worth drawing: the least first.
-fn weight(status: StepStatus) -> usize {
+/// Returns the drawing priority of a status; the lowest number is drawn first.
+fn priority(status: StepStatus) -> usize {
     STATUSES
         .iter()
         .position(|one| *one == status)

@@ -1,4 +1,4 @@
-//! What a run tells about its steps.
+//! Notices of a run about its steps.
 
 use levity_core::{RunId, Timestamp};
 use levity_dag::{PlanNotice, StepId, StepStatus};
@@ -7,8 +7,8 @@ use super::Owner;
 use crate::view::{Activity, Items, PlanView, StepView};
 
 impl PlanView {
-    /// A notice about a step.
-    pub(super) fn tell_step(&mut self, at: Timestamp, run: &RunId, notice: &PlanNotice) {
+    /// Applies a notice about a step.
+    pub(super) fn apply_step_notice(&mut self, at: Timestamp, run: &RunId, notice: &PlanNotice) {
         match notice {
             PlanNotice::StepStarted {
                 step,
@@ -18,7 +18,7 @@ impl PlanView {
                 item,
             } => {
                 self.owners.insert(effect.get(), Owner::Step(step.clone()));
-                self.begin(at, step, *attempt, *round, *item);
+                self.start_step(at, step, *attempt, *round, *item);
             }
             PlanNotice::FannedOut { step, items } => {
                 if let Some(view) = self.step_mut(step.as_str()) {
@@ -27,18 +27,18 @@ impl PlanView {
                         ..Items::default()
                     });
                 }
-                self.note(at, Some(step), &format!("runs for {items} items"));
+                self.log_line(at, Some(step), &format!("runs for {items} items"));
             }
             PlanNotice::StepAsked { step, effect } => {
                 self.owners.insert(effect.get(), Owner::Step(step.clone()));
-                // The question may have been told already; then it is the step's from now on.
+                // The request may already have been reported; it now belongs to the step.
                 if let Some(place) = self
                     .asks
                     .iter()
                     .position(|ask| ask.effect == *effect && ask.run == *run)
                 {
                     let ask = self.asks.remove(place);
-                    self.step_asks(at, step, &ask);
+                    self.add_step_ask(at, step, &ask);
                 }
             }
             PlanNotice::ItemFinished { step, item, error } => {
@@ -49,7 +49,7 @@ impl PlanView {
                     items.of = items.of.max(items.done);
                 }
                 if let Some(error) = error {
-                    self.note(at, Some(step), &format!("item {item} failed: {error}"));
+                    self.log_line(at, Some(step), &format!("item {item} failed: {error}"));
                 }
             }
             PlanNotice::StepRetried {
@@ -62,7 +62,7 @@ impl PlanView {
                     view.activity = Activity::Waits;
                     view.error = Some(error.clone());
                 }
-                self.note(
+                self.log_line(
                     at,
                     Some(step),
                     &format!("attempt {attempt} failed: {error}"),
@@ -70,20 +70,27 @@ impl PlanView {
             }
             PlanNotice::Verdict {
                 step, passed: true, ..
-            } => self.note(at, Some(step), "accepts the work"),
+            } => self.log_line(at, Some(step), "accepts the result"),
             PlanNotice::Verdict { step, issues, .. } => {
                 let first = issues.first().map_or("", String::as_str);
-                self.note(at, Some(step), &format!("sends the work back: {first}"));
+                self.log_line(at, Some(step), &format!("rejects the result: {first}"));
             }
-            settled => self.settle(at, settled),
+            settled => self.settle_step(at, settled),
         }
     }
 
-    fn begin(&mut self, at: Timestamp, step: &StepId, attempt: u32, round: u32, item: Option<u32>) {
+    fn start_step(
+        &mut self,
+        at: Timestamp,
+        step: &StepId,
+        attempt: u32,
+        round: u32,
+        item: Option<u32>,
+    ) {
         let Some(view) = self.step_mut(step.as_str()) else {
             return;
         };
-        let anew = view.attempt != attempt || view.round != round;
+        let is_new = view.attempt != attempt || view.round != round;
         if view.asks.is_empty() {
             view.status = StepStatus::Running;
         }
@@ -95,39 +102,39 @@ impl PlanView {
         if item.is_some() {
             view.items.get_or_insert_default();
         }
-        // The items of a list are counted; a line for each would push everything else out.
-        if anew {
+        // The items of a list are only counted; a line for each would push out all other lines.
+        if is_new {
             let text = match (attempt, round) {
-                (0 | 1, 0 | 1) => "begins".to_owned(),
-                (attempt, 0 | 1) => format!("begins, attempt {attempt}"),
-                (_, round) => format!("goes on, round {round}"),
+                (0 | 1, 0 | 1) => "starts".to_owned(),
+                (attempt, 0 | 1) => format!("starts attempt {attempt}"),
+                (_, round) => format!("continues with round {round}"),
             };
-            self.note(at, Some(step), &text);
+            self.log_line(at, Some(step), &text);
         }
     }
 
-    /// The run has ended: steps that were under way are not any longer, and were not done.
-    pub(super) fn cut_off(&mut self, at: Timestamp) {
-        let under_way =
+    /// Resets the steps that were in progress when the run ended.
+    pub(super) fn reset_unfinished_steps(&mut self, at: Timestamp) {
+        let is_in_progress =
             |step: &&mut StepView| matches!(step.status, StepStatus::Running | StepStatus::Waiting);
-        for step in self.steps.iter_mut().filter(under_way) {
+        for step in self.steps.iter_mut().filter(is_in_progress) {
             step.status = StepStatus::Pending;
             step.error
-                .get_or_insert_with(|| "it was not done when the run ended".to_owned());
+                .get_or_insert_with(|| "the step was unfinished when the run ended".to_owned());
             step.ended = Some(at);
             step.activity = Activity::None;
             step.asks.clear();
         }
     }
 
-    fn settle(&mut self, at: Timestamp, notice: &PlanNotice) {
+    fn settle_step(&mut self, at: Timestamp, notice: &PlanNotice) {
         let (step, status, error, spent, text) = match notice {
             PlanNotice::StepCompleted { step, spent, .. } => (
                 step,
                 StepStatus::Completed,
                 None,
                 Some(spent),
-                "is done".to_owned(),
+                "completed".to_owned(),
             ),
             PlanNotice::StepFailed { step, error, spent } => (
                 step,
@@ -141,7 +148,7 @@ impl PlanView {
                 StepStatus::Skipped,
                 Some(why),
                 None,
-                format!("is skipped: {why}"),
+                format!("skipped: {why}"),
             ),
             _ => return,
         };
@@ -153,6 +160,6 @@ impl PlanView {
             view.activity = Activity::None;
             view.asks.clear();
         }
-        self.note(at, Some(step), &text);
+        self.log_line(at, Some(step), &text);
     }
 }

@@ -1,4 +1,4 @@
-//! What is done for a step, for a plan or for files, and what people are asked on the way.
+//! The work on a step, a plan or files, and the requests to people on the way.
 
 use levity_core::{Ask, Delta, EffectId, Event, EventKind, RunId, Stats, Timestamp, Usage};
 use levity_dag::{StepId, StepStatus};
@@ -7,55 +7,54 @@ use super::Owner;
 use crate::view::text::one_line;
 use crate::view::{Activity, PlanStage, PlanView};
 
-/// How many characters of a tool's name or report are kept.
-const SHORT: usize = 80;
-/// How many questions are kept for a step.
-const MOST_ASKS: usize = 100;
+/// The maximum number of characters of a tool's name or report.
+const MAX_TEXT_CHARS: usize = 80;
+/// The maximum number of pending requests of a step.
+const MAX_ASKS: usize = 100;
 
 impl PlanView {
-    /// Something that happened in the work on a step, on a plan or on files.
-    pub(super) fn work(&mut self, event: &Event, owner: &Owner) {
+    /// Applies an event of the work on a step, a plan or files.
+    pub(super) fn apply_work(&mut self, event: &Event, owner: &Owner) {
         match &event.kind {
             EventKind::ModelFinished { usage, .. } => {
-                self.spend(owner, *usage, |stats| stats.model_calls += 1);
+                self.add_usage(owner, *usage, |stats| stats.model_calls += 1);
             }
             EventKind::TurnStarted { .. } => {
-                self.spend(owner, Usage::default(), |stats| stats.turns += 1);
+                self.add_usage(owner, Usage::default(), |stats| stats.turns += 1)
             }
             EventKind::ToolFinished { result, .. } => {
                 let failed = result.error.is_some();
-                self.spend(owner, Usage::default(), |stats| {
+                self.add_usage(owner, Usage::default(), |stats| {
                     stats.tool_calls += 1;
                     stats.failed_calls += u64::from(failed);
                 });
                 if failed {
-                    self.note_of(event.at, owner, &format!("{} failed", result.name));
+                    self.log_for_owner(event.at, owner, &format!("{} failed", result.name));
                 }
             }
             EventKind::ToolStarted { call, .. } => {
-                self.note_of(event.at, owner, &format!("calls {}", call.name));
+                self.log_for_owner(event.at, owner, &format!("calls {}", call.name));
             }
             EventKind::ModelFailed { error, .. } => {
-                self.note_of(event.at, owner, &format!("the model failed: {error}"));
+                self.log_for_owner(event.at, owner, &format!("the model failed: {error}"));
             }
             EventKind::Asked(ask) => match owner {
-                Owner::Step(step) => self.step_asks(event.at, step, ask),
-                _ => keep(&mut self.asks, ask),
+                Owner::Step(step) => self.add_step_ask(event.at, step, ask),
+                _ => add_ask(&mut self.asks, ask),
             },
-            EventKind::Decided { effect, .. } => self.decided(event.at, &event.run, *effect),
+            EventKind::Decided { effect, .. } => self.remove_ask(event.at, &event.run, *effect),
             EventKind::ChildFinished { ending, .. } if self.root.as_ref() == Some(&event.run) => {
-                self.prepared(owner, ending);
+                self.record_preparation(owner, ending);
             }
             _ => {}
         }
         if let Owner::Step(step) = owner {
-            self.act(step, &event.kind);
+            self.update_activity(step, &event.kind);
         }
     }
 
-    /// What the step does now. Pieces of a reply come by the thousand, so nothing is made anew for
-    /// them.
-    fn act(&mut self, step: &StepId, kind: &EventKind) {
+    /// Updates the activity of a step. Deltas arrive by the thousand, so they cause no allocation.
+    fn update_activity(&mut self, step: &StepId, kind: &EventKind) {
         let Some(view) = self.step_mut(step.as_str()) else {
             return;
         };
@@ -78,9 +77,11 @@ impl PlanView {
             }
             | EventKind::WaitStarted { .. } => Activity::Waits,
             EventKind::ToolStarted { call, .. } => {
-                Activity::Calls(one_line(&call.name, SHORT).into())
+                Activity::Calls(one_line(&call.name, MAX_TEXT_CHARS).into())
             }
-            EventKind::Progress { text, .. } => Activity::Reports(one_line(text, SHORT).into()),
+            EventKind::Progress { text, .. } => {
+                Activity::Reports(one_line(text, MAX_TEXT_CHARS).into())
+            }
             EventKind::ToolFinished { .. }
             | EventKind::ModelFinished { .. }
             | EventKind::Woken { .. } => Activity::None,
@@ -88,7 +89,7 @@ impl PlanView {
         };
     }
 
-    fn spend(&mut self, owner: &Owner, more: Usage, count: impl FnOnce(&mut Stats)) {
+    fn add_usage(&mut self, owner: &Owner, more: Usage, count: impl FnOnce(&mut Stats)) {
         let (usage, stats) = match owner {
             Owner::Profiling => (&mut self.profiling.usage, &mut self.profiling.stats),
             Owner::Planning => (&mut self.planning.usage, &mut self.planning.stats),
@@ -100,50 +101,50 @@ impl PlanView {
             },
         };
         *usage += more;
-        let mut one = Stats::default();
-        count(&mut one);
-        *stats += one;
+        let mut other = Stats::default();
+        count(&mut other);
+        *stats += other;
     }
 
-    fn note_of(&mut self, at: Timestamp, owner: &Owner, text: &str) {
+    fn log_for_owner(&mut self, at: Timestamp, owner: &Owner, text: &str) {
         let step = match owner {
             Owner::Step(step) => Some(step),
             _ => None,
         };
-        self.note(at, step, text);
+        self.log_line(at, step, text);
     }
 
-    /// The run itself asks.
-    pub(super) fn asked(&mut self, at: Timestamp, ask: &Ask) {
+    /// Adds a request of the run itself.
+    pub(super) fn add_run_ask(&mut self, at: Timestamp, ask: &Ask) {
         match self.owners.get(&ask.effect.get()).cloned() {
-            Some(Owner::Step(step)) => self.step_asks(at, &step, ask),
+            Some(Owner::Step(step)) => self.add_step_ask(at, &step, ask),
             _ => {
                 if self.stage != PlanStage::Running {
-                    self.stop_preparing(at);
+                    self.stop_preparation(at);
                     self.stage = PlanStage::Approving;
                 }
-                self.note(at, None, &format!("asks: {}", ask.reason));
-                keep(&mut self.asks, ask);
+                self.log_line(at, None, &format!("asks: {}", ask.reason));
+                add_ask(&mut self.asks, ask);
             }
         }
     }
 
-    pub(super) fn step_asks(&mut self, at: Timestamp, step: &StepId, ask: &Ask) {
+    pub(super) fn add_step_ask(&mut self, at: Timestamp, step: &StepId, ask: &Ask) {
         if let Some(view) = self.step_mut(step.as_str()) {
             view.status = StepStatus::Waiting;
-            view.activity = Activity::Asks(one_line(&ask.reason, SHORT).into());
-            keep(&mut view.asks, ask);
+            view.activity = Activity::Asks(one_line(&ask.reason, MAX_TEXT_CHARS).into());
+            add_ask(&mut view.asks, ask);
         } else {
-            // A view that began later than the run does not know the step, and somebody waits all
-            // the same.
-            keep(&mut self.asks, ask);
+            // A view that started later than the run does not know the step, but a person still
+            // waits.
+            add_ask(&mut self.asks, ask);
         }
-        self.note(at, Some(step), &format!("asks: {}", ask.reason));
+        self.log_line(at, Some(step), &format!("asks: {}", ask.reason));
     }
 
-    pub(super) fn decided(&mut self, at: Timestamp, run: &RunId, effect: EffectId) {
-        let others = |ask: &Ask| ask.effect != effect || ask.run != *run;
-        self.asks.retain(others);
+    pub(super) fn remove_ask(&mut self, at: Timestamp, run: &RunId, effect: EffectId) {
+        let is_other = |ask: &Ask| ask.effect != effect || ask.run != *run;
+        self.asks.retain(is_other);
         if self.stage == PlanStage::Approving && self.asks.is_empty() {
             self.stage = if self.plan.is_some() {
                 PlanStage::Running
@@ -154,24 +155,24 @@ impl PlanView {
         let waiting = self
             .steps
             .iter_mut()
-            .find(|view| view.asks.iter().any(|ask| !others(ask)));
+            .find(|view| view.asks.iter().any(|ask| !is_other(ask)));
         if let Some(view) = waiting {
-            view.asks.retain(others);
+            view.asks.retain(is_other);
             if view.asks.is_empty() {
                 view.status = StepStatus::Running;
                 view.activity = Activity::None;
             }
             let step = view.id.clone();
-            self.note(at, Some(&step), "has its answer");
+            self.log_line(at, Some(&step), "received an answer");
         }
     }
 }
 
-fn keep(asks: &mut Vec<Ask>, ask: &Ask) {
+fn add_ask(asks: &mut Vec<Ask>, ask: &Ask) {
     let known = asks
         .iter()
-        .any(|one| one.effect == ask.effect && one.run == ask.run);
-    if !known && asks.len() < MOST_ASKS {
+        .any(|other| other.effect == ask.effect && other.run == ask.run);
+    if !known && asks.len() < MAX_ASKS {
         asks.push(ask.clone());
     }
 }

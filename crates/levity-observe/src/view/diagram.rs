@@ -1,4 +1,4 @@
-//! Plans as pictures: Mermaid and Graphviz.
+//! Plans as diagrams: Mermaid and Graphviz.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use levity_dag::StepStatus;
 use super::text::{one_line, time};
 use super::{PlanView, StepView, edge_kind};
 
-/// How many characters of a text are drawn.
-const LONG: usize = 80;
+/// The maximum number of characters of a text.
+const MAX_TEXT_CHARS: usize = 80;
 
-/// Each status with the colours of its steps: inside, line.
+/// The fill and line colours of each status.
 const COLOURS: [(StepStatus, &str, &str); 6] = [
     (StepStatus::Pending, "#f2f2f2", "#8c8c8c"),
     (StepStatus::Running, "#d6e8ff", "#1f6feb"),
@@ -21,39 +21,43 @@ const COLOURS: [(StepStatus, &str, &str); 6] = [
 ];
 
 impl PlanView {
-    /// The plan as a Mermaid flowchart, with a class for each status.
+    /// Renders the plan as a Mermaid flowchart, with a class for each status.
     ///
-    /// Steps are named `s0`, `s1` and so on in the order of the plan; ids and other texts stand in
-    /// labels, escaped.
+    /// The nodes are named `s0`, `s1` and so on in the order of the plan; ids and other texts are
+    /// in escaped labels.
     pub fn mermaid(&self) -> String {
         let mut out = String::from("flowchart TD\n");
-        let _ = writeln!(out, "    root([\"ROOT<br/>{}\"])", for_mermaid(&self.goal));
+        let _ = writeln!(
+            out,
+            "    root([\"ROOT<br/>{}\"])",
+            escape_mermaid(&self.goal)
+        );
         for (at, step) in self.steps.iter().enumerate() {
-            let label = label(step).map(|line| for_mermaid(&line)).join("<br/>");
+            let label = label(step).map(|line| escape_mermaid(&line)).join("<br/>");
             let _ = writeln!(out, "    s{at}[\"{label}\"]:::{}", step.status.as_str());
         }
-        self.each_edge(|from, to, style| {
+        self.for_each_edge(|from, to, style| {
             let arrow = if style.dashed { "-.->" } else { "-->" };
             let label = match style.label {
-                Some(text) => format!("|\"{}\"|", for_mermaid(&text)),
+                Some(text) => format!("|\"{}\"|", escape_mermaid(&text)),
                 None => String::new(),
             };
             let _ = writeln!(out, "    {from} {arrow}{label} {to}");
         });
-        for (status, inside, line) in COLOURS {
+        for (status, fill, line) in COLOURS {
             let _ = writeln!(
                 out,
-                "    classDef {} fill:{inside},stroke:{line},color:#1f1f1f",
+                "    classDef {} fill:{fill},stroke:{line},color:#1f1f1f",
                 status.as_str()
             );
         }
         out
     }
 
-    /// The plan in the language of Graphviz, with a colour for each status.
+    /// Renders the plan in the DOT language of Graphviz, with a colour for each status.
     ///
-    /// Steps are named `s0`, `s1` and so on in the order of the plan; ids and other texts stand in
-    /// labels, escaped.
+    /// The nodes are named `s0`, `s1` and so on in the order of the plan; ids and other texts are
+    /// in escaped labels.
     pub fn dot(&self) -> String {
         let mut out = String::from(
             "digraph plan {\n    node [shape=box, style=\"rounded,filled\", \
@@ -62,26 +66,26 @@ impl PlanView {
         let _ = writeln!(
             out,
             "    root [label=\"ROOT\\n{}\", shape=ellipse, fillcolor=\"#ffffff\"];",
-            for_dot(&self.goal)
+            escape_dot(&self.goal)
         );
         for (at, step) in self.steps.iter().enumerate() {
-            let label = label(step).map(|line| for_dot(&line)).join("\\n");
-            let (inside, line) = colours(step.status);
+            let label = label(step).map(|line| escape_dot(&line)).join("\\n");
+            let (fill, line) = colours(step.status);
             let status = step.status.as_str();
             let _ = writeln!(
                 out,
-                "    s{at} [label=\"{label}\", class=\"{status}\", fillcolor=\"{inside}\", \
+                "    s{at} [label=\"{label}\", class=\"{status}\", fillcolor=\"{fill}\", \
                     color=\"{line}\"];"
             );
         }
-        self.each_edge(|from, to, style| {
+        self.for_each_edge(|from, to, style| {
             let dashed = if style.dashed {
                 "style=dashed"
             } else {
                 "style=solid"
             };
             let label = style.label.map_or(String::new(), |text| {
-                format!(", label=\"{}\"", for_dot(&text))
+                format!(", label=\"{}\"", escape_dot(&text))
             });
             let _ = writeln!(out, "    {from} -> {to} [{dashed}{label}];");
         });
@@ -89,8 +93,8 @@ impl PlanView {
         out
     }
 
-    /// The edges by the names of their ends, those from the root first.
-    fn each_edge(&self, mut draw: impl FnMut(&str, &str, Style)) {
+    /// Calls `draw` for each edge with the names of its ends, those from the root first.
+    fn for_each_edge(&self, mut draw: impl FnMut(&str, &str, Style)) {
         for (at, step) in self.steps.iter().enumerate() {
             if step.before.is_empty() {
                 draw("root", &format!("s{at}"), Style::default());
@@ -108,7 +112,7 @@ impl PlanView {
         };
         let kind = edge_kind(from, to);
         let condition = kind.when.map(|when| format!("if {when}"));
-        let label = if kind.stands_in {
+        let label = if kind.is_fallback {
             Some("on failure".to_owned())
         } else {
             condition
@@ -120,7 +124,7 @@ impl PlanView {
     }
 }
 
-/// How an edge is drawn.
+/// The style of an edge.
 #[derive(Default)]
 struct Style {
     dashed: bool,
@@ -131,30 +135,30 @@ fn colours(status: StepStatus) -> (&'static str, &'static str) {
     COLOURS
         .iter()
         .find(|(one, ..)| *one == status)
-        .map_or(("#ffffff", "#000000"), |(_, inside, line)| (inside, line))
+        .map_or(("#ffffff", "#000000"), |(_, fill, line)| (fill, line))
 }
 
-/// What stands in the box of a step: its id, who does it, and where it stands.
+/// Returns the lines in the box of a step: its id, its agent and its status.
 fn label(step: &StepView) -> [String; 3] {
     let agent = if step.agent.is_empty() {
         "code"
     } else {
         &step.agent
     };
-    let mut stands = step.status.as_str().to_owned();
+    let mut status_text = step.status.as_str().to_owned();
     if let Some(items) = step.items {
-        let _ = write!(stands, " {}/{}", items.done, items.of);
+        let _ = write!(status_text, " {}/{}", items.done, items.of);
     }
     if let Some(took) = step.took(None) {
-        let _ = write!(stands, " in {}", time(took));
+        let _ = write!(status_text, " in {}", time(took));
     }
-    [step.id.as_str().to_owned(), agent.to_owned(), stands]
+    [step.id.as_str().to_owned(), agent.to_owned(), status_text]
 }
 
-/// A text in a quoted label of Mermaid: whatever could mean something is written by its number.
-fn for_mermaid(text: &str) -> String {
+/// Escapes a text for a quoted label of Mermaid: every special character becomes its number.
+fn escape_mermaid(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for char in one_line(text, LONG).chars() {
+    for char in one_line(text, MAX_TEXT_CHARS).chars() {
         match char {
             ' ' | '_' | '.' | ',' | '/' | '…' => out.push(char),
             char if char.is_alphanumeric() => out.push(char),
@@ -166,14 +170,14 @@ fn for_mermaid(text: &str) -> String {
     out
 }
 
-/// A text in a quoted label of Graphviz.
-fn for_dot(text: &str) -> String {
+/// Escapes a text for a quoted label of Graphviz.
+fn escape_dot(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for char in one_line(text, LONG).chars() {
+    for char in one_line(text, MAX_TEXT_CHARS).chars() {
         match char {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            // Graphviz reads the entities of HTML in every label.
+            // Graphviz interprets HTML entities in every label.
             '&' => out.push_str("&amp;"),
             char => out.push(char),
         }

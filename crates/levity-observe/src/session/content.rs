@@ -1,4 +1,4 @@
-//! What a session file holds, kept so that a change costs only what it changes.
+//! The content of a session file, stored so that an update costs only what it changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -16,40 +16,39 @@ use super::node::{self, io};
 use super::{Session, disk};
 use crate::view::{PlanStage, PlanView, Preparation};
 
-/// The version of what this writes beyond what the source's files have.
+/// The version of the additions to the original file format.
 pub(super) const FORMAT: u32 = 1;
 
-/// A file's content, in pieces that are serialised when they change.
-pub(super) struct Book {
+/// The content of a file, in pieces that are serialized when they change.
+pub(super) struct SessionContent {
     sessions: SessionFolder,
     run: RunId,
     view: PlanView,
     path: Option<PathBuf>,
-    /// Each step's node without what the step gave.
+    /// The node of each step, without its output.
     nodes: Vec<Vec<u8>>,
-    /// The steps whose nodes are to be made anew.
+    /// The steps whose nodes must be serialized again.
     changed: BTreeSet<u32>,
-    gave: HashMap<StepId, Gave>,
+    outputs: HashMap<StepId, StepOutput>,
     globals: BTreeMap<Arc<str>, Arc<[u8]>>,
-    /// The places in the plan of the steps that write a variable; in an order in which each comes
-    /// after those before it.
+    /// The indices of the steps that write each variable, in topological order.
     writers: HashMap<Arc<str>, Vec<u32>>,
     files: Vec<u8>,
     plan: Vec<u8>,
     edges: Vec<u8>,
     root: String,
-    /// How many nodes were ever serialised.
+    /// The total number of serialized nodes.
     serialised: u64,
 }
 
-/// What a step gave, as JSON.
+/// The output of a step, as JSON.
 #[derive(Default)]
-struct Gave {
+struct StepOutput {
     output: Vec<u8>,
     written: Vec<(Arc<str>, Strategy, Arc<[u8]>)>,
 }
 
-impl Book {
+impl SessionContent {
     pub(super) fn new(sessions: SessionFolder, run: RunId) -> Self {
         Self {
             view: PlanView::of_run(run.clone()),
@@ -58,7 +57,7 @@ impl Book {
             path: None,
             nodes: Vec::new(),
             changed: BTreeSet::new(),
-            gave: HashMap::new(),
+            outputs: HashMap::new(),
             globals: BTreeMap::new(),
             writers: HashMap::new(),
             files: b"[]".to_vec(),
@@ -73,10 +72,10 @@ impl Book {
         self.path.as_ref()
     }
 
-    /// Takes in an event of the run.
+    /// Applies an event of the run.
     pub(super) fn apply(&mut self, event: &Event) -> Result<(), SessionProblem> {
         if self.path.is_none() {
-            self.begin(event)?;
+            self.choose_path(event)?;
         }
         if let EventKind::RunEnded(_) = event.kind {
             let open = self
@@ -91,31 +90,31 @@ impl Book {
         self.view.fold(event, notice.as_ref());
         match notice {
             Some(PlanNotice::Planned { plan, .. } | PlanNotice::Replanned { plan, .. }) => {
-                self.planned(&plan)
+                self.apply_plan(&plan)
             }
             Some(notice) => self.step(notice),
             None => Ok(()),
         }
     }
 
-    /// Finds out where the file stands. Where the events do not begin with those of a run's
-    /// beginning, what the file already says is taken over.
-    fn begin(&mut self, event: &Event) -> Result<(), SessionProblem> {
+    /// Chooses the path of the file. If the events do not begin at the start of the run, the
+    /// content of an existing file is restored.
+    fn choose_path(&mut self, event: &Event) -> Result<(), SessionProblem> {
         let path = self.sessions.path(&self.run, event.at);
-        disk::tidy(&path);
+        disk::remove_leftovers(&path);
         if !matches!(event.kind, EventKind::RunStarted { .. })
-            && let Ok(there) = self.sessions.find_exactly(&self.run)
+            && let Ok(existing) = self.sessions.find_run(&self.run)
         {
-            disk::tidy(&there);
-            let session = Session::load_now(&there, self.sessions.largest())?;
-            self.path = Some(there);
-            return self.take_over(&session);
+            disk::remove_leftovers(&existing);
+            let session = Session::load_now(&existing, self.sessions.byte_limit())?;
+            self.path = Some(existing);
+            return self.restore(&session);
         }
         self.path = Some(path);
         Ok(())
     }
 
-    fn take_over(&mut self, session: &Session) -> Result<(), SessionProblem> {
+    fn restore(&mut self, session: &Session) -> Result<(), SessionProblem> {
         self.view = session.to_view();
         for step in session.steps.iter().filter(|step| step.output.is_some()) {
             let written = step
@@ -123,18 +122,18 @@ impl Book {
                 .iter()
                 .map(|one| Ok((one.name.clone(), one.by, to_bytes(&one.value)?.into())));
             let written = written.collect::<Result<_, SessionProblem>>()?;
-            self.gave.insert(
+            self.outputs.insert(
                 step.step.id.clone(),
-                Gave {
+                StepOutput {
                     output: to_bytes(&step.output)?,
                     written,
                 },
             );
         }
-        self.planned(session.plan())
+        self.apply_plan(session.plan())
     }
 
-    fn planned(&mut self, plan: &Arc<Plan>) -> Result<(), SessionProblem> {
+    fn apply_plan(&mut self, plan: &Arc<Plan>) -> Result<(), SessionProblem> {
         self.root = node::root_of(&self.view);
         self.files = to_bytes(&self.view.files())?;
         self.edges = node::edges(&self.view, plan, &self.root)?;
@@ -142,7 +141,7 @@ impl Book {
         self.nodes = vec![Vec::new(); plan.steps.len()];
         self.changed = (0..plan.steps.len() as u32).collect();
         self.writers.clear();
-        for at in order(self.view.edges(), plan.steps.len()) {
+        for at in topological_order(self.view.edges(), plan.steps.len()) {
             for name in &plan.steps[at as usize].writes {
                 self.writers.entry(name.clone()).or_default().push(at);
             }
@@ -168,9 +167,9 @@ impl Book {
                     written.push((one.name, one.by, to_bytes(&one.value)?.into()));
                 }
                 let names: Vec<Arc<str>> = written.iter().map(|(name, ..)| name.clone()).collect();
-                self.gave.insert(
+                self.outputs.insert(
                     step.clone(),
-                    Gave {
+                    StepOutput {
                         output: to_bytes(&output)?,
                         written,
                     },
@@ -191,7 +190,8 @@ impl Book {
         Ok(())
     }
 
-    /// The value of a variable: that of the last step that wrote it, or of all of them together.
+    /// Sets the value of a variable: that of the last step that wrote it, or the reduction of all
+    /// of them.
     fn set_global(&mut self, name: &Arc<str>) -> Result<(), SessionProblem> {
         let Some(plan) = self.view.plan() else {
             return Ok(());
@@ -205,8 +205,9 @@ impl Book {
             places.sort_unstable();
         }
         let mut values = places.iter().filter_map(|at| {
-            let gave = self.gave.get(&plan.steps.get(*at as usize)?.id)?;
-            gave.written
+            let outputs = self.outputs.get(&plan.steps.get(*at as usize)?.id)?;
+            outputs
+                .written
                 .iter()
                 .find(|(one, ..)| one == name)
                 .map(|(_, _, value)| value)
@@ -230,7 +231,7 @@ impl Book {
         Ok(())
     }
 
-    /// Writes the file.
+    /// Writes the file if it has a path.
     pub(super) fn write(&mut self) -> Result<(), SessionProblem> {
         self.refresh()?;
         let Some(path) = self.path.clone() else {
@@ -238,21 +239,21 @@ impl Book {
         };
         let head = self.head()?;
         disk::replace(&path, |file| {
-            let mut file = Counted {
+            let mut file = LimitedWriter {
                 inner: file,
-                left: self.sessions.largest(),
+                remaining: self.sessions.byte_limit(),
             };
-            let written = self.compose(&head, &mut file);
+            let written = self.write_document(&head, &mut file);
             match written {
-                Err(_) if file.left == 0 => Err(SessionProblem::TooLarge {
-                    most: self.sessions.largest(),
+                Err(_) if file.remaining == 0 => Err(SessionProblem::TooLarge {
+                    most: self.sessions.byte_limit(),
                 }),
                 written => Ok(written?),
             }
         })
     }
 
-    /// Serialises the nodes that have changed.
+    /// Serializes the nodes that have changed.
     fn refresh(&mut self) -> Result<(), SessionProblem> {
         let Some(plan) = self.view.plan().cloned() else {
             return Ok(());
@@ -267,7 +268,7 @@ impl Book {
         Ok(())
     }
 
-    fn compose(&self, head: &[u8], to: &mut impl Write) -> std::io::Result<()> {
+    fn write_document(&self, head: &[u8], to: &mut impl Write) -> std::io::Result<()> {
         to.write_all(b"{\"directed\":true,\"multigraph\":false,\"graph\":{")?;
         to.write_all(head)?;
         to.write_all(b",\n\"file_manifest\":")?;
@@ -281,7 +282,7 @@ impl Book {
             to.write_all(value)?;
         }
         to.write_all(b"}},\n\"nodes\":[\n")?;
-        self.root_node(to)?;
+        self.write_root_node(to)?;
         self.nodes
             .iter()
             .zip(self.view.steps())
@@ -291,7 +292,7 @@ impl Book {
         to.write_all(b"}\n")
     }
 
-    fn root_node(&self, to: &mut impl Write) -> std::io::Result<()> {
+    fn write_root_node(&self, to: &mut impl Write) -> std::io::Result<()> {
         let node = json!({
             "id": self.root,
             "agent": "System",
@@ -299,7 +300,7 @@ impl Book {
             "reads": [],
             "writes": [],
             "status": "completed",
-            "start_time": node::moment(self.view.started()),
+            "start_time": node::format_time(self.view.started()),
         });
         write!(to, "{node}")
     }
@@ -308,16 +309,16 @@ impl Book {
         to.write_all(b",\n{")?;
         to.write_all(members)?;
         to.write_all(b",\"output\":")?;
-        let Some(gave) = self.gave.get(id) else {
+        let Some(outputs) = self.outputs.get(id) else {
             return to.write_all(b"null}");
         };
-        to.write_all(&gave.output)?;
+        to.write_all(&outputs.output)?;
         to.write_all(b",\"written\":[")?;
-        for (at, (name, by, value)) in gave.written.iter().enumerate() {
+        for (at, (name, by, value)) in outputs.written.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
             let by = serde_json::to_string(by).unwrap_or_default();
             write!(to, "{comma}{{\"name\":{},\"by\":{by}", Value::from(&**name))?;
-            // Where it is the value of the variable, it stands there.
+            // A value that equals the variable is stored only with the variable.
             if self
                 .globals
                 .get(name)
@@ -331,23 +332,23 @@ impl Book {
         to.write_all(b"]}")
     }
 
-    /// The attributes of the graph that are small, those first by which sessions are listed.
+    /// Returns the small attributes of the graph, beginning with those that listings need.
     fn head(&self) -> Result<Vec<u8>, SessionProblem> {
         let totals = self.view.totals();
         let head = json!({
             "session_id": self.run,
             "original_query": self.view.goal(),
-            "created_at": node::moment(self.view.started()),
+            "created_at": node::format_time(self.view.started()),
             "status": status(&self.view),
             "format": FORMAT,
             "root": self.root,
             "stage": self.view.stage(),
             "replans": self.view.replans(),
             "gave_up": self.view.gave_up(),
-            "last_time": node::moment(self.view.last()),
-            "totals": Total::new(&totals.usage, totals.took),
-            "profiling": Prepared::new(self.view.profiling()),
-            "planning": Prepared::new(self.view.planning()),
+            "last_time": node::format_time(self.view.last()),
+            "totals": TotalsForm::new(&totals.usage, totals.took),
+            "profiling": PreparationForm::new(self.view.profiling()),
+            "planning": PreparationForm::new(self.view.planning()),
             "ending": self.view.ending(),
         });
         let mut bytes = to_bytes(&head)?;
@@ -360,7 +361,7 @@ fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, SessionProblem> {
     serde_json::to_vec(value).map_err(io)
 }
 
-/// Where a run stands, in a word.
+/// Returns the status of a run as one word.
 fn status(view: &PlanView) -> &'static str {
     match view.ending().map(|ending| &ending.status) {
         _ if view.stage() != PlanStage::Ended => view.stage().as_str(),
@@ -371,16 +372,16 @@ fn status(view: &PlanView) -> &'static str {
     }
 }
 
-/// What all steps took, for people.
+/// The totals of all steps, for human readers.
 #[derive(Serialize)]
-struct Total {
+struct TotalsForm {
     input_tokens: u64,
     output_tokens: u64,
     cost: f64,
     execution_time: f64,
 }
 
-impl Total {
+impl TotalsForm {
     fn new(usage: &Usage, took: std::time::Duration) -> Self {
         Self {
             input_tokens: usage.input.unwrap_or(0),
@@ -391,16 +392,16 @@ impl Total {
     }
 }
 
-/// What came before the steps, as it is written.
+/// The serialized form of profiling or planning.
 #[derive(Serialize)]
-struct Prepared<'a> {
+struct PreparationForm<'a> {
     times: u32,
     millis: u64,
     usage: &'a Usage,
     stats: &'a levity_core::Stats,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparationForm<'a> {
     fn new(from: &'a Preparation) -> Self {
         let millis = u64::try_from(from.took.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -412,44 +413,43 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The places of steps in an order in which each comes after those before it; those in a circle
-/// come last.
-fn order(edges: &[(u32, u32)], count: usize) -> Vec<u32> {
-    let mut waits = vec![0_u32; count];
-    let mut behind = vec![Vec::new(); count];
+/// Returns the indices of steps in topological order; steps in a cycle come last.
+fn topological_order(edges: &[(u32, u32)], count: usize) -> Vec<u32> {
+    let mut pending = vec![0_u32; count];
+    let mut dependents = vec![Vec::new(); count];
     for &(from, to) in edges {
-        waits[to as usize] += 1;
-        behind[from as usize].push(to);
+        pending[to as usize] += 1;
+        dependents[from as usize].push(to);
     }
-    let mut order: Vec<u32> = (0..count as u32)
-        .filter(|at| waits[*at as usize] == 0)
+    let mut topological_order: Vec<u32> = (0..count as u32)
+        .filter(|at| pending[*at as usize] == 0)
         .collect();
     let mut next = 0;
-    while let Some(at) = order.get(next).copied() {
+    while let Some(at) = topological_order.get(next).copied() {
         next += 1;
-        for to in std::mem::take(&mut behind[at as usize]) {
-            waits[to as usize] -= 1;
-            if waits[to as usize] == 0 {
-                order.push(to);
+        for to in std::mem::take(&mut dependents[at as usize]) {
+            pending[to as usize] -= 1;
+            if pending[to as usize] == 0 {
+                topological_order.push(to);
             }
         }
     }
-    order.extend((0..count as u32).filter(|at| waits[*at as usize] > 0));
-    order
+    topological_order.extend((0..count as u32).filter(|at| pending[*at as usize] > 0));
+    topological_order
 }
 
-/// Lets only so many bytes through.
-struct Counted<'a, W> {
+/// A writer that accepts a limited number of bytes.
+struct LimitedWriter<'a, W> {
     inner: &'a mut W,
-    left: u64,
+    remaining: u64,
 }
 
-impl<W: Write> Write for Counted<'_, W> {
+impl<W: Write> Write for LimitedWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self.left.checked_sub(bytes.len() as u64) {
-            Some(left) => self.left = left,
+        match self.remaining.checked_sub(bytes.len() as u64) {
+            Some(remaining) => self.remaining = remaining,
             None => {
-                self.left = 0;
+                self.remaining = 0;
                 return Err(std::io::ErrorKind::FileTooLarge.into());
             }
         }

@@ -4,7 +4,7 @@ use super::{PlanView, StepView};
 use crate::session::{Session, SessionStep};
 
 impl PlanView {
-    /// A view of what stands in a session file. It has no log: the file keeps none.
+    /// Creates a view from a session file. It has no log, because the file stores none.
     pub(crate) fn of_session(session: &Session) -> Self {
         let mut view = Self::of_run(session.id.clone()).with_goal(session.query.clone());
         view.set_plan(session.plan().clone(), session.edges.clone());
