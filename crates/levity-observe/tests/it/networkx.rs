@@ -1,4 +1,4 @@
-//! Sessions as NetworkX reads them: set `LEVITY_TEST_NETWORKX` to a folder that has the package.
+//! Session files read by NetworkX: set `LEVITY_TEST_NETWORKX` to a folder that has the package.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::session;
 use crate::stream::Stream;
 
-/// Reads a session by the default call, looks at it, and writes it back.
+/// Reads a session with the default call, checks it, and writes it back.
 const CHECK: &str = r#"
 import json, sys, warnings
 from datetime import datetime
@@ -56,7 +56,7 @@ print("networkx", nx.__version__, "read", len(graph), "nodes")
 "#;
 
 #[test]
-fn networkx_reads_sessions_and_gives_them_back() {
+fn networkx_round_trip_preserves_sessions() {
     let Some(package) = std::env::var_os("LEVITY_TEST_NETWORKX") else {
         println!("SKIPPED: LEVITY_TEST_NETWORKX names no folder with networkx");
         return;
@@ -103,7 +103,7 @@ fn check(package: &Path, path: &Path, back: &Path, older: bool) {
     assert_eq!(read(back), read(path));
 }
 
-/// A run that is under way, with texts and numbers that are not usual.
+/// Creates a run in progress, with unusual texts and numbers.
 fn unfinished() -> Stream {
     let plan = Plan::new()
         .step(
@@ -128,6 +128,6 @@ fn unfinished() -> Stream {
         "ROOT_",
         json!({"y": [1e300, -0.0, 0.1, u64::MAX, i64::MIN, {"deep": [[[null]]]}]}),
     );
-    stream.own(EventKind::Paused);
+    stream.event_of_run(EventKind::Paused);
     stream
 }

@@ -1,4 +1,4 @@
-//! Sessions: what is written while a run goes on, and what can be had back.
+//! Sessions: writing during a run, and reading.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,12 @@ use serde_json::{Value, json};
 
 use crate::stream::{BEGIN, Stream, id, pages};
 
-/// The pages, with a file beside them.
+mod kill;
+mod parse;
+mod random;
+mod runs;
+
+/// Returns the plan of the pages, with a given file.
 fn planned() -> (Plan, Vec<(&'static str, &'static str)>) {
     let (plan, edges) = pages();
     (
@@ -31,19 +36,19 @@ fn planned() -> (Plan, Vec<(&'static str, &'static str)>) {
     )
 }
 
-/// A whole run: files, a plan, steps that are done, one that failed, one that was skipped.
+/// Returns a whole run: files, a plan, completed steps, a failed one and a skipped one.
 pub(crate) fn run(name: &str) -> Stream {
     let (plan, edges) = planned();
     let mut stream = Stream::new(name, "compare \"two\" pages\n\u{1f30a}");
     stream
-        .tell(json!({"notice": "profiling", "effect": 1}))
+        .notice(json!({"notice": "profiling", "effect": 1}))
         .wait(10);
     stream
-        .tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}))
+        .notice(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}))
         .wait(2_000);
     let mut ending = levity_core::Ending::new(Status::Complete);
     ending.usage = crate::stream::usage(500, 70, 123_456_789);
-    stream.own(EventKind::ChildFinished {
+    stream.event_of_run(EventKind::ChildFinished {
         effect: levity_core::EffectId::new(2),
         ending: Box::new(ending),
     });
@@ -61,7 +66,7 @@ pub(crate) fn run(name: &str) -> Stream {
         .started("compare", 5)
         .wait(50)
         .failed("compare", "no verdict");
-    stream.tell(json!({"notice": "step_skipped", "step": "report", "why": "`compare` failed"}));
+    stream.notice(json!({"notice": "step_skipped", "step": "report", "why": "`compare` failed"}));
     stream.wait(5).ended(Status::Complete);
     stream
 }
@@ -78,7 +83,7 @@ fn json_of(path: &Path) -> Value {
 }
 
 #[tokio::test]
-async fn a_run_is_written_as_a_graph() {
+async fn run_is_written_as_graph() {
     let dir = tempfile::tempdir().unwrap();
     let path = write(&SessionFolder::open(dir.path()), &run("r1")).await;
     assert_eq!(path, dir.path().join("2026/03/04/session_r1.json"));
@@ -134,12 +139,12 @@ async fn a_run_is_written_as_a_graph() {
         file["edges"][2],
         json!({"source": "fetch_a", "target": "compare", "kind": "reads", "variables": ["a"]})
     );
-    // Nothing else is left in the folder.
+    // Nothing else remains in the folder.
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
 
 #[tokio::test]
-async fn a_session_is_had_back() {
+async fn session_is_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let stream = run("r1");
     let path = write(&SessionFolder::open(dir.path()), &stream).await;
@@ -158,7 +163,7 @@ async fn a_session_is_had_back() {
         "{session:?}"
     );
 
-    // It is drawn like the run itself.
+    // The view renders like the run itself.
     let mut seen = PlanView::new();
     stream.events.iter().for_each(|event| seen.apply(event));
     let again = session.to_view();
@@ -183,7 +188,7 @@ async fn a_session_is_had_back() {
 }
 
 #[tokio::test]
-async fn what_depends_on_a_step_is_done_again_with_it() {
+async fn seed_without_repeats_dependent_steps() {
     let dir = tempfile::tempdir().unwrap();
     let (plan, edges) = pages();
     let mut stream = Stream::new("r", "g");
@@ -216,7 +221,7 @@ async fn what_depends_on_a_step_is_done_again_with_it() {
 }
 
 #[tokio::test]
-async fn values_of_several_writers_become_one() {
+async fn values_of_several_writers_are_reduced() {
     let dir = tempfile::tempdir().unwrap();
     let plan = Plan::new()
         .step(
@@ -260,7 +265,7 @@ async fn values_of_several_writers_become_one() {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_goes_on_in_its_file() {
+async fn resumed_run_continues_its_file() {
     let dir = tempfile::tempdir().unwrap();
     let sessions = SessionFolder::open(dir.path());
     let mut stream = Stream::new("r", "g");
@@ -270,7 +275,7 @@ async fn a_run_that_goes_on_goes_on_in_its_file() {
         .started("fetch_a", 3)
         .completed("fetch_a", json!({"a": "A"}));
     let path = write(&sessions, &stream).await;
-    // Days later, only what is new is told.
+    // Days later, only new events arrive.
     let mut later = Stream {
         run: "r".into(),
         now: BEGIN + 5 * 86_400_000,
@@ -290,21 +295,21 @@ async fn a_run_that_goes_on_goes_on_in_its_file() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_is_told_and_tried_again() {
+async fn failed_write_is_reported_and_retried() {
     let dir = tempfile::tempdir().unwrap();
     let blocked = dir.path().join("2026");
     fs::write(&blocked, "a file where a folder should be").unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = told.clone();
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let notice = errors.clone();
     let stream = run("r1");
     let sessions = SessionFolder::open(dir.path())
-        .on_error(move |error| tell.lock().unwrap().push(error.to_string()));
+        .on_error(move |error| notice.lock().unwrap().push(error.to_string()));
     let writer = sessions.writer(&stream.run);
     let (last, first) = stream.events.split_last().unwrap();
     first.iter().for_each(|event| writer.apply(event));
     let error = writer.flush().await.unwrap_err();
     assert!(matches!(error.problem, SessionProblem::Io(_)), "{error}");
-    assert!(told.lock().unwrap()[0].contains("session_r1.json"));
+    assert!(errors.lock().unwrap()[0].contains("session_r1.json"));
     fs::remove_file(&blocked).unwrap();
     writer.apply(last);
     writer.flush().await.unwrap();
@@ -320,7 +325,7 @@ async fn a_write_that_fails_is_told_and_tried_again() {
 }
 
 #[tokio::test]
-async fn what_was_under_way_when_a_run_was_cancelled_is_to_be_done() {
+async fn steps_in_progress_at_cancellation_are_pending() {
     let dir = tempfile::tempdir().unwrap();
     let (plan, edges) = planned();
     let mut stream = Stream::new("r", "g");
@@ -350,7 +355,7 @@ async fn what_was_under_way_when_a_run_was_cancelled_is_to_be_done() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_pipe_in_the_place_of_a_session_is_not_waited_for() {
+async fn pipe_at_session_path_is_rejected_without_blocking() {
     let dir = tempfile::tempdir().unwrap();
     let day = dir.path().join("2026/03/04");
     fs::create_dir_all(&day).unwrap();
@@ -375,7 +380,7 @@ async fn a_pipe_in_the_place_of_a_session_is_not_waited_for() {
     assert!(
         error
             .to_string()
-            .ends_with("session_pipe.json`: it is not a regular file"),
+            .ends_with("session_pipe.json`: not a regular file"),
         "{error}"
     );
     assert!(
@@ -384,215 +389,11 @@ async fn a_pipe_in_the_place_of_a_session_is_not_waited_for() {
     );
 }
 
-#[tokio::test]
-async fn a_team_keeps_sessions_of_its_runs() {
-    let dir = tempfile::tempdir().unwrap();
-    let sessions = SessionFolder::open(dir.path());
-    let team = crate::support::simple(&Default::default())
-        .observe(sessions.clone())
-        .build()
-        .unwrap();
-    let plan = Plan::new()
-        .step(
-            Step::new("list", "give")
-                .input("give", json!([1, 2, 3]))
-                .writes(["list"]),
-        )
-        .step(
-            Step::new("each", "sum")
-                .map(FanOut::over("list"))
-                .input("plus", 10)
-                .writes(["each"]),
-        )
-        .step(
-            Step::new("bad", "fail")
-                .after("list")
-                .writes(["bad"])
-                .retry(Retry::attempts(2).pause(Default::default())),
-        )
-        .step(Step::new("last", "sum").reads(["bad"]).writes(["last"]));
-    let seen = Arc::new(Mutex::new(PlanView::new()));
-    let fold = seen.clone();
-    let run = team
-        .run(TeamInput::from(plan.clone()).goal("add up"))
-        .id("kept");
-    let ended = run
-        .on_event(move |event| fold.lock().unwrap().apply(event))
-        .await;
-    assert!(
-        matches!(ended, Err(levity_dag::Error::Unreached { .. })),
-        "{ended:?}"
-    );
-
-    let session = sessions.load("kept").await.unwrap();
-    assert_eq!(
-        (
-            session.query.as_str(),
-            session.stage,
-            session.status.as_str()
-        ),
-        ("add up", PlanStage::Ended, "failed")
-    );
-    assert_eq!(session.globals["each"], json!([11, 12, 13]));
-    let statuses: Vec<&str> = session
-        .steps
-        .iter()
-        .map(|step| step.status.as_str())
-        .collect();
-    assert_eq!(statuses, ["completed", "completed", "failed", "skipped"]);
-    assert_eq!(session.step("bad").unwrap().spent.attempts, 2);
-    let items = session.step("each").unwrap().items.unwrap();
-    assert_eq!((items.done, items.of), (3, 3));
-    assert_eq!(session.seed().done.len(), 2);
-    let (tree, summary) = {
-        let seen = seen.lock().unwrap();
-        (seen.tree(TreeOptions::new()), seen.summary())
-    };
-    assert_eq!(
-        (
-            session.to_view().tree(TreeOptions::new()),
-            session.to_view().summary()
-        ),
-        (tree, summary)
-    );
-
-    // What it gave is taken for done by a run that goes on from it.
-    let again = team
-        .run(session.seed_without(&[id("each")]).unwrap())
-        .id("again")
-        .await;
-    assert!(again.is_err());
-    let again = sessions.load("again").await.unwrap();
-    assert_eq!(again.globals["each"], json!([11, 12, 13]));
-    assert_eq!(
-        again.step("list").unwrap().written[0].value,
-        json!([1, 2, 3])
-    );
-}
-
-#[tokio::test]
-async fn the_file_of_a_run_that_is_driven_elsewhere_is_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let (free, begun) = (
-        Arc::new(tokio::sync::Notify::new()),
-        Arc::new(tokio::sync::Notify::new()),
-    );
-    let (wait, tell) = (free.clone(), begun.clone());
-    let hold = levity_dag::Function::new(move |_| {
-        let (wait, tell) = (wait.clone(), tell.clone());
-        async move {
-            tell.notify_one();
-            wait.notified().await;
-            Ok(json!(1))
-        }
-    });
-    let sessions = SessionFolder::open(dir.path());
-    let builder = crate::support::simple(&Default::default())
-        .function("hold", hold)
-        .observe(sessions.clone());
-    let team = builder
-        .runtime(Runtime::new().with_journal(MemoryJournal::new()))
-        .build()
-        .unwrap();
-    let mut run = team
-        .run(Plan::new().step(Step::new("one", "hold")))
-        .id("r")
-        .start();
-    crate::support::within(begun.notified()).await;
-    crate::support::within(async { while sessions.find("r").await.is_err() {} }).await;
-    let path = sessions.find("r").await.unwrap();
-    fs::remove_file(&path).unwrap();
-    let other = crate::support::within(team.resume("r")).await;
-    assert!(
-        other
-            .unwrap_err()
-            .to_string()
-            .contains("could not be driven")
-    );
-    assert!(!path.exists(), "it is for the other to write");
-    free.notify_one();
-    crate::support::within(&mut run).await.unwrap();
-    assert_eq!(sessions.load("r").await.unwrap().status, "completed");
-}
-
-#[tokio::test]
-async fn a_fork_of_a_run_has_a_session_of_its_own() {
-    let dir = tempfile::tempdir().unwrap();
-    let sessions = SessionFolder::open(dir.path());
-    let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let log = crate::support::Log::default();
-    let team = crate::support::simple(&log)
-        .observe(sessions.clone())
-        .runtime(runtime)
-        .build()
-        .unwrap();
-    let plan = Plan::new()
-        .step(Step::new("one", "give").input("give", 1).writes(["one"]))
-        .step(
-            Step::new("two", "sum")
-                .reads(["one"])
-                .input("plus", 1)
-                .writes(["two"]),
-        );
-    team.run(TeamInput::from(plan).goal("add up"))
-        .id("old")
-        .await
-        .unwrap();
-    let old = sessions.load("old").await.unwrap();
-    log.take();
-    // A run with that id is there, so nothing of it is changed.
-    assert!(team.fork("old").id("old").await.is_err());
-    assert_eq!(sessions.load("old").await.unwrap(), old);
-    team.fork("old").id("new").await.unwrap();
-    let new = sessions.load("new").await.unwrap();
-    assert_eq!(
-        (new.query.as_str(), new.status.as_str(), new.globals.clone()),
-        ("add up", "completed", old.globals)
-    );
-    assert_eq!(new.seed().done.len(), 2);
-    assert_eq!(log.take(), [""; 0], "all was done");
-}
-
-#[tokio::test]
-async fn the_session_of_a_fork_has_what_it_began_with() {
-    let folder = tempfile::tempdir().unwrap();
-    let sessions = SessionFolder::open(folder.path());
-    let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let team = crate::support::simple(&Default::default())
-        .runtime(runtime)
-        .observe(sessions.clone())
-        .build()
-        .unwrap();
-    let plan = Plan::new()
-        .step(Step::new("a", "give").input("give", 1).writes(["a"]))
-        .step(
-            Step::new("b", "give")
-                .input("give", 2)
-                .writes(["b"])
-                .after("a"),
-        );
-    crate::support::within(team.run(plan).id("one"))
-        .await
-        .unwrap();
-    crate::support::within(team.fork("one").after(2).id("two"))
-        .await
-        .unwrap();
-    let session = sessions.load("two").await.unwrap();
-    assert_eq!(
-        session
-            .finished()
-            .map(|step| step.step.id.as_str())
-            .collect::<Vec<_>>(),
-        ["a", "b"]
-    );
-    assert_eq!(session.globals["b"], json!(2));
-}
-
-/// Only what is broken takes as long.
+/// Only a broken test takes this long.
 const LONG: std::time::Duration = std::time::Duration::from_secs(30);
 
 #[test]
-fn what_happens_during_a_write_is_in_the_next() {
+fn events_during_write_are_in_next_write() {
     let dir = tempfile::tempdir().unwrap();
     let blocked = dir.path().join("2026");
     fs::write(&blocked, "a file where a folder should be").unwrap();
@@ -613,7 +414,7 @@ fn what_happens_during_a_write_is_in_the_next() {
         .unwrap();
     let entered = runtime.enter();
     stream.events.iter().for_each(|event| writer.apply(event));
-    // The first write has failed, and is not over before we say so.
+    // The first write has failed, and does not end before the test releases it.
     fails.recv_timeout(LONG).unwrap();
     let mut more = Stream {
         run: "r".into(),
@@ -630,10 +431,10 @@ fn what_happens_during_a_write_is_in_the_next() {
     fs::remove_file(&blocked).unwrap();
     more.events.clear();
     more.failed("compare", "no")
-        .tell(json!({"notice": "step_retried", "step": "report", "attempt": 1, "error": "e"}));
+        .notice(json!({"notice": "step_retried", "step": "report", "attempt": 1, "error": "e"}));
     more.events.iter().for_each(|event| writer.apply(event));
     go.send(()).unwrap();
-    // Nobody flushes: the work that has begun is finished all the same.
+    // No call to `flush` follows: the started write finishes regardless.
     drop(entered);
     drop(runtime);
     assert!(fails.try_recv().is_err());
@@ -643,7 +444,7 @@ fn what_happens_during_a_write_is_in_the_next() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_too_large_is_not_written() {
+async fn session_beyond_size_limit_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let sessions = SessionFolder::open(dir.path()).max_bytes(1_000);
     let stream = run("r1");
@@ -654,7 +455,7 @@ async fn a_session_that_is_too_large_is_not_written() {
         matches!(error.problem, SessionProblem::TooLarge { most: 1_000 }),
         "{error}"
     );
-    // And one that is there is not read.
+    // An existing file that is too large is not read.
     let path = write(&SessionFolder::open(dir.path()), &stream).await;
     assert!(matches!(
         sessions.load("r1").await.unwrap_err().problem,
@@ -667,7 +468,7 @@ async fn a_session_that_is_too_large_is_not_written() {
 }
 
 #[test]
-fn without_a_runtime_it_is_written_at_once() {
+fn writer_without_runtime_writes_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let stream = run("r1");
     let writer = SessionFolder::open(dir.path()).writer(&stream.run);
@@ -679,7 +480,7 @@ fn without_a_runtime_it_is_written_at_once() {
 }
 
 #[tokio::test]
-async fn sessions_are_listed_and_found() {
+async fn list_and_find_return_sessions() {
     let dir = tempfile::tempdir().unwrap();
     let sessions = SessionFolder::open(dir.path());
     assert!(
@@ -718,7 +519,7 @@ async fn sessions_are_listed_and_found() {
             .problem
             .as_deref()
             .unwrap()
-            .contains("not JSON at line 1"),
+            .contains("invalid JSON at line 1"),
         "{all:?}"
     );
     assert_eq!(ids(all), ["xyz/3", "abd2", "abc1", "torn"]);
@@ -771,7 +572,7 @@ async fn sessions_are_listed_and_found() {
 }
 
 #[test]
-fn ids_stay_in_the_folder() {
+fn file_names_of_hostile_ids_stay_in_folder() {
     let sessions = SessionFolder::open("s");
     let at = Timestamp::from_millis(BEGIN);
     let name = |id: &str| {
@@ -789,345 +590,9 @@ fn ids_stay_in_the_folder() {
     assert!(one.len() < 200 && one != other, "{one}");
 }
 
-/// What a file must be refused with: where, and why.
-#[track_caller]
-fn refused(file: &str, expected: &str) {
-    let problem = Session::parse(file.as_bytes()).unwrap_err();
-    assert_eq!(problem.to_string(), expected);
-}
-
-#[test]
-fn what_is_no_session_is_refused_by_place() {
-    refused("", "it is not JSON at line 1, column 0");
-    refused(
-        "{\"nodes\": [\n{\"id\": ",
-        "it is not JSON at line 2, column 7",
-    );
-    refused("[]", "at ``: it is no object");
-    refused("{}", "at `/nodes`: there are no nodes");
-    refused(
-        r#"{"directed": false, "nodes": []}"#,
-        "at `/directed`: it is no directed graph",
-    );
-    refused(r#"{"nodes": {}}"#, "at `/nodes`: it is no list");
-    refused(r#"{"nodes": [7]}"#, "at `/nodes/0`: it is no object");
-    refused(
-        r#"{"nodes": [{"id": []}]}"#,
-        "at `/nodes/0/id`: it is neither a text nor a number",
-    );
-    refused(
-        r#"{"nodes": [{"id": "a"}, {"id": "a"}]}"#,
-        "at `/nodes/1/id`: another node has it, too",
-    );
-    refused(
-        r#"{"nodes": [{"id": "a", "reads": "secret"}]}"#,
-        "at `/nodes/0/reads`: it is not what a step has there",
-    );
-    refused(
-        r#"{"nodes": [{"id": "a", "agent_prompt": 7}]}"#,
-        "at `/nodes/0/agent_prompt`: it is not what a step has there",
-    );
-    refused(
-        r#"{"nodes": [{"id": "a", "attempts": -1}]}"#,
-        "at `/nodes/0/attempts`: it is not what it should be",
-    );
-    refused(
-        r#"{"nodes": [{"id": "a", "written": [{}]}]}"#,
-        "at `/nodes/0/written`: it is no list of what was written",
-    );
-    refused(
-        r#"{"nodes": [], "edges": [{"source": "a", "target": "b"}]}"#,
-        "at `/edges/0/source`: it names no node",
-    );
-    refused(
-        r#"{"nodes": [], "links": [1]}"#,
-        "at `/links/0`: it is no object",
-    );
-    refused(
-        r#"{"graph": 1, "nodes": []}"#,
-        "at `/graph`: it is no object",
-    );
-    refused(
-        r#"{"graph": {"format": 99}, "nodes": []}"#,
-        "at `/graph/format`: a newer version of levity wrote it",
-    );
-    let deep = format!("{{\"nodes\": {}", "[".repeat(100_000));
-    assert!(matches!(
-        Session::parse(deep.as_bytes()),
-        Err(SessionProblem::Json { .. })
-    ));
-    assert!(matches!(
-        Session::parse(b"{\"nodes\": \"\xff\"}"),
-        Err(SessionProblem::Json { .. })
-    ));
-}
-
-#[tokio::test]
-async fn the_error_names_the_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("session_x.json");
-    let error = Session::load(&path).await.unwrap_err();
-    assert!(error.to_string().contains("session_x.json"), "{error}");
-    fs::write(&path, "{}").unwrap();
-    let error = Session::load(&path).await.unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("session_x.json`: at `/nodes`: there are no nodes"),
-        "{error}"
-    );
-}
-
-/// A file as the program writes it that came first.
-const SOURCE: &str = r#"{
-    "directed": true, "multigraph": false,
-    "graph": {
-        "session_id": "12345678", "original_query": "User query", "file_manifest": [],
-        "created_at": "2025-01-15T10:30:00", "status": "running",
-        "globals_schema": {"data": {"k": 1}, "topic": "tides"}, "output_chain": {}
-    },
-    "nodes": [
-        {"description": "Initial Query", "agent": "System", "status": "completed", "id": "ROOT"},
-        {"agent": "RetrieverAgent", "description": "find", "agent_prompt": "Find it.", "reads": ["topic"], "writes": ["data"],
-         "status": "completed", "output": {"data": {"k": 1}}, "error": null, "cost": 0.001, "start_time": "2025-01-15T10:30:01.5",
-         "end_time": "2025-01-15T10:30:04", "execution_time": 2.5, "input_tokens": 100.0, "output_tokens": 20, "id": "T001",
-         "iterations": [1]},
-        {"agent": "SummarizerAgent", "reads": ["data"], "writes": ["summary"], "status": "failed",
-         "error": "timeout", "output": null, "id": "T002"},
-        {"agent": "QAAgent", "status": "odd", "id": 3}
-    ],
-    "links": [{"source": "ROOT", "target": "T001"}, {"source": "T001", "target": "T002"}, {"source": "T002", "target": 3}]
-}"#;
-
-#[test]
-fn files_of_the_source_are_read() {
-    let session = Session::parse(SOURCE.as_bytes()).unwrap();
-    assert_eq!(
-        (session.id.as_str(), session.query.as_str(), session.stage),
-        ("12345678", "User query", PlanStage::Running)
-    );
-    assert_eq!(
-        session.created.unwrap().to_string(),
-        "2025-01-15T10:30:00.000Z"
-    );
-    assert_eq!(session.plan().given["topic"], "tides");
-    assert!(!session.plan().given.contains_key("data"));
-    let find = session.step("T001").unwrap();
-    assert_eq!(
-        (&*find.step.prompt, find.status),
-        ("Find it.", StepStatus::Completed)
-    );
-    assert_eq!(
-        (
-            find.spent.usage.input,
-            find.spent.usage.cost.unwrap().to_string()
-        ),
-        (Some(100), "$0.001".into())
-    );
-    assert_eq!(
-        (
-            find.written[0].value.clone(),
-            find.extra["iterations"].clone()
-        ),
-        (json!({"k": 1}), json!([1]))
-    );
-    assert_eq!(session.extra["output_chain"], json!({}));
-    assert_eq!(session.step("3").unwrap().step.after[0].step, id("T002"));
-    assert_eq!(session.step("3").unwrap().status, StepStatus::Pending);
-    assert_eq!(session.seed().done.len(), 1);
-    assert_eq!(
-        session.to_view().tree(TreeOptions::new()),
-        "\
-ROOT User query
-└── T001 ✓ RetrieverAgent 2.5 s
-    └── T002 ✗ SummarizerAgent: timeout
-        └── 3 ○ QAAgent
-"
-    );
-}
-
-/// A step with everything that a step can have.
-fn any_step() -> impl Strategy<Value = Step> {
-    let name = "[a-c]{1,2}";
-    let words = prop::collection::vec(name.prop_map(|name| name), 0..3);
-    let odd = (
-        any::<bool>(),
-        any::<bool>(),
-        any::<bool>(),
-        any::<bool>(),
-        2..5_u32,
-        "\\PC{0,12}",
-    );
-    ("\\PC{1,20}", "\\PC{0,12}", words.clone(), words, odd).prop_map(
-        |(id, text, reads, writes, odd)| {
-            let (fan, budget, when, fallback, attempts, code) = odd;
-            let mut step = Step::new(id, text.clone())
-                .description(text.clone())
-                .prompt(text)
-                .reads(reads)
-                .writes(writes);
-            if fan {
-                step = step
-                    .map(FanOut::over("list").first(2).reduced_by(Reducer::Concat))
-                    .join(Join::Any);
-            }
-            if budget {
-                let budget = Budget::new()
-                    .tokens(5)
-                    .money(levity_core::Money::from_nanos(7_000_000))
-                    .tool_calls(1);
-                step = step
-                    .budget(budget)
-                    .timeout(std::time::Duration::from_millis(1_500))
-                    .input("k", json!({"v": [code]}));
-            }
-            if when {
-                step = step
-                    .when(Condition::parse("a == 1").unwrap())
-                    .on_failure(OnFailure::Continue);
-            }
-            if fallback {
-                step = step
-                    .retry(Retry::attempts(attempts))
-                    .on_failure(OnFailure::Fallback("z".into()));
-            }
-            step
-        },
-    )
-}
-
-fn any_json() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        ".{0,20}".prop_map(Value::from),
-    ];
-    leaf.prop_recursive(3, 12, 3, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            prop::collection::hash_map(".{0,6}", inner, 0..3)
-                .prop_map(|map| Value::Object(map.into_iter().collect())),
-        ]
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
-    #[test]
-    fn any_plan_and_result_is_had_back(
-        steps in prop::collection::vec((any_step(), any_json(), 0..4_u8), 0..6),
-        goal in ".{0,30}",
-        given in any_json(),
-    ) {
-        let mut plan = Plan::new().given("given", given);
-        let mut stream = Stream::new("r", &goal);
-        let mut tell = Vec::new();
-        for (at, (mut step, value, end)) in steps.into_iter().enumerate() {
-            step.id = format!("{}{at}", step.id).into();
-            if at > 0 {
-                step = step.after(plan.steps[at - 1].id.clone());
-            }
-            tell.push((step.clone(), value, end));
-            plan = plan.step(step);
-        }
-        let edges: Vec<(&str, &str)> = plan.steps.windows(2).map(|two| (two[0].id.as_str(), two[1].id.as_str())).collect();
-        stream.planned(&plan, &edges);
-        for (step, value, end) in &tell {
-            let writes: serde_json::Map<String, Value> = step.writes.iter().map(|name| (name.to_string(), value.clone())).collect();
-            match end {
-                0 => stream.wait(3).completed(step.id.as_str(), writes.into()),
-                1 => stream.wait(3).failed(step.id.as_str(), &value.to_string()),
-                _ => stream.started(step.id.as_str(), 4),
-            };
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let writer = SessionFolder::open(dir.path()).writer(&stream.run);
-        stream.events.iter().for_each(|event| writer.apply(event));
-        let path = writer.path().unwrap();
-        let session = Session::parse(&fs::read(&path).unwrap()).unwrap();
-        prop_assert_eq!(&**session.plan(), &plan);
-        prop_assert_eq!(&session.query, &goal);
-        let done = session.seed().done;
-        let expected: Vec<_> = tell.iter().filter(|(_, _, end)| *end == 0).collect();
-        prop_assert_eq!(done.len(), expected.len());
-        for (done, (step, value, _)) in done.iter().zip(expected) {
-            prop_assert_eq!(&done.step, &step.id);
-            prop_assert!(done.writes.iter().all(|one| one.value == *value && done.output[&*one.name] == *value));
-        }
-    }
-
-    #[test]
-    fn any_bytes_are_read_or_refused(at in 0..2_000_usize, with in any::<u8>(), cut in any::<bool>()) {
-        let mut bytes = SOURCE.as_bytes().to_vec();
-        let at = at % bytes.len();
-        if cut { bytes.truncate(at) } else { bytes[at] = with }
-        let _ = Session::parse(&bytes).map(|session| (session.seed(), session.to_view().summary()));
-    }
-}
-
-/// Writes one session again and again, until it is killed.
-#[test]
-fn writer_process() {
-    let Some(dir) = std::env::var_os("LEVITY_TEST_SESSION_WRITER") else {
-        return;
-    };
-    let (plan, edges) = pages();
-    let mut stream = Stream::new("killed", "g");
-    stream.planned(&plan, &edges);
-    let writer = SessionFolder::open(dir).writer(&stream.run);
-    stream.events.iter().for_each(|event| writer.apply(event));
-    for size in 1.. {
-        let mut more = Stream {
-            run: "killed".into(),
-            now: BEGIN + size,
-            events: Vec::new(),
-        };
-        more.completed("fetch_a", json!({"a": "x".repeat(300_000 + size as usize)}));
-        more.events.iter().for_each(|event| writer.apply(event));
-    }
-}
-
-#[test]
-fn a_killed_process_leaves_a_whole_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("2026/03/04/session_killed.json");
-    for round in 0..10 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "session::writer_process", "--nocapture"])
-            .env("LEVITY_TEST_SESSION_WRITER", dir.path())
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        // It is killed at another place each time: after so many looks at a file that changes under
-        // our eyes.
-        let mut last = 0;
-        let mut changes = 0;
-        while changes < 2 + round {
-            let size = fs::metadata(&path).map_or(0, |data| data.len());
-            changes += u64::from(size != last);
-            last = size;
-            assert!(child.try_wait().unwrap().is_none(), "the writer has gone");
-            std::thread::yield_now();
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let session = Session::parse(&fs::read(&path).unwrap()).unwrap();
-        assert_eq!(session.query, "g");
-    }
-    // What was left behind is tidied up by the next.
-    let mut stream = Stream::new("killed", "g");
-    stream.ended(Status::Complete);
-    let writer = SessionFolder::open(dir.path()).writer(&stream.run);
-    stream.events.iter().for_each(|event| writer.apply(event));
-    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-}
-
 #[cfg(unix)]
 #[tokio::test]
-async fn session_and_its_folders_are_made_for_their_owner_alone() {
+async fn session_and_folders_are_private_to_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let path = write(&SessionFolder::open(dir.path()), &run("r1")).await;

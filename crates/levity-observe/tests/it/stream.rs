@@ -1,10 +1,10 @@
-//! Event streams, made by hand.
+//! Handwritten event streams.
 
 use levity_core::{Ending, Event, EventKind, MachineKind, Money, RunId, Status, Timestamp, Usage};
 use levity_dag::{Plan, PlanNotice, Step, StepId};
 use serde_json::{Value, json};
 
-/// The events of a run, each with its moment.
+/// The events of a run, each with its time.
 pub(crate) struct Stream {
     pub(crate) run: RunId,
     pub(crate) now: u64,
@@ -21,26 +21,26 @@ impl Stream {
             now: BEGIN,
             events: Vec::new(),
         };
-        stream.own(EventKind::RunStarted { machine: machine() });
-        stream.own(EventKind::Goal {
+        stream.event_of_run(EventKind::RunStarted { machine: machine() });
+        stream.event_of_run(EventKind::Goal {
             text: goal.to_owned(),
         });
         stream
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn wait(&mut self, millis: u64) -> &mut Self {
         self.now += millis;
         self
     }
 
-    /// An event of the run.
-    pub(crate) fn own(&mut self, kind: EventKind) -> &mut Self {
+    /// Adds an event of the run.
+    pub(crate) fn event_of_run(&mut self, kind: EventKind) -> &mut Self {
         self.event(self.run.clone(), kind)
     }
 
-    /// An event of a run below it.
-    pub(crate) fn below(&mut self, run: &str, kind: EventKind) -> &mut Self {
+    /// Adds an event of a child run.
+    pub(crate) fn event_of_child(&mut self, run: &str, kind: EventKind) -> &mut Self {
         self.event(format!("{}.{run}", self.run).into(), kind)
     }
 
@@ -51,25 +51,25 @@ impl Stream {
         self
     }
 
-    /// A notice of the run.
-    pub(crate) fn tell(&mut self, data: Value) -> &mut Self {
+    /// Adds a notice of the run.
+    pub(crate) fn notice(&mut self, data: Value) -> &mut Self {
         let kind = EventKind::Custom {
             name: PlanNotice::NAME.to_owned(),
             data,
         };
         assert!(PlanNotice::of(&kind).is_some(), "no notice: {kind:?}");
-        self.own(kind)
+        self.event_of_run(kind)
     }
 
     pub(crate) fn planned(&mut self, plan: &Plan, edges: &[(&str, &str)]) -> &mut Self {
-        self.tell(json!({"notice": "planned", "plan": plan, "edges": edges}))
+        self.notice(json!({"notice": "planned", "plan": plan, "edges": edges}))
     }
 
     pub(crate) fn started(&mut self, step: &str, effect: u64) -> &mut Self {
-        self.tell(json!({"notice": "step_started", "step": step, "effect": effect, "attempt": 1, "round": 1}))
+        self.notice(json!({"notice": "step_started", "step": step, "effect": effect, "attempt": 1, "round": 1}))
     }
 
-    /// A step is done that wrote these variables.
+    /// Adds the completion of a step that wrote these variables.
     pub(crate) fn completed(&mut self, step: &str, writes: Value) -> &mut Self {
         let Value::Object(output) = writes else {
             panic!("what is written has names")
@@ -79,15 +79,15 @@ impl Stream {
             .map(|(name, value)| json!({"name": name, "by": "output", "value": value}));
         let written: Vec<Value> = written.collect();
         let spent = json!({"attempts": 1, "usage": usage(1_000, 50, 2_500_000), "stats": {"model_calls": 1}});
-        self.tell(json!({"notice": "step_completed", "step": step, "writes": written, "output": output, "spent": spent}))
+        self.notice(json!({"notice": "step_completed", "step": step, "writes": written, "output": output, "spent": spent}))
     }
 
     pub(crate) fn failed(&mut self, step: &str, error: &str) -> &mut Self {
-        self.tell(json!({"notice": "step_failed", "step": step, "error": error, "spent": {"attempts": 1}}))
+        self.notice(json!({"notice": "step_failed", "step": step, "error": error, "spent": {"attempts": 1}}))
     }
 
     pub(crate) fn ended(&mut self, status: Status) -> &mut Self {
-        self.own(EventKind::RunEnded(Box::new(Ending::new(status))))
+        self.event_of_run(EventKind::RunEnded(Box::new(Ending::new(status))))
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn usage(input: u64, output: u64, nanos: u64) -> Usage {
     usage
 }
 
-/// Two pages are fetched, compared, and the comparison is written down.
+/// Returns a plan that fetches two pages, compares them, and writes down the comparison.
 pub(crate) fn pages() -> (Plan, Vec<(&'static str, &'static str)>) {
     let plan = Plan::new()
         .step(

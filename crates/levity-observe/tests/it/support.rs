@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers shared by the tests.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use levity_core::ToolError;
 use levity_dag::{StepInput, Team, TeamBuilder};
 use serde_json::{Value, json};
 
-/// What was done, in order.
+/// A log of actions, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<&'static str>>>);
 
@@ -21,7 +21,7 @@ impl Log {
     }
 }
 
-/// Functions that give their input, fail, and add up what they are given.
+/// Creates functions that return their input, fail, and add up their inputs.
 pub(crate) fn simple(log: &Log) -> TeamBuilder {
     let (give, fail, sum) = (log.clone(), log.clone(), log.clone());
     Team::builder()
@@ -43,7 +43,7 @@ pub(crate) fn simple(log: &Log) -> TeamBuilder {
         })
 }
 
-/// Waits for a future, and fails in place of hanging.
+/// Awaits a future with a timeout, so that a test fails instead of hanging.
 pub(crate) async fn within<F: IntoFuture>(future: F) -> F::Output {
     tokio::time::timeout(std::time::Duration::from_secs(60), future.into_future())
         .await

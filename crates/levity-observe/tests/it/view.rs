@@ -1,4 +1,4 @@
-//! Views: what a fold over events knows, and what is drawn from it.
+//! Views: the state of a fold over events, and its renderings.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ fn view(stream: &Stream) -> PlanView {
 fn planned(goal: &str) -> Stream {
     let (plan, edges) = pages();
     let mut stream = Stream::new("r", goal);
-    stream.tell(json!({"notice": "planning", "effect": 1, "again": 0, "replan": 0}));
+    stream.notice(json!({"notice": "planning", "effect": 1, "again": 0, "replan": 0}));
     stream.wait(2_000).planned(&plan, &edges);
     stream
 }
@@ -40,15 +40,15 @@ fn model_finished(effect: u64) -> EventKind {
 }
 
 #[test]
-fn a_run_is_followed_from_goal_to_end() {
+fn view_follows_run_from_goal_to_end() {
     let mut stream = Stream::new("r", "compare two pages");
     assert_eq!(view(&stream).stage(), PlanStage::Starting);
-    stream.tell(json!({"notice": "profiling", "effect": 1}));
-    stream.below("1", model_finished(1));
+    stream.notice(json!({"notice": "profiling", "effect": 1}));
+    stream.event_of_child("1", model_finished(1));
     assert_eq!(view(&stream).stage(), PlanStage::Profiling);
     stream
         .wait(500)
-        .tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
+        .notice(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
     assert_eq!(view(&stream).stage(), PlanStage::Planning);
     let (plan, edges) = pages();
     let plan = plan.given("file_manifest", json!({"files": [{"path": "a.csv"}]}));
@@ -60,7 +60,7 @@ fn a_run_is_followed_from_goal_to_end() {
     stream
         .completed("fetch_a", json!({"a": "A"}))
         .failed("fetch_b", "no such page");
-    stream.tell(json!({"notice": "step_skipped", "step": "compare", "why": "`fetch_b` failed"}));
+    stream.notice(json!({"notice": "step_skipped", "step": "compare", "why": "`fetch_b` failed"}));
 
     let seen = view(&stream);
     assert_eq!(
@@ -107,7 +107,7 @@ fn a_run_is_followed_from_goal_to_end() {
 }
 
 #[test]
-fn nothing_is_under_way_when_the_run_has_ended() {
+fn ended_run_has_no_steps_in_progress() {
     let mut stream = planned("g");
     stream.started("fetch_a", 2).started("fetch_b", 3).wait(400);
     let ask = Ask::new(
@@ -116,7 +116,7 @@ fn nothing_is_under_way_when_the_run_has_ended() {
         ToolCall::new("1", "x", json!({})),
         "may it?",
     );
-    stream.below("3", EventKind::Asked(ask));
+    stream.event_of_child("3", EventKind::Asked(ask));
     assert_eq!(
         view(&stream).step("fetch_b").unwrap().status,
         StepStatus::Waiting
@@ -139,7 +139,7 @@ fn nothing_is_under_way_when_the_run_has_ended() {
     );
     let summary = seen.summary();
     assert!(
-        summary.contains("fetch_a pending: it was not done when the run ended"),
+        summary.contains("fetch_a pending: the step was unfinished when the run ended"),
         "{summary}"
     );
     assert!(
@@ -149,11 +149,11 @@ fn nothing_is_under_way_when_the_run_has_ended() {
 }
 
 #[test]
-fn what_agents_do_is_the_step_s_at_any_depth() {
+fn activity_of_nested_agents_belongs_to_step() {
     let mut stream = planned("g");
     stream.started("fetch_a", 5);
-    stream.below("5", EventKind::TurnStarted { turn: 1, of: 15 });
-    stream.below(
+    stream.event_of_child("5", EventKind::TurnStarted { turn: 1, of: 15 });
+    stream.event_of_child(
         "5",
         EventKind::ModelStarted {
             effect: EffectId::new(1),
@@ -161,7 +161,7 @@ fn what_agents_do_is_the_step_s_at_any_depth() {
         },
     );
     assert_eq!(view(&stream).steps()[0].activity, Activity::Thinks);
-    stream.below(
+    stream.event_of_child(
         "5",
         EventKind::Delta {
             effect: EffectId::new(1),
@@ -169,9 +169,9 @@ fn what_agents_do_is_the_step_s_at_any_depth() {
         },
     );
     assert_eq!(view(&stream).steps()[0].activity, Activity::Writes);
-    stream.below("5", model_finished(1));
+    stream.event_of_child("5", model_finished(1));
     let call = ToolCall::new("c", "web_search", json!({}));
-    stream.below(
+    stream.event_of_child(
         "5.2.7",
         EventKind::ToolStarted {
             effect: EffectId::new(2),
@@ -182,15 +182,15 @@ fn what_agents_do_is_the_step_s_at_any_depth() {
     assert_eq!(seen.steps()[0].activity.to_string(), "calls web_search");
     assert_eq!(seen.steps()[1].activity, Activity::None);
     let result = ToolResult::new(&call, Ok(ToolOutput::text("found")));
-    stream.below(
+    stream.event_of_child(
         "5.2.7",
         EventKind::ToolFinished {
             effect: EffectId::new(2),
             result,
         },
     );
-    // A run whose id only begins with the same digits is another's.
-    stream.below("51", model_finished(1));
+    // A run whose id only begins with the same digits is unrelated.
+    stream.event_of_child("51", model_finished(1));
     let other = Event::new(
         "r5".into(),
         0,
@@ -205,7 +205,7 @@ fn what_agents_do_is_the_step_s_at_any_depth() {
         (usage(200, 10, 1_000_000), 1)
     );
     assert_eq!((spent.stats.model_calls, spent.stats.tool_calls), (1, 1));
-    // What is told in the end counts in place of what was told on the way.
+    // The final usage replaces the usage reported on the way.
     stream.completed("fetch_a", json!({"a": 1}));
     assert_eq!(
         view(&stream).steps()[0].spent.usage,
@@ -214,7 +214,7 @@ fn what_agents_do_is_the_step_s_at_any_depth() {
 }
 
 #[test]
-fn a_question_makes_its_step_wait() {
+fn pending_ask_makes_step_wait() {
     let mut stream = planned("g");
     stream.started("fetch_a", 5);
     let ask = |run: &str| {
@@ -225,13 +225,13 @@ fn a_question_makes_its_step_wait() {
             "may it be deleted?",
         )
     };
-    stream.below("5.1", EventKind::Asked(ask("r.5.1")));
+    stream.event_of_child("5.1", EventKind::Asked(ask("r.5.1")));
     let seen = view(&stream);
     let step = seen.step("fetch_a").unwrap();
     assert_eq!((step.status, step.asks.len()), (StepStatus::Waiting, 1));
     assert_eq!(step.activity.to_string(), "asks: may it be deleted?");
     assert_eq!(seen.all_asks().count(), 1);
-    stream.below(
+    stream.event_of_child(
         "5.1",
         EventKind::Decided {
             effect: EffectId::new(3),
@@ -244,27 +244,27 @@ fn a_question_makes_its_step_wait() {
         (StepStatus::Running, 0)
     );
 
-    // The run itself may ask for a step.
-    stream.tell(json!({"notice": "step_asked", "step": "fetch_b", "effect": 3}));
-    stream.own(EventKind::Asked(ask("r")));
+    // The run itself may ask on behalf of a step.
+    stream.notice(json!({"notice": "step_asked", "step": "fetch_b", "effect": 3}));
+    stream.event_of_run(EventKind::Asked(ask("r")));
     assert_eq!(view(&stream).steps()[1].status, StepStatus::Waiting);
     assert_eq!(view(&stream).stage(), PlanStage::Running);
 }
 
 #[test]
-fn a_plan_waits_for_leave() {
+fn plan_waits_for_approval() {
     let mut stream = Stream::new("r", "g");
-    stream.tell(json!({"notice": "planning", "effect": 1, "again": 0, "replan": 0}));
+    stream.notice(json!({"notice": "planning", "effect": 1, "again": 0, "replan": 0}));
     let ask = Ask::new(
         "r".into(),
         EffectId::new(2),
         ToolCall::new("c", "plan", json!({})),
         "shall it run?",
     );
-    stream.own(EventKind::Asked(ask));
+    stream.event_of_run(EventKind::Asked(ask));
     let seen = view(&stream);
     assert_eq!((seen.stage(), seen.asks().len()), (PlanStage::Approving, 1));
-    stream.own(EventKind::Decided {
+    stream.event_of_run(EventKind::Decided {
         effect: EffectId::new(2),
         decision: Decision::Allow,
     });
@@ -275,13 +275,14 @@ fn a_plan_waits_for_leave() {
 }
 
 #[test]
-fn a_changed_plan_keeps_what_is_known() {
+fn replan_preserves_state_of_steps() {
     let mut stream = planned("g");
     stream
         .started("fetch_a", 5)
         .completed("fetch_a", json!({"a": 1}))
         .failed("fetch_b", "gone");
-    stream.tell(json!({"notice": "replanning", "replan": 1, "steps": ["fetch_b"], "why": "gone"}));
+    stream
+        .notice(json!({"notice": "replanning", "replan": 1, "steps": ["fetch_b"], "why": "gone"}));
     assert_eq!(view(&stream).stage(), PlanStage::Replanning);
     let (mut plan, mut edges) = pages();
     plan.steps.insert(
@@ -293,7 +294,7 @@ fn a_changed_plan_keeps_what_is_known() {
         ),
     );
     edges.push(("fetch_b", "mirror"));
-    stream.tell(json!({
+    stream.notice(json!({
         "notice": "replanned", "replan": 1, "diff": {"reason": "a mirror"}, "plan": plan, "edges": edges
     }));
     stream.started("mirror", 9);
@@ -309,30 +310,30 @@ fn a_changed_plan_keeps_what_is_known() {
 }
 
 #[test]
-fn items_of_a_list_are_counted() {
+fn list_items_are_counted() {
     let mut stream = planned("g");
-    stream.tell(json!({"notice": "fanned_out", "step": "fetch_a", "items": 3}));
+    stream.notice(json!({"notice": "fanned_out", "step": "fetch_a", "items": 3}));
     for item in 0..3 {
-        stream.tell(json!({
+        stream.notice(json!({
             "notice": "step_started", "step": "fetch_a", "effect": 10 + item, "attempt": 1, "round": 1, "item": item
         }));
     }
-    stream.tell(json!({"notice": "item_finished", "step": "fetch_a", "item": 1}));
-    stream.tell(
+    stream.notice(json!({"notice": "item_finished", "step": "fetch_a", "item": 1}));
+    stream.notice(
         json!({"notice": "item_finished", "step": "fetch_a", "item": 0, "error": "too long"}),
     );
     let seen = view(&stream);
     let items = seen.steps()[0].items.unwrap();
     assert_eq!((items.done, items.failed, items.of), (2, 1, 3));
-    // One line for the beginning, whatever the number of items.
-    assert_eq!(seen.log().filter(|line| line.text == "begins").count(), 1);
+    // There is one line for the start, regardless of the number of items.
+    assert_eq!(seen.log().filter(|line| line.text == "starts").count(), 1);
 }
 
 #[test]
-fn the_log_is_bounded_and_read_once() {
+fn log_is_bounded_and_log_after_returns_each_line_once() {
     let mut stream = planned("g");
     for _ in 0..2_000 {
-        stream.tell(
+        stream.notice(
             json!({"notice": "step_retried", "step": "fetch_a", "attempt": 1, "error": "busy\u{1b}[2J"}),
         );
     }
@@ -349,7 +350,7 @@ fn the_log_is_bounded_and_read_once() {
 }
 
 #[test]
-fn the_tree_is_drawn_as_it_stands() {
+fn tree_shows_status_of_each_step() {
     let mut stream = planned("compare two pages");
     stream.started("fetch_a", 5).started("fetch_b", 6).wait(300);
     stream
@@ -357,7 +358,7 @@ fn the_tree_is_drawn_as_it_stands() {
         .wait(900)
         .completed("fetch_a", json!({"a": 1}));
     stream.started("compare", 7).wait(65_000);
-    stream.below(
+    stream.event_of_child(
         "7",
         EventKind::ModelStarted {
             effect: EffectId::new(1),
@@ -394,7 +395,7 @@ ROOT compare two pages
 }
 
 #[test]
-fn wide_and_deep_plans_are_cut() {
+fn tree_truncates_wide_and_deep_plans() {
     let mut wide = Plan::new().step(Step::new("list", "Retriever"));
     let mut deep = Plan::new().step(Step::new("s0", "A"));
     for at in 1..=60 {
@@ -414,7 +415,7 @@ fn wide_and_deep_plans_are_cut() {
         "{tree}"
     );
 
-    // What runs or has failed is not what is left out.
+    // Running and failed steps are not omitted.
     let mut stream = Stream::new("r", "g");
     let mut many = Plan::new();
     for at in 0..100 {
@@ -440,7 +441,7 @@ ROOT g
 }
 
 #[test]
-fn plans_that_make_no_sense_are_drawn() {
+fn invalid_plans_are_drawn() {
     let plan = Plan::new()
         .step(Step::new("a", "A").after("b").after("a").after("nobody"))
         .step(Step::new("b", "A").after("a"))
@@ -452,7 +453,7 @@ fn plans_that_make_no_sense_are_drawn() {
 }
 
 #[test]
-fn the_summary_has_a_row_for_everything() {
+fn summary_has_row_for_each_step() {
     let mut stream = planned("g");
     stream
         .started("fetch_a", 5)
@@ -461,7 +462,7 @@ fn the_summary_has_a_row_for_everything() {
     stream
         .started("fetch_b", 6)
         .failed("fetch_b", "no such page");
-    stream.tell(json!({"notice": "gave_up", "why": "there is no other page"}));
+    stream.notice(json!({"notice": "gave_up", "why": "there is no other page"}));
     stream.ended(Status::Cancelled {
         reason: "enough".into(),
     });
@@ -477,13 +478,13 @@ report    Formatter  pending        -       -        -         -
 total                1 of 4     3.2 s   1,050  $0.0025
 
 fetch_b failed: no such page
-no other way: there is no other page
+gave up: there is no other page
 cancelled: enough
 "
     );
 }
 
-/// Texts by which somebody might try to break out of a picture, or drive a terminal.
+/// Texts that try to break out of a diagram, or to control a terminal.
 const HOSTILE: &[&str] = &[
     "\u{1b}]0;title\u{7}\u{1b}[2J",
     "a\" --> b[\"x",
@@ -514,7 +515,7 @@ fn hostile_plan() -> Plan {
 }
 
 #[test]
-fn hostile_texts_stay_texts() {
+fn hostile_texts_are_escaped() {
     for goal in HOSTILE {
         let seen = PlanView::of_plan(hostile_plan()).with_goal(*goal);
         for drawn in [
@@ -536,7 +537,7 @@ fn hostile_texts_stay_texts() {
 }
 
 #[test]
-fn mermaid_has_a_line_for_each_thing() {
+fn mermaid_has_line_for_each_node_and_edge() {
     let plan = Plan::new()
         .step(Step::new("a\"-->b", "A").on_failure(OnFailure::Fallback("c".into())))
         .step(Step::new("b", "B").after_if("a\"-->b", Condition::parse("x > 1").unwrap()))
@@ -556,7 +557,7 @@ flowchart TD
 }
 
 #[test]
-fn graphviz_reads_what_is_drawn() {
+fn graphviz_accepts_dot_output() {
     let seen = PlanView::of_plan(hostile_plan()).with_goal(HOSTILE.join(" "));
     let begun = Command::new("dot")
         .arg("-Tsvg")
@@ -590,7 +591,7 @@ fn graphviz_reads_what_is_drawn() {
         seen.steps().len(),
         "{drawn}"
     );
-    // Texts are there as they are, and none was taken for something else.
+    // Texts appear unchanged, and none was interpreted as syntax.
     assert!(drawn.contains("&amp;quot;&amp;#34;&amp;amp;6"), "{drawn}");
     assert!(drawn.contains("back\\slash\\"), "{drawn}");
 }
@@ -664,7 +665,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_events_in_any_order_are_taken(events in prop::collection::vec(any_event(), 0..60), begin in 0..3_usize) {
+    fn view_accepts_any_events_in_any_order(events in prop::collection::vec(any_event(), 0..60), begin in 0..3_usize) {
         let stream = planned("g");
         let mut seen = PlanView::new();
         stream.events.iter().skip(begin).for_each(|event| seen.apply(event));
