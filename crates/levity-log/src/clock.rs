@@ -1,13 +1,13 @@
-//! The time of what has none of its own: events of `tracing`, spans.
+//! The current time for `tracing` events and spans, which have no timestamp.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use levity_core::Timestamp;
 
-/// Since the start of 1970.
+/// Returns the time since the start of 1970.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a span's time is no part of a run, and a `World` counts in milliseconds"
+    reason = "a span's time is not part of a run, and a `World` counts in milliseconds"
 )]
 pub(crate) fn now() -> Duration {
     SystemTime::now()

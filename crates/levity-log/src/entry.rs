@@ -1,4 +1,4 @@
-//! One line of a log.
+//! A single log entry and its formatting.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -7,9 +7,9 @@ use levity_core::{RunId, SecretKind, Secrets, Timestamp};
 use serde_json::{Map, Value};
 use tracing::level_filters::LevelFilter;
 
-use crate::plain;
+use crate::sanitize;
 
-/// How much an entry matters.
+/// The severity of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Level {
     Trace,
@@ -32,8 +32,8 @@ impl Level {
 }
 
 impl Level {
-    /// The least that passes a filter; `None` when nothing does.
-    pub(crate) fn of(filter: LevelFilter) -> Option<Self> {
+    /// Returns the lowest level that passes a filter; `None` if the filter is off.
+    pub(crate) fn from_filter(filter: LevelFilter) -> Option<Self> {
         filter.into_level().map(Self::from)
     }
 }
@@ -50,17 +50,17 @@ impl From<tracing::Level> for Level {
     }
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone)]
 pub(crate) enum Field {
     Text(String),
-    /// A text that is shown whole, up to the longest line.
+    /// A text that is shown whole, up to `MAX_WHOLE`.
     Whole(String),
     Json(Value),
     Number(u64),
 }
 
-/// How entries are written.
+/// The output format of entries.
 #[derive(Clone)]
 pub(crate) struct Style {
     pub(crate) json: bool,
@@ -68,31 +68,31 @@ pub(crate) struct Style {
     pub(crate) secrets: Secrets,
 }
 
-/// The longest text that is written at all: what is longer is a file, not a log entry.
+/// The maximum size of a text in an entry, in bytes.
 pub(crate) const MAX_WHOLE: usize = 256 << 10;
 
-/// Something that is written as one line.
+/// A log entry, which is written as one line.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) at: Timestamp,
     pub(crate) level: Level,
     pub(crate) run: Option<RunId>,
-    pub(crate) what: Cow<'static, str>,
+    pub(crate) message: Cow<'static, str>,
     pub(crate) fields: Vec<(Cow<'static, str>, Field)>,
 }
 
 impl Entry {
-    pub(crate) fn new(at: Timestamp, level: Level, what: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(at: Timestamp, level: Level, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             at,
             level,
             run: None,
-            what: what.into(),
+            message: message.into(),
             fields: Vec::new(),
         }
     }
 
-    pub(crate) fn of(mut self, run: &RunId) -> Self {
+    pub(crate) fn for_run(mut self, run: &RunId) -> Self {
         self.run = Some(run.clone());
         self
     }
@@ -102,24 +102,24 @@ impl Entry {
         self
     }
 
-    pub(crate) fn with_some(self, name: &'static str, field: Option<impl Into<Field>>) -> Self {
+    pub(crate) fn with_optional(self, name: &'static str, field: Option<impl Into<Field>>) -> Self {
         match field {
             Some(field) => self.with(name, field),
             None => self,
         }
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate size of the entry in bytes.
     pub(crate) fn size(&self) -> usize {
         let fields = self
             .fields
             .iter()
             .map(|(name, field)| name.len() + field.size());
-        128 + self.what.len() + fields.sum::<usize>()
+        128 + self.message.len() + fields.sum::<usize>()
     }
 
-    /// The line, with its end. Secrets leave before anything is cut, so that none is cut in half
-    /// and stays.
+    /// Formats the line with its end. Secrets are redacted before anything is cut, so that no part
+    /// of one remains.
     pub(crate) fn line(&self, style: &Style) -> String {
         let mut line = if style.json {
             self.json(style)
@@ -137,22 +137,26 @@ impl Entry {
             .run
             .as_ref()
             .map_or(Cow::Borrowed("-"), |run| style.secrets.redact(run.as_str()));
-        plain::word(&mut line, &plain::clip(&run, style.max_text.max(64)));
+        sanitize::push_word(&mut line, &sanitize::clip(&run, style.max_text.max(64)));
         line.push(' ');
-        // What it is about is ours, or a host's message: in a sentence rather than in quotes,
-        // unless it could be taken for the fields behind it.
-        let (shown, mut what) = (style.shown(&self.what), String::new());
-        plain::word(&mut what, &shown);
-        let bare = what
+        // The message comes from levity or the host. It is written without quotes, unless it could
+        // be confused with the fields after it.
+        let (visible, mut message) = (style.visible(&self.message), String::new());
+        sanitize::push_word(&mut message, &visible);
+        let unquoted = message
             .strip_prefix('"')
-            .and_then(|what| what.strip_suffix('"'));
-        line.push_str(bare.filter(|_| !shown.contains('=')).unwrap_or(&what));
+            .and_then(|message| message.strip_suffix('"'));
+        line.push_str(
+            unquoted
+                .filter(|_| !visible.contains('='))
+                .unwrap_or(&message),
+        );
         for (name, field) in &self.fields {
             line.push(' ');
-            plain::word(&mut line, name);
+            sanitize::push_word(&mut line, name);
             line.push('=');
-            match field.shown(name, style) {
-                Value::String(text) => plain::word(&mut line, &text),
+            match field.visible(name, style) {
+                Value::String(text) => sanitize::push_word(&mut line, &text),
                 value => line.push_str(&value.to_string()),
             }
         }
@@ -166,24 +170,24 @@ impl Entry {
         if let Some(run) = &self.run {
             object.insert("run".into(), style.secrets.redact(run.as_str()).into());
         }
-        object.insert("event".into(), style.shown(&self.what).into());
+        object.insert("event".into(), style.visible(&self.message).into());
         for (name, field) in &self.fields {
-            let taken = object.contains_key(&**name);
-            let key = if taken {
+            let is_used = object.contains_key(&**name);
+            let key = if is_used {
                 format!("_{name}")
             } else {
                 name.clone().into_owned()
             };
-            object.insert(key, field.shown(name, style));
+            object.insert(key, field.visible(name, style));
         }
-        plain::json(&Value::Object(object).to_string())
+        sanitize::escape_json(&Value::Object(object).to_string())
     }
 }
 
 impl Style {
-    fn shown(&self, text: &str) -> String {
-        plain::clip(
-            &self.secrets.redact(within(text).as_ref()),
+    fn visible(&self, text: &str) -> String {
+        sanitize::clip(
+            &self.secrets.redact(replace_oversized(text).as_ref()),
             self.max_text.max(64),
         )
         .into_owned()
@@ -199,34 +203,34 @@ impl Field {
         }
     }
 
-    /// What is shown of it: a text, or a number.
-    fn shown(&self, name: &str, style: &Style) -> Value {
+    /// Returns the visible value: a string or a number.
+    fn visible(&self, name: &str, style: &Style) -> Value {
         if Secrets::is_name(name) {
             return SecretKind::Password.marker().into();
         }
         if let Self::Number(number) = self {
             return (*number).into();
         }
-        let most = if matches!(self, Self::Whole(_)) {
+        let max_bytes = if matches!(self, Self::Whole(_)) {
             MAX_WHOLE
         } else {
             style.max_text
         };
         let text = match self {
-            Self::Text(text) | Self::Whole(text) => within(text),
+            Self::Text(text) | Self::Whole(text) => replace_oversized(text),
             Self::Json(value) => style.secrets.redact_value(value).to_string().into(),
             Self::Number(_) => Cow::Borrowed(""),
         };
-        plain::clip(&style.secrets.redact(&text), most)
+        sanitize::clip(&style.secrets.redact(&text), max_bytes)
             .into_owned()
             .into()
     }
 }
 
-/// What is far too long is not even looked through.
-fn within(text: &str) -> Cow<'_, str> {
+/// Replaces a text that is far too long, without scanning it.
+fn replace_oversized(text: &str) -> Cow<'_, str> {
     if text.len() > 4 * MAX_WHOLE {
-        return format!("[{} bytes: too long to be written down]", text.len()).into();
+        return format!("[{} bytes: too long to be logged]", text.len()).into();
     }
     text.into()
 }
@@ -270,7 +274,7 @@ impl From<Value> for Field {
     }
 }
 
-// What is said in a run may hold anything, so it is not shown here.
+// Texts of a run may contain anything, so they are not shown here.
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
@@ -285,20 +289,20 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(what: &'static str, expected: &str) {
+    fn check(message: &'static str, expected: &str) {
         let style = Style {
             json: false,
             max_text: 300,
             secrets: Secrets::new(),
         };
-        let line = Entry::new(Timestamp::default(), Level::Info, what)
+        let line = Entry::new(Timestamp::default(), Level::Info, message)
             .with("tool", "now")
             .line(&style);
         assert_eq!(line.split_once(" - ").unwrap().1.trim_end(), expected);
     }
 
     #[test]
-    fn a_message_is_a_sentence_and_no_field() {
+    fn message_is_unquoted_unless_it_looks_like_fields() {
         check("tool called", "tool called tool=now");
         check("he said \"hi\"", r#"he said \"hi\" tool=now"#);
         check(

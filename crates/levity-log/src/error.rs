@@ -1,45 +1,45 @@
 use std::path::PathBuf;
 
-/// Why logs cannot be kept.
+/// An error of setting up or cleaning up logs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The folder of the logs cannot be made, read or written to.
-    #[error("the folder `{}` cannot be used for logs; name one that can be written to", .path.display())]
+    /// The log folder cannot be created, read or written.
+    #[error("cannot use the folder `{}` for logs; choose one that is writable", .path.display())]
     Folder {
-        /// Which.
+        /// The path of the folder.
         path: PathBuf,
-        /// Why.
+        /// The underlying I/O error.
         #[source]
         source: std::io::Error,
     },
-    /// The system has no thread left for the writer.
-    #[error("the logs need a thread to be written by, and the system has none left")]
+    /// The system cannot start a thread for the writer.
+    #[error("cannot start the log writer thread; the system has no threads left")]
     Thread(#[source] std::io::Error),
-    /// A setting makes no sense.
-    #[error("`{setting}` cannot be used: {reason}")]
+    /// A setting is invalid.
+    #[error("invalid setting `{setting}`: {reason}")]
     Setting {
-        /// Which.
+        /// The name of the setting.
         setting: &'static str,
-        /// What is wrong with it, and what would be right.
+        /// The problem, and a valid alternative.
         reason: String,
     },
 }
 
-/// What went wrong, for a program to decide by.
+/// The category of an error, for programmatic decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A folder or a file.
+    /// A problem with a folder or a file.
     Folder,
-    /// The system is short of something.
+    /// A shortage of system resources.
     System,
-    /// A setting.
+    /// An invalid setting.
     Setting,
 }
 
 impl Error {
-    /// What kind of error it is.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Folder { .. } => ErrorKind::Folder,
@@ -48,13 +48,13 @@ impl Error {
         }
     }
 
-    /// Whether the same may succeed later.
+    /// Returns `true` if a retry may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Thread(_))
     }
 }
 
-/// What can go wrong with logs.
+/// The result of a logging operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<Error> for levity_core::Error {

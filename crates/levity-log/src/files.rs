@@ -9,25 +9,25 @@ use tracing::level_filters::LevelFilter;
 use crate::entry::{Level, Style, json_size};
 use crate::error::{Error, Result};
 
+mod cleanup;
 mod disk;
+mod entry_builder;
 mod folder;
+mod log_layer;
 mod queue;
-mod story;
-mod sweep;
-mod traced;
 mod writer;
 
+pub use cleanup::{LogCleanup, Retention, clean};
 use disk::Disk;
-use queue::{Note, Place, Queue};
-pub use sweep::{LogCleanup, Retention, clean};
-pub use traced::LogLayer;
+pub use log_layer::LogLayer;
+use queue::{Destination, Queue, QueueItem};
 use writer::Writer;
 
-/// Log files of sessions: `general.log` has what happened, `reasoning.log` what models thought.
+/// Log files of sessions: `general.log` has the events, `reasoning.log` the reasoning of models.
 ///
-/// Whoever logs never waits: what does not fit into the queue is counted, and said in the log. A
-/// thread writes; it ends when nobody is left who could log. Dropping the last handle waits for
-/// what was logged, for 2 seconds at most.
+/// Logging never blocks: entries that do not fit into the queue are counted, and the count is
+/// logged. A thread writes the files; it ends when all handles are dropped. Dropping the last
+/// handle waits up to 2 seconds for pending entries.
 ///
 /// Several processes may write to one folder.
 #[derive(Clone)]
@@ -43,15 +43,15 @@ struct Inner {
 }
 
 impl LogFiles {
-    /// Keeps logs in a folder, with the [defaults](LogFilesBuilder).
+    /// Opens logs in a folder, with the [defaults](LogFilesBuilder).
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// If the folder cannot be created.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         Self::builder(folder).open()
     }
 
-    /// Begins to say how logs are kept in a folder.
+    /// Returns a builder for logs in a folder.
     pub fn builder(folder: impl Into<PathBuf>) -> LogFilesBuilder {
         LogFilesBuilder {
             folder: folder.into(),
@@ -65,56 +65,55 @@ impl LogFiles {
         }
     }
 
-    /// Where the logs are.
+    /// Returns the folder of the logs.
     pub fn folder(&self) -> &Path {
         &self.inner.folder
     }
 
-    /// Logs the events of runs that belong to a session: give it to `on_event`. The session is
-    /// usually the conversation; its folder bears its id, or something like it where that is no
-    /// name for a folder.
+    /// Returns a handler that logs the events of a session's runs; pass it to `on_event`. The
+    /// session is usually the conversation. Its folder has the id as its name, or a similar name if
+    /// the id is not a valid folder name.
     pub fn session(&self, id: &str) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
-        self.watch(Some(folder::name(id, &self.inner.secrets)))
+        self.handler(Some(folder::name(id, &self.inner.secrets)))
     }
 
-    /// Logs the events of runs that belong to no session: each has a folder with its id, and runs
-    /// below it are there, too.
+    /// Returns a handler that logs the events of runs without a session. Each run has a folder with
+    /// its id, which also contains the runs below it.
     pub fn runs(&self) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
-        self.watch(None)
+        self.handler(None)
     }
 
-    fn watch(&self, folder: Option<String>) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
-        let place = Place::new(folder);
+    fn handler(&self, folder: Option<String>) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
+        let destination = Destination::new(folder);
         let queue = self.inner.queue.clone();
         move |event: &Event| {
-            if let Some((note, size)) = noted(&place, event) {
-                queue.push(&place, size, note);
+            if let Some((item, size)) = queue_item(&destination, event) {
+                queue.push(&destination, size, item);
             }
         }
     }
 
-    /// The folder of a session.
+    /// Returns the folder of a session.
     pub fn session_folder(&self, id: &str) -> PathBuf {
         self.inner
             .folder
             .join(folder::name(id, &self.inner.secrets))
     }
 
-    /// Writes what is logged by `tracing` to `general.log`: of the session whose run it is logged
-    /// in, otherwise to the one in the folder itself.
+    /// Returns a layer that writes `tracing` events to `general.log`: that of the session whose run
+    /// they occur in, otherwise the one in the log folder itself.
     pub fn layer(&self) -> LogLayer {
         LogLayer::new(self.inner.queue.clone(), self.inner.level)
     }
 
-    /// Waits until what was logged so far is written, and says whether it is; not longer than
-    /// `time`.
+    /// Waits up to `time` until all earlier entries are written, and returns `true` if they are.
     pub fn flush(&self, time: Duration) -> bool {
         self.inner.queue.flush(time)
     }
 
-    /// How many entries did not fit into the queue or could not be written.
+    /// Returns the number of entries that did not fit into the queue or could not be written.
     pub fn dropped(&self) -> u64 {
-        self.inner.queue.count.dropped()
+        self.inner.queue.state.dropped()
     }
 }
 
@@ -124,7 +123,7 @@ impl Drop for Inner {
     }
 }
 
-/// How logs are kept.
+/// A builder for [`LogFiles`], with the settings of the log files.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `open`"]
 pub struct LogFilesBuilder {
@@ -139,13 +138,13 @@ pub struct LogFilesBuilder {
 }
 
 impl LogFilesBuilder {
-    /// How long a file becomes before it is an old one: 10 MiB.
+    /// The default size at which a file is rotated: 10 MiB.
     pub const DEFAULT_MAX_FILE: u64 = 10 << 20;
-    /// How many old files are kept of each: 3.
+    /// The default number of rotated files per log: 3.
     pub const DEFAULT_KEEP: usize = 3;
-    /// How much of a text an entry shows: 300 bytes.
+    /// The default number of bytes of a text that an entry shows: 300.
     pub const DEFAULT_MAX_TEXT: usize = 300;
-    /// How many entries may wait to be written: 8,192, and 16 MiB of them.
+    /// The default number of entries that may wait to be written: 8,192, with at most 16 MiB.
     pub const DEFAULT_QUEUE: usize = 8_192;
 
     /// Writes each entry as a JSON object.
@@ -154,83 +153,83 @@ impl LogFilesBuilder {
         self
     }
 
-    /// How many bytes a file has before it becomes an old one. A line is never cut, so one that is
-    /// longer has a file of its own.
+    /// Sets the size in bytes at which a file is rotated. A line is never cut, so a longer one gets
+    /// a separate file.
     pub fn max_file(mut self, bytes: u64) -> Self {
         self.max_file = bytes;
         self
     }
 
-    /// How many old files are kept of each: `general.log.1` is the newest.
+    /// Sets the number of rotated files per log: `general.log.1` is the newest.
     pub fn keep(mut self, files: usize) -> Self {
         self.keep = files;
         self
     }
 
-    /// How many bytes of a goal, an answer, arguments or an error an entry shows. Thoughts are
+    /// Sets how many bytes of a goal, an answer, arguments or an error an entry shows. Reasoning is
     /// shown whole, up to 256 KiB.
     pub fn max_text(mut self, bytes: usize) -> Self {
         self.max_text = bytes;
         self
     }
 
-    /// How many entries may wait to be written.
+    /// Sets how many entries may wait to be written.
     pub fn queue(mut self, entries: usize) -> Self {
         self.queue = entries;
         self
     }
 
-    /// The least level of what is written; `INFO` by default.
+    /// Sets the lowest level that is written; `INFO` by default.
     pub fn level(mut self, level: LevelFilter) -> Self {
         self.level = level;
         self
     }
 
-    /// What is left out of all that is written: what usually is a secret, by default. Tell it those
+    /// Sets the secrets to redact in all output; common secret patterns by default. Add the secrets
     /// that you know.
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// Makes the folder and begins.
+    /// Creates the folder and starts the writer.
     ///
     /// # Errors
-    /// When the folder cannot be made, there is no room in the queue or in a file, or there is no
-    /// thread left.
+    /// If the folder cannot be created, if the queue or file size is 0, or if no thread can be
+    /// started.
     pub fn open(self) -> Result<LogFiles> {
-        let wrong = |setting, reason: &str| {
+        let invalid = |setting, reason: &str| {
             Err(Error::Setting {
                 setting,
                 reason: reason.to_owned(),
             })
         };
         if self.queue == 0 {
-            return wrong("queue", "nothing could ever be written; say at least 1");
+            return invalid("queue", "it must be at least 1");
         }
         if self.max_file == 0 {
-            return wrong(
+            return invalid(
                 "max_file",
-                "no line fits into no bytes; say at least some thousands",
+                "it must be greater than 0; use at least some thousand bytes",
             );
         }
-        disk::make(&self.folder).map_err(|source| Error::Folder {
+        disk::create_folder(&self.folder).map_err(|source| Error::Folder {
             path: self.folder.clone(),
             source,
         })?;
-        let (queue, waiting) = Queue::new(self.queue);
+        let (queue, receiver) = Queue::new(self.queue);
         let secrets = self.secrets.clone();
         let style = Style {
             json: self.json,
             max_text: self.max_text,
             secrets,
         };
-        let level = Level::of(self.level);
+        let level = Level::from_filter(self.level);
         let disk = Disk::new(self.max_file, self.keep);
-        let writer = Writer::new(self.folder.clone(), style, level, disk, queue.count.clone());
+        let writer = Writer::new(self.folder.clone(), style, level, disk, queue.state.clone());
         let thread = std::thread::Builder::new().name("levity-log".to_owned());
         thread
-            .spawn(move || writer.write(&waiting))
+            .spawn(move || writer.write(&receiver))
             .map_err(Error::Thread)?;
         let inner = Inner {
             queue: Arc::new(queue),
@@ -263,10 +262,10 @@ impl fmt::Debug for LogFilesBuilder {
     }
 }
 
-/// What is kept of an event, and about how many bytes that is. What lasts only a moment is not
-/// kept, nor is what a tool answered.
-fn noted(place: &Arc<Place>, event: &Event) -> Option<(Note, usize)> {
-    let (mut answered, size) = (0, size_of(&event.kind));
+/// Returns the loggable part of an event and its approximate size in bytes. Transient events and
+/// the content of tool results are not logged.
+fn queue_item(destination: &Arc<Destination>, event: &Event) -> Option<(QueueItem, usize)> {
+    let (mut result_bytes, size) = (0, size_of(&event.kind));
     let kind = match &event.kind {
         EventKind::Delta {
             delta: Delta::Waiting { .. } | Delta::Notice { .. } | Delta::Restart { .. },
@@ -274,7 +273,7 @@ fn noted(place: &Arc<Place>, event: &Event) -> Option<(Note, usize)> {
         } => event.kind.clone(),
         EventKind::Delta { .. } | EventKind::Progress { .. } => return None,
         EventKind::ToolFinished { effect, result } => {
-            answered = answer_size(result) as u64;
+            result_bytes = answer_size(result) as u64;
             EventKind::ToolFinished {
                 effect: *effect,
                 result: without_answer(result),
@@ -284,30 +283,30 @@ fn noted(place: &Arc<Place>, event: &Event) -> Option<(Note, usize)> {
     };
     let event = Box::new(Event::new(event.run.clone(), event.seq, event.at, kind));
     Some((
-        Note::Event {
-            place: place.clone(),
+        QueueItem::Event {
+            destination: destination.clone(),
             event,
-            answered,
+            result_bytes,
         },
         size,
     ))
 }
 
-/// Which call it was and, where it failed, why.
+/// Returns the call of a result and, if it failed, the error.
 fn without_answer(result: &ToolResult) -> ToolResult {
     let call = ToolCall::new(
         result.call.clone(),
         result.name.clone(),
         serde_json::Value::Null,
     );
-    let mut kept = ToolResult::answering(call, Ok(ToolOutput::text("")));
-    kept.error = result.error;
-    kept.content = if result.is_error() {
+    let mut stripped = ToolResult::answering(call, Ok(ToolOutput::text("")));
+    stripped.error = result.error;
+    stripped.content = if result.is_error() {
         result.content.clone()
     } else {
         Vec::new()
     };
-    kept
+    stripped
 }
 
 fn answer_size(result: &ToolResult) -> usize {
@@ -320,7 +319,7 @@ fn answer_size(result: &ToolResult) -> usize {
         .max(result.value.as_ref().map_or(0, json_size))
 }
 
-/// About how many bytes are kept of an event.
+/// Returns the approximate size of an event in bytes.
 fn size_of(kind: &EventKind) -> usize {
     512 + match kind {
         EventKind::Goal { text } | EventKind::Note { text } => text.len(),

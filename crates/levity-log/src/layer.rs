@@ -1,4 +1,4 @@
-//! What layers of `tracing` share: fields, and the run that something is logged in.
+//! Code shared by the `tracing` layers: fields, and the run of an event.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,41 +13,41 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::clock;
 use crate::entry::{Entry, Field};
 
-/// The run that a span is of; kept with the span.
-struct OfRun(RunId);
+/// The run of a span, stored in the span's extensions.
+struct SpanRun(RunId);
 
-/// Notes which run a new span is of, if it is one.
-pub(crate) fn note_run<S>(attributes: &Attributes<'_>, id: &tracing::Id, cx: &Context<'_, S>)
+/// Stores the run of a new span, if the span has one.
+pub(crate) fn store_span_run<S>(attributes: &Attributes<'_>, id: &tracing::Id, cx: &Context<'_, S>)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let mut found = Run(None);
+    let mut found = RunVisitor(None);
     attributes.record(&mut found);
     if let (Some(run), Some(span)) = (found.0, cx.span(id)) {
-        span.extensions_mut().replace(OfRun(run));
+        span.extensions_mut().replace(SpanRun(run));
     }
 }
 
-/// An entry of something that was logged, with the run that it was logged in.
-pub(crate) fn entry<S>(event: &Event<'_>, cx: &Context<'_, S>) -> Entry
+/// Creates an entry for a `tracing` event, with the run of its span.
+pub(crate) fn to_entry<S>(event: &Event<'_>, cx: &Context<'_, S>) -> Entry
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let meta = event.metadata();
-    let mut fields = Fields::default();
+    let mut fields = FieldVisitor::default();
     event.record(&mut fields);
-    let what = fields.message.unwrap_or_else(|| meta.name().to_owned());
-    let mut entry = Entry::new(clock::timestamp(), (*meta.level()).into(), what);
+    let message_text = fields.message.unwrap_or_else(|| meta.name().to_owned());
+    let mut entry = Entry::new(clock::timestamp(), (*meta.level()).into(), message_text);
     entry.fields = fields.fields;
     entry.fields.push(("target".into(), meta.target().into()));
     let mut spans = cx.event_scope(event).into_iter().flatten();
-    entry.run = spans.find_map(|span| span.extensions().get::<OfRun>().map(|run| run.0.clone()));
+    entry.run = spans.find_map(|span| span.extensions().get::<SpanRun>().map(|run| run.0.clone()));
     entry
 }
 
-struct Run(Option<RunId>);
+struct RunVisitor(Option<RunId>);
 
-impl Visit for Run {
+impl Visit for RunVisitor {
     fn record_str(&mut self, name: &Name, value: &str) {
         if name.name() == "levity.run" {
             self.0 = Some(value.into());
@@ -58,18 +58,18 @@ impl Visit for Run {
 }
 
 #[derive(Default)]
-struct Fields {
+struct FieldVisitor {
     message: Option<String>,
     fields: Vec<(Cow<'static, str>, Field)>,
 }
 
-impl Fields {
+impl FieldVisitor {
     fn push(&mut self, name: &Name, field: impl Into<Field>) {
         self.fields.push((name.name().into(), field.into()));
     }
 }
 
-impl Visit for Fields {
+impl Visit for FieldVisitor {
     fn record_u64(&mut self, name: &Name, value: u64) {
         self.push(name, value);
     }

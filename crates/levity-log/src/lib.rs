@@ -1,4 +1,4 @@
-//! What runs do, in log files and to OpenTelemetry.
+//! Run events in log files and as OpenTelemetry data.
 //!
 //! ```
 //! use levity_core::{Event, EventKind, RunId, Timestamp};
@@ -19,17 +19,16 @@
 //! # }
 //! ```
 //!
-//! - [`LogFiles`] writes `general.log` and `reasoning.log` in a folder for each session, turns
-//!   files over when they are full, and has a [layer](LogFiles::layer) for what is logged by
-//!   `tracing`. [`clean`] removes what is old.
-//! - `Otlp` sends spans and metrics to a collector; see the feature `otlp`.
-//! - A run never waits for any of it: queues are bounded, and what does not fit is counted and
-//!   said.
-//! - All that is written or sent passes [`Secrets`](levity_core::Secrets) first, and one entry is
-//!   one line.
+//! - [`LogFiles`] writes `general.log` and `reasoning.log` into a folder for each session, and
+//!   rotates full files. Its [layer](LogFiles::layer) logs `tracing` events. [`clean`] removes old
+//!   logs.
+//! - `Otlp` sends spans and metrics to a collector; it requires the feature `otlp`.
+//! - Logging never blocks a run: queues are bounded, and entries that do not fit are counted and
+//!   reported.
+//! - All output is redacted by [`Secrets`](levity_core::Secrets) first, and each entry is one line.
 //!
 //! # Features
-//! - `otlp`: `Otlp`, traces and metrics by OTLP over HTTP.
+//! - `otlp`: enables `Otlp`, for traces and metrics by OTLP over HTTP.
 
 mod clock;
 mod entry;
@@ -39,7 +38,7 @@ mod layer;
 mod lines;
 #[cfg(feature = "otlp")]
 mod otlp;
-mod plain;
+mod sanitize;
 
 pub use error::{Error, ErrorKind, Result};
 pub use files::{LogCleanup, LogFiles, LogFilesBuilder, LogLayer, Retention, clean};

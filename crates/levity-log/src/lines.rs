@@ -10,11 +10,12 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::entry::Style;
-use crate::layer::{entry, note_run};
+use crate::layer::{store_span_run, to_entry};
 
-/// Writes what is logged by `tracing` to a stream at once, such as the terminal, a line each:
-/// without secrets, and without what a terminal would obey. Whoever logs waits for the stream; for
-/// runs, rather use [`LogFiles`](crate::LogFiles).
+/// A layer that writes `tracing` events to a stream at once, such as the terminal, one line each.
+///
+/// The lines contain no secrets and no terminal control characters. The logging code waits for the
+/// stream; for runs, use [`LogFiles`](crate::LogFiles) instead.
 ///
 /// ```
 /// use levity_core::Secrets;
@@ -24,7 +25,8 @@ use crate::layer::{entry, note_run};
 /// let only: Targets = "levity=debug,warn".parse().unwrap();
 /// let lines = Lines::new(std::io::stderr(), Secrets::new()).with_filter(only);
 /// let subscriber = tracing_subscriber::registry().with(lines);
-/// # tracing::subscriber::with_default(subscriber, || tracing::info!(target: "other", "not shown"));
+/// # let log = || tracing::info!(target: "other", "not shown");
+/// # tracing::subscriber::with_default(subscriber, log);
 /// ```
 pub struct Lines<W> {
     stream: Mutex<W>,
@@ -32,7 +34,7 @@ pub struct Lines<W> {
 }
 
 impl<W: Write + Send + 'static> Lines<W> {
-    /// Writes to `stream`, all but these secrets.
+    /// Creates a layer that writes to `stream` and redacts these secrets.
     pub fn new(stream: W, secrets: Secrets) -> Self {
         let style = Style {
             json: false,
@@ -48,13 +50,13 @@ impl<W: Write + Send + 'static> Lines<W> {
 
 impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines<W> {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &tracing::Id, cx: Context<'_, S>) {
-        note_run(attributes, id, &cx);
+        store_span_run(attributes, id, &cx);
     }
 
     fn on_event(&self, event: &Event<'_>, cx: Context<'_, S>) {
-        let line = entry(event, &cx).line(&self.style);
+        let line = to_entry(event, &cx).line(&self.style);
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        // There is nowhere to say that the stream is gone.
+        // There is no place to report a failed stream.
         let _ = stream
             .write_all(line.as_bytes())
             .and_then(|()| stream.flush());

@@ -13,14 +13,14 @@ mod layer;
 mod metrics;
 mod span;
 
-use export::{Exporter, Line, Place};
+use export::{Endpoint, Exporter, SpanQueue};
 pub use layer::OtlpLayer;
 
-/// Sends spans and metrics to an OpenTelemetry collector, by OTLP over HTTP as JSON.
+/// A sender of spans and metrics to an OpenTelemetry collector, by OTLP over HTTP as JSON.
 ///
-/// Whoever is traced never waits: spans go through a bounded queue to a thread that sends them, and
-/// what does not fit is counted in the metric `levity.otlp.dropped`. Dropping the last handle waits
-/// for what is left, for 2 seconds at most.
+/// Tracing never blocks: spans go through a bounded queue to a sending thread. Spans that do not
+/// fit are counted in the metric `levity.otlp.dropped`. Dropping the last handle waits up to 2
+/// seconds for pending spans.
 ///
 /// ```no_run
 /// use levity_log::Otlp;
@@ -36,37 +36,36 @@ pub use layer::OtlpLayer;
 /// # }
 /// ```
 ///
-/// | metric | what |
+/// | metric | meaning |
 /// |---|---|
-/// | `gen_ai.client.token.usage` | tokens of each call of a model, in and out |
-/// | `gen_ai.client.operation.duration` | how long calls of models took |
-/// | `gen_ai.execute_tool.duration` | how long calls of tools took |
-/// | `gen_ai.invoke_agent.duration` | how long runs took |
-/// | `levity.runs` | how many runs ended, and how |
-/// | `levity.otlp.dropped` | how many spans did not fit, or could not be sent |
+/// | `gen_ai.client.token.usage` | input and output tokens of each model call |
+/// | `gen_ai.client.operation.duration` | duration of model calls |
+/// | `gen_ai.execute_tool.duration` | duration of tool calls |
+/// | `gen_ai.invoke_agent.duration` | duration of runs |
+/// | `levity.runs` | number of ended runs, by status |
+/// | `levity.otlp.dropped` | number of spans that did not fit, or could not be sent |
 #[derive(Clone)]
 pub struct Otlp {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    line: Arc<Line>,
-    /// Where spans go, without a name or a password in it.
-    shown: String,
+    queue: Arc<SpanQueue>,
+    /// The address of the collector, without credentials.
+    redacted: String,
 }
 
 impl Otlp {
-    /// Begins to say how spans and metrics are sent to the collector at this address, such as
-    /// `http://127.0.0.1:4318`.
+    /// Returns a builder for the collector at this address, such as `http://127.0.0.1:4318`.
     pub fn builder(endpoint: impl AsRef<str>) -> OtlpBuilder {
         OtlpBuilder::new(endpoint.as_ref())
     }
 
-    /// Sends what the standard variables say, such as `OTEL_EXPORTER_OTLP_ENDPOINT`; nothing where
-    /// they say that.
+    /// Configures the exporter from the standard variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`;
+    /// returns `None` if they disable it.
     ///
     /// # Errors
-    /// When a variable holds what cannot be used.
+    /// If a variable has an invalid value.
     pub fn from_env() -> Result<Option<Self>> {
         match OtlpBuilder::from_vars(|name| std::env::var(name).ok())? {
             Some(builder) => builder.open().map(Some),
@@ -74,35 +73,35 @@ impl Otlp {
         }
     }
 
-    /// Takes spans and what is logged within them, for a subscriber of `tracing`.
+    /// Returns a layer for a `tracing` subscriber, which exports spans and the events within them.
     pub fn layer(&self) -> OtlpLayer {
-        OtlpLayer::new(self.inner.line.clone())
+        OtlpLayer::new(self.inner.queue.clone())
     }
 
-    /// Waits until the spans that have ended so far and the metrics of them are sent, and says
-    /// whether they were taken; not longer than `time`.
+    /// Waits up to `time` until all ended spans and their metrics are sent, and returns `true` if
+    /// the collector accepted them.
     pub fn flush(&self, time: Duration) -> bool {
-        self.inner.line.flush(time)
+        self.inner.queue.flush(time)
     }
 
-    /// How many spans did not fit or could not be sent.
+    /// Returns the number of spans that did not fit or could not be sent.
     pub fn dropped(&self) -> u64 {
-        self.inner.line.dropped()
+        self.inner.queue.dropped()
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.line.flush(Duration::from_secs(2));
+        self.queue.flush(Duration::from_secs(2));
     }
 }
 
-/// How spans and metrics are sent.
+/// A builder for [`Otlp`], with the settings of the export.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `open`"]
 pub struct OtlpBuilder {
-    traces: Option<Place>,
-    metrics: Option<Place>,
+    traces: Option<Endpoint>,
+    metrics: Option<Endpoint>,
     timeout: Duration,
     delay: Duration,
     interval: Duration,
@@ -111,19 +110,19 @@ pub struct OtlpBuilder {
 }
 
 impl OtlpBuilder {
-    /// How long a request may take: 10 seconds.
+    /// The default timeout of a request: 10 seconds.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-    /// How long spans wait for more, to be sent together: 5 seconds.
+    /// The default time to collect spans into a batch: 5 seconds.
     pub const DEFAULT_DELAY: Duration = Duration::from_secs(5);
-    /// How often metrics are sent: every 60 seconds.
+    /// The default interval between metric exports: 60 seconds.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
-    /// How many spans may wait to be sent: 2,048, and 16 MiB of them.
+    /// The number of spans that may wait to be sent: 2,048, with at most 16 MiB.
     pub const QUEUE: usize = 2_048;
 
     fn new(endpoint: &str) -> Self {
         Self {
-            traces: Some(Place::of(endpoint, "v1/traces")),
-            metrics: Some(Place::of(endpoint, "v1/metrics")),
+            traces: Some(Endpoint::of(endpoint, "v1/traces")),
+            metrics: Some(Endpoint::of(endpoint, "v1/metrics")),
             timeout: Self::DEFAULT_TIMEOUT,
             delay: Self::DEFAULT_DELAY,
             interval: Self::DEFAULT_INTERVAL,
@@ -132,93 +131,93 @@ impl OtlpBuilder {
         }
     }
 
-    /// A header of every request, such as a key.
+    /// Adds a header to every request, such as an API key.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
-        for place in [&mut self.traces, &mut self.metrics].into_iter().flatten() {
-            place.headers.push((name.clone(), value.clone()));
+        for endpoint in [&mut self.traces, &mut self.metrics].into_iter().flatten() {
+            endpoint.headers.push((name.clone(), value.clone()));
         }
         self
     }
 
-    /// What the program is called; `levity` by default.
+    /// Sets the service name; `levity` by default.
     pub fn service(self, name: impl Into<String>) -> Self {
         self.attribute("service.name", name)
     }
 
-    /// Something that is said of all spans and metrics, such as `deployment.environment.name`.
+    /// Sets an attribute of all spans and metrics, such as `deployment.environment.name`.
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
-        self.resource.retain(|(known, _)| *known != name);
+        self.resource.retain(|(existing, _)| *existing != name);
         self.resource.push((name, value));
         self
     }
 
-    /// How long a request may take.
+    /// Sets the timeout of a request.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self
     }
 
-    /// How long spans wait for more, to be sent together.
+    /// Sets how long to collect spans into a batch.
     pub fn delay(mut self, time: Duration) -> Self {
         self.delay = time;
         self
     }
 
-    /// How often metrics are sent.
+    /// Sets the interval between metric exports.
     pub fn interval(mut self, time: Duration) -> Self {
         self.interval = time;
         self
     }
 
-    /// What is left out of all that is sent: what usually is a secret, by default. Tell it those
-    /// that you know.
+    /// Sets the secrets to redact in everything that is sent; common secret patterns by default.
+    /// Add the secrets that you know.
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// Begins.
+    /// Starts the exporter thread.
     ///
     /// # Errors
-    /// When an address or a header cannot be used, or there is no thread left.
+    /// If an address or a header is invalid, or if no thread can be started.
     pub fn open(self) -> Result<Otlp> {
-        let shown = self
+        let redacted = self
             .traces
             .as_ref()
             .or(self.metrics.as_ref())
-            .map(Place::shown)
+            .map(Endpoint::redacted)
             .unwrap_or_default();
         let exporter = Exporter::new(self)?;
-        let (line, waiting) = Line::new();
-        let (line, far) = (Arc::new(line.0), line.1);
+        let (queue, receiver) = SpanQueue::new();
+        let (queue, state) = (Arc::new(queue.0), queue.1);
         let thread = std::thread::Builder::new().name("levity-otlp".to_owned());
         thread
-            .spawn(move || exporter.work(&waiting, &far))
+            .spawn(move || exporter.run(&receiver, &state))
             .map_err(Error::Thread)?;
         Ok(Otlp {
-            inner: Arc::new(Inner { line, shown }),
+            inner: Arc::new(Inner { queue, redacted }),
         })
     }
 }
 
-// Keys are in headers, and may be in addresses.
+// Headers contain keys, and addresses may contain some.
 impl fmt::Debug for Otlp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Otlp")
-            .field("traces", &self.inner.shown)
+            .field("traces", &self.inner.redacted)
             .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for OtlpBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = |place: &Option<Place>| place.as_ref().map(Place::shown);
+        let address = |endpoint: &Option<Endpoint>| endpoint.as_ref().map(Endpoint::redacted);
         let mut debug = f.debug_struct("OtlpBuilder");
         debug
-            .field("traces", &place(&self.traces))
-            .field("metrics", &place(&self.metrics));
+            .field("traces", &address(&self.traces))
+            .field("metrics", &address(&self.metrics));
         debug.finish_non_exhaustive()
     }
 }

@@ -1,104 +1,108 @@
-//! Files that several processes append to, and that become old ones when they are full.
+//! Log files that several processes append to, with rotation.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Where files are turned over by one process at a time.
+/// The lock file for rotation, which one process at a time performs.
 pub(super) const LOCK: &str = ".lock";
 
-/// The most that is written at once.
-const MAX_PIECE: usize = 1 << 20;
+/// The maximum number of bytes in one write.
+const MAX_WRITE_BYTES: usize = 1 << 20;
 
-/// Appends to files. Each is opened anew for what is written at once: another process may have
-/// turned it over, or cleaned it up, since.
+/// Appends to log files. Each write reopens the file, because another process may have rotated or
+/// removed it.
 pub(super) struct Disk {
     max_file: u64,
-    keep: usize,
-    /// Files that end in the middle of a line, since there was no more room.
-    torn: HashSet<PathBuf>,
+    max_old_files: usize,
+    /// Files that end in the middle of a line, because a write failed.
+    incomplete: HashSet<PathBuf>,
 }
 
 impl Disk {
-    pub(super) fn new(max_file: u64, keep: usize) -> Self {
+    pub(super) fn new(max_file: u64, max_old_files: usize) -> Self {
         Self {
             max_file,
-            keep,
-            torn: HashSet::new(),
+            max_old_files,
+            incomplete: HashSet::new(),
         }
     }
 
-    /// Appends lines to a file of a folder; `Err` has how many of them were not written.
+    /// Appends lines to a file in a folder; `Err` has the number of unwritten lines.
     pub(super) fn append(
         &mut self,
         folder: &Path,
         name: &str,
         lines: &[String],
     ) -> Result<(), (u64, io::Error)> {
-        let mut left = lines;
-        while !left.is_empty() {
-            match self.some(folder, name, left) {
-                Ok(written) => left = left.get(written..).unwrap_or_default(),
-                Err(error) => return Err((left.len() as u64, error)),
+        let mut remaining = lines;
+        while !remaining.is_empty() {
+            match self.append_some(folder, name, remaining) {
+                Ok(written) => remaining = remaining.get(written..).unwrap_or_default(),
+                Err(error) => return Err((remaining.len() as u64, error)),
             }
         }
         Ok(())
     }
 
-    /// Writes as many lines as the file has room for, one at least, in one piece: other processes'
-    /// lines then stand before or behind them, and not between.
-    fn some(&mut self, folder: &Path, name: &str, lines: &[String]) -> io::Result<usize> {
+    /// Writes as many lines as the file has room for, at least one, in a single write. Lines of
+    /// other processes then come before or after them, not between.
+    fn append_some(&mut self, folder: &Path, name: &str, lines: &[String]) -> io::Result<usize> {
         let path = folder.join(name);
         let mut file = open(folder, &path)?;
         let mut size = file.metadata()?.len();
         let first = lines.first().map_or(0, |line| line.len() as u64);
         if size > 0
             && size.saturating_add(first) > self.max_file
-            && self.turn_over(folder, name, first)?
+            && self.rotate(folder, name, first)?
         {
             file = open(folder, &path)?;
             size = file.metadata()?.len();
         }
-        let mut piece = String::from(if self.torn.contains(&path) { "\n" } else { "" });
-        let mut taken = 0;
+        let mut chunk = String::from(if self.incomplete.contains(&path) {
+            "\n"
+        } else {
+            ""
+        });
+        let mut count = 0;
         for line in lines {
-            let full = size.saturating_add((piece.len() + line.len()) as u64) > self.max_file;
-            if taken > 0 && (full || piece.len() + line.len() > MAX_PIECE) {
+            let full = size.saturating_add((chunk.len() + line.len()) as u64) > self.max_file;
+            if count > 0 && (full || chunk.len() + line.len() > MAX_WRITE_BYTES) {
                 break;
             }
-            piece.push_str(line);
-            taken += 1;
+            chunk.push_str(line);
+            count += 1;
         }
-        let written = file.write_all(piece.as_bytes());
+        let written = file.write_all(chunk.as_bytes());
         if written.is_ok() {
-            self.torn.remove(&path);
-        } else if self.torn.len() < 1024 {
-            self.torn.insert(path);
+            self.incomplete.remove(&path);
+        } else if self.incomplete.len() < 1024 {
+            self.incomplete.insert(path);
         }
-        written.map(|()| taken)
+        written.map(|()| count)
     }
 
-    /// Makes the file an old one. It is left to whichever process is at it already.
-    fn turn_over(&self, folder: &Path, name: &str, more: u64) -> io::Result<bool> {
+    /// Rotates the file, unless another process is already rotating it.
+    fn rotate(&self, folder: &Path, name: &str, more: u64) -> io::Result<bool> {
         let lock = options().open(folder.join(LOCK))?;
         if lock.try_lock().is_err() {
             return Ok(false);
         }
         let path = folder.join(name);
-        // Another process may have done it a moment ago.
+        // Another process may have rotated it a moment ago.
         match fs::metadata(&path) {
             Ok(file) if file.len().saturating_add(more) > self.max_file => {}
             _ => return Ok(true),
         }
         let old = |number: usize| folder.join(format!("{name}.{number}"));
-        for number in (1..self.keep).rev() {
+        for number in (1..self.max_old_files).rev() {
             match fs::rename(old(number), old(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        if self.keep == 0 {
+        if self.max_old_files == 0 {
             fs::remove_file(path)?;
         } else {
             fs::rename(path, old(1))?;
@@ -110,15 +114,15 @@ impl Disk {
 fn open(folder: &Path, path: &Path) -> io::Result<File> {
     match options().append(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make(folder)?;
+            create_folder(folder)?;
             options().append(true).open(path)
         }
         opened => opened,
     }
 }
 
-/// Makes a folder that only its owner looks into.
-pub(super) fn make(folder: &Path) -> io::Result<()> {
+/// Creates a folder that only its owner can access.
+pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -126,8 +130,8 @@ pub(super) fn make(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// For files that only their owner reads. A link in the place of one is not followed: whoever can
-/// make links there could have others write where they cannot.
+/// Returns options for files that only their owner can read. Links are not followed: they could
+/// redirect writes to other files.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).write(true);
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn full_files_become_old_ones_and_the_oldest_goes() {
+    fn append_rotates_full_files_and_removes_oldest() {
         let dir = tempfile::tempdir().unwrap();
         let mut disk = Disk::new(8, 2);
         for text in ["aaaa", "bbb", "cccc", "dddd"] {
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_for_any_file_has_one_of_its_own() {
+    fn line_longer_than_limit_gets_separate_file() {
         let dir = tempfile::tempdir().unwrap();
         Disk::new(8, 3)
             .append(dir.path(), "f.log", &lines(&["a", "bbbbbbbbbbbbbbbb", "c"]))
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_a_process_that_turns_a_file_over() {
+    fn append_does_not_wait_for_rotation_by_other_process() {
         let dir = tempfile::tempdir().unwrap();
         let mut disk = Disk::new(4, 1);
         disk.append(dir.path(), "f.log", &lines(&["aaa"])).unwrap();
@@ -194,13 +198,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_not_followed_and_others_cannot_read() {
+    fn append_rejects_links_and_creates_private_files() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let dir = tempfile::tempdir().unwrap();
         let victim = dir.path().join("victim");
         fs::write(&victim, "mine").unwrap();
         let folder = dir.path().join("s");
-        make(&folder).unwrap();
+        create_folder(&folder).unwrap();
         symlink(&victim, folder.join("f.log")).unwrap();
         let mut disk = Disk::new(100, 1);
         assert_eq!(

@@ -1,16 +1,15 @@
-//! Folders of sessions.
+//! Folder names of sessions.
 
 use levity_core::{Digest, Secrets};
 
-/// The most letters of an id that a folder's name shows.
-const MAX: usize = 80;
+/// The maximum number of characters of an id in a folder name.
+const MAX_CHARS: usize = 80;
 
-/// Names that some systems have given to devices.
-const TAKEN: [&str; 6] = ["con", "prn", "aux", "nul", "com", "lpt"];
+/// Names that some systems reserve for devices.
+const RESERVED: [&str; 6] = ["con", "prn", "aux", "nul", "com", "lpt"];
 
-/// A name for the folder of a session. An id comes from anybody, so what a path would take for more
-/// than letters is replaced, and so is what looks like a secret; a fingerprint then keeps different
-/// ids apart.
+/// Returns a folder name for a session. Ids are untrusted, so characters with a meaning in paths
+/// and secrets are replaced; a hash then keeps different ids apart.
 pub(super) fn name(id: &str, secrets: &Secrets) -> String {
     let shown = secrets.redact(id);
     let safe = |c: char| {
@@ -20,7 +19,7 @@ pub(super) fn name(id: &str, secrets: &Secrets) -> String {
             '_'
         }
     };
-    let mut name: String = shown.chars().map(safe).take(MAX).collect();
+    let mut name: String = shown.chars().map(safe).take(MAX_CHARS).collect();
     if name.starts_with('.') || name.starts_with('-') {
         name.replace_range(..1, "_");
     }
@@ -29,10 +28,10 @@ pub(super) fn name(id: &str, secrets: &Secrets) -> String {
         .next()
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let taken = TAKEN
+    let reserved = RESERVED
         .iter()
-        .any(|taken| stem.trim_end_matches(|c: char| c.is_ascii_digit()) == *taken);
-    if name == id && !name.is_empty() && !taken && !name.ends_with('.') {
+        .any(|reserved| stem.trim_end_matches(|c: char| c.is_ascii_digit()) == *reserved);
+    if name == id && !name.is_empty() && !reserved && !name.ends_with('.') {
         return name;
     }
     format!("{name}-{}", Digest::EMPTY.with(id.as_bytes()))
@@ -43,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_ids_stay_as_they_are() {
+    fn name_leaves_plain_ids_unchanged() {
         for id in ["a", "0123abcdef", "chat-2026.11_16", "r1.3"] {
             assert_eq!(name(id, &Secrets::new()), id);
         }
     }
 
     #[test]
-    fn no_id_leaves_the_folder() {
+    fn name_of_hostile_id_stays_in_folder() {
         let long = "x".repeat(5_000);
         let ids = [
             "",
@@ -69,11 +68,11 @@ mod tests {
         ];
         let names: Vec<String> = ids.iter().map(|id| name(id, &Secrets::new())).collect();
         for (id, name) in ids.iter().zip(&names) {
-            let plain = name
+            let sanitize = name
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
             assert!(
-                plain && !name.starts_with('.') && name.len() <= 100,
+                sanitize && !name.starts_with('.') && name.len() <= 100,
                 "{id:?} became {name:?}"
             );
             assert_eq!(std::path::Path::new(name).components().count(), 1);
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_in_no_name() {
+    fn name_contains_no_secret() {
         let name = name(
             "chat-of-hunter2hunter2",
             &Secrets::new().known("hunter2hunter2"),

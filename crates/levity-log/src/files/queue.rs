@@ -1,4 +1,4 @@
-//! What waits to be written. Whoever logs never waits: what does not fit is counted.
+//! The queue of entries to be written. Senders never block: entries that do not fit are counted.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,19 +9,19 @@ use levity_core::Event;
 
 use crate::entry::Entry;
 
-/// How many bytes may wait: 16 MiB.
+/// The maximum number of queued bytes: 16 MiB.
 pub(super) const MAX_BYTES: usize = 16 << 20;
 
-/// Whose entries they are.
+/// The destination of entries.
 #[derive(Default)]
-pub(super) struct Place {
-    /// The session's folder; without one, each run has its own.
+pub(super) struct Destination {
+    /// The session's folder; without one, each run has a separate folder.
     pub(super) folder: Option<String>,
-    /// How many entries did not fit.
+    /// The number of entries that did not fit.
     dropped: AtomicU64,
 }
 
-impl Place {
+impl Destination {
     pub(super) fn new(folder: Option<String>) -> Arc<Self> {
         Arc::new(Self {
             folder,
@@ -30,117 +30,117 @@ impl Place {
     }
 }
 
-/// What is to be written.
-pub(super) enum Note {
-    /// Something happened in a run. What a tool answered is not kept, but for how much it was.
+/// An item to be written.
+pub(super) enum QueueItem {
+    /// An event of a run. The content of a tool result is not retained, only its size.
     Event {
-        place: Arc<Place>,
+        destination: Arc<Destination>,
         event: Box<Event>,
-        answered: u64,
+        result_bytes: u64,
     },
-    /// Somebody logged something by `tracing`.
+    /// A `tracing` event.
     Line(Entry),
 }
 
-/// A note, and how many bytes it takes.
-pub(super) type Waiting = (Note, usize);
+/// A queued item and its size in bytes.
+pub(super) type QueuedItem = (QueueItem, usize);
 
-/// The near end.
+/// The sending half of the queue.
 pub(super) struct Queue {
-    sender: SyncSender<Waiting>,
-    pub(super) count: Arc<Count>,
+    sender: SyncSender<QueuedItem>,
+    pub(super) state: Arc<QueueState>,
 }
 
-/// What both ends know.
+/// The state that both halves share.
 #[derive(Default)]
-pub(super) struct Count {
+pub(super) struct QueueState {
     bytes: AtomicUsize,
     accepted: AtomicU64,
     dropped: AtomicU64,
     done: Mutex<u64>,
     changed: Condvar,
-    /// Of lines that belong to no session.
-    pub(super) common: Arc<Place>,
-    /// The places of which something did not fit.
-    overflowed: Mutex<Vec<Arc<Place>>>,
+    /// The destination of lines without a session.
+    pub(super) common: Arc<Destination>,
+    /// The destinations with dropped entries.
+    take_overflowed: Mutex<Vec<Arc<Destination>>>,
 }
 
-impl Count {
+impl QueueState {
     fn done(&self) -> MutexGuard<'_, u64> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many are written, and so many bytes wait no longer.
-    pub(super) fn finish(&self, notes: u64, bytes: usize) {
+    /// Records that entries were written, and frees their bytes.
+    pub(super) fn finish(&self, items: u64, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
-        *self.done() += notes;
+        *self.done() += items;
         self.changed.notify_all();
     }
 
-    /// So many lines could not be written.
-    pub(super) fn lost(&self, lines: u64) {
+    /// Records lines that could not be written.
+    pub(super) fn record_lost(&self, lines: u64) {
         self.dropped.fetch_add(lines, Ordering::AcqRel);
     }
 
-    /// How many notes did not fit, or could not be written.
+    /// Returns the number of entries that did not fit or could not be written.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Acquire)
     }
 
-    fn places(&self) -> MutexGuard<'_, Vec<Arc<Place>>> {
-        self.overflowed
+    fn overflowed_destinations(&self) -> MutexGuard<'_, Vec<Arc<Destination>>> {
+        self.take_overflowed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The places of which something did not fit, and how much.
-    pub(super) fn overflowed(&self) -> Vec<(Arc<Place>, u64)> {
-        let count = |place: Arc<Place>| {
-            let dropped = place.dropped.swap(0, Ordering::AcqRel);
-            (place, dropped)
+    /// Returns the destinations with dropped entries, and their number.
+    pub(super) fn take_overflowed(&self) -> Vec<(Arc<Destination>, u64)> {
+        let with_count = |destination: Arc<Destination>| {
+            let dropped = destination.dropped.swap(0, Ordering::AcqRel);
+            (destination, dropped)
         };
-        let mut places = self.places();
-        places.drain(..).map(count).collect()
+        let mut overflowed_destinations = self.overflowed_destinations();
+        overflowed_destinations.drain(..).map(with_count).collect()
     }
 }
 
 impl Queue {
-    pub(super) fn new(capacity: usize) -> (Self, Receiver<Waiting>) {
+    pub(super) fn new(capacity: usize) -> (Self, Receiver<QueuedItem>) {
         let (sender, receiver) = sync_channel(capacity);
         (
             Self {
                 sender,
-                count: Arc::default(),
+                state: Arc::default(),
             },
             receiver,
         )
     }
 
-    /// Takes a note, or counts it.
-    pub(super) fn push(&self, place: &Arc<Place>, size: usize, note: Note) {
-        let count = &self.count;
-        let waiting = count.bytes.fetch_add(size, Ordering::AcqRel);
-        if waiting.saturating_add(size) <= MAX_BYTES && self.sender.try_send((note, size)).is_ok() {
-            count.accepted.fetch_add(1, Ordering::AcqRel);
+    /// Queues an entry, or counts it as dropped.
+    pub(super) fn push(&self, destination: &Arc<Destination>, size: usize, item: QueueItem) {
+        let state = &self.state;
+        let queued = state.bytes.fetch_add(size, Ordering::AcqRel);
+        if queued.saturating_add(size) <= MAX_BYTES && self.sender.try_send((item, size)).is_ok() {
+            state.accepted.fetch_add(1, Ordering::AcqRel);
             return;
         }
-        count.bytes.fetch_sub(size, Ordering::AcqRel);
-        count.dropped.fetch_add(1, Ordering::AcqRel);
-        // Within the lock, so that it is counted before the place is taken from the list, or puts
-        // it there again.
-        let mut places = count.places();
-        if place.dropped.fetch_add(1, Ordering::AcqRel) == 0 {
-            places.push(place.clone());
+        state.bytes.fetch_sub(size, Ordering::AcqRel);
+        state.dropped.fetch_add(1, Ordering::AcqRel);
+        // Counting under the lock ensures that the destination is on the list whenever its count is
+        // not 0.
+        let mut overflowed_destinations = state.overflowed_destinations();
+        if destination.dropped.fetch_add(1, Ordering::AcqRel) == 0 {
+            overflowed_destinations.push(destination.clone());
         }
     }
 
-    /// Waits until all that was taken is written, for so long at most.
+    /// Waits up to `time` until all queued entries are written.
     pub(super) fn flush(&self, time: Duration) -> bool {
-        let until = self.count.accepted.load(Ordering::Acquire);
+        let target = self.state.accepted.load(Ordering::Acquire);
         let waited = self
-            .count
+            .state
             .changed
-            .wait_timeout_while(self.count.done(), time, |done| *done < until);
+            .wait_timeout_while(self.state.done(), time, |done| *done < target);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The thread that writes the log files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -8,23 +8,23 @@ use std::sync::mpsc::Receiver;
 use levity_core::{Event, EventKind, RunId};
 
 use super::disk::Disk;
+use super::entry_builder::EntryBuilder;
 use super::folder;
-use super::queue::{Count, Note, Place, Waiting};
-use super::story::Story;
+use super::queue::{Destination, QueueItem, QueueState, QueuedItem};
 use crate::clock;
 use crate::entry::{Entry, Level, Style};
 
-/// The most notes that are written at once.
+/// The maximum number of entries in one batch.
 const BATCH: usize = 512;
 
-/// The most runs whose sessions are remembered, for what is logged within them by `tracing`:
+/// The maximum number of runs whose folders are remembered, for `tracing` events within them:
 /// 16,384.
 const MAX_RUNS: usize = 16_384;
 
 pub(super) const GENERAL: &str = "general.log";
 pub(super) const REASONING: &str = "reasoning.log";
 
-/// Lines, by the folder and the file that they belong to.
+/// Lines by folder and file name.
 type Lines = BTreeMap<(PathBuf, &'static str), Vec<String>>;
 
 pub(super) struct Writer {
@@ -32,11 +32,11 @@ pub(super) struct Writer {
     style: Style,
     level: Option<Level>,
     disk: Disk,
-    count: Arc<Count>,
-    story: Story,
-    /// The folders of runs, by the run at the top.
+    state: Arc<QueueState>,
+    entry_builder: EntryBuilder,
+    /// The folders of runs, by their root run.
     sessions: HashMap<RunId, PathBuf>,
-    /// How many lines of each file could not be written, to be said in it when it can be.
+    /// The number of unwritten lines per file, which is logged once a write succeeds.
     unwritten: HashMap<(PathBuf, &'static str), u64>,
 }
 
@@ -46,66 +46,71 @@ impl Writer {
         style: Style,
         level: Option<Level>,
         disk: Disk,
-        count: Arc<Count>,
+        state: Arc<QueueState>,
     ) -> Self {
-        let (story, sessions, unwritten) = (Story::default(), HashMap::new(), HashMap::new());
+        let (entry_builder, sessions, unwritten) =
+            (EntryBuilder::default(), HashMap::new(), HashMap::new());
         Self {
             root,
             style,
             level,
             disk,
-            count,
-            story,
+            state,
+            entry_builder,
             sessions,
             unwritten,
         }
     }
 
-    /// Writes what comes until nobody is left from whom something could.
-    pub(super) fn write(mut self, waiting: &Receiver<Waiting>) {
-        while let Ok(first) = waiting.recv() {
+    /// Writes queued items until all senders are dropped.
+    pub(super) fn write(mut self, receiver: &Receiver<QueuedItem>) {
+        while let Ok(first) = receiver.recv() {
             let mut batch = vec![first];
-            batch.extend(waiting.try_iter().take(BATCH - 1));
-            let (notes, bytes) = (batch.len() as u64, batch.iter().map(|(_, size)| size).sum());
+            batch.extend(receiver.try_iter().take(BATCH - 1));
+            let (items, bytes) = (batch.len() as u64, batch.iter().map(|(_, size)| size).sum());
             let mut lines = Lines::new();
-            for (note, _) in batch {
-                self.add(note, &mut lines);
+            for (item, _) in batch {
+                self.add(item, &mut lines);
             }
-            self.say_overflow(&mut lines);
-            self.put(lines);
-            self.count.finish(notes, bytes);
-            // Something may have found no room until just now, and nothing may come behind it.
-            let mut late = Lines::new();
-            self.say_overflow(&mut late);
-            self.put(late);
+            self.report_overflow(&mut lines);
+            self.append_lines(lines);
+            self.state.finish(items, bytes);
+            // An item may have been dropped just now, and no further item may follow to report it.
+            let mut remaining_lines = Lines::new();
+            self.report_overflow(&mut remaining_lines);
+            self.append_lines(remaining_lines);
         }
     }
 
-    fn add(&mut self, note: Note, lines: &mut Lines) {
-        match note {
-            Note::Event {
-                place,
+    fn add(&mut self, item: QueueItem, lines: &mut Lines) {
+        match item {
+            QueueItem::Event {
+                destination,
                 event,
-                answered,
+                result_bytes,
             } => {
-                let folder = self.folder(&place, &event);
-                let mut told = self.story.tell(&event, answered);
-                told.general = told
+                let folder = self.folder(&destination, &event);
+                let mut entries = self.entry_builder.entries_for(&event, result_bytes);
+                entries.general = entries
                     .general
-                    .filter(|entry| self.level.is_some_and(|least| entry.level >= least));
+                    .filter(|entry| self.level.is_some_and(|min_level| entry.level >= min_level));
                 let mut push = |file, entry: &Entry| {
                     lines
                         .entry((folder.clone(), file))
                         .or_default()
                         .push(entry.line(&self.style));
                 };
-                told.general.iter().for_each(|entry| push(GENERAL, entry));
-                told.reasoning
+                entries
+                    .general
+                    .iter()
+                    .for_each(|entry| push(GENERAL, entry));
+                entries
+                    .reasoning
                     .iter()
                     .for_each(|entry| push(REASONING, entry));
             }
-            Note::Line(entry) => {
-                let run = entry.run.as_ref().map(top);
+            QueueItem::Line(entry) => {
+                let run = entry.run.as_ref().map(root_run);
                 let folder = run
                     .and_then(|run| self.sessions.get(&run))
                     .unwrap_or(&self.root)
@@ -118,10 +123,10 @@ impl Writer {
         }
     }
 
-    /// The folder of an event, remembered for the run.
-    fn folder(&mut self, place: &Place, event: &Event) -> PathBuf {
-        let run = top(&event.run);
-        let name = place
+    /// Returns the folder of an event, and remembers it for the run.
+    fn folder(&mut self, destination: &Destination, event: &Event) -> PathBuf {
+        let run = root_run(&event.run);
+        let name = destination
             .folder
             .clone()
             .unwrap_or_else(|| folder::name(run.as_str(), &self.style.secrets));
@@ -135,14 +140,14 @@ impl Writer {
         folder
     }
 
-    fn say_overflow(&self, lines: &mut Lines) {
-        for (place, dropped) in self.count.overflowed() {
-            self.left_out(&place, dropped, lines);
+    fn report_overflow(&self, lines: &mut Lines) {
+        for (destination, dropped) in self.state.take_overflowed() {
+            self.add_overflow_line(&destination, dropped, lines);
         }
     }
 
-    fn left_out(&self, place: &Place, dropped: u64, lines: &mut Lines) {
-        let folder = place
+    fn add_overflow_line(&self, destination: &Destination, dropped: u64, lines: &mut Lines) {
+        let folder = destination
             .folder
             .as_ref()
             .map_or_else(|| self.root.clone(), |name| self.root.join(name));
@@ -157,45 +162,51 @@ impl Writer {
             .push(entry.with("count", dropped).line(&self.style));
     }
 
-    /// Writes lines. A file that cannot be written to holds up no other, and no run.
-    fn put(&mut self, lines: Lines) {
-        for (place, mut lines) in lines {
-            let before = self.unwritten.remove(&place).unwrap_or(0);
-            if before > 0 {
+    /// Writes lines. A file that cannot be written blocks neither other files nor runs.
+    fn append_lines(&mut self, lines: Lines) {
+        for (destination, mut lines) in lines {
+            let earlier_losses = self.unwritten.remove(&destination).unwrap_or(0);
+            if earlier_losses > 0 {
                 let entry = Entry::new(
                     clock::timestamp(),
                     Level::Warn,
                     "entries lost: they could not be written",
                 );
-                lines.insert(0, entry.with("count", before).line(&self.style));
+                lines.insert(0, entry.with("count", earlier_losses).line(&self.style));
             }
             // Only the folder that the user named may be a link.
-            let is_link = place.0 != self.root && place.0.is_symlink();
+            let is_link = destination.0 != self.root && destination.0.is_symlink();
             let written = match is_link {
                 true => Err(lines.len() as u64),
                 false => self
                     .disk
-                    .append(&place.0, place.1, &lines)
-                    .map_err(|(left, _)| left),
+                    .append(&destination.0, destination.1, &lines)
+                    .map_err(|(unwritten_count, _)| unwritten_count),
             };
-            if let Err(left) = written {
-                // The line about what was lost before is none of those that are lost now.
-                let said = before > 0 && left == lines.len() as u64;
-                let lost = if said { left - 1 } else { left };
-                self.count.lost(lost);
+            if let Err(unwritten_count) = written {
+                // The line about earlier losses does not count as a lost line.
+                let includes_report = earlier_losses > 0 && unwritten_count == lines.len() as u64;
+                let lost_lines = if includes_report {
+                    unwritten_count - 1
+                } else {
+                    unwritten_count
+                };
+                self.state.record_lost(lost_lines);
                 if self.unwritten.len() < MAX_RUNS {
-                    self.unwritten
-                        .insert(place, lost + if said { before } else { 0 });
+                    self.unwritten.insert(
+                        destination,
+                        lost_lines + if includes_report { earlier_losses } else { 0 },
+                    );
                 }
             }
         }
     }
 }
 
-/// The run that a run is below, or that it is.
-fn top(run: &RunId) -> RunId {
+/// Returns the root run of a run.
+fn root_run(run: &RunId) -> RunId {
     match run.as_str().split_once('.') {
-        Some((top, _)) => RunId::new(top),
+        Some((root, _)) => RunId::new(root),
         None => run.clone(),
     }
 }

@@ -1,18 +1,18 @@
-//! OTLP as JSON: ids in hexadecimal digits, 64-bit numbers as text, enums as numbers.
+//! OTLP as JSON: ids as hexadecimal digits, 64-bit numbers as strings, enums as numbers.
 
 use levity_core::{SecretKind, Secrets};
 use serde_json::{Value as Json, json};
 
-use super::span::{Attributes, Moment, Span, Value};
-use crate::plain::clip;
+use super::span::{Attributes, Span, SpanEvent, Value};
+use crate::sanitize::clip;
 
-/// The most bytes of an attribute: 128 KiB.
-const MAX: usize = 128 << 10;
+/// The maximum size of an attribute: 128 KiB.
+const MAX_ATTRIBUTE_BYTES: usize = 128 << 10;
 
-/// Attributes that the conventions want as lists, and that `tracing` cannot hold as such.
+/// Attributes that the semantic conventions define as lists, which `tracing` does not support.
 const LISTS: [&str; 1] = ["gen_ai.response.finish_reasons"];
 
-/// What all that is sent has around it.
+/// The resource and scope around all exported data.
 pub(super) struct Envelope {
     resource: Json,
     secrets: Secrets,
@@ -22,7 +22,7 @@ impl Envelope {
     pub(super) fn new(resource: &[(String, String)], secrets: Secrets) -> Self {
         let attributes: Vec<Json> = resource
             .iter()
-            .map(|(name, value)| pair(name, &Value::Text(value.clone()), &secrets))
+            .map(|(name, value)| key_value(name, &Value::Text(value.clone()), &secrets))
             .collect();
         Self {
             resource: json!({"attributes": attributes}),
@@ -53,41 +53,41 @@ impl Envelope {
         if let Some(text) = &span.status {
             status["message"] = self.text(text).into();
         }
-        let mut sent = json!({
+        let mut encoded = json!({
             "traceId": format!("{:032x}", span.trace),
             "spanId": format!("{:016x}", span.id),
             "name": self.text(&span.name),
             "kind": span.kind,
-            "startTimeUnixNano": span.begun.to_string(),
+            "startTimeUnixNano": span.started.to_string(),
             "endTimeUnixNano": span.ended.to_string(),
             "attributes": self.attributes(&span.attributes),
-            "events": span.moments.iter().map(|moment| self.moment(moment)).collect::<Vec<_>>(),
-            "droppedEventsCount": span.left_out,
+            "events": span.events.iter().map(|event| self.span_event(event)).collect::<Vec<_>>(),
+            "droppedEventsCount": span.dropped_events,
             "status": status,
         });
         if let Some(parent) = span.parent {
-            sent["parentSpanId"] = format!("{parent:016x}").into();
+            encoded["parentSpanId"] = format!("{parent:016x}").into();
         }
-        sent
+        encoded
     }
 
-    fn moment(&self, moment: &Moment) -> Json {
+    fn span_event(&self, span_event: &SpanEvent) -> Json {
         json!({
-            "timeUnixNano": moment.at.to_string(),
-            "name": self.text(&moment.name),
-            "attributes": self.attributes(&moment.attributes),
+            "timeUnixNano": span_event.at.to_string(),
+            "name": self.text(&span_event.name),
+            "attributes": self.attributes(&span_event.attributes),
         })
     }
 
     pub(super) fn attributes(&self, attributes: &Attributes) -> Vec<Json> {
         attributes
             .iter()
-            .map(|(name, value)| pair(name, value, &self.secrets))
+            .map(|(name, value)| key_value(name, value, &self.secrets))
             .collect()
     }
 
     fn text(&self, text: &str) -> String {
-        cleaned(text, &self.secrets)
+        redact_and_clip(text, &self.secrets)
     }
 }
 
@@ -95,26 +95,26 @@ fn scope() -> Json {
     json!({"name": "levity", "version": env!("CARGO_PKG_VERSION")})
 }
 
-fn pair(name: &str, value: &Value, secrets: &Secrets) -> Json {
-    json!({"key": name, "value": shown(name, value, secrets)})
+fn key_value(name: &str, value: &Value, secrets: &Secrets) -> Json {
+    json!({"key": name, "value": redacted(name, value, secrets)})
 }
 
-fn shown(name: &str, value: &Value, secrets: &Secrets) -> Json {
+fn redacted(name: &str, value: &Value, secrets: &Secrets) -> Json {
     if Secrets::is_name(name) {
         return json!({"stringValue": SecretKind::Password.marker()});
     }
     match value {
         Value::Text(text) if LISTS.contains(&name) => {
-            json!({"arrayValue": {"values": [{"stringValue": cleaned(text, secrets)}]}})
+            json!({"arrayValue": {"values": [{"stringValue": redact_and_clip(text, secrets)}]}})
         }
-        Value::Text(text) => json!({"stringValue": cleaned(text, secrets)}),
+        Value::Text(text) => json!({"stringValue": redact_and_clip(text, secrets)}),
         Value::Int(number) => json!({"intValue": number.to_string()}),
         Value::Float(number) => json!({"doubleValue": number}),
         Value::Bool(truth) => json!({"boolValue": truth}),
     }
 }
 
-/// Without secrets, and only then cut.
-fn cleaned(text: &str, secrets: &Secrets) -> String {
-    clip(&secrets.redact(text), MAX).into_owned()
+/// Redacts secrets first, and cuts the text afterwards.
+fn redact_and_clip(text: &str, secrets: &Secrets) -> String {
+    clip(&secrets.redact(text), MAX_ATTRIBUTE_BYTES).into_owned()
 }

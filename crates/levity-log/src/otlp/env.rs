@@ -1,19 +1,19 @@
-//! The standard variables.
+//! Configuration from the standard environment variables.
 
 use std::time::Duration;
 
 use super::OtlpBuilder;
-use super::export::Place;
+use super::export::Endpoint;
 use crate::error::{Error, Result};
 
-/// Where collectors listen.
+/// The default address of a collector.
 const DEFAULT: &str = "http://localhost:4318";
 
 impl OtlpBuilder {
-    /// What the standard variables say; `None` when nothing is to be sent. `var` gives the value of
-    /// a variable.
+    /// Creates a builder from the standard variables; `None` if they disable the export. `var`
+    /// returns the value of a variable.
     ///
-    /// `OTEL_SDK_DISABLED`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
+    /// The variables are `OTEL_SDK_DISABLED`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
     /// `OTEL_TRACES_EXPORTER`, `OTEL_METRICS_EXPORTER`, `OTEL_BSP_SCHEDULE_DELAY`,
     /// `OTEL_METRIC_EXPORT_INTERVAL`, and `OTEL_EXPORTER_OTLP_*` with `ENDPOINT`, `HEADERS`,
     /// `TIMEOUT` and `PROTOCOL`, also as `OTEL_EXPORTER_OTLP_TRACES_*` and
@@ -26,7 +26,7 @@ impl OtlpBuilder {
     /// ```
     ///
     /// # Errors
-    /// When a variable holds what cannot be used.
+    /// If a variable has an invalid value.
     pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         let var = |name: &str| {
             var(name)
@@ -37,12 +37,12 @@ impl OtlpBuilder {
             return Ok(None);
         }
         let mut builder = Self::new(DEFAULT);
-        builder.traces = place(&var, "TRACES", "v1/traces")?;
-        builder.metrics = place(&var, "METRICS", "v1/metrics")?;
+        builder.traces = endpoint(&var, "TRACES", "v1/traces")?;
+        builder.metrics = endpoint(&var, "METRICS", "v1/metrics")?;
         if builder.traces.is_none() && builder.metrics.is_none() {
             return Ok(None);
         }
-        for (name, value) in pairs(
+        for (name, value) in parse_pairs(
             var("OTEL_RESOURCE_ATTRIBUTES").as_deref(),
             "OTEL_RESOURCE_ATTRIBUTES",
         )? {
@@ -51,45 +51,51 @@ impl OtlpBuilder {
         if let Some(name) = var("OTEL_SERVICE_NAME") {
             builder = builder.service(name);
         }
-        builder.timeout = millis(&var, "OTEL_EXPORTER_OTLP_TIMEOUT")?.unwrap_or(builder.timeout);
-        builder.delay = millis(&var, "OTEL_BSP_SCHEDULE_DELAY")?.unwrap_or(builder.delay);
-        builder.interval = millis(&var, "OTEL_METRIC_EXPORT_INTERVAL")?.unwrap_or(builder.interval);
+        builder.timeout =
+            parse_millis(&var, "OTEL_EXPORTER_OTLP_TIMEOUT")?.unwrap_or(builder.timeout);
+        builder.delay = parse_millis(&var, "OTEL_BSP_SCHEDULE_DELAY")?.unwrap_or(builder.delay);
+        builder.interval =
+            parse_millis(&var, "OTEL_METRIC_EXPORT_INTERVAL")?.unwrap_or(builder.interval);
         Ok(Some(builder))
     }
 }
 
-/// Where one sort of data goes, if anywhere.
-fn place(var: &impl Fn(&str) -> Option<String>, sort: &str, path: &str) -> Result<Option<Place>> {
-    if var(&format!("OTEL_{sort}_EXPORTER")).is_some_and(|value| value == "none") {
+/// Returns the endpoint of one signal, if it is enabled.
+fn endpoint(
+    var: &impl Fn(&str) -> Option<String>,
+    signal: &str,
+    path: &str,
+) -> Result<Option<Endpoint>> {
+    if var(&format!("OTEL_{signal}_EXPORTER")).is_some_and(|value| value == "none") {
         return Ok(None);
     }
-    let own = |what: &str| var(&format!("OTEL_EXPORTER_OTLP_{sort}_{what}"));
-    let common = |what: &str| var(&format!("OTEL_EXPORTER_OTLP_{what}"));
-    if own("PROTOCOL")
-        .or_else(|| common("PROTOCOL"))
+    let signal_var = |suffix: &str| var(&format!("OTEL_EXPORTER_OTLP_{signal}_{suffix}"));
+    let common_var = |suffix: &str| var(&format!("OTEL_EXPORTER_OTLP_{suffix}"));
+    if signal_var("PROTOCOL")
+        .or_else(|| common_var("PROTOCOL"))
         .is_some_and(|protocol| protocol == "grpc")
     {
-        let reason = "`grpc` is not spoken here; say `http/json`, and name the collector's port \
+        let reason = "`grpc` is not supported; use `http/json` and the collector's port \
             for HTTP, usually 4318";
-        return Err(wrong("OTEL_EXPORTER_OTLP_PROTOCOL", reason));
+        return Err(invalid("OTEL_EXPORTER_OTLP_PROTOCOL", reason));
     }
-    let mut place = match own("ENDPOINT") {
-        Some(whole) => Place {
-            address: whole,
+    let mut endpoint = match signal_var("ENDPOINT") {
+        Some(address) => Endpoint {
+            address,
             headers: Vec::new(),
         },
-        None => Place::of(
-            &common("ENDPOINT").unwrap_or_else(|| DEFAULT.to_owned()),
+        None => Endpoint::of(
+            &common_var("ENDPOINT").unwrap_or_else(|| DEFAULT.to_owned()),
             path,
         ),
     };
-    let headers = own("HEADERS").or_else(|| common("HEADERS"));
-    place.headers = pairs(headers.as_deref(), "OTEL_EXPORTER_OTLP_HEADERS")?;
-    Ok(Some(place))
+    let headers = signal_var("HEADERS").or_else(|| common_var("HEADERS"));
+    endpoint.headers = parse_pairs(headers.as_deref(), "OTEL_EXPORTER_OTLP_HEADERS")?;
+    Ok(Some(endpoint))
 }
 
-/// `a=1,b=2`, with letters that mean something else written as `%2C`.
-fn pairs(text: Option<&str>, setting: &'static str) -> Result<Vec<(String, String)>> {
+/// Parses `a=1,b=2`, where special characters are percent-encoded, such as `%2C`.
+fn parse_pairs(text: Option<&str>, setting: &'static str) -> Result<Vec<(String, String)>> {
     let parts = text
         .unwrap_or_default()
         .split(',')
@@ -97,13 +103,16 @@ fn pairs(text: Option<&str>, setting: &'static str) -> Result<Vec<(String, Strin
         .filter(|part| !part.is_empty());
     let pair = |part: &str| match part.split_once('=') {
         // The value may be a key, so it is not shown.
-        None => Err(wrong(setting, "it is a list like `name=value,other=value`")),
-        Some((name, value)) => Ok((name.trim().to_owned(), decoded(value.trim()))),
+        None => Err(invalid(
+            setting,
+            "expected a list like `name=value,other=value`",
+        )),
+        Some((name, value)) => Ok((name.trim().to_owned(), percent_decode(value.trim()))),
     };
     parts.map(pair).collect()
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, more @ ..] = rest {
@@ -125,15 +134,18 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn millis(var: &impl Fn(&str) -> Option<String>, name: &'static str) -> Result<Option<Duration>> {
+fn parse_millis(
+    var: &impl Fn(&str) -> Option<String>,
+    name: &'static str,
+) -> Result<Option<Duration>> {
     let read = |value: String| {
         let number = value.parse::<u64>().map(Duration::from_millis);
-        number.map_err(|_| wrong(name, "it is a number of milliseconds"))
+        number.map_err(|_| invalid(name, "expected a number of milliseconds"))
     };
     var(name).map(read).transpose()
 }
 
-fn wrong(setting: &'static str, reason: &str) -> Error {
+fn invalid(setting: &'static str, reason: &str) -> Error {
     Error::Setting {
         setting,
         reason: reason.to_owned(),
@@ -147,14 +159,14 @@ mod tests {
     fn from(vars: &'static [(&str, &str)]) -> Result<Option<OtlpBuilder>> {
         let find = |name: &str| {
             vars.iter()
-                .find(|(known, _)| *known == name)
+                .find(|(other, _)| *other == name)
                 .map(|(_, value)| (*value).to_owned())
         };
         OtlpBuilder::from_vars(find)
     }
 
     #[test]
-    fn without_variables_the_collector_is_here() {
+    fn from_vars_without_variables_uses_local_collector() {
         let builder = from(&[]).unwrap().unwrap();
         assert_eq!(
             builder.traces.unwrap().address,
@@ -167,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn each_variable_is_heard() {
+    fn from_vars_reads_each_variable() {
         let builder = from(&[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1/base/"),
             ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:2/exactly"),
@@ -196,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said_without_its_value() {
+    fn from_vars_names_invalid_variable_without_its_value() {
         for (vars, setting) in [
             (
                 &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")][..],

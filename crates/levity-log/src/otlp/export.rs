@@ -1,4 +1,4 @@
-//! The thread that sends.
+//! The thread that sends spans and metrics.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,29 +18,29 @@ use super::span::Span;
 use crate::clock;
 use crate::error::{Error, Result};
 
-/// How many spans are sent at once: 512.
+/// The maximum number of spans in one request: 512.
 const BATCH: usize = 512;
 
-/// How many bytes of spans may wait: 16 MiB.
+/// The maximum number of queued bytes: 16 MiB.
 const MAX_BYTES: usize = 16 << 20;
 
 thread_local! {
-    static EXPORTS: Cell<bool> = const { Cell::new(false) };
+    static IS_EXPORTER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this is the thread that sends.
-pub(super) fn is_exporter() -> bool {
-    EXPORTS.get()
+/// Returns `true` on the sending thread.
+pub(super) fn is_exporter_thread() -> bool {
+    IS_EXPORTER.get()
 }
 
-/// An address and the headers of what is sent there.
+/// An address and its request headers.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct Endpoint {
     pub(super) address: String,
     pub(super) headers: Vec<(String, String)>,
 }
 
-impl Place {
+impl Endpoint {
     pub(super) fn of(base: &str, path: &str) -> Self {
         Self {
             address: format!("{}/{path}", base.trim_end_matches('/')),
@@ -48,40 +48,42 @@ impl Place {
         }
     }
 
-    /// The address without a name, a password or what stands behind a question mark.
-    pub(super) fn shown(&self) -> String {
+    /// Returns the address without credentials and without the query string.
+    pub(super) fn redacted(&self) -> String {
         bare_url(&self.address)
     }
 }
 
-/// The near end of the queue: spans go in, and nobody waits.
-pub(super) struct Line {
+/// The sending half of the queue, which never blocks.
+pub(super) struct SpanQueue {
     sender: SyncSender<Option<(Span, usize)>>,
     state: Arc<State>,
 }
 
-/// What both ends know.
+/// The state that both halves share.
 #[derive(Default)]
 pub(super) struct State {
     bytes: AtomicUsize,
     dropped: AtomicU64,
-    asked: AtomicU64,
-    /// How many times all was sent that was asked for, and whether it was taken the last time.
-    sent: Mutex<(u64, bool)>,
+    flush_requests: AtomicU64,
+    /// The number of completed flushes, and whether the last one was accepted.
+    completed: Mutex<(u64, bool)>,
     changed: Condvar,
 }
 
 impl State {
-    fn sent(&self) -> MutexGuard<'_, (u64, bool)> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn completed(&self) -> MutexGuard<'_, (u64, bool)> {
+        self.completed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-type Waiting = Receiver<Option<(Span, usize)>>;
+type SpanReceiver = Receiver<Option<(Span, usize)>>;
 
-impl Line {
-    pub(super) fn new() -> ((Self, Arc<State>), Waiting) {
-        let (sender, waiting) = sync_channel(OtlpBuilder::QUEUE);
+impl SpanQueue {
+    pub(super) fn new() -> ((Self, Arc<State>), SpanReceiver) {
+        let (sender, receiver) = sync_channel(OtlpBuilder::QUEUE);
         let state = Arc::new(State::default());
         (
             (
@@ -91,14 +93,14 @@ impl Line {
                 },
                 state,
             ),
-            waiting,
+            receiver,
         )
     }
 
     pub(super) fn push(&self, span: Span) {
         let size = span.size();
-        let waiting = self.state.bytes.fetch_add(size, Ordering::AcqRel);
-        if waiting.saturating_add(size) > MAX_BYTES
+        let queued = self.state.bytes.fetch_add(size, Ordering::AcqRel);
+        if queued.saturating_add(size) > MAX_BYTES
             || self.sender.try_send(Some((span, size))).is_err()
         {
             self.state.bytes.fetch_sub(size, Ordering::AcqRel);
@@ -111,19 +113,21 @@ impl Line {
     }
 
     pub(super) fn flush(&self, time: Duration) -> bool {
-        let asked = self.state.asked.fetch_add(1, Ordering::AcqRel) + 1;
-        // It wakes the other end; one that has much to do looks by itself.
+        let flush_requests = self.state.flush_requests.fetch_add(1, Ordering::AcqRel) + 1;
+        // This wakes the exporter; a busy exporter checks for flushes itself.
         let _ = self.sender.try_send(None);
-        let waited = self
-            .state
-            .changed
-            .wait_timeout_while(self.state.sent(), time, |sent| sent.0 < asked);
-        let (sent, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        !waited.timed_out() && sent.1
+        let waited =
+            self.state
+                .changed
+                .wait_timeout_while(self.state.completed(), time, |completed| {
+                    completed.0 < flush_requests
+                });
+        let (completed, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        !waited.timed_out() && completed.1
     }
 }
 
-/// Where one sort of data goes.
+/// The destination of one signal.
 struct Target {
     url: Url,
     headers: HeaderMap,
@@ -133,29 +137,29 @@ pub(super) struct Exporter {
     traces: Option<Target>,
     metrics: Option<Target>,
     client: Client,
-    runtime: Waiter,
+    runtime: RequestRuntime,
     envelope: Envelope,
     delay: Duration,
     interval: Duration,
-    begun: u64,
-    measured: Metrics,
-    /// Spans that are to be sent, and those that could not be sent yet.
+    started: u64,
+    metrics_data: Metrics,
+    /// Spans to be sent, including those whose last attempt failed.
     batch: Vec<Span>,
 }
 
-/// Waits for requests. A runtime that is dropped within another one panics, which happens here when
-/// no thread could be started.
-struct Waiter(Option<tokio::runtime::Runtime>);
+/// Runs requests. Dropping a runtime within another one panics, which would happen here if the
+/// thread cannot be started.
+struct RequestRuntime(Option<tokio::runtime::Runtime>);
 
-impl Waiter {
-    fn block_on(&self, sent: impl Future<Output = Came>) -> Came {
+impl RequestRuntime {
+    fn block_on(&self, request: impl Future<Output = SendOutcome>) -> SendOutcome {
         self.0
             .as_ref()
-            .map_or(Came::Later, |runtime| runtime.block_on(sent))
+            .map_or(SendOutcome::Retry, |runtime| runtime.block_on(request))
     }
 }
 
-impl Drop for Waiter {
+impl Drop for RequestRuntime {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -163,31 +167,32 @@ impl Drop for Waiter {
     }
 }
 
-/// What came of a request.
-enum Came {
-    Taken,
-    /// It may be taken later.
-    Later,
-    Refused,
+/// The outcome of a request.
+enum SendOutcome {
+    Accepted,
+    /// A later attempt may succeed.
+    Retry,
+    Rejected,
 }
 
 impl Exporter {
     pub(super) fn new(builder: OtlpBuilder) -> Result<Self> {
-        // Another part of the program may have chosen one already, which is as good.
+        // Another part of the program may have installed a provider already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .timeout(builder.timeout)
-            // A redirect would take keys to another place.
+            // A redirect would send keys to another host.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
             .build();
-        let client = client.map_err(|error| wrong("endpoint", &error.without_url().to_string()))?;
-        let traces = builder.traces.map(target).transpose()?;
-        let metrics = builder.metrics.map(target).transpose()?;
+        let client =
+            client.map_err(|error| invalid("endpoint", &error.without_url().to_string()))?;
+        let traces = builder.traces.map(to_target).transpose()?;
+        let metrics = builder.metrics.map(to_target).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        let runtime = Waiter(Some(runtime.map_err(Error::Thread)?));
+        let runtime = RequestRuntime(Some(runtime.map_err(Error::Thread)?));
         Ok(Self {
             traces,
             metrics,
@@ -196,54 +201,55 @@ impl Exporter {
             envelope: Envelope::new(&builder.resource, builder.secrets),
             delay: builder.delay,
             interval: builder.interval,
-            begun: nanos(),
-            measured: Metrics::default(),
+            started: nanos(),
+            metrics_data: Metrics::default(),
             batch: Vec::new(),
         })
     }
 
-    /// Sends what comes until nobody is left from whom something could.
-    pub(super) fn work(mut self, waiting: &Waiting, state: &State) {
-        EXPORTS.set(true);
-        let (mut due, mut measure) = (clock::now() + self.delay, clock::now() + self.interval);
+    /// Sends queued spans until all senders are dropped.
+    pub(super) fn run(mut self, receiver: &SpanReceiver, state: &State) {
+        IS_EXPORTER.set(true);
+        let (mut spans_due, mut metrics_due) =
+            (clock::now() + self.delay, clock::now() + self.interval);
         loop {
-            let (mut full, mut over) = (false, false);
-            match waiting.recv_timeout(due.saturating_sub(clock::now())) {
-                Ok(Some(span)) => full = self.take(span, state),
+            let (mut full, mut disconnected) = (false, false);
+            match receiver.recv_timeout(spans_due.saturating_sub(clock::now())) {
+                Ok(Some(span)) => full = self.add_span(span, state),
                 Ok(None) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => over = true,
+                Err(RecvTimeoutError::Disconnected) => disconnected = true,
             }
-            let asked = state.asked.load(Ordering::Acquire);
-            let flush = over || asked > state.sent().0;
+            let flush_requests = state.flush_requests.load(Ordering::Acquire);
+            let flush = disconnected || flush_requests > state.completed().0;
             if flush {
-                for span in waiting.try_iter().flatten() {
-                    self.take(span, state);
+                for span in receiver.try_iter().flatten() {
+                    self.add_span(span, state);
                 }
             }
             let now = clock::now();
-            let mut taken = true;
-            if full || flush || now >= due {
-                taken = self.send_spans(state, flush);
-                due = clock::now() + self.delay;
+            let mut accepted = true;
+            if full || flush || now >= spans_due {
+                accepted = self.send_spans(state, flush);
+                spans_due = clock::now() + self.delay;
             }
-            if flush || now >= measure {
-                taken &= self.send_metrics(state);
-                measure = clock::now() + self.interval;
+            if flush || now >= metrics_due {
+                accepted &= self.send_metrics(state);
+                metrics_due = clock::now() + self.interval;
             }
             if flush {
-                *state.sent() = (asked, taken);
+                *state.completed() = (flush_requests, accepted);
                 state.changed.notify_all();
             }
-            if over {
+            if disconnected {
                 return;
             }
         }
     }
 
-    /// Takes a span in, and says whether it is time to send.
-    fn take(&mut self, (span, size): (Span, usize), state: &State) -> bool {
+    /// Adds a span, and returns `true` if a batch is full.
+    fn add_span(&mut self, (span, size): (Span, usize), state: &State) -> bool {
         state.bytes.fetch_sub(size, Ordering::AcqRel);
-        self.measured.take(&span);
+        self.metrics_data.record(&span);
         if self.traces.is_none() {
             return false;
         }
@@ -255,32 +261,32 @@ impl Exporter {
         self.batch.len().is_multiple_of(BATCH)
     }
 
-    /// Sends all spans, in batches. What may be taken later is kept for the next time, as far as
-    /// there is room.
+    /// Sends all spans in batches. Spans that may be accepted later are retained for the next
+    /// attempt, as far as there is room.
     fn send_spans(&mut self, state: &State, all: bool) -> bool {
         let Some(target) = &self.traces else {
             return true;
         };
-        let mut taken = true;
+        let mut accepted = true;
         while !self.batch.is_empty() {
             let count = self.batch.len().min(BATCH);
             let body = self
                 .envelope
                 .spans(self.batch.get(..count).unwrap_or_default());
             match self.runtime.block_on(post(&self.client, target, &body)) {
-                Came::Taken => drop(self.batch.drain(..count)),
-                Came::Later => return false,
-                Came::Refused => {
+                SendOutcome::Accepted => drop(self.batch.drain(..count)),
+                SendOutcome::Retry => return false,
+                SendOutcome::Rejected => {
                     state.dropped.fetch_add(count as u64, Ordering::AcqRel);
                     drop(self.batch.drain(..count));
-                    taken = false;
+                    accepted = false;
                     if !all {
                         break;
                     }
                 }
             }
         }
-        taken
+        accepted
     }
 
     fn send_metrics(&self, state: &State) -> bool {
@@ -289,61 +295,65 @@ impl Exporter {
         };
         let dropped = state.dropped.load(Ordering::Acquire);
         let body = self
-            .measured
-            .encode(&self.envelope, self.begun, nanos(), dropped);
+            .metrics_data
+            .encode(&self.envelope, self.started, nanos(), dropped);
         matches!(
             self.runtime.block_on(post(&self.client, target, &body)),
-            Came::Taken
+            SendOutcome::Accepted
         )
     }
 }
 
-async fn post(client: &Client, target: &Target, body: &Json) -> Came {
+async fn post(client: &Client, target: &Target, body: &Json) -> SendOutcome {
     let request = client
         .post(target.url.clone())
         .headers(target.headers.clone());
     match request.body(body.to_string()).send().await {
-        Ok(reply) if reply.status().is_success() => Came::Taken,
+        Ok(reply) if reply.status().is_success() => SendOutcome::Accepted,
         Ok(reply) => match reply.status() {
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Came::Later,
-            _ => Came::Refused,
+            | StatusCode::GATEWAY_TIMEOUT => SendOutcome::Retry,
+            _ => SendOutcome::Rejected,
         },
-        Err(_) => Came::Later,
+        Err(_) => SendOutcome::Retry,
     }
 }
 
-fn target(place: Place) -> Result<Target> {
-    // What only a lenient reader takes for an address is none: `http:///v1/traces` would go to the
-    // host `v1`.
-    let is_plain = place
-        .shown()
+fn to_target(endpoint: Endpoint) -> Result<Target> {
+    // Addresses that only a lenient parser accepts are rejected: `http:///v1/traces` would go to
+    // the host `v1`.
+    let is_strict = endpoint
+        .redacted()
         .split_once("://")
         .is_some_and(|(_, rest)| !rest.starts_with('*'));
-    let url = Url::parse(&place.address).ok().filter(|_| is_plain);
+    let url = Url::parse(&endpoint.address).ok().filter(|_| is_strict);
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url =
-        url.ok_or_else(|| wrong("endpoint", "it is an address like `http://127.0.0.1:4318`"))?;
+    let url = url.ok_or_else(|| {
+        invalid(
+            "endpoint",
+            "expected an address like `http://127.0.0.1:4318`",
+        )
+    })?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    for (name, value) in place.headers {
-        let wrong = || {
-            wrong(
+    for (name, value) in endpoint.headers {
+        let invalid = || {
+            invalid(
                 "header",
-                "a header's name or value has letters that no header has",
+                "the name or value of a header has invalid characters",
             )
         };
-        let name = HeaderName::try_from(name).map_err(|_| wrong())?;
-        let mut value = HeaderValue::try_from(value).map_err(|_| wrong())?;
+        let name = HeaderName::try_from(name).map_err(|_| invalid())?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| invalid())?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
     Ok(Target { url, headers })
 }
 
-fn wrong(setting: &'static str, reason: &str) -> Error {
+fn invalid(setting: &'static str, reason: &str) -> Error {
     Error::Setting {
         setting,
         reason: reason.to_owned(),

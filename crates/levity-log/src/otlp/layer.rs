@@ -9,63 +9,63 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::export::{Line, is_exporter};
-use super::span::{Logged, Moment, Span};
+use super::export::{SpanQueue, is_exporter_thread};
+use super::span::{EventFields, Span, SpanEvent};
 use crate::clock;
 
-/// Takes spans, to be sent to a collector; see [`Otlp::layer`](super::Otlp::layer).
+/// A layer that exports spans to a collector; see [`Otlp::layer`](super::Otlp::layer).
 ///
-/// It takes spans and what is logged within them down to the level `INFO`, unless
-/// [told](Self::level) otherwise.
+/// It exports spans and the events within them down to the level `INFO`, unless
+/// [`level`](Self::level) sets another.
 #[derive(Clone)]
 pub struct OtlpLayer {
-    line: Arc<Line>,
+    queue: Arc<SpanQueue>,
     ids: Arc<Ids>,
     level: LevelFilter,
 }
 
 impl OtlpLayer {
-    pub(super) fn new(line: Arc<Line>) -> Self {
+    pub(super) fn new(queue: Arc<SpanQueue>) -> Self {
         Self {
-            line,
+            queue,
             ids: Arc::new(Ids::new()),
             level: LevelFilter::INFO,
         }
     }
 
-    /// The least level of what is taken.
+    /// Sets the lowest exported level.
     #[must_use]
     pub fn level(mut self, level: LevelFilter) -> Self {
         self.level = level;
         self
     }
 
-    fn takes(&self, level: tracing::Level) -> bool {
-        // What sending itself does is not sent: there would be no end of it.
-        level <= self.level && !is_exporter()
+    fn is_enabled(&self, level: tracing::Level) -> bool {
+        // Spans of the exporter itself are not exported, to avoid an endless loop.
+        level <= self.level && !is_exporter_thread()
     }
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, cx: Context<'_, S>) {
         let meta = attributes.metadata();
-        let Some(span) = cx.span(id).filter(|_| self.takes(*meta.level())) else {
+        let Some(span) = cx.span(id).filter(|_| self.is_enabled(*meta.level())) else {
             return;
         };
-        // A span between that is not taken is left out of the tree.
-        let above = span.scope().skip(1).find_map(|above| {
-            above
+        // A span that is not exported is left out of the tree.
+        let parent_ids = span.scope().skip(1).find_map(|parent_ids| {
+            parent_ids
                 .extensions()
                 .get::<Span>()
-                .map(|above| (above.trace, above.id))
+                .map(|parent_ids| (parent_ids.trace, parent_ids.id))
         });
-        let (trace, parent) = match above {
+        let (trace, parent) = match parent_ids {
             Some((trace, parent)) => (trace, Some(parent)),
             None => (self.ids.trace(), None),
         };
-        let mut made = Span::new(meta.name(), trace, self.ids.next(), parent, nanos());
-        attributes.record(&mut made);
-        span.extensions_mut().replace(made);
+        let mut new_span = Span::new(meta.name(), trace, self.ids.next(), parent, nanos());
+        attributes.record(&mut new_span);
+        span.extensions_mut().replace(new_span);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, cx: Context<'_, S>) {
@@ -78,24 +78,24 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
 
     fn on_event(&self, event: &Event<'_>, cx: Context<'_, S>) {
         let meta = event.metadata();
-        if !self.takes(*meta.level()) {
+        if !self.is_enabled(*meta.level()) {
             return;
         }
-        let mut logged = Logged::default();
+        let mut fields = EventFields::default();
         let mut spans = cx.event_scope(event).into_iter().flatten();
         let Some(span) = spans.find(|span| span.extensions().get::<Span>().is_some()) else {
             return;
         };
-        event.record(&mut logged);
-        logged
+        event.record(&mut fields);
+        fields
             .attributes
             .push(("level", super::span::Value::Text(meta.level().to_string())));
-        let name = logged.words.unwrap_or_else(|| meta.name().to_owned());
+        let name = fields.message.unwrap_or_else(|| meta.name().to_owned());
         if let Some(span) = span.extensions_mut().get_mut::<Span>() {
-            span.push(Moment {
+            span.push(SpanEvent {
                 at: nanos(),
                 name,
-                attributes: logged.attributes,
+                attributes: fields.attributes,
             });
         }
     }
@@ -104,7 +104,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
         let Some(span) = cx.span(&id) else { return };
         if let Some(mut span) = span.extensions_mut().remove::<Span>() {
             span.ended = nanos();
-            self.line.push(span);
+            self.queue.push(span);
         }
     }
 }
@@ -121,19 +121,19 @@ fn nanos() -> u64 {
     u64::try_from(clock::now().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Ids that no other process makes: from a random beginning, each number once.
+/// A generator of ids that no other process uses: a sequence with a random start.
 struct Ids(AtomicU64, AtomicU64);
 
 impl Ids {
     fn new() -> Self {
-        // Without the system's randomness, the time is what there is.
+        // Without system randomness, the time is the fallback.
         let random = || AtomicU64::new(getrandom::u64().unwrap_or_else(|_| nanos()));
         Self(random(), random())
     }
 
     fn next(&self) -> u64 {
-        // An odd step meets each number once; mixing makes neighbours unlike each other and keeps
-        // them apart.
+        // An odd step visits each number once; the mixing makes adjacent numbers look unrelated,
+        // and stays unique.
         let mut id = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         id = (id ^ (id >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         id = (id ^ (id >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Metrics of spans that have ended.
+//! Metrics derived from ended spans.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 use super::encode::Envelope;
 use super::span::{Attributes, Span, Value};
 
-/// The most series of all metrics. Names of tools are a model's own words, so there could be any
-/// number; the rest is counted together.
+/// The maximum number of series of all metrics. Models choose the names of tools, so their number
+/// is unlimited; the rest is counted together.
 const MAX_SERIES: usize = 2_000;
 
 const TOKENS: [f64; 14] = [
@@ -31,37 +31,37 @@ const SECONDS: [f64; 14] = [
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
 ];
 
-/// A metric: its name, its unit, what it is, and where its buckets end.
+/// A metric: its name, its unit, its description, and the bounds of its buckets.
 type Kind = (&'static str, &'static str, &'static str, &'static [f64]);
 
 const USAGE: Kind = (
     "gen_ai.client.token.usage",
     "{token}",
-    "Tokens of calls of models.",
+    "Tokens of model calls.",
     &TOKENS,
 );
 const CALLS: Kind = (
     "gen_ai.client.operation.duration",
     "s",
-    "How long calls of models took.",
+    "Duration of model calls.",
     &SECONDS,
 );
 const TOOLS: Kind = (
     "gen_ai.execute_tool.duration",
     "s",
-    "How long calls of tools took.",
+    "Duration of tool calls.",
     &SECONDS,
 );
 const AGENTS: Kind = (
     "gen_ai.invoke_agent.duration",
     "s",
-    "How long runs of agents took.",
+    "Duration of agent runs.",
     &SECONDS,
 );
 const WORKFLOWS: Kind = (
     "gen_ai.workflow.duration",
     "s",
-    "How long runs of swarms and graphs took.",
+    "Duration of swarm and graph runs.",
     &SECONDS,
 );
 const RUNS: Kind = ("levity.runs", "{run}", "Runs that ended.", &[]);
@@ -72,10 +72,10 @@ const DROPPED: Kind = (
     &[],
 );
 
-/// What a series is measured of.
+/// The attributes of a series.
 type Key = Vec<(&'static str, String)>;
 
-/// What was measured, by metric and by what it is measured of.
+/// All series, by metric and attributes.
 #[derive(Default)]
 pub(super) struct Metrics {
     series: BTreeMap<(&'static str, Key), Series>,
@@ -85,22 +85,22 @@ pub(super) struct Metrics {
 struct Series {
     count: u64,
     sum: f64,
-    least: f64,
-    most: f64,
+    min: f64,
+    max: f64,
     buckets: Vec<u64>,
 }
 
 impl Series {
     fn add(&mut self, value: f64, bounds: &[f64]) {
-        self.least = if self.count == 0 {
+        self.min = if self.count == 0 {
             value
         } else {
-            self.least.min(value)
+            self.min.min(value)
         };
-        self.most = if self.count == 0 {
+        self.max = if self.count == 0 {
             value
         } else {
-            self.most.max(value)
+            self.max.max(value)
         };
         self.count += 1;
         self.sum += value;
@@ -113,14 +113,14 @@ impl Series {
 }
 
 impl Metrics {
-    /// Measures a span that has ended.
-    pub(super) fn take(&mut self, span: &Span) {
+    /// Measures an ended span.
+    pub(super) fn record(&mut self, span: &Span) {
         match span.text("gen_ai.operation.name") {
             Some("chat") => self.chat(span),
             Some("execute_tool") => {
                 self.add(
                     TOOLS,
-                    of(span, &["gen_ai.tool.name", "error.type"]),
+                    attributes_of(span, &["gen_ai.tool.name", "error.type"]),
                     span.seconds(),
                 );
             }
@@ -132,10 +132,14 @@ impl Metrics {
                 let operation = "gen_ai.operation.name";
                 self.add(
                     kind,
-                    of(span, &[operation, name, "error.type"]),
+                    attributes_of(span, &[operation, name, "error.type"]),
                     span.seconds(),
                 );
-                self.add(RUNS, of(span, &[operation, name, "levity.status"]), 1.);
+                self.add(
+                    RUNS,
+                    attributes_of(span, &[operation, name, "levity.status"]),
+                    1.,
+                );
             }
             _ => {}
         }
@@ -148,19 +152,19 @@ impl Metrics {
             "gen_ai.request.model",
             "gen_ai.response.model",
         ];
-        let mut call = of(span, &names);
-        for (sort, field) in [
+        let mut call = attributes_of(span, &names);
+        for (data_kind, field) in [
             ("input", "gen_ai.usage.input_tokens"),
             ("output", "gen_ai.usage.output_tokens"),
         ] {
             if let Some(tokens) = span.int(field) {
                 let mut key = call.clone();
-                key.push(("gen_ai.token.type", sort.to_owned()));
+                key.push(("gen_ai.token.type", data_kind.to_owned()));
                 #[expect(clippy::cast_precision_loss, reason = "no call has 2^53 tokens")]
                 self.add(USAGE, key, tokens as f64);
             }
         }
-        call.extend(of(span, &["error.type"]));
+        call.extend(attributes_of(span, &["error.type"]));
         self.add(CALLS, call, span.seconds());
     }
 
@@ -174,15 +178,15 @@ impl Metrics {
             .add(value, kind.3);
     }
 
-    /// All metrics as they are sent, counted from the beginning.
-    pub(super) fn encode(&self, envelope: &Envelope, begun: u64, now: u64, dropped: u64) -> Json {
+    /// Encodes all metrics, cumulative since the start.
+    pub(super) fn encode(&self, envelope: &Envelope, started: u64, now: u64, dropped: u64) -> Json {
         let mut metrics = Vec::new();
         for kind in [USAGE, CALLS, TOOLS, AGENTS, WORKFLOWS] {
             let points = self.points(
                 kind,
                 |series| histogram(series, kind.3),
                 envelope,
-                begun,
+                started,
                 now,
             );
             metrics.extend(metric(kind, "histogram", &points));
@@ -191,11 +195,11 @@ impl Metrics {
             RUNS,
             |series| json!({"asInt": series.count.to_string()}),
             envelope,
-            begun,
+            started,
             now,
         );
         metrics.extend(metric(RUNS, "sum", &runs));
-        let mut lost = times(begun, now);
+        let mut lost = times(started, now);
         lost["asInt"] = dropped.to_string().into();
         metrics.extend(metric(DROPPED, "sum", &[lost]));
         envelope.metrics(&metrics)
@@ -206,12 +210,12 @@ impl Metrics {
         kind: Kind,
         values: impl Fn(&Series) -> Json,
         envelope: &Envelope,
-        begun: u64,
+        started: u64,
         now: u64,
     ) -> Vec<Json> {
         let series = self.series.iter().filter(|((name, _), _)| *name == kind.0);
         let point = |((_, key), series): (&(&str, Key), &Series)| {
-            let mut point = times(begun, now);
+            let mut point = times(started, now);
             let attributes: Attributes = key
                 .iter()
                 .map(|(name, value)| (*name, Value::Text(value.clone())))
@@ -226,40 +230,40 @@ impl Metrics {
     }
 }
 
-/// What a series is measured of: the attributes that the span has.
-fn of(span: &Span, names: &[&'static str]) -> Key {
+/// Returns the attributes of a series: those that the span has.
+fn attributes_of(span: &Span, names: &[&'static str]) -> Key {
     names
         .iter()
         .filter_map(|name| span.text(name).map(|value| (*name, value.to_owned())))
         .collect()
 }
 
-fn times(begun: u64, now: u64) -> Json {
-    json!({"startTimeUnixNano": begun.to_string(), "timeUnixNano": now.to_string()})
+fn times(started: u64, now: u64) -> Json {
+    json!({"startTimeUnixNano": started.to_string(), "timeUnixNano": now.to_string()})
 }
 
 fn histogram(series: &Series, bounds: &[f64]) -> Json {
     json!({
         "count": series.count.to_string(),
         "sum": series.sum,
-        "min": series.least,
-        "max": series.most,
+        "min": series.min,
+        "max": series.max,
         "explicitBounds": bounds,
         "bucketCounts": series.buckets.iter().map(u64::to_string).collect::<Vec<_>>(),
     })
 }
 
-fn metric(kind: Kind, sort: &str, points: &[Json]) -> Option<Json> {
+fn metric(kind: Kind, data_kind: &str, points: &[Json]) -> Option<Json> {
     if points.is_empty() {
         return None;
     }
-    // Counted from the beginning, each time.
+    // The temporality is cumulative.
     let mut data = json!({"aggregationTemporality": 2, "dataPoints": points});
-    if sort == "sum" {
+    if data_kind == "sum" {
         data["isMonotonic"] = true.into();
     }
     let (name, unit, description, _) = kind;
-    Some(json!({"name": name, "unit": unit, "description": description, sort: data}))
+    Some(json!({"name": name, "unit": unit, "description": description, data_kind: data}))
 }
 
 #[cfg(test)]
@@ -267,20 +271,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_belongs_to_the_bucket_below_it() {
+    fn value_at_bound_belongs_to_lower_bucket() {
         let mut series = Series::default();
         [0.5, 1., 1.5, 100.]
             .into_iter()
             .for_each(|value| series.add(value, &[1., 10.]));
         assert_eq!(series.buckets, [2, 1, 1]);
         assert_eq!(
-            (series.count, series.sum, series.least, series.most),
+            (series.count, series.sum, series.min, series.max),
             (4, 103., 0.5, 100.)
         );
     }
 
     #[test]
-    fn a_workflow_is_measured_by_its_own_name() {
+    fn workflow_span_is_measured_by_workflow_name() {
         let mut span = Span::new("run", 1, 1, None, 0);
         for (name, value) in [
             ("gen_ai.operation.name", "invoke_workflow"),
@@ -289,7 +293,7 @@ mod tests {
             span.attributes.push((name, Value::Text(value.to_owned())));
         }
         let mut metrics = Metrics::default();
-        metrics.take(&span);
+        metrics.record(&span);
         let named = |key: &Key| key.contains(&("gen_ai.workflow.name", "review".to_owned()));
         let kinds: Vec<_> = metrics.series.keys().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, ["gen_ai.workflow.duration", "levity.runs"]);
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_of_series() {
+    fn series_beyond_limit_are_counted_together() {
         let mut metrics = Metrics::default();
         for number in 0..3 * MAX_SERIES {
             metrics.add(TOOLS, vec![("gen_ai.tool.name", number.to_string())], 1.);

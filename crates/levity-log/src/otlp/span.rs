@@ -1,10 +1,10 @@
-//! A span as it is sent.
+//! A span in its exported form.
 
 use std::fmt;
 
 use tracing::field::{Field as Name, Visit};
 
-/// The most attributes of a span, and the most things logged within it that are kept.
+/// The maximum number of attributes of a span, and of events within it.
 const MAX_ATTRIBUTES: usize = 128;
 const MAX_EVENTS: usize = 128;
 
@@ -28,14 +28,14 @@ impl Value {
 
 pub(super) type Attributes = Vec<(&'static str, Value)>;
 
-/// Something that was logged within a span.
-pub(super) struct Moment {
+/// An event within a span.
+pub(super) struct SpanEvent {
     pub(super) at: u64,
     pub(super) name: String,
     pub(super) attributes: Attributes,
 }
 
-/// A span: under way while it is kept with the subscriber's, ended when it waits to be sent.
+/// A span: in progress while it is in the subscriber's registry, ended when it waits to be sent.
 pub(super) struct Span {
     pub(super) trace: u128,
     pub(super) id: u64,
@@ -44,15 +44,15 @@ pub(super) struct Span {
     pub(super) kind: u8,
     pub(super) failed: bool,
     pub(super) status: Option<String>,
-    pub(super) begun: u64,
+    pub(super) started: u64,
     pub(super) ended: u64,
     pub(super) attributes: Attributes,
-    pub(super) moments: Vec<Moment>,
-    pub(super) left_out: u32,
+    pub(super) events: Vec<SpanEvent>,
+    pub(super) dropped_events: u32,
 }
 
 impl Span {
-    pub(super) fn new(name: &str, trace: u128, id: u64, parent: Option<u64>, begun: u64) -> Self {
+    pub(super) fn new(name: &str, trace: u128, id: u64, parent: Option<u64>, started: u64) -> Self {
         Self {
             trace,
             id,
@@ -61,27 +61,27 @@ impl Span {
             kind: 1,
             failed: false,
             status: None,
-            begun,
-            ended: begun,
+            started,
+            ended: started,
             attributes: Vec::new(),
-            moments: Vec::new(),
-            left_out: 0,
+            events: Vec::new(),
+            dropped_events: 0,
         }
     }
 
-    pub(super) fn push(&mut self, moment: Moment) {
-        if self.moments.len() < MAX_EVENTS {
-            self.moments.push(moment);
+    pub(super) fn push(&mut self, event: SpanEvent) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(event);
         } else {
-            self.left_out = self.left_out.saturating_add(1);
+            self.dropped_events = self.dropped_events.saturating_add(1);
         }
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.attributes
             .iter()
-            .find_map(|(known, value)| match value {
-                Value::Text(text) if *known == name => Some(text.as_str()),
+            .find_map(|(existing, value)| match value {
+                Value::Text(text) if *existing == name => Some(text.as_str()),
                 _ => None,
             })
     }
@@ -89,29 +89,29 @@ impl Span {
     pub(super) fn int(&self, name: &str) -> Option<i64> {
         self.attributes
             .iter()
-            .find_map(|(known, value)| match value {
-                Value::Int(number) if *known == name => Some(*number),
+            .find_map(|(existing, value)| match value {
+                Value::Int(number) if *existing == name => Some(*number),
                 _ => None,
             })
     }
 
     pub(super) fn seconds(&self) -> f64 {
-        std::time::Duration::from_nanos(self.ended.saturating_sub(self.begun)).as_secs_f64()
+        std::time::Duration::from_nanos(self.ended.saturating_sub(self.started)).as_secs_f64()
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate size of the span in bytes.
     pub(super) fn size(&self) -> usize {
-        let all = |attributes: &Attributes| {
+        let attributes_size = |attributes: &Attributes| {
             attributes
                 .iter()
                 .map(|(_, value)| value.size() + 64)
                 .sum::<usize>()
         };
-        let moments = self
-            .moments
+        let events = self
+            .events
             .iter()
-            .map(|moment| moment.name.len() + all(&moment.attributes));
-        256 + all(&self.attributes) + moments.sum::<usize>()
+            .map(|event| event.name.len() + attributes_size(&event.attributes));
+        256 + attributes_size(&self.attributes) + events.sum::<usize>()
     }
 
     fn set(&mut self, name: &'static str, value: Value) {
@@ -122,12 +122,12 @@ impl Span {
                 self.failed = text.eq_ignore_ascii_case("error");
             }
             ("otel.status_message", Value::Text(text)) => self.status = Some(text.clone()),
-            _ => put(&mut self.attributes, name, value),
+            _ => set_attribute(&mut self.attributes, name, value),
         }
     }
 }
 
-/// The number of a kind, in the protocol.
+/// Returns the protocol's number of a span kind.
 fn kind(name: &str) -> u8 {
     match name.to_ascii_lowercase().as_str() {
         "server" => 2,
@@ -138,26 +138,29 @@ fn kind(name: &str) -> u8 {
     }
 }
 
-fn put(attributes: &mut Attributes, name: &'static str, value: Value) {
-    if let Some(known) = attributes.iter_mut().find(|(known, _)| *known == name) {
-        known.1 = value;
+fn set_attribute(attributes: &mut Attributes, name: &'static str, value: Value) {
+    if let Some(existing) = attributes
+        .iter_mut()
+        .find(|(existing, _)| *existing == name)
+    {
+        existing.1 = value;
     } else if attributes.len() < MAX_ATTRIBUTES {
         attributes.push((name, value));
     }
 }
 
-/// Fields of what is logged; its words are its name.
+/// The fields of a logged event; its message becomes its name.
 #[derive(Default)]
-pub(super) struct Logged {
-    pub(super) words: Option<String>,
+pub(super) struct EventFields {
+    pub(super) message: Option<String>,
     pub(super) attributes: Attributes,
 }
 
-impl Logged {
+impl EventFields {
     fn set(&mut self, name: &'static str, value: Value) {
         match (name, value) {
-            ("message", Value::Text(text)) => self.words = Some(text),
-            (name, value) => put(&mut self.attributes, name, value),
+            ("message", Value::Text(text)) => self.message = Some(text),
+            (name, value) => set_attribute(&mut self.attributes, name, value),
         }
     }
 }
@@ -192,4 +195,4 @@ macro_rules! visit {
     )*};
 }
 
-visit!(Span, Logged);
+visit!(Span, EventFields);

@@ -1,4 +1,4 @@
-//! What events say, in entries.
+//! Conversion of events into log entries.
 
 use std::collections::HashMap;
 
@@ -10,39 +10,39 @@ use levity_core::{
 
 use crate::entry::{Entry, Field, Level};
 
-/// The most effects and runs that are remembered, to say how long they took: 65,536.
-const MAX_OPEN: usize = 1 << 16;
+/// The maximum number of remembered effects and runs, for their durations: 65,536.
+const MAX_TRACKED: usize = 1 << 16;
 
-/// What must be known of earlier events to tell of later ones.
+/// The state from earlier events that later entries need.
 #[derive(Default)]
-pub(super) struct Story {
+pub(super) struct EntryBuilder {
     effects: HashMap<(RunId, EffectId), (Timestamp, String)>,
     runs: HashMap<RunId, Timestamp>,
 }
 
-/// What an event is worth: an entry of `general.log`, and those of `reasoning.log`.
+/// The entries of an event: one for `general.log`, and those for `reasoning.log`.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct EventEntries {
     pub(super) general: Option<Entry>,
     pub(super) reasoning: Vec<Entry>,
 }
 
-impl Story {
-    pub(super) fn tell(&mut self, event: &Event, answered: u64) -> Told {
-        let reasoning = reasoning(event);
+impl EntryBuilder {
+    pub(super) fn entries_for(&mut self, event: &Event, result_bytes: u64) -> EventEntries {
+        let reasoning = reasoning_entries(event);
         let general = self
-            .entry(event, answered)
-            .map(|entry| entry.of(&event.run));
-        Told { general, reasoning }
+            .entry(event, result_bytes)
+            .map(|entry| entry.for_run(&event.run));
+        EventEntries { general, reasoning }
     }
 
-    fn entry(&mut self, event: &Event, answered: u64) -> Option<Entry> {
+    fn entry(&mut self, event: &Event, result_bytes: u64) -> Option<Entry> {
         use EventKind as Kind;
         use Level::{Debug, Info, Warn};
-        let new = |level, what| Entry::new(event.at, level, what);
+        let new = |level, message| Entry::new(event.at, level, message);
         Some(match &event.kind {
             Kind::RunStarted { machine } => {
-                self.run_begins(event);
+                self.start_run(event);
                 new(Info, "run started").with("machine", machine.to_string())
             }
             Kind::Goal { text } => new(Info, "goal").with("text", text.as_str()),
@@ -51,7 +51,7 @@ impl Story {
             Kind::Plan { steps } => new(Info, "plan").with("steps", steps.join("; ")),
             Kind::Note { text } => new(Info, "note to the model").with("text", text.as_str()),
             Kind::ModelStarted { effect, slot } => {
-                self.begins(event, *effect, slot);
+                self.start_effect(event, *effect, slot);
                 new(Info, "model called").with("slot", &**slot)
             }
             Kind::ModelFinished {
@@ -60,31 +60,31 @@ impl Story {
                 usage,
                 ..
             } => {
-                let (slot, took) = self.ends(event, *effect);
+                let (slot, took) = self.finish_effect(event, *effect);
                 let entry = new(Info, "model replied")
-                    .with_some("slot", slot)
-                    .with_some("ms", took);
-                with_usage(entry, usage).with("finish", finish_word(finish))
+                    .with_optional("slot", slot)
+                    .with_optional("ms", took);
+                with_usage(entry, usage).with("finish", finish_name(finish))
             }
             Kind::ModelFailed { effect, error } => {
-                let (slot, took) = self.ends(event, *effect);
+                let (slot, took) = self.finish_effect(event, *effect);
                 let entry = new(Level::Error, "model failed")
-                    .with_some("slot", slot)
-                    .with_some("ms", took);
+                    .with_optional("slot", slot)
+                    .with_optional("ms", took);
                 entry
-                    .with("kind", word(&error.kind()))
+                    .with("kind", kind_name(&error.kind()))
                     .with("error", chain(error))
             }
             Kind::ToolStarted { effect, call } => {
-                self.begins(event, *effect, &call.name);
+                self.start_effect(event, *effect, &call.name);
                 let entry = new(Info, "tool called").with("tool", call.name.as_str());
                 entry
                     .with("call", call.id.as_str())
                     .with("args", call.args.clone())
             }
             Kind::ToolFinished { effect, result } => {
-                let (_, took) = self.ends(event, *effect);
-                tool_finished(event.at, result, took, answered)
+                let (_, took) = self.finish_effect(event, *effect);
+                tool_entry(event.at, result, took, result_bytes)
             }
             Kind::Asked(ask) => {
                 let entry = new(Info, "asked").with("tool", ask.call.name.as_str());
@@ -92,7 +92,7 @@ impl Story {
                     .with("reason", ask.reason.as_str())
                     .with("args", ask.call.args.clone())
             }
-            Kind::Decided { decision, .. } => decided(event.at, decision),
+            Kind::Decided { decision, .. } => decision_entry(event.at, decision),
             Kind::WaitStarted { until, .. } => new(Info, "waits").with("until", until.to_string()),
             Kind::Woken { .. } => new(Info, "woken"),
             Kind::ChildStarted {
@@ -100,20 +100,20 @@ impl Story {
                 child,
                 agent,
             } => {
-                self.begins(event, *effect, agent);
+                self.start_effect(event, *effect, agent);
                 new(Info, "agent called")
                     .with("agent", &**agent)
                     .with("child", child.as_str())
             }
             Kind::ChildFinished { effect, ending } => {
-                let (agent, took) = self.ends(event, *effect);
+                let (agent, took) = self.finish_effect(event, *effect);
                 let entry =
-                    new(level_of(&ending.status), "agent finished").with_some("agent", agent);
+                    new(level_of(&ending.status), "agent finished").with_optional("agent", agent);
                 entry
-                    .with_some("ms", took)
+                    .with_optional("ms", took)
                     .with("status", status(&ending.status))
             }
-            Kind::Compacted(compacted) => shortened(event.at, compacted),
+            Kind::Compacted(compacted) => compacted_entry(event.at, compacted),
             Kind::Saved { .. } => new(Debug, "saved"),
             Kind::SaveFailed { error, .. } => {
                 new(Level::Error, "not saved").with("error", chain(error))
@@ -133,8 +133,8 @@ impl Story {
             Kind::LimitLow(limit) => new(Warn, "limit low").with("limit", limit.to_string()),
             Kind::LimitPassed(limit) => new(Warn, "limit passed").with("limit", limit.to_string()),
             Kind::RunEnded(ending) => {
-                let took = self.run_ends(event);
-                ended(event.at, ending, took)
+                let took = self.finish_run(event);
+                ending_entry(event.at, ending, took)
             }
             Kind::Custom { name, data } => new(Info, "custom")
                 .with("name", name.as_str())
@@ -162,28 +162,28 @@ impl Story {
         })
     }
 
-    fn begins(&mut self, event: &Event, effect: EffectId, name: &str) {
-        if self.effects.len() < MAX_OPEN {
+    fn start_effect(&mut self, event: &Event, effect: EffectId, name: &str) {
+        if self.effects.len() < MAX_TRACKED {
             self.effects
                 .insert((event.run.clone(), effect), (event.at, name.to_owned()));
         }
     }
 
-    fn ends(&mut self, event: &Event, effect: EffectId) -> (Option<String>, Option<u64>) {
+    fn finish_effect(&mut self, event: &Event, effect: EffectId) -> (Option<String>, Option<u64>) {
         let began = self.effects.remove(&(event.run.clone(), effect));
         began.map_or((None, None), |(at, name)| {
             (Some(name), Some(millis(event.at.since(at))))
         })
     }
 
-    fn run_begins(&mut self, event: &Event) {
-        if self.runs.len() < MAX_OPEN {
+    fn start_run(&mut self, event: &Event) {
+        if self.runs.len() < MAX_TRACKED {
             self.runs.insert(event.run.clone(), event.at);
         }
     }
 
-    fn run_ends(&mut self, event: &Event) -> Option<u64> {
-        // What the run had under way is never told to end.
+    fn finish_run(&mut self, event: &Event) -> Option<u64> {
+        // Effects in progress get no further events after the run has ended.
         self.effects.retain(|(run, _), _| *run != event.run);
         self.runs
             .remove(&event.run)
@@ -191,8 +191,8 @@ impl Story {
     }
 }
 
-/// What a model thought.
-fn reasoning(event: &Event) -> Vec<Entry> {
+/// Returns the reasoning of a model as entries.
+fn reasoning_entries(event: &Event) -> Vec<Entry> {
     let EventKind::ModelFinished { message, .. } = &event.kind else {
         return Vec::new();
     };
@@ -201,32 +201,34 @@ fn reasoning(event: &Event) -> Vec<Entry> {
         _ => None,
     });
     let entry = |text: &String| {
-        let entry = Entry::new(event.at, Level::Info, "thought").of(&event.run);
+        let entry = Entry::new(event.at, Level::Info, "thought").for_run(&event.run);
         entry.with("text", Field::Whole(text.clone()))
     };
     thoughts.map(entry).collect()
 }
 
-fn tool_finished(at: Timestamp, result: &ToolResult, took: Option<u64>, answered: u64) -> Entry {
-    let (level, what) = match result.error {
+fn tool_entry(at: Timestamp, result: &ToolResult, took: Option<u64>, result_bytes: u64) -> Entry {
+    let (level, message) = match result.error {
         Some(_) => (Level::Warn, "tool failed"),
         None => (Level::Info, "tool answered"),
     };
-    let entry = Entry::new(at, level, what)
+    let entry = Entry::new(at, level, message)
         .with("tool", result.name.as_str())
         .with("call", result.call.as_str());
-    let entry = entry.with_some("ms", took);
+    let entry = entry.with_optional("ms", took);
     let Some(kind) = result.error else {
-        return entry.with("bytes", answered);
+        return entry.with("bytes", result_bytes);
     };
-    let words = result.content.iter().find_map(|content| match content {
+    let error_text = result.content.iter().find_map(|content| match content {
         Content::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    entry.with("kind", word(&kind)).with_some("error", words)
+    entry
+        .with("kind", kind_name(&kind))
+        .with_optional("error", error_text)
 }
 
-fn decided(at: Timestamp, decision: &Decision) -> Entry {
+fn decision_entry(at: Timestamp, decision: &Decision) -> Entry {
     let entry = Entry::new(at, Level::Info, "decided");
     match decision {
         Decision::Allow => entry.with("decision", "allow"),
@@ -239,7 +241,7 @@ fn decided(at: Timestamp, decision: &Decision) -> Entry {
     }
 }
 
-fn shortened(at: Timestamp, compacted: &Compacted) -> Entry {
+fn compacted_entry(at: Timestamp, compacted: &Compacted) -> Entry {
     let entry = Entry::new(at, Level::Info, "conversation shortened");
     let entry = entry
         .with("before", compacted.before)
@@ -247,15 +249,15 @@ fn shortened(at: Timestamp, compacted: &Compacted) -> Entry {
     let folded = u64::try_from(compacted.folded).unwrap_or(u64::MAX);
     entry
         .with("folded", folded)
-        .with_some("fell_back", compacted.fell_back.as_deref())
+        .with_optional("fell_back", compacted.fell_back.as_deref())
 }
 
-fn ended(at: Timestamp, ending: &Ending, took: Option<u64>) -> Entry {
+fn ending_entry(at: Timestamp, ending: &Ending, took: Option<u64>) -> Entry {
     let stats = &ending.stats;
     let entry = Entry::new(at, level_of(&ending.status), "run ended")
         .with("status", status(&ending.status));
     let entry = entry
-        .with_some("ms", took)
+        .with_optional("ms", took)
         .with("turns", stats.turns)
         .with("model_calls", stats.model_calls);
     let entry = entry
@@ -267,12 +269,12 @@ fn ended(at: Timestamp, ending: &Ending, took: Option<u64>) -> Entry {
 
 fn with_usage(entry: Entry, usage: &Usage) -> Entry {
     let entry = entry
-        .with_some("input", usage.input)
-        .with_some("output", usage.output);
+        .with_optional("input", usage.input)
+        .with_optional("output", usage.output);
     let entry = entry
-        .with_some("cached", usage.cached)
-        .with_some("reasoning", usage.reasoning);
-    let entry = entry.with_some("cost", usage.cost.map(|cost| cost.to_string()));
+        .with_optional("cached", usage.cached)
+        .with_optional("reasoning", usage.reasoning);
+    let entry = entry.with_optional("cost", usage.cost.map(|cost| cost.to_string()));
     if usage.estimated {
         entry.with("estimated", "yes")
     } else {
@@ -288,7 +290,7 @@ fn level_of(status: &Status) -> Level {
     }
 }
 
-/// How a run ended, with all that it came from.
+/// Formats the status of a run, with the whole error chain.
 fn status(status: &Status) -> String {
     match status {
         Status::Failed(failure) => format!("failed: {}", chain(failure)),
@@ -296,19 +298,19 @@ fn status(status: &Status) -> String {
     }
 }
 
-/// The name of a kind, as it is in journals.
-fn word(kind: &impl serde::Serialize) -> String {
+/// Returns the name of a kind as it appears in journals.
+fn kind_name(kind: &impl serde::Serialize) -> String {
     match serde_json::to_value(kind) {
-        Ok(serde_json::Value::String(word)) => word,
+        Ok(serde_json::Value::String(kind_name)) => kind_name,
         Ok(serde_json::Value::Object(fields)) => fields.keys().next().cloned().unwrap_or_default(),
         _ => String::new(),
     }
 }
 
-fn finish_word(finish: &Finish) -> String {
+fn finish_name(finish: &Finish) -> String {
     match finish {
-        Finish::Other(word) => word.clone(),
-        known => word(known),
+        Finish::Other(kind_name) => kind_name.clone(),
+        known => kind_name(known),
     }
 }
 

@@ -8,10 +8,10 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::queue::{Note, Queue};
-use crate::layer::{entry, note_run};
+use super::queue::{Queue, QueueItem};
+use crate::layer::{store_span_run, to_entry};
 
-/// Writes what is logged by `tracing` to log files; see
+/// A layer that writes `tracing` events to log files; see
 /// [`LogFiles::layer`](super::LogFiles::layer).
 ///
 /// ```
@@ -23,7 +23,9 @@ use crate::layer::{entry, note_run};
 /// # let folder = dir.path();
 /// let logs = LogFiles::open(folder)?;
 /// let subscriber = tracing_subscriber::registry().with(logs.layer());
-/// tracing::subscriber::with_default(subscriber, || tracing::info!(port = 8080, "the server is up"));
+/// tracing::subscriber::with_default(subscriber, || {
+///     tracing::info!(port = 8080, "the server is up");
+/// });
 /// assert!(logs.flush(std::time::Duration::from_secs(5)));
 /// let general = std::fs::read_to_string(folder.join("general.log")).unwrap();
 /// assert!(general.contains("INFO  - the server is up port=8080"), "{general}");
@@ -44,14 +46,17 @@ impl LogLayer {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &tracing::Id, cx: Context<'_, S>) {
-        note_run(attributes, id, &cx);
+        store_span_run(attributes, id, &cx);
     }
 
     fn on_event(&self, event: &Event<'_>, cx: Context<'_, S>) {
         if *event.metadata().level() <= self.level {
-            let entry = entry(event, &cx);
-            self.queue
-                .push(&self.queue.count.common, entry.size(), Note::Line(entry));
+            let entry = to_entry(event, &cx);
+            self.queue.push(
+                &self.queue.state.common,
+                entry.size(),
+                QueueItem::Line(entry),
+            );
         }
     }
 }

@@ -9,37 +9,38 @@ use super::disk::LOCK;
 use super::writer::{GENERAL, REASONING};
 use crate::error::{Error, Result};
 
-/// How long logs of sessions are kept; for ever, unless told.
+/// A retention policy for the logs of sessions; everything is retained by default.
 ///
 /// ```
 /// # use levity_log::Retention;
 /// # use std::time::Duration;
-/// let retention = Retention::new().older_than(Duration::from_secs(30 * 86_400)).max_bytes(1 << 30);
+/// let month = Duration::from_secs(30 * 86_400);
+/// let retention = Retention::new().older_than(month).max_bytes(1 << 30);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
-    /// Sessions in which nothing was logged for longer go.
+    /// Removes sessions whose last entry is older than this.
     pub older_than: Option<Duration>,
-    /// What all sessions may have together; those go first in which nothing was logged for the
-    /// longest time.
+    /// Limits the total size of all sessions, in bytes; the sessions with the oldest entries are
+    /// removed first.
     pub max_bytes: Option<u64>,
 }
 
 impl Retention {
-    /// Keeps everything.
+    /// Creates a policy that retains everything.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Removes sessions in which nothing was logged for longer than this.
+    /// Removes sessions whose last entry is older than this.
     #[must_use]
     pub fn older_than(mut self, age: Duration) -> Self {
         self.older_than = Some(age);
         self
     }
 
-    /// Removes sessions until the rest has no more bytes than this.
+    /// Removes the oldest sessions until the rest has at most this many bytes.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
@@ -47,35 +48,35 @@ impl Retention {
     }
 }
 
-/// What was cleaned up.
+/// The result of a clean-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogCleanup {
-    /// How many sessions are gone.
+    /// The number of removed sessions.
     pub sessions: u64,
-    /// How many bytes they had.
+    /// The number of removed bytes.
     pub bytes: u64,
-    /// How many sessions are left.
+    /// The number of remaining sessions.
     pub left: u64,
 }
 
-/// Removes logs of sessions that are kept no longer. Only files that [`LogFiles`](crate::LogFiles)
-/// makes are removed, and no link is followed; a folder with anything else in it stays. A session
-/// that is written to meanwhile begins anew.
+/// Removes session logs according to a retention policy. It removes only files that
+/// [`LogFiles`](crate::LogFiles) creates, and follows no links; a folder with other files stays. A
+/// session that is written to in the meantime starts new files.
 ///
 /// # Errors
-/// When the folder cannot be read. What cannot be removed is left.
+/// If the folder cannot be read. Files that cannot be removed remain.
 pub fn clean(
     folder: impl AsRef<Path>,
     retention: &Retention,
     now: Timestamp,
 ) -> Result<LogCleanup> {
     let folder = folder.as_ref();
-    let wrong = |source| Error::Folder {
+    let folder_error = |source| Error::Folder {
         path: folder.to_owned(),
         source,
     };
-    let mut sessions = sessions(folder).map_err(wrong)?;
+    let mut sessions = sessions(folder).map_err(folder_error)?;
     sessions.sort_by_key(|session| session.newest);
     let mut total: u64 = sessions.iter().map(|session| session.bytes).sum();
     let mut cleaned = LogCleanup::default();
@@ -83,8 +84,10 @@ pub fn clean(
         let old = retention
             .older_than
             .is_some_and(|age| now.since(session.newest) > age);
-        let much = retention.max_bytes.is_some_and(|most| total > most);
-        if (old || much) && session.remove() {
+        let over_limit = retention
+            .max_bytes
+            .is_some_and(|max_bytes| total > max_bytes);
+        if (old || over_limit) && session.remove() {
             total = total.saturating_sub(session.bytes);
             cleaned.sessions += 1;
             cleaned.bytes += session.bytes;
@@ -116,7 +119,7 @@ fn sessions(folder: &Path) -> io::Result<Vec<Session>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            // One that goes away meanwhile, or cannot be read, is none.
+            // A folder that was removed meanwhile, or cannot be read, is skipped.
             sessions.extend(session(entry.path()).ok().flatten());
         }
     }

@@ -1,22 +1,21 @@
-//! Text of models and tools, made harmless: one entry stays one line, and a terminal that shows it
-//! obeys nothing in it.
+//! Sanitizing of text from models and tools: an entry stays on one line, and cannot control a
+//! terminal.
 
 use std::fmt::Write as _;
 
-/// Whether a terminal or a reader could take the character for something else than itself: control
-/// characters (line breaks and the escapes of terminals among them), separators of lines, and what
-/// turns the direction of writing.
-fn is_trick(c: char) -> bool {
+/// Returns `true` if a terminal or a reader could misinterpret the character: control characters,
+/// line separators, and characters that change the text direction.
+fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
 }
 
-/// Writes a value as one word, or in quotes when it is none.
-pub(crate) fn word(line: &mut String, text: &str) {
+/// Writes a value as one word, or in quotes if it is not a single word.
+pub(crate) fn push_word(line: &mut String, text: &str) {
     let is_word = !text.is_empty()
         && text
             .chars()
-            .all(|c| !c.is_whitespace() && !is_trick(c) && !"\"\\=".contains(c));
+            .all(|c| !c.is_whitespace() && !is_unsafe(c) && !"\"\\=".contains(c));
     if is_word {
         return line.push_str(text);
     }
@@ -27,31 +26,31 @@ pub(crate) fn word(line: &mut String, text: &str) {
             '\n' => line.push_str("\\n"),
             '\r' => line.push_str("\\r"),
             '\t' => line.push_str("\\t"),
-            c if is_trick(c) => drop(write!(line, "\\u{{{:x}}}", u32::from(c))),
+            c if is_unsafe(c) => drop(write!(line, "\\u{{{:x}}}", u32::from(c))),
             c => line.push(c),
         }
     }
     line.push('"');
 }
 
-/// JSON without characters that do something: they stand there as escapes, which mean the same.
-pub(crate) fn json(text: &str) -> String {
+/// Escapes control characters in JSON; the escapes have the same meaning.
+pub(crate) fn escape_json(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            c if is_trick(c) => drop(write!(safe, "\\u{:04x}", u32::from(c))),
+            c if is_unsafe(c) => drop(write!(safe, "\\u{:04x}", u32::from(c))),
             c => safe.push(c),
         }
     }
     safe
 }
 
-/// The beginning of a text, and how much is left out.
-pub(crate) fn clip(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
-    if text.len() <= most {
+/// Returns the beginning of a text, with the number of omitted bytes.
+pub(crate) fn clip(text: &str, max_bytes: usize) -> std::borrow::Cow<'_, str> {
+    if text.len() <= max_bytes {
         return text.into();
     }
-    let end = (0..=most)
+    let end = (0..=max_bytes)
         .rev()
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(0);
@@ -65,12 +64,12 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let mut line = String::new();
-        word(&mut line, text);
+        push_word(&mut line, text);
         assert_eq!(line, expected);
     }
 
     #[test]
-    fn words_stay_and_all_else_is_quoted() {
+    fn push_word_quotes_everything_but_words() {
         check("weather", "weather");
         check("größe/7", "größe/7");
         check("", "\"\"");
@@ -80,13 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_breaks_the_line_or_drives_a_terminal() {
+    fn control_characters_are_escaped() {
         check("a\nb\r\tc", r#""a\nb\r\tc""#);
         check("\u{1b}[2J", r#""\u{1b}[2J""#);
         check("\u{9b}31m\u{7f}\0", r#""\u{9b}31m\u{7f}\u{0}""#);
         check("a\u{2028}b\u{202e}c", r#""a\u{2028}b\u{202e}c""#);
         let value = serde_json::json!("\u{9b}\u{7f}\u{202e}\n");
-        let safe = json(&value.to_string());
+        let safe = escape_json(&value.to_string());
         assert!(safe.is_ascii() && !safe.contains('\n'), "{safe}");
         assert_eq!(
             serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clip_cuts_between_letters() {
+    fn clip_cuts_at_char_boundary() {
         assert_eq!(clip("abc", 3), "abc");
         assert_eq!(clip("äöü", 3), "ä… (4 bytes more)");
     }
