@@ -1,4 +1,4 @@
-//! Secrets that must be nowhere.
+//! Secrets must not appear in any output.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::support::{PATIENCE, all, event, with};
 
-/// What was told, and what only looks like a secret. The first has letters that are written
-/// otherwise in JSON.
+/// A registered secret, and a text that only looks like one. The first has characters that JSON
+/// escapes.
 const KNOWN: &str = "c4nary\"with\\marks";
 const SHAPED: &str = "sk-ant-api03-Zq8Lr2Wm5Nc7Xv1Kb9Td4Hs6Gf3Jp0Yu";
 
@@ -27,7 +27,7 @@ fn assert_clean(text: &str) {
     }
 }
 
-/// Each event that can hold something from outside, with both secrets in all of it.
+/// Returns every event that can contain external text, with both secrets in all of it.
 fn events() -> Vec<Event> {
     let text = || format!("before {KNOWN} between {SHAPED} behind");
     let effect = EffectId::new(1);
@@ -88,7 +88,7 @@ fn events() -> Vec<Event> {
 }
 
 #[test]
-fn no_secret_is_in_files_of_any_form_or_in_old_ones() {
+fn log_files_contain_no_secret_in_any_format() {
     for json in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let builder = LogFiles::builder(dir.path())
@@ -128,7 +128,7 @@ fn no_secret_is_in_files_of_any_form_or_in_old_ones() {
 }
 
 #[test]
-fn a_secret_that_is_cut_by_the_end_of_a_text_does_not_show_its_beginning() {
+fn clipped_text_shows_no_part_of_secret() {
     for at in 0..60 {
         let dir = tempfile::tempdir().unwrap();
         let logs = LogFiles::builder(dir.path())
@@ -164,7 +164,7 @@ fn log_secrets() {
 }
 
 #[test]
-fn no_secret_is_in_what_is_logged_by_tracing() {
+fn tracing_output_contains_no_secret() {
     let dir = tempfile::tempdir().unwrap();
     let logs = LogFiles::builder(dir.path())
         .secrets(secrets())

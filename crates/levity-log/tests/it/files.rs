@@ -1,4 +1,4 @@
-//! What stands in the files.
+//! The content of the log files.
 
 use std::process::Command;
 
@@ -13,8 +13,8 @@ fn logs() -> (tempfile::TempDir, LogFilesBuilder) {
     (dir, builder)
 }
 
-/// What a line says without its time, its run and how long something took.
-fn said(text: &str) -> Vec<String> {
+/// Returns the lines without their time, run and duration.
+fn plain_lines(text: &str) -> Vec<String> {
     let words = |line: &str| {
         let mut words = line.splitn(4, ' ').filter(|word| !word.is_empty());
         let (_, level) = (words.next(), words.next().unwrap().to_owned());
@@ -38,7 +38,7 @@ fn said(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_two_files_tell_what_happened_and_what_was_thought() {
+fn session_writes_general_and_reasoning_logs() {
     let (_dir, builder) = logs();
     let logs = builder.open().unwrap();
     within(&with(logs.layer()), async {
@@ -53,7 +53,7 @@ fn the_two_files_tell_what_happened_and_what_was_thought() {
     });
     assert!(logs.flush(PATIENCE));
     let general = read(logs.session_folder("talk").join("general.log"));
-    let said = said(&general);
+    let plain_lines = plain_lines(&general);
     for line in [
         "INFO run started machine=agent/1",
         "INFO goal text=\"Weather and sum\"",
@@ -68,8 +68,8 @@ fn the_two_files_tell_what_happened_and_what_was_thought() {
         "INFO run ended status=complete turns=3 model_calls=3 tool_calls=3 failed_calls=1 \
             reasoning_steps=1 input=480 output=37 answer=\"Sunny, and 7.\"",
     ] {
-        let found = said.iter().any(|said| said == line);
-        assert!(found, "no line\n{line}\nin\n{}", said.join("\n"));
+        let found = plain_lines.iter().any(|plain_lines| plain_lines == line);
+        assert!(found, "no line\n{line}\nin\n{}", plain_lines.join("\n"));
     }
     assert!(
         general
@@ -85,13 +85,13 @@ fn the_two_files_tell_what_happened_and_what_was_thought() {
     );
     let reasoning = read(logs.session_folder("talk").join("reasoning.log"));
     assert_eq!(
-        crate::files::said(&reasoning),
+        crate::files::plain_lines(&reasoning),
         [r#"INFO thought text="First the weather,\nthen the sum.""#]
     );
 }
 
 #[test]
-fn runs_without_a_session_have_folders_of_their_own() {
+fn runs_without_session_have_separate_folders() {
     let (dir, builder) = logs();
     let logs = builder.open().unwrap();
     let watch = logs.runs();
@@ -110,7 +110,7 @@ fn runs_without_a_session_have_folders_of_their_own() {
 
 #[cfg(unix)]
 #[test]
-fn folder_of_a_session_that_is_a_link_gets_no_entries() {
+fn linked_session_folder_gets_no_entries() {
     let (dir, builder) = logs();
     let outside = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(outside.path(), dir.path().join("a")).unwrap();
@@ -128,7 +128,7 @@ fn folder_of_a_session_that_is_a_link_gets_no_entries() {
 }
 
 #[test]
-fn one_entry_is_one_line_whatever_a_model_writes() {
+fn entry_stays_on_one_line_for_any_text() {
     for json in [false, true] {
         let (dir, builder) = logs();
         let builder = if json { builder.json() } else { builder };
@@ -155,7 +155,7 @@ fn one_entry_is_one_line_whatever_a_model_writes() {
 }
 
 #[test]
-fn long_texts_are_cut_and_thoughts_are_not() {
+fn long_texts_are_clipped_but_reasoning_is_whole() {
     let (dir, builder) = logs();
     let logs = builder.max_text(10).open().unwrap();
     logs.session("s")(&event(
@@ -170,7 +170,7 @@ fn long_texts_are_cut_and_thoughts_are_not() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn open_rejects_invalid_settings() {
     let (dir, _) = logs();
     let error = LogFiles::builder(dir.path()).queue(0).open().unwrap_err();
     assert!(error.to_string().contains("`queue`"), "{error}");
@@ -179,9 +179,9 @@ fn settings_that_make_no_sense_are_refused() {
     assert_eq!(error.kind(), levity_log::ErrorKind::Folder);
 }
 
-/// Not a test by itself: what the next one runs several times over.
+/// Writes many lines as a child process of the next test; it is not a test.
 #[test]
-fn writes_many_lines_when_told() {
+fn child_writes_many_lines() {
     let Ok(folder) = std::env::var("LEVITY_LOG_TEST_FOLDER") else {
         return;
     };
@@ -200,12 +200,12 @@ fn writes_many_lines_when_told() {
 }
 
 #[test]
-fn processes_share_files_and_lose_nothing_when_they_turn_over() {
+fn processes_lose_no_lines_during_rotation() {
     let dir = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     let start = |_| {
         let mut command = Command::new(&program);
-        command.args(["--exact", "files::writes_many_lines_when_told"]);
+        command.args(["--exact", "files::child_writes_many_lines"]);
         command
             .env("LEVITY_LOG_TEST_FOLDER", dir.path())
             .stdout(std::process::Stdio::null())
@@ -223,14 +223,16 @@ fn processes_share_files_and_lose_nothing_when_they_turn_over() {
         for number in 0..1_000 {
             let line = format!(" goal text={pid}:{number}");
             assert_eq!(
-                text.lines().filter(|said| said.ends_with(&line)).count(),
+                text.lines()
+                    .filter(|plain_lines| plain_lines.ends_with(&line))
+                    .count(),
                 1,
                 "{line}"
             );
         }
     }
     assert_eq!(text.lines().count(), 3_000);
-    // How often depends on how much each of them writes at once.
+    // The number of rotations depends on how much each process writes at once.
     assert!(
         folder.join("general.log.1").exists(),
         "files were turned over"
@@ -238,6 +240,7 @@ fn processes_share_files_and_lose_nothing_when_they_turn_over() {
     let sizes = std::fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().metadata().unwrap().len());
-    // A process that finds another at it writes on, so a file may be some longer.
+    // A process that finds another one rotating continues to write, so a file may be slightly
+    // longer.
     assert!(sizes.max().unwrap() < 200_000);
 }

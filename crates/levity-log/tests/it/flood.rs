@@ -1,4 +1,4 @@
-//! Whatever becomes of the files, runs go on.
+//! Runs continue regardless of the state of the files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use levity_test::ScriptedModel;
 
 use crate::support::{PATIENCE, event, read};
 
-fn goal(logs: &LogFiles, session: &str, count: usize) {
+fn log_goals(logs: &LogFiles, session: &str, count: usize) {
     let watch = logs.session(session);
     for number in 0..count {
         watch(&event(
@@ -23,9 +23,9 @@ fn goal(logs: &LogFiles, session: &str, count: usize) {
     }
 }
 
-/// A file that nobody reads from the other end of: to open it takes for ever.
+/// Creates a pipe without a reader: opening it blocks forever.
 #[cfg(unix)]
-fn stuck(path: &Path) {
+fn make_pipe(path: &Path) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     assert!(
         std::process::Command::new("mkfifo")
@@ -38,12 +38,12 @@ fn stuck(path: &Path) {
 
 #[cfg(unix)]
 #[test]
-fn a_disk_that_hangs_stops_no_run_and_what_is_left_out_is_said() {
+fn hanging_disk_blocks_no_run_and_drops_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let logs = LogFiles::builder(dir.path()).queue(16).open().unwrap();
     let fifo = dir.path().join("s/general.log");
-    stuck(&fifo);
-    goal(&logs, "s", 1_000);
+    make_pipe(&fifo);
+    log_goals(&logs, "s", 1_000);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -67,8 +67,8 @@ fn a_disk_that_hangs_stops_no_run_and_what_is_left_out_is_said() {
         "nothing could be written yet"
     );
     assert!(logs.dropped() > 900, "{}", logs.dropped());
-    // The disk lives again: somebody reads at the other end, and has it open for writing, too, so
-    // that there is no end.
+    // The disk works again: a reader opens the other end, also for writing, so that it sees no end
+    // of file.
     let mut pipe = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -82,18 +82,18 @@ fn a_disk_that_hangs_stops_no_run_and_what_is_left_out_is_said() {
     });
     assert!(logs.flush(PATIENCE));
     let wanted = "entries left out: the log could not keep up count=";
-    let said =
+    let printed =
         std::iter::from_fn(|| lines.recv_timeout(PATIENCE).ok()).find(|line| line.contains(wanted));
-    assert!(said.is_some(), "what was left out is said");
+    assert!(printed.is_some(), "what was left out is said");
 }
 
 #[test]
-fn what_did_not_fit_is_counted_in_the_log_of_its_session() {
+fn dropped_entries_are_counted_in_session_log() {
     let dir = tempfile::tempdir().unwrap();
     let logs = LogFiles::builder(dir.path()).queue(1).open().unwrap();
-    goal(&logs, "s", 20_000);
+    log_goals(&logs, "s", 20_000);
     assert!(logs.flush(PATIENCE));
-    goal(&logs, "s", 1);
+    log_goals(&logs, "s", 1);
     assert!(logs.flush(PATIENCE));
     let text = read(dir.path().join("s/general.log"));
     let counts = text.lines().filter_map(|line| {
@@ -114,7 +114,7 @@ fn what_did_not_fit_is_counted_in_the_log_of_its_session() {
 }
 
 #[test]
-fn a_flood_turns_files_over_and_keeps_as_many_as_it_may() {
+fn flood_rotates_files_up_to_limit() {
     let dir = tempfile::tempdir().unwrap();
     let logs = LogFiles::builder(dir.path())
         .max_file(4_096)
@@ -122,7 +122,7 @@ fn a_flood_turns_files_over_and_keeps_as_many_as_it_may() {
         .queue(100_000)
         .open()
         .unwrap();
-    goal(&logs, "s", 5_000);
+    log_goals(&logs, "s", 5_000);
     assert!(logs.flush(PATIENCE));
     let mut names: Vec<_> = std::fs::read_dir(dir.path().join("s"))
         .unwrap()
@@ -145,21 +145,21 @@ fn a_flood_turns_files_over_and_keeps_as_many_as_it_may() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_of_once_it_can() {
+fn lost_entries_are_reported_once_file_is_writable() {
     let dir = tempfile::tempdir().unwrap();
     let logs = LogFiles::open(dir.path()).unwrap();
     let file = dir.path().join("s/general.log");
     std::fs::create_dir_all(&file).unwrap();
-    goal(&logs, "s", 7);
+    log_goals(&logs, "s", 7);
     assert!(logs.flush(PATIENCE), "it is done with, if not written");
-    goal(&logs, "t", 1);
+    log_goals(&logs, "t", 1);
     assert!(logs.flush(PATIENCE));
     assert!(
         read(dir.path().join("t/general.log")).contains("goal"),
         "other sessions are not held up"
     );
     std::fs::remove_dir(&file).unwrap();
-    goal(&logs, "s", 1);
+    log_goals(&logs, "s", 1);
     assert!(logs.flush(PATIENCE));
     let text = read(&file);
     assert!(
@@ -172,9 +172,9 @@ fn a_file_that_cannot_be_written_is_told_of_once_it_can() {
     assert_eq!(logs.dropped(), 7);
 }
 
-/// Not a test by itself: what the next one runs with little room.
+/// Logs with little disk space as a child process of the next test; it is not a test.
 #[test]
-fn runs_with_little_room_when_told() {
+fn child_runs_with_little_disk_space() {
     let Ok(folder) = std::env::var("LEVITY_LOG_TEST_ROOM") else {
         return;
     };
@@ -183,7 +183,7 @@ fn runs_with_little_room_when_told() {
         .enable_all()
         .build()
         .unwrap();
-    goal(&logs, "s", 500);
+    log_goals(&logs, "s", 500);
     logs.flush(PATIENCE);
     runtime.block_on(async {
         let agent = Agent::builder(ScriptedModel::new().reply("Done."))
@@ -201,8 +201,7 @@ fn runs_with_little_room_when_told() {
     });
     logs.flush(PATIENCE);
     assert!(logs.dropped() > 0, "there was room for everything");
-    // Room again, as after somebody has cleaned up: what was cut short does not spoil the next
-    // line.
+    // There is room again, as after a clean-up: the truncated line does not corrupt the next one.
     let file = Path::new(&folder).join("s/general.log");
     let cut = std::fs::read_to_string(&file).unwrap();
     assert!(!cut.ends_with('\n'), "the last line was cut short");
@@ -212,7 +211,7 @@ fn runs_with_little_room_when_told() {
         .unwrap()
         .set_len(100)
         .unwrap();
-    goal(&logs, "s", 1);
+    log_goals(&logs, "s", 1);
     logs.flush(PATIENCE);
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(
@@ -230,24 +229,24 @@ fn runs_with_little_room_when_told() {
     );
 }
 
-/// Files of this process can have 8 KiB (16 blocks of 512 bytes) and no more: the system refuses
-/// the rest, as a disk that is full does.
+/// Limits files of this process to 8 KiB (16 blocks of 512 bytes): the system rejects further
+/// writes, like a full disk.
 #[cfg(unix)]
 #[test]
-fn a_disk_that_is_full_stops_no_run() {
+fn full_disk_blocks_no_run() {
     let dir = tempfile::tempdir().unwrap();
     let script =
-        r#"trap "" XFSZ; ulimit -f 16; exec "$0" --exact flood::runs_with_little_room_when_told"#;
+        r#"trap "" XFSZ; ulimit -f 16; exec "$0" --exact flood::child_runs_with_little_disk_space"#;
     let output = std::process::Command::new("sh")
         .args(["-c", script])
         .arg(std::env::current_exe().unwrap())
         .env("LEVITY_LOG_TEST_ROOM", dir.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}{}",
+        output.status.success() && printed.contains("1 passed"),
+        "{printed}{}",
         String::from_utf8_lossy(&output.stderr)
     );
 }

@@ -1,4 +1,4 @@
-//! Logs as their readers find them: real files, real processes, a real receiver.
+//! Logs from their readers' point of view: real files, real processes and a real collector.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Spans and metrics as a receiver gets them.
+//! Spans and metrics as a collector receives them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::{PATIENCE, lead, with, within};
 
-/// A request that came.
+/// A received request.
 #[derive(Clone)]
 struct Post {
     path: String,
@@ -23,23 +23,23 @@ struct Post {
     body: Value,
 }
 
-/// A receiver of OTLP on this machine.
+/// A local OTLP collector.
 struct Collector {
     address: String,
     posts: Arc<Mutex<Vec<Post>>>,
 }
 
 impl Collector {
-    /// Answers with what `status` says of each request.
+    /// Creates a collector that answers each request with the code from `status`.
     fn new(status: impl Fn(usize) -> u16 + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (posts, status) = (Arc::new(Mutex::new(Vec::new())), Arc::new(status));
-        let kept = posts.clone();
+        let shared = posts.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (kept, status, stream) = (kept.clone(), status.clone(), stream.unwrap());
-                std::thread::spawn(move || serve(stream, &kept, &*status));
+                let (shared, status, stream) = (shared.clone(), status.clone(), stream.unwrap());
+                std::thread::spawn(move || serve(stream, &shared, &*status));
             }
         });
         Self { address, posts }
@@ -66,7 +66,7 @@ impl Collector {
         spans
     }
 
-    /// The points of a metric, as they were last sent.
+    /// Returns the data points of a metric from the last request.
     #[track_caller]
     fn points(&self, name: &str) -> Vec<Value> {
         let posts = self.posts();
@@ -143,8 +143,8 @@ fn named<'a>(spans: &'a [Value], name: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no span `{name}` in {spans:#?}"))
 }
 
-fn quiet(collector: &Collector) -> OtlpBuilder {
-    // So long that only a flush sends.
+fn manual_export(collector: &Collector) -> OtlpBuilder {
+    // The intervals are so long that only a flush sends.
     Otlp::builder(&collector.address)
         .delay(PATIENCE * 10)
         .interval(PATIENCE * 10)
@@ -162,9 +162,9 @@ fn run_lead(otlp: &Otlp) {
 }
 
 #[test]
-fn a_receiver_gets_the_tree_of_spans_and_the_metrics() {
+fn collector_receives_span_tree_and_metrics() {
     let collector = Collector::new(|_| 200);
-    let otlp = quiet(&collector)
+    let otlp = manual_export(&collector)
         .service("tests")
         .attribute("team", "red")
         .header("x-key", "k")
@@ -308,7 +308,7 @@ fn metrics(collector: &Collector) {
 }
 
 #[test]
-fn key_in_the_address_of_a_collector_is_shown_nowhere() {
+fn key_in_collector_address_is_never_shown() {
     for address in [
         "http://127.0.0.1:1?key=hush",
         "http://someone:hush@127.0.0.1:1/x",
@@ -331,16 +331,16 @@ fn key_in_the_address_of_a_collector_is_shown_nowhere() {
 }
 
 #[test]
-fn no_secret_is_sent() {
+fn exported_data_contains_no_secret() {
     let collector = Collector::new(|_| 200);
     let secrets = Secrets::new().known("c4nary-word");
-    let otlp = quiet(&collector)
+    let otlp = manual_export(&collector)
         .secrets(secrets)
         .header("authorization", "Bearer c4nary-key")
         .open()
         .unwrap();
     within(&with(otlp.layer()), async {
-        // Contents go out here with no other care than the exporter's own.
+        // The exporter alone must protect these contents.
         let runtime = Runtime::new().trace_contents(Secrets::new().known_only());
         let model = ScriptedModel::new()
             .reply("It is c4nary-word and sk-ant-api03-Zq8Lr2Wm5Nc7Xv1Kb9Td4Hs6Gf3Jp0Yu.");
@@ -381,14 +381,14 @@ fn no_secret_is_sent() {
 }
 
 #[test]
-fn a_receiver_that_never_answers_holds_up_no_run() {
+fn hanging_collector_blocks_no_run() {
     let (release, held) = mpsc::channel::<()>();
     let held = Mutex::new(held);
     let collector = Collector::new(move |_| {
         let _ = held.lock().unwrap().recv();
         200
     });
-    let otlp = quiet(&collector)
+    let otlp = manual_export(&collector)
         .delay(Duration::ZERO)
         .timeout(PATIENCE * 10)
         .open()
@@ -420,9 +420,9 @@ fn a_receiver_that_never_answers_holds_up_no_run() {
 }
 
 #[test]
-fn what_a_busy_receiver_turns_down_is_sent_again_and_what_it_refuses_is_not() {
+fn busy_response_is_retried_and_rejection_is_not() {
     let collector = Collector::new(|number| if number <= 2 { 503 } else { 200 });
-    let otlp = quiet(&collector).open().unwrap();
+    let otlp = manual_export(&collector).open().unwrap();
     let span = || {
         tracing::dispatcher::with_default(&with(otlp.layer()), || {
             drop(tracing::info_span!("once"))
@@ -438,7 +438,7 @@ fn what_a_busy_receiver_turns_down_is_sent_again_and_what_it_refuses_is_not() {
     assert_eq!(collector.spans()[0], collector.spans()[1]);
 
     let refusing = Collector::new(|_| 400);
-    let otlp = quiet(&refusing).open().unwrap();
+    let otlp = manual_export(&refusing).open().unwrap();
     tracing::dispatcher::with_default(&with(otlp.layer()), || drop(tracing::info_span!("never")));
     assert!(!otlp.flush(PATIENCE));
     assert_eq!(otlp.dropped(), 1);
@@ -446,7 +446,7 @@ fn what_a_busy_receiver_turns_down_is_sent_again_and_what_it_refuses_is_not() {
     assert_eq!(refusing.spans().len(), 1);
 
     let half = Collector::new(|number| if number == 1 { 400 } else { 200 });
-    let otlp = quiet(&half).open().unwrap();
+    let otlp = manual_export(&half).open().unwrap();
     tracing::dispatcher::with_default(&with(otlp.layer()), || drop(tracing::info_span!("never")));
     assert!(
         !otlp.flush(PATIENCE),
@@ -455,7 +455,7 @@ fn what_a_busy_receiver_turns_down_is_sent_again_and_what_it_refuses_is_not() {
 }
 
 #[test]
-fn nobody_there_is_no_trouble() {
+fn unreachable_collector_blocks_no_run() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -464,16 +464,16 @@ fn nobody_there_is_no_trouble() {
     assert!(!otlp.flush(PATIENCE));
 }
 
-/// What the protocol's own definitions make of it: set `LEVITY_TEST_OTLP` to a folder that has
+/// Parses the data with the protocol's own definitions: set `LEVITY_TEST_OTLP` to a folder that has
 /// `opentelemetry-proto`.
 #[test]
-fn the_protocols_own_definitions_read_it() {
+fn protocol_definitions_parse_exported_data() {
     let Some(package) = std::env::var_os("LEVITY_TEST_OTLP") else {
         println!("SKIPPED: LEVITY_TEST_OTLP names no folder with opentelemetry-proto");
         return;
     };
     let collector = Collector::new(|_| 200);
-    let otlp = quiet(&collector).open().unwrap();
+    let otlp = manual_export(&collector).open().unwrap();
     run_lead(&otlp);
     assert!(otlp.flush(PATIENCE));
     let script = r#"
@@ -519,7 +519,7 @@ print(count)
 }
 
 #[tokio::test]
-async fn endpoint_that_is_no_address_is_an_error_and_no_panic_within_a_runtime() {
+async fn invalid_endpoint_within_runtime_returns_error() {
     for address in [
         "localhost:4317",
         "",

@@ -1,4 +1,4 @@
-//! Spans, as any subscriber sees them.
+//! Spans as any subscriber sees them.
 
 use levity_core::{Message, ModelErrorKind, Response, Secrets};
 use levity_loop::Agent;
@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use crate::support::{Spans, lead, with, within};
 
 #[test]
-fn a_run_its_models_tools_and_agents_are_nested_and_named_by_the_conventions() {
+fn spans_of_run_are_nested_and_named_by_conventions() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
         let agent = lead().build().unwrap();
@@ -73,15 +73,15 @@ fn a_run_its_models_tools_and_agents_are_nested_and_named_by_the_conventions() {
         spans.all().iter().all(|span| span.closed),
         "nothing stays open"
     );
-    let told = format!("{:?}", spans.all());
+    let recorded = format!("{:?}", spans.all());
     assert!(
-        !told.contains("Paris") && !told.contains("Sunny"),
+        !recorded.contains("Paris") && !recorded.contains("Sunny"),
         "contents are not told unless asked for"
     );
 }
 
 #[test]
-fn a_run_on_a_task_of_its_own_is_below_where_it_was_started() {
+fn spawned_run_is_child_of_starting_span() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
         let agent = Agent::builder(ScriptedModel::new().reply("Hi."))
@@ -108,7 +108,7 @@ fn a_run_on_a_task_of_its_own_is_below_where_it_was_started() {
 }
 
 #[test]
-fn a_failing_model_ends_its_span_and_the_runs_with_an_error() {
+fn failing_model_marks_its_span_and_run_as_error() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
         let agent = Agent::builder(ScriptedModel::new().fail(ModelErrorKind::Auth))
@@ -125,7 +125,7 @@ fn a_failing_model_ends_its_span_and_the_runs_with_an_error() {
 }
 
 #[test]
-fn the_model_that_replied_is_told_as_its_provider_calls_it() {
+fn span_has_response_model_name_of_provider() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
         let model = FunctionModel::new(|_| {
@@ -145,12 +145,12 @@ fn the_model_that_replied_is_told_as_its_provider_calls_it() {
             .await
             .unwrap();
     });
-    let told: Vec<_> = spans
+    let recorded: Vec<_> = spans
         .all()
         .into_iter()
         .filter(|span| span.name == "chat")
         .collect();
-    let named: Vec<_> = told
+    let named: Vec<_> = recorded
         .iter()
         .map(|chat| chat.get("gen_ai.response.model"))
         .collect();
@@ -158,7 +158,7 @@ fn the_model_that_replied_is_told_as_its_provider_calls_it() {
 }
 
 #[test]
-fn contents_are_told_when_asked_for_and_without_secrets() {
+fn recorded_contents_are_redacted() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
         let runtime = Runtime::new().trace_contents(Secrets::new().known("hunter2hunter2"));
@@ -178,8 +178,8 @@ fn contents_are_told_when_asked_for_and_without_secrets() {
             .unwrap();
         agent.run("What is it?").await.unwrap();
     });
-    let told = format!("{:?}", spans.all());
-    assert!(!told.contains("hunter2"), "{told}");
+    let recorded = format!("{:?}", spans.all());
+    assert!(!recorded.contains("hunter2"), "{recorded}");
     let chat = spans.named("chat scripted");
     assert!(
         chat.get("gen_ai.input.messages")
@@ -210,7 +210,7 @@ fn contents_are_told_when_asked_for_and_without_secrets() {
 }
 
 #[test]
-fn a_resumed_run_has_a_span_that_says_so() {
+fn resumed_run_span_is_marked_as_resumed() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
         let runtime = Runtime::new().with_journal(MemoryJournal::new());

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers shared by the tests.
 
 use std::future::Future;
 use std::path::Path;
@@ -16,10 +16,10 @@ use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Long enough for any machine, and not for ever.
+/// A timeout that is long enough for any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Does something where all threads have this subscriber.
+/// Runs a future with this subscriber on all threads.
 pub(crate) fn within<T>(dispatch: &Dispatch, work: impl Future<Output = T>) -> T {
     let for_threads = dispatch.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -31,7 +31,7 @@ pub(crate) fn within<T>(dispatch: &Dispatch, work: impl Future<Output = T>) -> T
     tracing::dispatcher::with_default(dispatch, || runtime.block_on(work))
 }
 
-/// A subscriber with one layer.
+/// Creates a subscriber with one layer.
 pub(crate) fn with<L: Layer<tracing_subscriber::Registry> + Send + Sync>(layer: L) -> Dispatch {
     Dispatch::new(tracing_subscriber::registry().with(layer))
 }
@@ -40,8 +40,7 @@ fn card(id: &str) -> ModelCard {
     ModelCard::new("anthropic", id)
 }
 
-/// An agent with a tool that blocks and logs, one that fails, an agent to hand work to, and a
-/// memory.
+/// Creates an agent with a blocking tool that logs, a failing tool, a subagent and a memory.
 pub(crate) fn lead() -> AgentBuilder {
     let model = ScriptedModel::new()
         .with_card(card("big"))
@@ -72,7 +71,7 @@ pub(crate) fn lead() -> AgentBuilder {
         .memory(InMemory::new())
 }
 
-/// It runs on a thread of its own, and logs there.
+/// A tool that runs and logs on a separate thread.
 fn weather() -> RecordingTool {
     let weather = RecordingTool::new("weather", |_| {
         tracing::info!(station = "LFPG", "looked at the sky");
@@ -81,7 +80,7 @@ fn weather() -> RecordingTool {
     weather.with_hints(Hints::new().read_only().blocking())
 }
 
-/// An event of a run.
+/// Creates an event of a run.
 pub(crate) fn event(run: &str, at: u64, kind: EventKind) -> Event {
     Event::new(RunId::new(run), 0, Timestamp::from_millis(at), kind)
 }
@@ -91,7 +90,7 @@ pub(crate) fn read(path: impl AsRef<Path>) -> String {
         .unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
 }
 
-/// All files below a folder, as one text.
+/// Reads all files below a folder as one text.
 pub(crate) fn all(folder: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -105,9 +104,9 @@ pub(crate) fn all(folder: &Path) -> String {
     text
 }
 
-/// A span as a test sees it.
+/// A recorded span.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedSpan {
     pub(crate) name: String,
     pub(crate) parent: Option<String>,
     pub(crate) fields: Vec<(String, String)>,
@@ -115,7 +114,7 @@ pub(crate) struct Seen {
     pub(crate) closed: bool,
 }
 
-impl Seen {
+impl RecordedSpan {
     pub(crate) fn get(&self, field: &str) -> Option<&str> {
         self.fields
             .iter()
@@ -125,12 +124,12 @@ impl Seen {
     }
 }
 
-/// Keeps all spans of levity and of tests.
+/// A layer that records all spans of levity and of tests.
 #[derive(Clone, Default)]
-pub(crate) struct Spans(Arc<Mutex<Vec<(u64, Seen)>>>);
+pub(crate) struct Spans(Arc<Mutex<Vec<(u64, RecordedSpan)>>>);
 
 impl Spans {
-    fn with(&self, id: &Id, change: impl FnOnce(&mut Seen)) {
+    fn with(&self, id: &Id, change: impl FnOnce(&mut RecordedSpan)) {
         let mut spans = self.0.lock().unwrap();
         if let Some((_, seen)) = spans
             .iter_mut()
@@ -141,7 +140,7 @@ impl Spans {
         }
     }
 
-    pub(crate) fn all(&self) -> Vec<Seen> {
+    pub(crate) fn all(&self) -> Vec<RecordedSpan> {
         self.0
             .lock()
             .unwrap()
@@ -151,7 +150,7 @@ impl Spans {
     }
 
     #[track_caller]
-    pub(crate) fn named(&self, name: &str) -> Seen {
+    pub(crate) fn named(&self, name: &str) -> RecordedSpan {
         let found = self
             .all()
             .into_iter()
@@ -174,9 +173,9 @@ impl Visit for Into<'_> {
 
 impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, cx: Context<'_, S>) {
-        let mut seen = Seen {
+        let mut seen = RecordedSpan {
             name: attributes.metadata().name().to_owned(),
-            ..Seen::default()
+            ..RecordedSpan::default()
         };
         attributes.record(&mut Into(&mut seen.fields));
         let parent = cx

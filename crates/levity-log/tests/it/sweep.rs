@@ -1,4 +1,4 @@
-//! Cleaning up.
+//! Clean-up of old logs.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn session(root: &Path, name: &str, bytes: usize, day: u64) {
     fs::write(root.join(name).join(".lock"), "").unwrap();
 }
 
-fn left(root: &Path) -> Vec<String> {
+fn remaining(root: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(root)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -39,7 +39,7 @@ fn now() -> Timestamp {
 }
 
 #[test]
-fn what_is_old_goes_and_nothing_else() {
+fn clean_removes_old_sessions_only() {
     let dir = tempfile::tempdir().unwrap();
     session(dir.path(), "old", 100, 10);
     session(dir.path(), "mixed", 100, 10);
@@ -53,24 +53,30 @@ fn what_is_old_goes_and_nothing_else() {
         now(),
     )
     .unwrap();
-    assert_eq!((cleaned.sessions, cleaned.bytes, cleaned.left), (2, 200, 1));
-    assert_eq!(left(dir.path()), ["empty", "general.log", "mixed", "new"]);
     assert_eq!(
-        left(&dir.path().join("mixed")),
+        (cleaned.sessions, cleaned.bytes, cleaned.remaining),
+        (2, 200, 1)
+    );
+    assert_eq!(
+        remaining(dir.path()),
+        ["empty", "general.log", "mixed", "new"]
+    );
+    assert_eq!(
+        remaining(&dir.path().join("mixed")),
         ["notes.txt"],
         "what is not ours stays"
     );
 }
 
 #[test]
-fn beyond_a_size_the_oldest_go_first() {
+fn clean_removes_oldest_sessions_beyond_size() {
     let dir = tempfile::tempdir().unwrap();
     for (name, day) in [("b", 20), ("a", 10), ("c", 30)] {
         session(dir.path(), name, 100, day);
     }
     let cleaned = clean(dir.path(), &Retention::new().max_bytes(150), now()).unwrap();
-    assert_eq!((cleaned.sessions, cleaned.left), (2, 1));
-    assert_eq!(left(dir.path()), ["c"]);
+    assert_eq!((cleaned.sessions, cleaned.remaining), (2, 1));
+    assert_eq!(remaining(dir.path()), ["c"]);
     assert_eq!(
         clean(dir.path(), &Retention::new(), now())
             .unwrap()
@@ -83,7 +89,7 @@ fn beyond_a_size_the_oldest_go_first() {
 
 #[cfg(unix)]
 #[test]
-fn links_lead_nowhere() {
+fn clean_does_not_follow_links() {
     let dir = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     session(other.path(), "s", 100, 1);
@@ -96,7 +102,7 @@ fn links_lead_nowhere() {
     .unwrap();
     clean(dir.path(), &Retention::new().max_bytes(0), now()).unwrap();
     assert_eq!(
-        left(&other.path().join("s")),
+        remaining(&other.path().join("s")),
         [".lock", "general.log", "reasoning.log.2"]
     );
 }
