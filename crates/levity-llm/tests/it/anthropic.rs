@@ -1,4 +1,4 @@
-//! Anthropic's Messages.
+//! The Messages API of Anthropic.
 
 #![expect(clippy::needless_pass_by_value, reason = "values are written in place")]
 
@@ -25,7 +25,7 @@ use crate::server::{Answer, Server};
 const OK: &str = r#"{"type": "message", "role": "assistant", "content": [{"type": "text", "text": "OK"}],
     "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 1}}"#;
 
-/// A stream of these events, each of the type that it names.
+/// Creates a stream of these events, each with the type that it names.
 fn sse(events: &[Value]) -> String {
     let event = |event: &Value| {
         format!(
@@ -48,7 +48,7 @@ fn stop(index: u64) -> Value {
     json!({"type": "content_block_stop", "index": index})
 }
 
-/// How a stream ends.
+/// Returns the events that end a stream.
 fn end(reason: &str) -> [Value; 2] {
     let delta = json!({"stop_reason": reason, "stop_sequence": null});
     [
@@ -71,15 +71,15 @@ fn ask() -> Request {
     Request::new().with_message(Message::user("Good morning"))
 }
 
-/// What the server makes of these bytes.
+/// Parses a streamed reply of these bytes.
 async fn streamed(body: &str) -> Result<Response, ModelError> {
-    let server = Server::saying(Answer::sse(body)).await;
+    let server = Server::with_answer(Answer::sse(body)).await;
     model(&server).complete(ask()).await
 }
 
-/// The body that a model sends for a request.
+/// Returns the request body of a model.
 async fn sent_by(change: impl FnOnce(AnthropicModel) -> AnthropicModel, request: Request) -> Value {
-    let server = Server::saying(Answer::json(200, OK)).await;
+    let server = Server::with_answer(Answer::json(200, OK)).await;
     change(model(&server)).complete(request).await.unwrap();
     server.last().body
 }
@@ -88,16 +88,16 @@ async fn sent(request: Request) -> Value {
     sent_by(|model| model, request).await
 }
 
-/// Why a request is not sent.
-async fn refused(request: &Request) -> ModelError {
-    let server = Server::saying(Answer::json(200, OK)).await;
+/// Returns the error of a request that is not sent.
+async fn rejection(request: &Request) -> ModelError {
+    let server = Server::with_answer(Answer::json(200, OK)).await;
     let error = model(&server).complete(request.clone()).await.unwrap_err();
     assert!(server.seen().is_empty(), "nothing is sent");
     error
 }
 
-/// A conversation with one call: the user's words, the call, its answer.
-fn called(
+/// Creates a conversation with one call: the user's message, the call, and its result.
+fn conversation_with_call(
     parts: impl IntoIterator<Item = Part>,
     answer: impl Fn() -> Result<ToolOutput, ToolError>,
 ) -> History {
@@ -114,7 +114,7 @@ fn called(
     history
 }
 
-/// The blocks of a message that was sent.
+/// Returns the blocks of a sent message.
 fn content(body: &Value, at: usize) -> &Value {
     &body["messages"][at]["content"]
 }

@@ -1,4 +1,4 @@
-//! Chat completions, and servers that nearly speak it.
+//! Chat completions, including servers with an incomplete implementation.
 
 mod errors;
 mod replies;
@@ -21,7 +21,7 @@ data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]
 data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n\
 data: [DONE]\n\n";
 
-fn asked() -> Request {
+fn sample_request() -> Request {
     let add = ToolSpec::new("add", "Adds.").with_input(json!({"type": "object"}));
     Request::new()
         .with_system("Be brief.")
@@ -29,10 +29,10 @@ fn asked() -> Request {
         .with_tools([std::sync::Arc::new(add)])
 }
 
-/// What a reply comes to, without what is empty in it.
-fn told(reply: &Response) -> Value {
-    let mut told = Map::new();
-    let mut add = |name: &str, value: Value| drop(told.insert(name.to_owned(), value));
+/// Returns the content of a reply, without empty parts.
+fn summary_of(reply: &Response) -> Value {
+    let mut summary_of = Map::new();
+    let mut add = |name: &str, value: Value| drop(summary_of.insert(name.to_owned(), value));
     if !reply.message.thinking().is_empty() {
         add("thinking", json!(reply.message.thinking()));
     }
@@ -56,18 +56,18 @@ fn told(reply: &Response) -> Value {
     if let (Some(input), Some(output)) = (reply.usage.input, reply.usage.output) {
         add("usage", json!([input, output]));
     }
-    Value::Object(told)
+    Value::Object(summary_of)
 }
 
 #[tokio::test]
-async fn a_stream_becomes_a_reply() {
-    let server = Server::saying(Answer::sse(STREAM)).await;
+async fn stream_is_parsed_into_reply() {
+    let server = Server::with_answer(Answer::sse(STREAM)).await;
     let model =
         ChatModel::compatible(format!("{}/v1", server.url()), "small").with_key("sk-secret");
-    let reply = model.complete(asked()).await.unwrap();
+    let reply = model.complete(sample_request()).await.unwrap();
     let calls = json!([["c1", "add", {"a": 2}]]);
     assert_eq!(
-        told(&reply),
+        summary_of(&reply),
         json!({"thinking": "Hm. ", "text": "Let me see", "calls": calls, "finish": "tool_calls", "usage": [9, 7]})
     );
     assert_eq!(reply.usage.cached, Some(4));
@@ -85,7 +85,7 @@ async fn a_stream_becomes_a_reply() {
 }
 
 #[tokio::test]
-async fn a_reply_may_come_in_one_piece() {
+async fn whole_reply_is_parsed() {
     let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":2}"}});
     let message =
         json!({"role": "assistant", "content": null, "reasoning": "Hm.", "tool_calls": [call]});
@@ -94,31 +94,34 @@ async fn a_reply_may_come_in_one_piece() {
         "usage": {"prompt_tokens": 9, "completion_tokens": 7},
     });
     let expected = json!({"thinking": "Hm.", "calls": [["c1", "add", {"a": 2}]], "finish": "tool_calls", "usage": [9, 7]});
-    let server = Server::saying(Answer::json(200, whole.to_string())).await;
+    let server = Server::with_answer(Answer::json(200, whole.to_string())).await;
     let model = ChatModel::compatible(server.url(), "small");
     let reply = model
         .clone()
         .without_streaming()
-        .complete(asked())
+        .complete(sample_request())
         .await
         .unwrap();
     assert_eq!(
-        (told(&reply), server.last().body.get("stream")),
+        (summary_of(&reply), server.last().body.get("stream")),
         (expected.clone(), None)
     );
-    // Also where a stream was asked for.
-    assert_eq!(told(&model.complete(asked()).await.unwrap()), expected);
+    // The same holds if a stream was requested.
+    assert_eq!(
+        summary_of(&model.complete(sample_request()).await.unwrap()),
+        expected
+    );
 }
 
 #[tokio::test]
-async fn what_came_before_an_error_comes_first() {
+async fn deltas_before_error_are_delivered() {
     let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"Sev\"}}]}\n\n";
-    let server = Server::saying(Answer::sse(format!(
+    let server = Server::with_answer(Answer::sse(format!(
         "{chunk}data: {{\"error\":\"gone\"}}\n\n"
     )))
     .await;
     let mut deltas = ChatModel::compatible(server.url(), "small")
-        .stream(asked())
+        .stream(sample_request())
         .await
         .unwrap();
     assert_eq!(
@@ -134,11 +137,11 @@ async fn what_came_before_an_error_comes_first() {
 }
 
 #[tokio::test]
-async fn a_key_that_the_server_repeats_is_not_shown() {
+async fn key_repeated_by_server_is_hidden() {
     let said = r#"{"error": {"message": "Incorrect API key provided: sk-secret-123", "code": "invalid_api_key"}}"#;
-    let server = Server::saying(Answer::json(401, said).header("x-request-id", "req_1")).await;
+    let server = Server::with_answer(Answer::json(401, said).header("x-request-id", "req_1")).await;
     let model = ChatModel::compatible(server.url(), "small").with_key("sk-secret-123");
-    let error = model.complete(asked()).await.unwrap_err();
+    let error = model.complete(sample_request()).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.status()),
         (ModelErrorKind::Auth, Some(401))
@@ -151,7 +154,7 @@ async fn a_key_that_the_server_repeats_is_not_shown() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_promises_of_a_model() {
-    let server = Server::saying(Answer::sse(STREAM)).await;
+async fn chat_model_conforms() {
+    let server = Server::with_answer(Answer::sse(STREAM)).await;
     levity_test::conformance::model(|| ChatModel::compatible(server.url(), "small")).await;
 }

@@ -1,4 +1,4 @@
-//! Embedders: what they send, and what they make of replies.
+//! Embedders: their requests and replies.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn gemini_model(server: &Server, model: &str) -> GeminiEmbedder {
     GeminiEmbedder::new("key-12345678", model).with_endpoint(|_| Endpoint::new(server.url()))
 }
 
-/// All three, against one server.
+/// Returns all three embedders on one server.
 fn all(server: &Server) -> Vec<Arc<dyn Embedder>> {
     vec![
         Arc::new(openai(server)),
@@ -43,8 +43,8 @@ fn all(server: &Server) -> Vec<Arc<dyn Embedder>> {
     ]
 }
 
-/// The texts of a request, whoever sent it.
-fn asked(seen: &Seen) -> Vec<String> {
+/// Returns the texts of a request of any embedder.
+fn requested_texts(seen: &Seen) -> Vec<String> {
     let strings = |list: &Value| -> Vec<String> {
         list.as_array()
             .into_iter()
@@ -67,7 +67,7 @@ fn asked(seen: &Seen) -> Vec<String> {
     }
 }
 
-/// A reply in the shape that fits the request.
+/// Returns a reply in the format of the request.
 fn reply(seen: &Seen, vectors: &[Vec<f32>]) -> Value {
     if seen.line.ends_with(":batchEmbedContents") {
         let embeddings: Vec<_> = vectors
@@ -88,12 +88,12 @@ fn reply(seen: &Seen, vectors: &[Vec<f32>]) -> Value {
     json!({"object": "list", "data": data, "usage": {"prompt_tokens": 7, "total_tokens": 7}})
 }
 
-/// A server that embeds by words, with vectors of the length 3.
+/// Starts a server that embeds by words, with vectors of length 3.
 async fn embedding() -> Server {
     Server::with(|_, seen| {
         let embedded = futures_util::FutureExt::now_or_never(async {
             WordEmbedder::new()
-                .embed(&asked(seen), Purpose::Document)
+                .embed(&requested_texts(seen), Purpose::Document)
                 .await
         });
         let mut vectors = embedded.unwrap().unwrap().vectors;
@@ -103,7 +103,7 @@ async fn embedding() -> Server {
     .await
 }
 
-/// What an embedder makes of these bytes, asked about two texts.
+/// Returns the result of an embedder for two texts.
 async fn read(embedder: &dyn Embedder) -> Result<Embedded, ModelError> {
     embedder
         .embed(&texts(&["one", "two"]), Purpose::Document)
@@ -111,7 +111,7 @@ async fn read(embedder: &dyn Embedder) -> Result<Embedded, ModelError> {
 }
 
 #[tokio::test]
-async fn they_keep_the_contract() {
+async fn all_embedders_conform() {
     let server = embedding().await;
     conformance::embedder(|| openai(&server)).await;
     conformance::embedder(|| openai(&server).with_dimensions(256).with_batch(7)).await;
@@ -122,7 +122,7 @@ async fn they_keep_the_contract() {
 }
 
 #[tokio::test]
-async fn vectors_get_the_length_one_and_tokens_are_counted() {
+async fn vectors_are_normalized_and_tokens_counted() {
     let server = Server::with(|_, seen| {
         Answer::json(
             200,
@@ -141,7 +141,7 @@ async fn vectors_get_the_length_one_and_tokens_are_counted() {
 }
 
 #[tokio::test]
-async fn texts_that_say_nothing_are_not_sent() {
+async fn blank_texts_are_not_sent() {
     let server = embedding().await;
     for embedder in all(&server) {
         let mixed = texts(&["", "tea", " \n"]);
@@ -150,7 +150,7 @@ async fn texts_that_say_nothing_are_not_sent() {
             .await
             .unwrap()
             .vectors;
-        assert_eq!(asked(&server.last()), ["tea"]);
+        assert_eq!(requested_texts(&server.last()), ["tea"]);
         assert!(
             vectors[0]
                 .iter()
@@ -179,7 +179,7 @@ async fn texts_that_say_nothing_are_not_sent() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_before_it_is_waited_for() {
+async fn unpolled_future_sends_nothing() {
     let server = embedding().await;
     for embedder in all(&server) {
         drop(embedder.embed(&texts(&["tea"]), Purpose::Query));

@@ -1,4 +1,4 @@
-//! Servers that fail in all the ways servers do.
+//! Servers that fail in various ways.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,15 +20,15 @@ fn model(server: &Server) -> ChatModel {
     ChatModel::compatible(server.url(), "m")
 }
 
-/// A model with little patience, in milliseconds.
-fn hasty(server: &Server, change: impl FnOnce(&mut TimeLimits)) -> ChatModel {
+/// Creates a model with short timeouts, in milliseconds.
+fn impatient_model(server: &Server, change: impl FnOnce(&mut TimeLimits)) -> ChatModel {
     let mut limits = TimeLimits::default();
     change(&mut limits);
     model(server).with_endpoint(|endpoint| endpoint.with_limits(limits))
 }
 
-async fn fails(answer: Answer) -> ModelError {
-    let server = Server::saying(answer).await;
+async fn error_of(answer: Answer) -> ModelError {
+    let server = Server::with_answer(answer).await;
     let streamed = model(&server).complete(request()).await.unwrap_err();
     let whole = model(&server)
         .without_streaming()
@@ -45,7 +45,7 @@ async fn fails(answer: Answer) -> ModelError {
 }
 
 #[tokio::test]
-async fn a_status_says_what_is_wrong() {
+async fn status_maps_to_error_kind() {
     for (status, kind, retryable) in [
         (400, ModelErrorKind::BadRequest, false),
         (401, ModelErrorKind::Auth, false),
@@ -67,7 +67,7 @@ async fn a_status_says_what_is_wrong() {
             r#"{"error": {"message": "no"}}"#,
             "\u{0}\u{1}",
         ] {
-            let error = fails(Answer::json(status, body)).await;
+            let error = error_of(Answer::json(status, body)).await;
             assert_eq!(
                 (error.kind(), error.is_retryable(), error.status()),
                 (kind, retryable, Some(status))
@@ -79,9 +79,9 @@ async fn a_status_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
-    let there = Server::saying(Answer::json(200, "{}")).await;
-    let error = fails(Answer::json(307, "").header("location", there.url())).await;
+async fn redirect_is_not_followed() {
+    let there = Server::with_answer(Answer::json(200, "{}")).await;
+    let error = error_of(Answer::json(307, "").header("location", there.url())).await;
     assert_eq!(
         (error.kind(), error.status()),
         (ModelErrorKind::BadRequest, Some(307))
@@ -90,8 +90,8 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn how_long_to_wait_is_read_in_every_form() {
-    let asked = async |name: &str, value: &str, body: &str| match fails(
+async fn retry_after_is_read_in_every_format() {
+    let asked = async |name: &str, value: &str, body: &str| match error_of(
         Answer::json(429, body).header(name, value),
     )
     .await
@@ -117,7 +117,7 @@ async fn how_long_to_wait_is_read_in_every_form() {
     }
     let google = r#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "34.4s"}]}}"#;
     assert_eq!(asked("x-none", "1", google).await, Some(34.4));
-    let busy = fails(Answer::json(503, "").header("retry-after", "7")).await;
+    let busy = error_of(Answer::json(503, "").header("retry-after", "7")).await;
     assert_eq!(
         (busy.kind(), busy.retry_after()),
         (ModelErrorKind::Overloaded, Some(Duration::from_secs(7)))
@@ -125,7 +125,7 @@ async fn how_long_to_wait_is_read_in_every_form() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_no_reply() {
+async fn interrupted_stream_is_an_error() {
     for answer in [
         Answer::sse(PIECE),
         Answer::sse(PIECE).then_reset(),
@@ -133,7 +133,7 @@ async fn a_stream_that_breaks_off_is_no_reply() {
         Answer::sse(""),
         Answer::sse(": nothing but comments\n\n"),
     ] {
-        let server = Server::saying(answer.clone()).await;
+        let server = Server::with_answer(answer.clone()).await;
         let error = model(&server).complete(request()).await.unwrap_err();
         let kind = error.kind();
         assert!(
@@ -141,14 +141,14 @@ async fn a_stream_that_breaks_off_is_no_reply() {
             "{answer:?}: {kind:?}"
         );
     }
-    let server = Server::saying(Answer::sse(PIECE).then_reset()).await;
+    let server = Server::with_answer(Answer::sse(PIECE).then_reset()).await;
     let error = model(&server).complete(request()).await.unwrap_err();
     assert!(error.is_retryable() && error.may_cost(), "{error:?}");
 }
 
 #[tokio::test]
-async fn what_came_before_the_fault_is_not_lost() {
-    let server = Server::saying(Answer::sse(PIECE).then_reset()).await;
+async fn deltas_before_failure_are_delivered() {
+    let server = Server::with_answer(Answer::sse(PIECE).then_reset()).await;
     let mut deltas = model(&server).stream(request()).await.unwrap();
     assert_eq!(
         deltas.next().await.unwrap().unwrap(),
@@ -162,7 +162,7 @@ async fn what_came_before_the_fault_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_reply_that_is_none_is_malformed() {
+async fn invalid_reply_is_malformed() {
     for answer in [
         Answer::json(200, "<html>hello</html>"),
         Answer::json(200, "{\"choices\": oops"),
@@ -170,7 +170,7 @@ async fn a_reply_that_is_none_is_malformed() {
         Answer::json(200, "[]"),
         Answer::json(200, "null"),
     ] {
-        let server = Server::saying(answer.clone()).await;
+        let server = Server::with_answer(answer.clone()).await;
         let whole = model(&server)
             .without_streaming()
             .complete(request())
@@ -182,7 +182,7 @@ async fn a_reply_that_is_none_is_malformed() {
             "{answer:?}"
         );
     }
-    let cut = Server::saying(Answer::json(200, "{\"choices\": [")).await;
+    let cut = Server::with_answer(Answer::json(200, "{\"choices\": [")).await;
     for model in [model(&cut), model(&cut).without_streaming()] {
         let error = model.complete(request()).await.unwrap_err();
         assert_eq!(
@@ -191,22 +191,22 @@ async fn a_reply_that_is_none_is_malformed() {
             "it broke off"
         );
     }
-    let server = Server::saying(Answer::sse("data: {\"choices\": oops\n\n")).await;
+    let server = Server::with_answer(Answer::sse("data: {\"choices\": oops\n\n")).await;
     let error = model(&server).complete(request()).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_do_no_harm() {
+async fn invalid_utf8_is_replaced() {
     let mut stream = b"data: {\"choices\":[{\"delta\":{\"content\":\"a\xff\"}}]}\n\n".to_vec();
     stream.extend_from_slice(b"data: [DONE]\n\n");
-    let server = Server::saying(Answer::sse(stream)).await;
+    let server = Server::with_answer(Answer::sse(stream)).await;
     let reply = model(&server).complete(request()).await.unwrap();
     assert_eq!(reply.message.text(), "a\u{fffd}");
 }
 
 #[tokio::test]
-async fn the_type_of_the_content_does_not_matter() {
+async fn content_type_is_ignored() {
     let stream = format!("{PIECE}data: [DONE]\n\n");
     let whole = r#"{"choices": [{"message": {"content": "aaaaaaaa"}, "finish_reason": "stop"}]}"#;
     for (kind, body) in [
@@ -216,38 +216,41 @@ async fn the_type_of_the_content_does_not_matter() {
         ("text/event-stream", whole),
         ("text/plain", whole),
     ] {
-        let server = Server::saying(Answer::new(200, kind, body)).await;
+        let server = Server::with_answer(Answer::new(200, kind, body)).await;
         let reply = model(&server).complete(request()).await.unwrap();
         assert_eq!(reply.message.text(), "aaaaaaaa", "{kind}");
     }
 }
 
 #[tokio::test]
-async fn no_reply_is_larger_than_it_may_be() {
-    // 100 MB of text: refused at 32 MiB, with the connection closed.
+async fn oversized_reply_is_rejected() {
+    // 100 MB of text: rejected at 32 MiB, with the connection closed.
     let big = format!(
         "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n",
         "a".repeat(1 << 20)
     );
-    let server = Server::saying(Answer::sse("").then_repeat(&big, 100)).await;
+    let server = Server::with_answer(Answer::sse("").then_repeat(&big, 100)).await;
     let error = model(&server).complete(request()).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
     server.closed().await;
     // A line without an end.
-    let server = Server::saying(Answer::sse("data: ").then_repeat(vec![b'a'; 1 << 20], 100)).await;
+    let server =
+        Server::with_answer(Answer::sse("data: ").then_repeat(vec![b'a'; 1 << 20], 100)).await;
     let error = model(&server).complete(request()).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
     server.closed().await;
     // One piece of JSON.
     let server =
-        Server::saying(Answer::json(200, "{\"a\": \"").then_repeat(vec![b'a'; 1 << 20], 100)).await;
+        Server::with_answer(Answer::json(200, "{\"a\": \"").then_repeat(vec![b'a'; 1 << 20], 100))
+            .await;
     for model in [model(&server), model(&server).without_streaming()] {
         let error = model.complete(request()).await.unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::Malformed, "{error}");
         server.closed().await;
     }
     // An error page.
-    let server = Server::saying(Answer::json(500, "").then_repeat(vec![b'a'; 1 << 20], 100)).await;
+    let server =
+        Server::with_answer(Answer::json(500, "").then_repeat(vec![b'a'; 1 << 20], 100)).await;
     let error = model(&server).complete(request()).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Server);
     assert!(error.message().len() <= 2_000);
@@ -255,17 +258,17 @@ async fn no_reply_is_larger_than_it_may_be() {
 }
 
 #[tokio::test]
-async fn every_wait_has_an_end() {
+async fn every_wait_times_out() {
     let milliseconds = Duration::from_millis;
-    let stalled = Server::saying(Answer::sse(PIECE).then_stall()).await;
-    let error = hasty(&stalled, |limits| limits.stall = milliseconds(60))
+    let stalled = Server::with_answer(Answer::sse(PIECE).then_stall()).await;
+    let error = impatient_model(&stalled, |limits| limits.stall = milliseconds(60))
         .complete(request())
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Timeout);
     assert!(error.to_string().contains("60ms"), "{error}");
     stalled.closed().await;
-    let error = hasty(&stalled, |limits| limits.total = milliseconds(60))
+    let error = impatient_model(&stalled, |limits| limits.total = milliseconds(60))
         .complete(request())
         .await
         .unwrap_err();
@@ -283,13 +286,13 @@ async fn every_wait_has_an_end() {
 }
 
 #[tokio::test]
-async fn dropping_the_stream_closes_the_connection() {
-    let server = Server::saying(Answer::sse(PIECE).then_stall()).await;
+async fn dropped_stream_closes_connection() {
+    let server = Server::with_answer(Answer::sse(PIECE).then_stall()).await;
     let mut deltas = model(&server).stream(request()).await.unwrap();
     assert!(deltas.next().await.unwrap().is_ok());
     drop(deltas);
     server.closed().await;
-    let server = Server::saying(Answer::sse("").then_stall()).await;
+    let server = Server::with_answer(Answer::sse("").then_stall()).await;
     let model = model(&server);
     tokio::select! {
         biased;
@@ -300,15 +303,15 @@ async fn dropping_the_stream_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_before_it_is_asked_for() {
-    let server = Server::saying(Answer::sse("")).await;
+async fn unpolled_future_sends_nothing() {
+    let server = Server::with_answer(Answer::sse("")).await;
     drop(model(&server).stream(request()));
     tokio::task::yield_now().await;
     assert!(server.seen().is_empty());
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named_as_such() {
+async fn unreachable_server_is_named_in_error() {
     let nobody = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
@@ -332,8 +335,8 @@ async fn a_server_that_is_not_there_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn no_secret_is_shown() {
-    let server = Server::saying(Answer::json(
+async fn errors_hide_secrets() {
+    let server = Server::with_answer(Answer::json(
         400,
         r#"{"error": "bad key hush-hush-1 and hush-hush-2"}"#,
     ))
@@ -348,7 +351,7 @@ async fn no_secret_is_shown() {
     );
     assert_eq!(server.last().header("x-secret"), "hush-hush-2");
     let said = Answer::sse("data: {\"error\": {\"message\": \"your hush-hush-1 is no good\"}}\n\n");
-    let server = Server::saying(said).await;
+    let server = Server::with_answer(said).await;
     let error = self::model(&server)
         .with_key("hush-hush-1")
         .complete(request())
@@ -357,9 +360,9 @@ async fn no_secret_is_shown() {
     assert_eq!(error.message(), "your *** is no good");
 }
 
-/// Answers the first request on a connection as said, and closes the connection when another one
-/// comes on it.
-async fn forgetful(answers: bool) -> (String, Arc<AtomicUsize>, tokio::task::JoinHandle<()>) {
+/// Answers the first request on a connection as given, and closes the connection at the second
+/// request.
+async fn closing_server(answers: bool) -> (String, Arc<AtomicUsize>, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let seen = Arc::new(AtomicUsize::new(0));
@@ -388,8 +391,8 @@ async fn forgetful(answers: bool) -> (String, Arc<AtomicUsize>, tokio::task::Joi
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_behind_a_reply_is_not_missed() {
-    let (url, seen, task) = forgetful(true).await;
+async fn closed_keep_alive_connection_is_retried() {
+    let (url, seen, task) = closing_server(true).await;
     let model = ChatModel::compatible(url, "m").without_streaming();
     for _ in 0..3 {
         assert_eq!(
@@ -397,14 +400,14 @@ async fn a_connection_that_was_closed_behind_a_reply_is_not_missed() {
             "yes"
         );
     }
-    // One for the first, and for each of the others one that reached nobody.
+    // One attempt for the first, and for each of the others one that reached no server.
     assert_eq!(seen.load(Ordering::SeqCst), 5);
     task.abort();
 }
 
 #[tokio::test]
-async fn a_request_on_a_new_connection_is_sent_once() {
-    let (url, seen, task) = forgetful(false).await;
+async fn request_on_new_connection_is_sent_once() {
+    let (url, seen, task) = closing_server(false).await;
     let error = ChatModel::compatible(url, "m")
         .complete(request())
         .await
@@ -418,8 +421,8 @@ async fn a_request_on_a_new_connection_is_sent_once() {
 }
 
 #[tokio::test]
-async fn limits_may_be_endless() {
-    let server = Server::saying(Answer::sse(format!("{PIECE}data: [DONE]\n\n"))).await;
+async fn maximum_time_limits_are_accepted() {
+    let server = Server::with_answer(Answer::sse(format!("{PIECE}data: [DONE]\n\n"))).await;
     let endless = |limits: &mut TimeLimits| {
         let most = Duration::MAX;
         (
@@ -430,7 +433,7 @@ async fn limits_may_be_endless() {
         ) = (most, most, most, most);
     };
     assert_eq!(
-        hasty(&server, endless)
+        impatient_model(&server, endless)
             .complete(request())
             .await
             .unwrap()

@@ -1,4 +1,4 @@
-//! What costs more than tokens: an hour in the cache, tools of the provider's own, tiers.
+//! Costs beyond tokens: one-hour caching, provider tools and service tiers.
 
 use levity_core::{Fees, Limits, Model, ModelCard, ModelErrorKind, Money, Price, Request, Usage};
 use levity_llm::{
@@ -24,8 +24,8 @@ fn anthropic(server: &Server, fees: Fees) -> AnthropicModel {
         .with_card(card)
 }
 
-/// A reply with this usage.
-fn said(usage: &Value) -> Answer {
+/// Creates a reply with this usage.
+fn reply_with_usage(usage: &Value) -> Answer {
     let content = json!([{"type": "text", "text": "OK"}]);
     Answer::json(
         200,
@@ -33,19 +33,19 @@ fn said(usage: &Value) -> Answer {
     )
 }
 
-async fn used(model: impl Model) -> Usage {
+async fn usage_of(model: impl Model) -> Usage {
     model.complete(ask("?")).await.unwrap().usage
 }
 
 #[tokio::test]
-async fn hour_in_the_cache_and_searches_of_anthropic_are_counted() {
+async fn anthropic_one_hour_cache_and_searches_are_counted() {
     let usage = json!({
         "input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 700,
         "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 400},
         "server_tool_use": {"web_search_requests": 3}, "service_tier": "standard",
     });
-    let server = Server::saying(said(&usage)).await;
-    let usage = used(anthropic(&server, Fees::new()).without_streaming()).await;
+    let server = Server::with_answer(reply_with_usage(&usage)).await;
+    let usage = usage_of(anthropic(&server, Fees::new()).without_streaming()).await;
     assert_eq!(
         (usage.cache_written, usage.cache_written_hour),
         (Some(700), Some(400))
@@ -56,36 +56,36 @@ async fn hour_in_the_cache_and_searches_of_anthropic_are_counted() {
         "cache_creation": {"ephemeral_5m_input_tokens": u64::MAX, "ephemeral_1h_input_tokens": u64::MAX},
         "server_tool_use": {"web_search_requests": u64::MAX},
     });
-    let server = Server::saying(said(&huge)).await;
-    let usage = used(anthropic(&server, Fees::new()).without_streaming()).await;
+    let server = Server::with_answer(reply_with_usage(&huge)).await;
+    let usage = usage_of(anthropic(&server, Fees::new()).without_streaming()).await;
     assert_eq!((usage.input, usage.total()), (Some(u64::MAX), u64::MAX));
 }
 
 #[tokio::test]
-async fn reply_that_anthropic_served_faster_has_another_tier() {
+async fn faster_anthropic_reply_has_its_tier() {
     for (speed, priority) in [
         (json!("fast"), true),
         (json!("standard"), false),
         (Value::Null, false),
     ] {
-        let server = Server::saying(said(
+        let server = Server::with_answer(reply_with_usage(
             &json!({"input_tokens": 10, "output_tokens": 5, "speed": speed}),
         ))
         .await;
-        let usage = used(anthropic(&server, Fees::new()).without_streaming()).await;
+        let usage = usage_of(anthropic(&server, Fees::new()).without_streaming()).await;
         assert_eq!(usage.priority, priority, "{speed}");
     }
 }
 
 #[tokio::test]
-async fn counts_of_chat_without_a_total_stop_at_the_most() {
+async fn chat_usage_without_total_saturates() {
     let counts = json!({
         "prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "reasoning_tokens": u64::MAX,
     });
     let choice = json!({"index": 0, "message": {"content": "OK"}, "finish_reason": "stop"});
     let reply = json!({"choices": [choice], "usage": counts}).to_string();
-    let server = Server::saying(Answer::json(200, reply)).await;
-    let usage = used(ChatModel::compatible(server.url(), "m").without_streaming()).await;
+    let server = Server::with_answer(Answer::json(200, reply)).await;
+    let usage = usage_of(ChatModel::compatible(server.url(), "m").without_streaming()).await;
     assert_eq!(
         (usage.input, usage.output, usage.total()),
         (Some(u64::MAX), Some(u64::MAX), u64::MAX)
@@ -93,7 +93,7 @@ async fn counts_of_chat_without_a_total_stop_at_the_most() {
 }
 
 #[tokio::test]
-async fn searches_and_sessions_of_openai_are_counted() {
+async fn openai_searches_and_sessions_are_counted() {
     let output = json!([
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},
         {"type": "web_search_call", "id": "ws_2", "status": "completed"},
@@ -103,11 +103,11 @@ async fn searches_and_sessions_of_openai_are_counted() {
     ]);
     let usage = json!({"input_tokens": 9, "output_tokens": 7});
     let reply = json!({"status": "completed", "service_tier": "priority", "output": output, "usage": usage});
-    let server = Server::saying(Answer::json(200, reply.to_string())).await;
+    let server = Server::with_answer(Answer::json(200, reply.to_string())).await;
     let model = OpenAiModel::new("k", "m")
         .with_endpoint(|_| Endpoint::new(server.url()))
         .without_streaming();
-    let usage = used(model).await;
+    let usage = usage_of(model).await;
     assert_eq!(
         (usage.searches, usage.sessions, usage.priority),
         (Some(2), Some(1), true)
@@ -115,7 +115,7 @@ async fn searches_and_sessions_of_openai_are_counted() {
 }
 
 #[tokio::test]
-async fn searches_of_gemini_are_counted() {
+async fn gemini_searches_are_counted() {
     let grounding = json!({"webSearchQueries": ["", "weather Berlin", " ", "weather Tokyo"]});
     let content = json!({"role": "model", "parts": [{"text": "OK"}]});
     let candidate =
@@ -126,9 +126,9 @@ async fn searches_of_gemini_are_counted() {
         (true, Answer::sse(format!("data: {reply}\n\n"))),
         (false, Answer::json(200, reply.clone())),
     ] {
-        let server = Server::saying(answer).await;
+        let server = Server::with_answer(answer).await;
         let model = GeminiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
-        let usage = used(if stream {
+        let usage = usage_of(if stream {
             model
         } else {
             model.without_streaming()
@@ -142,7 +142,7 @@ async fn searches_of_gemini_are_counted() {
 }
 
 #[tokio::test]
-async fn tier_that_a_chat_reply_names_is_counted() {
+async fn chat_reply_tier_is_counted() {
     let usage = json!({"prompt_tokens": 9, "completion_tokens": 7});
     for (tier, priority) in [
         (json!("priority"), true),
@@ -163,13 +163,13 @@ async fn tier_that_a_chat_reply_names_is_counted() {
             (true, Answer::sse(stream)),
             (false, Answer::json(200, whole)),
         ] {
-            let server = Server::saying(answer).await;
+            let server = Server::with_answer(answer).await;
             let model = ChatModel::openai("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
             let card =
                 ModelCard::new("openai", "m").with_price(Price::new(1.0, 1.0).with_priority(200));
             let model = model.with_card(card);
             let price = model.card().price.unwrap();
-            let usage = used(if streams {
+            let usage = usage_of(if streams {
                 model
             } else {
                 model.without_streaming()
@@ -192,7 +192,7 @@ async fn tier_that_a_chat_reply_names_is_counted() {
 }
 
 #[tokio::test]
-async fn tier_that_a_gemini_reply_names_is_counted() {
+async fn gemini_reply_tier_is_counted() {
     for (name, tier, header, priority) in [
         ("serviceTier", json!("priority"), "", true),
         ("serviceTier", json!("SERVICE_TIER_PRIORITY"), "", true),
@@ -216,9 +216,9 @@ async fn tier_that_a_gemini_reply_names_is_counted() {
             } else {
                 answer.header("x-gemini-service-tier", header)
             };
-            let server = Server::saying(answer).await;
+            let server = Server::with_answer(answer).await;
             let model = GeminiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
-            let usage = used(if streams {
+            let usage = usage_of(if streams {
                 model
             } else {
                 model.without_streaming()
@@ -234,27 +234,27 @@ async fn tier_that_a_gemini_reply_names_is_counted() {
 }
 
 #[tokio::test]
-async fn hour_in_the_cache_is_reserved_where_it_is_asked_for() {
-    let server = Server::saying(Answer::json(200, "{}")).await;
-    let most = |model: &dyn Model, request: &Request| {
+async fn one_hour_cache_cost_is_reserved_if_requested() {
+    let server = Server::with_answer(Answer::json(200, "{}")).await;
+    let worst_cost = |model: &dyn Model, request: &Request| {
         let worst = model.cost_bound(request);
         worst.price.unwrap().most(1_000_000, 0)
     };
     let model = anthropic(&server, Fees::new());
-    assert_eq!(most(&model, &ask("?")), Money::from_dollars(1.25));
+    assert_eq!(worst_cost(&model, &ask("?")), Money::from_dollars(1.25));
     let mut named = ask("?");
     let mark = json!({"type": "ephemeral", "ttl": "1h"});
     std::sync::Arc::make_mut(&mut named.options)
         .extra
         .insert("cache_control".to_owned(), mark);
-    assert_eq!(most(&model, &named), Money::from_dollars(2.0));
+    assert_eq!(worst_cost(&model, &named), Money::from_dollars(2.0));
     assert_eq!(
-        most(&model.with_cache_ttl(CacheTtl::OneHour), &ask("?")),
+        worst_cost(&model.with_cache_ttl(CacheTtl::OneHour), &ask("?")),
         Money::from_dollars(2.0)
     );
 }
 
-/// Runs an agent whose model has these fields in each request, with this much money.
+/// Runs an agent whose model adds these fields to each request, with this budget.
 async fn run(server: &Server, fees: Fees, fields: &Value, money: f64) -> Result<Money, Error> {
     let mut model = anthropic(server, fees).without_streaming();
     for (name, value) in fields.as_object().unwrap() {
@@ -269,8 +269,11 @@ async fn run(server: &Server, fees: Fees, fields: &Value, money: f64) -> Result<
 }
 
 #[tokio::test]
-async fn request_with_a_fee_that_nobody_knows_is_not_sent_where_money_is_limited() {
-    let server = Server::saying(said(&json!({"input_tokens": 10, "output_tokens": 5}))).await;
+async fn request_with_unknown_fee_is_not_sent_under_cost_limit() {
+    let server = Server::with_answer(reply_with_usage(
+        &json!({"input_tokens": 10, "output_tokens": 5}),
+    ))
+    .await;
     let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 2});
     let endless = json!({"type": "web_search_20250305", "name": "web_search"});
     let known = Fees::new().with_search(0.01);
@@ -288,8 +291,7 @@ async fn request_with_a_fee_that_nobody_knows_is_not_sent_where_money_is_limited
             other => panic!("{fields}: {other:?}"),
         }
     }
-    // What is known and bounded is sent, unless it is more than there is: the fees, and three
-    // windows.
+    // A known and bounded cost is sent, unless it exceeds the budget: the fees, and three windows.
     match run(&server, known, &json!({"tools": [search]}), 0.04).await {
         Err(Error::Limit { .. }) => {}
         other => panic!("{other:?}"),
@@ -299,7 +301,7 @@ async fn request_with_a_fee_that_nobody_knows_is_not_sent_where_money_is_limited
         "input_tokens": 100, "output_tokens": 50, "cache_creation_input_tokens": 0,
         "server_tool_use": {"web_search_requests": 2},
     });
-    let server = Server::saying(said(&usage)).await;
+    let server = Server::with_answer(reply_with_usage(&usage)).await;
     let cost = run(&server, known, &json!({"tools": [search]}), 1.0)
         .await
         .unwrap();
@@ -307,7 +309,7 @@ async fn request_with_a_fee_that_nobody_knows_is_not_sent_where_money_is_limited
 }
 
 #[test]
-fn list_has_rates_for_an_hour_and_fees() {
+fn model_list_has_one_hour_rates_and_fees() {
     let list = ModelList::parse(
         r#"{"models": {"house:big": {"price": {
             "input": 1, "output": 2, "cache_write": 1.25, "cache_write_hour": 2, "priority": 175,

@@ -1,4 +1,4 @@
-//! Gemini: what is sent, what is read, and what goes back.
+//! Gemini: requests, replies and returned state.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::server::{Answer, Server};
 
 mod errors;
-mod reads;
-mod returns;
-mod sends;
+mod replies;
+mod requests;
+mod round_trip;
 mod tokens;
 
 fn model(server: &Server, id: &str) -> GeminiModel {
@@ -24,22 +24,22 @@ fn ask(text: &str) -> Request {
     Request::new().with_message(Message::user(text))
 }
 
-/// Pieces of a reply, as events.
+/// Creates a reply of these chunks, as events.
 fn sse(pieces: &[Value]) -> Answer {
     let events = pieces.iter().map(|piece| format!("data: {piece}\r\n\r\n"));
     Answer::sse(events.collect::<String>())
 }
 
-/// A piece of a reply with these parts.
-fn said(parts: Value) -> Value {
+/// Creates a chunk of a reply with these parts.
+fn chunk_with(parts: Value) -> Value {
     let mut piece = json!({"candidates": [{"content": {"role": "model"}, "index": 0}]});
     piece["candidates"][0]["content"]["parts"] = parts;
     piece
 }
 
-/// The last piece of a reply.
+/// Creates the last chunk of a reply.
 fn last(parts: Value, word: &str) -> Value {
-    let mut piece = said(parts);
+    let mut piece = chunk_with(parts);
     piece["candidates"][0]["finishReason"] = word.into();
     piece["usageMetadata"] =
         json!({"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10});
@@ -56,7 +56,7 @@ fn weather() -> Arc<ToolSpec> {
     Arc::new(ToolSpec::new("weather", "Tells the weather.").with_input(input))
 }
 
-/// What was asked, the reply, and an answer to each of its calls.
+/// Creates a conversation of a question, the reply, and a result for each of its calls.
 fn after(reply: &Response, answer: impl Fn(usize) -> Result<ToolOutput, ToolError>) -> History {
     let mut history = History::new();
     history.say(Message::user("Go.")).unwrap();

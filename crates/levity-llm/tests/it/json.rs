@@ -1,16 +1,16 @@
-//! What models write, and what it means.
+//! Lenient parsing of JSON that models write.
 
 use levity_llm::json::{self, JsonErrorKind, Repair};
 use serde_json::{Value, json};
 
-/// One malformed document: its kind, the text and what it means.
+/// One malformed document: its kind, its text and its value.
 struct Case {
     kind: &'static str,
     text: &'static str,
     value: Value,
 }
 
-/// Each case is `=== kind`, the text, `---`, and the value as JSON.
+/// Parses the cases: `=== kind`, the text, `---`, and the value as JSON.
 fn corpus() -> Vec<Case> {
     let file = include_str!("../data/malformed.txt")
         .strip_prefix("=== ")
@@ -28,7 +28,7 @@ fn corpus() -> Vec<Case> {
 }
 
 #[test]
-fn malformed_documents_mean_what_they_should() {
+fn malformed_documents_parse_to_expected_values() {
     let corpus = corpus();
     assert!(corpus.len() >= 220, "{}", corpus.len());
     let mut wrong = Vec::new();
@@ -51,7 +51,7 @@ fn malformed_documents_mean_what_they_should() {
 }
 
 #[test]
-fn valid_json_in_a_fence_is_not_changed() {
+fn valid_json_in_fence_is_unchanged() {
     for Case { value, .. } in corpus() {
         let pretty = serde_json::to_string_pretty(&value).unwrap();
         let repaired = json::repair(&format!("Here:\n```json\n{pretty}\n```\nDone.")).unwrap();
@@ -62,14 +62,18 @@ fn valid_json_in_a_fence_is_not_changed() {
 }
 
 #[test]
-fn every_beginning_of_a_document_is_read_or_refused() {
+fn every_prefix_of_document_is_parsed_or_rejected() {
     for Case { text, value, .. } in corpus() {
         let valid = serde_json::to_string(&value).unwrap();
         for text in [text, valid.as_str()] {
             for (end, _) in text.char_indices() {
                 let begun = &text[..end];
-                let nothing = |error: json::JsonError| *error.kind() == JsonErrorKind::Nothing;
-                assert!(json::parse(begun).map_err(nothing) != Err(false), "{begun}");
+                let check_no_json =
+                    |error: json::JsonError| *error.kind() == JsonErrorKind::Nothing;
+                assert!(
+                    json::parse(begun).map_err(check_no_json) != Err(false),
+                    "{begun}"
+                );
             }
         }
         if value.is_object() || value.is_array() {
@@ -86,7 +90,7 @@ fn every_beginning_of_a_document_is_read_or_refused() {
 }
 
 #[test]
-fn a_value_cut_off_holds_what_was_there() {
+fn truncated_value_contains_all_complete_data() {
     let whole = r#"{"a": {"b": [1, "two", null, {"c": "three"}]}, "d": true}"#;
     let all = json::parse(whole).unwrap();
     let mut seen = 0;
@@ -97,7 +101,7 @@ fn a_value_cut_off_holds_what_was_there() {
             "{}",
             &whole[..end]
         );
-        // Nothing that was there is lost when more of it comes.
+        // No parsed data disappears when more of the text arrives.
         let known = repaired
             .value
             .to_string()
@@ -111,7 +115,7 @@ fn a_value_cut_off_holds_what_was_there() {
 }
 
 #[track_caller]
-fn mended(text: &str, expected: &[Repair]) {
+fn check_repairs(text: &str, expected: &[Repair]) {
     let repaired = json::repair(text).unwrap();
     let mut mends: Vec<_> = repaired.mends.iter().collect();
     mends.retain(|mend| *mend != Repair::Surroundings);
@@ -119,61 +123,61 @@ fn mended(text: &str, expected: &[Repair]) {
 }
 
 #[test]
-fn what_was_mended_is_said() {
-    mended(r#"{"a": 1}"#, &[]);
-    mended(r#"text {"a": 1}"#, &[]);
-    mended(r#""{\"a\": 1}""#, &[Repair::Unwrapped]);
-    mended(r#"{"a": 1"#, &[Repair::Truncated]);
-    mended(r#"{"a": 1,}"#, &[Repair::ExtraComma]);
-    mended(r#"{"a": 1 "b": 2}"#, &[Repair::MissingComma]);
-    mended(r#"{"a" 1}"#, &[Repair::Colon]);
-    mended(r#"{"a": [1}"#, &[Repair::Bracket]);
-    mended(r#"{"a": 1 /* one */}"#, &[Repair::Comment]);
-    mended(r#"{'a': 1}"#, &[Repair::Quotes]);
-    mended(r#"{"a": "b "c" d"}"#, &[Repair::InnerQuote]);
-    mended("{\"a\": \"b\nc\"}", &[Repair::Control]);
-    mended(r#"{"a": "\d"}"#, &[Repair::Escape]);
-    mended(r#"{"a": "b" + "c"}"#, &[Repair::Joined]);
-    mended(r#"{a: 1}"#, &[Repair::BareKey]);
-    mended(r#"{"a": b}"#, &[Repair::BareValue]);
-    mended(r#"{"a": True}"#, &[Repair::Literal]);
-    mended(r#"{"a": +1}"#, &[Repair::Number]);
-    mended(r#"{"a": (1, 2)}"#, &[Repair::Call]);
-    mended(r#"{"a": }"#, &[Repair::MissingValue]);
-    mended(r#"[1, ...]"#, &[Repair::ExtraComma, Repair::Dropped]);
+fn parse_reports_repairs() {
+    check_repairs(r#"{"a": 1}"#, &[]);
+    check_repairs(r#"text {"a": 1}"#, &[]);
+    check_repairs(r#""{\"a\": 1}""#, &[Repair::Unwrapped]);
+    check_repairs(r#"{"a": 1"#, &[Repair::Truncated]);
+    check_repairs(r#"{"a": 1,}"#, &[Repair::ExtraComma]);
+    check_repairs(r#"{"a": 1 "b": 2}"#, &[Repair::MissingComma]);
+    check_repairs(r#"{"a" 1}"#, &[Repair::Colon]);
+    check_repairs(r#"{"a": [1}"#, &[Repair::Bracket]);
+    check_repairs(r#"{"a": 1 /* one */}"#, &[Repair::Comment]);
+    check_repairs(r#"{'a': 1}"#, &[Repair::Quotes]);
+    check_repairs(r#"{"a": "b "c" d"}"#, &[Repair::InnerQuote]);
+    check_repairs("{\"a\": \"b\nc\"}", &[Repair::Control]);
+    check_repairs(r#"{"a": "\d"}"#, &[Repair::Escape]);
+    check_repairs(r#"{"a": "b" + "c"}"#, &[Repair::Joined]);
+    check_repairs(r#"{a: 1}"#, &[Repair::BareKey]);
+    check_repairs(r#"{"a": b}"#, &[Repair::BareValue]);
+    check_repairs(r#"{"a": True}"#, &[Repair::Literal]);
+    check_repairs(r#"{"a": +1}"#, &[Repair::Number]);
+    check_repairs(r#"{"a": (1, 2)}"#, &[Repair::Call]);
+    check_repairs(r#"{"a": }"#, &[Repair::MissingValue]);
+    check_repairs(r#"[1, ...]"#, &[Repair::ExtraComma, Repair::Dropped]);
 }
 
 #[test]
-fn the_span_says_where_the_value_stood() {
+fn span_locates_value_in_text() {
     let text = "Sure: {a: 1}, bye";
     let repaired = json::repair(text).unwrap();
     assert_eq!(&text[repaired.span], "{a: 1}");
 }
 
 #[track_caller]
-fn nothing(text: &str) {
+fn check_no_json(text: &str) {
     let error = json::parse(text).unwrap_err();
     assert_eq!(*error.kind(), JsonErrorKind::Nothing, "{text}");
     assert_eq!(error.text(), text);
 }
 
 #[test]
-fn prose_is_no_json() {
-    nothing("");
-    nothing(" \n\t ");
-    nothing("I cannot help with that.");
-    nothing("- [ ] one\n- [x] two");
-    nothing("see [the docs](https://example.com)");
-    nothing("Hello {name}, how are you?");
-    nothing("```rust\nfn main() {}\n```");
-    nothing("no");
-    nothing("t");
-    nothing("\"To be\" is a quote");
-    nothing("The answer is 42");
+fn prose_is_rejected() {
+    check_no_json("");
+    check_no_json(" \n\t ");
+    check_no_json("I cannot help with that.");
+    check_no_json("- [ ] one\n- [x] two");
+    check_no_json("see [the docs](https://example.com)");
+    check_no_json("Hello {name}, how are you?");
+    check_no_json("```rust\nfn main() {}\n```");
+    check_no_json("no");
+    check_no_json("t");
+    check_no_json("\"To be\" is a quote");
+    check_no_json("The answer is 42");
 }
 
 #[test]
-fn a_type_takes_the_first_value_that_fits() {
+fn typed_parse_returns_first_matching_value() {
     #[derive(serde::Deserialize, Debug, PartialEq)]
     struct Answer {
         n: u8,
@@ -197,7 +201,7 @@ fn a_type_takes_the_first_value_that_fits() {
 }
 
 #[test]
-fn keys_choose_among_objects() {
+fn required_keys_select_object() {
     let text = r#"{"example": "this one is longer by far"} {"a": 1, "b": null}"#;
     assert_eq!(
         json::parse_with_keys(text, &["a", "b"]).unwrap(),
@@ -214,7 +218,7 @@ fn keys_choose_among_objects() {
 }
 
 #[test]
-fn a_long_key_is_not_cut_inside_a_character() {
+fn long_key_is_cut_at_char_boundary() {
     for lead in 240..280 {
         let text = format!(
             "{{\"a\" {}\u{2026}\u{2014}\u{20ac}: 1, x\": 2",
@@ -226,7 +230,7 @@ fn a_long_key_is_not_cut_inside_a_character() {
     }
 }
 
-/// A list in which the comma behind a string is missing, and what it means.
+/// A list with a missing comma after a string, and its value.
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn check_list(text: &str, expected: Value) {
@@ -236,7 +240,7 @@ fn check_list(text: &str, expected: Value) {
 }
 
 #[test]
-fn missing_comma_between_a_string_and_a_value_on_the_next_line_ends_the_string() {
+fn missing_comma_before_value_on_next_line_ends_string() {
     let values = [
         ("true", json!(true)),
         ("false", json!(false)),
@@ -297,7 +301,7 @@ fn missing_comma_between_a_string_and_a_value_on_the_next_line_ends_the_string()
 }
 
 #[test]
-fn missing_comma_between_a_string_and_a_value_on_the_same_line_ends_the_string() {
+fn missing_comma_before_value_on_same_line_ends_string() {
     check_list(r#"["a" 5, 6]"#, json!(["a", 5, 6]));
     check_list(r#"["a" true]"#, json!(["a", true]));
     check_list(r#"["a" null, "b"]"#, json!(["a", null, "b"]));
@@ -312,7 +316,7 @@ fn missing_comma_between_a_string_and_a_value_on_the_same_line_ends_the_string()
 }
 
 #[test]
-fn missing_comma_in_an_object_ends_the_string_before_the_next_member() {
+fn missing_comma_before_next_member_ends_string() {
     for value in ["true", "null", "-3", "[1]", "{\"k\": 2}", "\"w\""] {
         let expected: Value = serde_json::from_str(value).unwrap();
         for gap in ["\n", "\n  ", "\r\n", " // a note\n "] {
@@ -329,7 +333,7 @@ fn missing_comma_in_an_object_ends_the_string_before_the_next_member() {
 }
 
 #[test]
-fn quotes_inside_a_string_of_a_list_stay_when_a_sentence_follows() {
+fn quotes_in_list_string_stay_before_sentence() {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
     fn check(text: &str, expected: Value) {
@@ -367,7 +371,7 @@ fn quotes_inside_a_string_of_a_list_stay_when_a_sentence_follows() {
 }
 
 #[test]
-fn comment_behind_the_last_element_of_a_list_leaves_the_string_before_it_whole() {
+fn comment_after_last_list_element_leaves_string_whole() {
     for (value, expected) in [
         ("false", json!(false)),
         ("null", json!(null)),

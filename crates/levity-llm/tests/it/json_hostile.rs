@@ -1,11 +1,11 @@
-//! Texts made to take long, or to break the stack. Nothing is timed: what grows faster than the
-//! text would take minutes here.
+//! Texts that try to exhaust time or the stack. Nothing is timed: superlinear growth would take
+//! minutes here.
 
 use levity_llm::json::{self, JsonErrorKind};
 
 const MEGABYTE: usize = 1 << 20;
 
-/// Pieces whose repetition has one kind of look-ahead or search begin again and again.
+/// Fragments whose repetition restarts a look-ahead or a search.
 const PIECES: &[&str] = &[
     "{",
     "[",
@@ -86,20 +86,20 @@ const PIECES: &[&str] = &[
 ];
 
 #[test]
-fn a_megabyte_of_anything_is_answered() {
+fn megabyte_of_repeated_fragment_is_parsed_quickly() {
     for piece in [
         "{", "[", "\"\\", "{\"a\":", "```", "\"", "/*", "'", "{\"", "\n",
     ] {
         let _ = json::parse(&piece.repeat(MEGABYTE / piece.len()));
     }
-    // Keys without an end: each would be looked for up to the end of the text.
+    // Keys without an end: each would cause a search to the end of the text.
     for piece in ["\"k\"x\n", "\"k\"x :1,", "“a:1,", "\\\"a:1,", "«a:1,"] {
         let _ = json::parse(&format!("{{{}", piece.repeat(MEGABYTE / piece.len())));
     }
 }
 
 #[test]
-fn no_piece_makes_a_search_begin_again_and_again() {
+fn repeated_fragments_do_not_restart_search() {
     for piece in PIECES {
         for before in [
             "",
@@ -117,7 +117,7 @@ fn no_piece_makes_a_search_begin_again_and_again() {
 }
 
 #[test]
-fn two_halves_that_search_each_other_are_answered() {
+fn mutually_searching_halves_are_parsed_quickly() {
     let many = MEGABYTE / 16;
     for (first, then) in [
         ("1a", "("),
@@ -138,7 +138,7 @@ fn two_halves_that_search_each_other_are_answered() {
 }
 
 #[test]
-fn what_is_too_deep_is_refused() {
+fn too_deep_nesting_is_rejected() {
     for open in ["[", "{\"a\":", "{\"a\":[", "(", "{a:(", "[{", "f("] {
         let text = format!("[{}", open.repeat(200));
         let error = json::parse(&text).unwrap_err();

@@ -1,10 +1,10 @@
-//! Random values, spoiled in ways that lose nothing, come back as they were.
+//! Random values, malformed without loss of information, are parsed unchanged.
 
 use levity_llm::json;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Words and punctuation, without what only a look-ahead could tell from the JSON around it.
+/// Generates words and punctuation that do not resemble the surrounding JSON.
 fn text() -> impl Strategy<Value = String> {
     "[a-zA-Zé世 .,:;!?(){}\\[\\]/#\n\t\\\\'-]{0,24}"
 }
@@ -28,9 +28,9 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// How a value is written wrongly.
+/// A way of writing a value incorrectly.
 #[derive(Clone, Copy, Debug)]
-struct Spoil {
+struct Damage {
     bare_keys: bool,
     single_quotes: bool,
     trailing_commas: bool,
@@ -39,7 +39,7 @@ struct Spoil {
     raw_newlines: bool,
 }
 
-fn spoil() -> impl Strategy<Value = Spoil> {
+fn damage() -> impl Strategy<Value = Damage> {
     any::<[bool; 6]>().prop_map(
         |[
             bare_keys,
@@ -48,7 +48,7 @@ fn spoil() -> impl Strategy<Value = Spoil> {
             comments,
             python,
             raw_newlines,
-        ]| Spoil {
+        ]| Damage {
             bare_keys,
             single_quotes,
             trailing_commas,
@@ -59,7 +59,7 @@ fn spoil() -> impl Strategy<Value = Spoil> {
     )
 }
 
-impl Spoil {
+impl Damage {
     fn write(self, value: &Value, out: &mut String) {
         if self.comments {
             out.push_str(" /* \"a\": [1 */ ");
@@ -117,25 +117,25 @@ impl Spoil {
     }
 }
 
-/// A value and its numbers as they are after one trip through JSON.
-fn settled(value: &Value) -> Value {
+/// Returns a value with its numbers after one round trip through JSON.
+fn normalized(value: &Value) -> Value {
     serde_json::from_str(&value.to_string()).unwrap()
 }
 
 proptest! {
     #[test]
-    fn a_spoiled_value_comes_back(value in prop::collection::vec(value(), 1..5), spoil in spoil()) {
-        let value = settled(&Value::from(value));
+    fn damaged_value_is_parsed_unchanged(value in prop::collection::vec(value(), 1..5), damage in damage()) {
+        let value = normalized(&Value::from(value));
         let mut text = String::new();
-        spoil.write(&value, &mut text);
+        damage.write(&value, &mut text);
         prop_assert_eq!(&json::parse(&text).unwrap(), &value, "{}", text);
         let fenced = format!("Here it is:\n```json\n{text}\n```\nDone.");
         prop_assert_eq!(&json::parse(&fenced).unwrap(), &value, "{}", fenced);
     }
 
     #[test]
-    fn a_valid_value_is_never_changed(value in prop::collection::vec(value(), 1..5)) {
-        let value = settled(&Value::from(value));
+    fn valid_value_is_never_changed(value in prop::collection::vec(value(), 1..5)) {
+        let value = normalized(&Value::from(value));
         for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
             let found = json::repair(&format!("```json\n{text}\n```")).unwrap();
             prop_assert_eq!(&found.value, &value, "{}", text);
@@ -144,8 +144,8 @@ proptest! {
     }
 
     #[test]
-    fn a_beginning_keeps_what_is_whole(items in prop::collection::vec(value(), 2..6), cut in any::<prop::sample::Index>()) {
-        let items: Vec<_> = items.iter().map(settled).collect();
+    fn prefix_retains_complete_items(items in prop::collection::vec(value(), 2..6), cut in any::<prop::sample::Index>()) {
+        let items: Vec<_> = items.iter().map(normalized).collect();
         let text = Value::from(items.clone()).to_string();
         let ends: Vec<_> = text.char_indices().map(|(at, _)| at).skip(1).collect();
         let begun = &text[..ends[cut.index(ends.len())]];
@@ -158,12 +158,12 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics(text in ".{0,200}") {
+    fn arbitrary_text_does_not_panic(text in ".{0,200}") {
         let _ = json::parse(&text);
     }
 
     #[test]
-    fn no_soup_of_tokens_panics(pieces in prop::collection::vec(prop::sample::select(TOKENS), 0..60)) {
+    fn random_tokens_do_not_panic(pieces in prop::collection::vec(prop::sample::select(TOKENS), 0..60)) {
         let text = pieces.concat();
         if let Ok(repaired) = json::repair(&text) {
             prop_assert!(text.get(repaired.span).is_some());

@@ -1,4 +1,4 @@
-//! Each layer keeps its promises, alone and with the others.
+//! The guarantees of each layer, alone and combined.
 
 mod adapt;
 mod cache;

@@ -1,4 +1,4 @@
-//! Models, their layers, and JSON from what they write.
+//! Models, their layers, and JSON from model output.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,10 +8,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[cfg(feature = "anthropic")]
-mod anthropic;
-#[cfg(any(feature = "openai", feature = "compatible"))]
-mod chat;
 #[cfg(all(
     feature = "anthropic",
     feature = "compatible",
@@ -19,7 +15,11 @@ mod chat;
     feature = "ollama",
     feature = "openai"
 ))]
-mod edges;
+mod all_providers;
+#[cfg(feature = "anthropic")]
+mod anthropic;
+#[cfg(any(feature = "openai", feature = "compatible"))]
+mod chat;
 #[cfg(all(
     feature = "openai",
     feature = "compatible",
@@ -37,16 +37,7 @@ mod faults;
     feature = "openai"
 ))]
 mod fees;
-#[cfg(feature = "static-embedder")]
-mod fixed;
-#[cfg(all(
-    feature = "anthropic",
-    feature = "compatible",
-    feature = "gemini",
-    feature = "ollama",
-    feature = "openai"
-))]
-mod foreign;
+mod full_results;
 #[cfg(feature = "gemini")]
 mod gemini;
 #[cfg(all(
@@ -56,13 +47,11 @@ mod gemini;
     feature = "ollama",
     feature = "openai"
 ))]
-mod hidden;
+mod hidden_keys;
 mod json;
 mod json_hostile;
 mod json_random;
 mod layers;
-#[cfg(feature = "compatible")]
-mod models;
 #[cfg(all(
     feature = "anthropic",
     feature = "compatible",
@@ -70,15 +59,26 @@ mod models;
     feature = "ollama",
     feature = "openai"
 ))]
-mod named;
+mod model_names;
+#[cfg(feature = "compatible")]
+mod models;
 #[cfg(feature = "ollama")]
 mod ollama;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod provider_errors;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "each provider uses some of it")]
 mod server;
-mod wholes;
+#[cfg(feature = "static-embedder")]
+mod static_embedder;
 #[cfg(all(
     feature = "anthropic",
     feature = "compatible",
@@ -86,4 +86,4 @@ mod wholes;
     feature = "ollama",
     feature = "openai"
 ))]
-mod wires;
+mod untrusted_folder;

@@ -1,4 +1,4 @@
-//! Models by name, and what the environment offers.
+//! Models by name, and the models that the environment offers.
 
 use levity_core::{Message, Model as _, Options, Price, Request, ThinkingMode};
 use levity_llm::{ErrorKind, ModelList, Models};
@@ -11,7 +11,7 @@ fn list(json: &serde_json::Value) -> ModelList {
 }
 
 #[track_caller]
-fn refused(models: &Models, name: &str, kind: ErrorKind, expected: &[&str]) {
+fn check_rejected(models: &Models, name: &str, kind: ErrorKind, expected: &[&str]) {
     let error = models
         .model(name)
         .err()
@@ -24,42 +24,42 @@ fn refused(models: &Models, name: &str, kind: ErrorKind, expected: &[&str]) {
 }
 
 #[test]
-fn a_name_that_is_none_is_refused_and_says_why() {
+fn invalid_model_name_is_rejected_with_reason() {
     let models = Models::new();
     for name in ["", "gpt-4o", ":x", "gemini:", "openai:gpt 4o"] {
-        refused(&models, name, ErrorKind::Name, &["provider:model"]);
+        check_rejected(&models, name, ErrorKind::Name, &["provider:model"]);
     }
-    refused(
+    check_rejected(
         &models,
         "nobody:x",
         ErrorKind::Name,
         &["`nobody`", "`gemini`", "`compatible`"],
     );
-    refused(
+    check_rejected(
         &models,
         "compatible:x",
         ErrorKind::Missing,
         &["address", "compatible:x@http"],
     );
     let models = models.with_list(list(&json!({"profiles": {"fast": {"model": "gemini:x"}}})));
-    refused(&models, "slow", ErrorKind::Name, &["`slow`", "`fast`"]);
+    check_rejected(&models, "slow", ErrorKind::Name, &["`slow`", "`fast`"]);
 }
 
 #[test]
-fn a_profile_that_leads_to_itself_is_refused() {
+fn cyclic_profile_is_rejected() {
     let profiles = json!({"profiles": {"a": {"model": "b"}, "b": {"model": "a"}}});
     let models = Models::new().with_list(list(&profiles));
-    refused(&models, "a", ErrorKind::File, &["leads back"]);
+    check_rejected(&models, "a", ErrorKind::File, &["leads back"]);
     let bare = models.bare_model("a").map(|_| ()).unwrap_err();
     assert!(bare.to_string().contains("leads back"), "{bare}");
 }
 
 #[test]
-fn a_server_of_ones_own_needs_its_own_key() {
+fn custom_server_needs_its_own_key() {
     let servers = json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1", "key": "HOUSE_KEY"},
         "shed": {"base_url": "http://127.0.0.1:9/v1"}}, "models": {"house:big": {"window": 7}}});
     let models = Models::new().with_list(list(&servers));
-    refused(
+    check_rejected(
         &models,
         "house:big",
         ErrorKind::Missing,
@@ -77,7 +77,7 @@ fn a_server_of_ones_own_needs_its_own_key() {
 }
 
 #[test]
-fn a_name_tells_what_the_list_does_not() {
+fn name_determines_capabilities_of_unlisted_model() {
     let models = Models::new()
         .with_variable("ANTHROPIC_API_KEY", "k")
         .with_variable("GEMINI_API_KEY", "k");
@@ -87,7 +87,7 @@ fn a_name_tells_what_the_list_does_not() {
 }
 
 #[test]
-fn an_unknown_model_works_at_an_unknown_price() {
+fn unlisted_model_has_unknown_price() {
     let model = Models::new()
         .model("compatible:never-heard-of@http://127.0.0.1:9")
         .unwrap();
@@ -101,7 +101,7 @@ fn an_unknown_model_works_at_an_unknown_price() {
 }
 
 #[test]
-fn the_environment_is_asked_in_order() {
+fn environment_variables_are_checked_in_order() {
     let own = list(
         &json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1", "key": "HOUSE_KEY", "default": "m"}}}),
     );
@@ -123,7 +123,7 @@ fn the_environment_is_asked_in_order() {
 }
 
 #[tokio::test]
-async fn a_profile_sets_what_a_request_does_not() {
+async fn profile_sets_options_missing_in_request() {
     let said = r#"{"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}"#;
     let busy = Answer::json(503, r#"{"error": {"message": "busy"}}"#);
     let server = Server::start([busy, Answer::json(200, said)]).await;
@@ -157,7 +157,7 @@ async fn a_profile_sets_what_a_request_does_not() {
     assert_eq!(server.seen().len(), 2, "it was sent again");
 }
 
-/// The code blocks of `docs/models.md` that are marked so.
+/// Returns the code blocks of `docs/models.md` with this mark.
 fn blocks(kind: &str) -> Vec<String> {
     let page = include_str!("../../../../docs/models.md");
     let mut rest = page;
@@ -171,13 +171,13 @@ fn blocks(kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn list_of_the_page_is_read_and_does_what_the_page_says() {
+fn documented_list_is_parsed_and_works_as_documented() {
     let json = blocks("json")
         .into_iter()
         .find(|block| block.contains("\"servers\""))
         .unwrap();
     let models = Models::new().with_list(ModelList::parse(&json).unwrap());
-    refused(&models, "fast", ErrorKind::Missing, &["`HOUSE_API_KEY`"]);
+    check_rejected(&models, "fast", ErrorKind::Missing, &["`HOUSE_API_KEY`"]);
     let models = models.with_variable("HOUSE_API_KEY", "k");
     let card = models.model("fast").unwrap().card().clone();
     assert_eq!(
@@ -194,7 +194,7 @@ fn list_of_the_page_is_read_and_does_what_the_page_says() {
 }
 
 #[test]
-fn request_of_the_page_is_read() {
+fn documented_request_is_parsed() {
     let json = blocks("json")
         .into_iter()
         .find(|block| block.contains("\"history\""))
@@ -207,13 +207,13 @@ fn request_of_the_page_is_read() {
 }
 
 #[test]
-fn list_that_comes_along_has_as_many_models_as_the_page_says() {
+fn bundled_list_has_documented_number_of_models() {
     assert!(ModelList::builtin().names().count() > 90);
     assert!(ModelList::builtin().checked().is_some());
 }
 
 #[test]
-fn misspelt_names_get_a_suggestion() {
+fn misspelt_name_error_has_suggestion() {
     let models = Models::new();
     for (name, meant) in [
         ("opnai:gpt-5", "did you mean `openai`?"),
@@ -228,7 +228,7 @@ fn misspelt_names_get_a_suggestion() {
         ("vllm:x", "did you mean `compatible`?"),
         ("gpt-4o", "did you mean `openai:gpt-4o`?"),
     ] {
-        refused(&models, name, ErrorKind::Name, &[meant]);
+        check_rejected(&models, name, ErrorKind::Name, &[meant]);
         assert!(
             models.card(name).unwrap_err().to_string().contains(meant),
             "{name}"
@@ -239,7 +239,7 @@ fn misspelt_names_get_a_suggestion() {
     let models = models.with_list(list(
         &json!({"profiles": {"careful": {"model": "gemini:x"}}}),
     ));
-    refused(
+    check_rejected(
         &models,
         "carefull",
         ErrorKind::Name,
@@ -248,7 +248,7 @@ fn misspelt_names_get_a_suggestion() {
 }
 
 #[test]
-fn environment_without_a_model_lists_what_is_compiled_in_and_what_each_wants() {
+fn environment_without_model_lists_providers_and_variables() {
     let error = Models::new().choose().unwrap_err().to_string();
     let built = [
         (
@@ -313,14 +313,14 @@ fn missing_feature_is_named_before_a_missing_key() {
         ),
     ] {
         match built {
-            true => refused(&Models::new(), name, ErrorKind::Missing, &["set `"]),
-            false => refused(&Models::new(), name, ErrorKind::Feature, &[feature]),
+            true => check_rejected(&Models::new(), name, ErrorKind::Missing, &["set `"]),
+            false => check_rejected(&Models::new(), name, ErrorKind::Feature, &[feature]),
         }
     }
 }
 
 #[tokio::test]
-async fn address_in_a_name_is_where_the_page_says() {
+async fn address_in_name_works_as_documented() {
     for (name, path) in [
         ("compatible:m@{url}", "POST /v1/chat/completions"),
         ("compatible:m@{url}/", "POST /v1/chat/completions"),
@@ -346,8 +346,8 @@ async fn address_in_a_name_is_where_the_page_says() {
         #[cfg(feature = "ollama")]
         ("ollama:m@{url}", "POST /api/chat"),
     ] {
-        let server = Server::saying(Answer::json(400, "{}")).await;
-        // A key is not missed.
+        let server = Server::with_answer(Answer::json(400, "{}")).await;
+        // A missing key does not cause an error.
         let model = Models::new()
             .model(&name.replace("{url}", server.url()))
             .unwrap();
@@ -365,8 +365,8 @@ async fn address_in_a_name_is_where_the_page_says() {
     feature = "openai"
 ))]
 #[test]
-fn providers_are_chosen_in_the_order_of_the_page_and_the_others_are_named() {
-    // The last one that is set is the first in the order.
+fn providers_are_chosen_in_documented_order() {
+    // The last variable that is set is the first in the order.
     let mut models = Models::new();
     for (variable, name) in [
         ("MISTRAL_API_KEY", "mistral:"),
@@ -409,7 +409,7 @@ fn providers_are_chosen_in_the_order_of_the_page_and_the_others_are_named() {
     feature = "openai"
 ))]
 #[tokio::test]
-async fn variables_of_the_page_say_where_requests_go() {
+async fn documented_variables_set_request_address() {
     for (name, variable, key, line) in [
         (
             "openai:m",
@@ -460,7 +460,7 @@ async fn variables_of_the_page_say_where_requests_go() {
             "POST /v1/chat/completions",
         ),
     ] {
-        let server = Server::saying(Answer::json(400, "{}")).await;
+        let server = Server::with_answer(Answer::json(400, "{}")).await;
         let place = if variable == "GOOGLE_CLOUD_PROJECT" {
             "p"
         } else {
@@ -485,7 +485,7 @@ async fn variables_of_the_page_say_where_requests_go() {
 }
 
 #[test]
-fn list_of_more_than_eight_mebibytes_is_refused() {
+fn list_larger_than_eight_mebibytes_is_rejected() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = |length: usize| format!("{{}}{}", " ".repeat(length - 2));
     std::fs::write(file.path(), text(8 << 20)).unwrap();

@@ -1,4 +1,4 @@
-//! Ollama's own API.
+//! The native API of Ollama.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn model(server: &Server) -> OllamaModel {
     OllamaModel::new("small").with_endpoint(|_| Endpoint::new(server.url()))
 }
 
-fn asked() -> Request {
+fn sample_request() -> Request {
     Request::new()
         .with_system("Be brief.")
         .with_message(Message::user("What is 2 + 5?"))
@@ -39,22 +39,22 @@ fn tools() -> Vec<Arc<ToolSpec>> {
     ]
 }
 
-/// The reply to a plain question, which comes as this.
+/// Returns the reply to a plain question for this answer.
 async fn reply(answer: Answer) -> Result<Response, levity_core::ModelError> {
-    let server = Server::saying(answer).await;
-    model(&server).complete(asked()).await
+    let server = Server::with_answer(answer).await;
+    model(&server).complete(sample_request()).await
 }
 
-/// The body that is sent.
+/// Returns the request body.
 async fn sent(change: impl FnOnce(OllamaModel) -> OllamaModel, request: Request) -> Value {
-    let server = Server::saying(Answer::lines(STREAM)).await;
+    let server = Server::with_answer(Answer::lines(STREAM)).await;
     change(model(&server)).complete(request).await.unwrap();
     server.last().body
 }
 
-/// Why a request is not sent at all.
-async fn refused(request: Request) -> String {
-    let server = Server::saying(Answer::lines(STREAM)).await;
+/// Returns the error of a request that is not sent.
+async fn rejection(request: Request) -> String {
+    let server = Server::with_answer(Answer::lines(STREAM)).await;
     let error = model(&server).complete(request).await.unwrap_err();
     assert_eq!(
         (error.kind(), server.seen().len()),
@@ -65,7 +65,7 @@ async fn refused(request: Request) -> String {
 }
 
 #[tokio::test]
-async fn a_stream_becomes_a_reply() {
+async fn stream_is_parsed_into_reply() {
     let reply = reply(Answer::lines(STREAM)).await.unwrap();
     assert_eq!(
         (&*reply.message.thinking(), &*reply.message.text()),
@@ -91,12 +91,12 @@ async fn a_stream_becomes_a_reply() {
 }
 
 #[tokio::test]
-async fn a_reply_may_come_in_one_piece() {
+async fn whole_reply_is_parsed() {
     let whole = r#"{"message":{"role":"assistant","content":"7","thinking":"2 + 5"},"done":true,"done_reason":"length","eval_count":1}"#;
-    let server = Server::saying(Answer::json(200, whole)).await;
+    let server = Server::with_answer(Answer::json(200, whole)).await;
     let reply = model(&server)
         .without_streaming()
-        .complete(asked())
+        .complete(sample_request())
         .await
         .unwrap();
     assert_eq!(
@@ -108,17 +108,17 @@ async fn a_reply_may_come_in_one_piece() {
         (Finish::Length, None, Some(1))
     );
     assert_eq!(server.last().body["stream"], false);
-    let server = Server::saying(Answer::json(200, "{}")).await;
+    let server = Server::with_answer(Answer::json(200, "{}")).await;
     let error = model(&server)
         .without_streaming()
-        .complete(asked())
+        .complete(sample_request())
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
 }
 
 #[tokio::test]
-async fn odd_ends() {
+async fn unusual_finish_reasons_are_mapped() {
     let finish = async |lines: &str| reply(Answer::lines(lines)).await.unwrap().finish;
     assert_eq!(
         finish(r#"{"message":{"content":null},"done":true}"#).await,
@@ -130,7 +130,7 @@ async fn odd_ends() {
     );
     let cut = r#"{"message":{"tool_calls":[{"function":{"name":"f"}}]},"done":true,"done_reason":"length"}"#;
     assert_eq!(finish(cut).await, Finish::Length);
-    // What comes after the end is no part of the reply.
+    // Data after the end is not part of the reply.
     let more = "{\"message\":{\"content\":\"a\"},\"done\":true}\n{\"message\":{\"content\":\"b\"},\"done\":false}\n";
     assert_eq!(
         reply(Answer::lines(more)).await.unwrap().message.text(),
@@ -139,7 +139,7 @@ async fn odd_ends() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_are_kept_and_not_made_up() {
+async fn invalid_json_arguments_are_retained() {
     let cut = r#"{"message":{"tool_calls":[{"function":{"name":"f","arguments":"{\"a\": "}}]},"done":true}"#;
     let reply = reply(Answer::lines(cut)).await.unwrap();
     let call = reply.message.calls().next().unwrap();
@@ -150,7 +150,7 @@ async fn arguments_that_are_no_json_are_kept_and_not_made_up() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_an_error() {
+async fn interrupted_stream_is_an_error() {
     let cut = STREAM.rsplit_once("{\"model\"").unwrap().0;
     let half = &STREAM[..STREAM.len() - 30];
     for answer in [
@@ -169,7 +169,7 @@ async fn a_stream_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_error_may_come_in_the_middle() {
+async fn error_in_stream_fails_reply() {
     let lines = "{\"message\":{\"content\":\"Se\"},\"done\":false}\n{\"error\":\"the runner has \
         stopped\"}\n";
     let error = reply(Answer::lines(lines)).await.unwrap_err();
@@ -186,7 +186,7 @@ async fn an_error_may_come_in_the_middle() {
 }
 
 #[tokio::test]
-async fn a_missing_model_can_be_pulled() {
+async fn missing_model_error_suggests_pull() {
     let said =
         Answer::json(404, r#"{"error":"model 'small' not found"}"#).header("x-request-id", "r1");
     let error = reply(said).await.unwrap_err();
@@ -209,18 +209,21 @@ async fn a_missing_model_can_be_pulled() {
 }
 
 #[tokio::test]
-async fn a_missing_ollama_can_be_started() {
+async fn unreachable_ollama_error_suggests_start() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let endpoint = Endpoint::new(format!("http://someone:s3cret@{address}"));
     let model = OllamaModel::new("small").with_endpoint(|_| endpoint.clone());
-    let asked = format!(
+    let sample_request = format!(
         "cannot reach http://{address} (model ollama:small): connection refused; run `ollama serve`"
     );
     let listed = format!("no Ollama answers at `http://{address}`; run `ollama serve`");
     for (error, told) in [
-        (model.complete(self::asked()).await.unwrap_err(), asked),
+        (
+            model.complete(self::sample_request()).await.unwrap_err(),
+            sample_request,
+        ),
         (OllamaModel::list(&endpoint).await.unwrap_err(), listed),
     ] {
         assert_eq!(
@@ -232,9 +235,9 @@ async fn a_missing_ollama_can_be_started() {
 }
 
 #[tokio::test]
-async fn models_are_listed() {
+async fn installed_models_are_listed() {
     let tags = r#"{"models":[{"name":"small:4b","model":"small:4b","size":2600,"details":{"family":"s"}},{"name":"far-cloud"}]}"#;
-    let server = Server::saying(Answer::json(200, tags)).await;
+    let server = Server::with_answer(Answer::json(200, tags)).await;
     let endpoint = Endpoint::new(server.url()).with_header("authorization", "Bearer k1");
     let found = OllamaModel::list(&endpoint).await.unwrap();
     let found: Vec<_> = found
@@ -250,7 +253,7 @@ async fn models_are_listed() {
         ("GET /api/tags", "Bearer k1")
     );
 
-    let server = Server::saying(Answer::json(
+    let server = Server::with_answer(Answer::json(
         401,
         r#"{"error":"unauthorized: key-12345678"}"#,
     ))
@@ -261,7 +264,7 @@ async fn models_are_listed() {
         (error.kind(), error.message()),
         (ModelErrorKind::Auth, "unauthorized: ***")
     );
-    let server = Server::saying(Answer::json(200, "<html>")).await;
+    let server = Server::with_answer(Answer::json(200, "<html>")).await;
     let error = OllamaModel::list(&Endpoint::new(server.url()))
         .await
         .unwrap_err();
@@ -269,11 +272,11 @@ async fn models_are_listed() {
 }
 
 #[tokio::test]
-async fn a_plain_request() {
-    let server = Server::saying(Answer::lines(STREAM)).await;
+async fn plain_request_has_expected_body() {
+    let server = Server::with_answer(Answer::lines(STREAM)).await;
     model(&server)
         .with_key("k1")
-        .complete(asked())
+        .complete(sample_request())
         .await
         .unwrap();
     let seen = server.last();
@@ -289,7 +292,7 @@ async fn a_plain_request() {
 }
 
 #[tokio::test]
-async fn options_have_names_of_their_own() {
+async fn options_use_ollama_names() {
     let mut options = Options::new();
     options.temperature = Some(0.5);
     options.top_p = Some(0.25);
@@ -305,7 +308,7 @@ async fn options_have_names_of_their_own() {
         "sum",
         json!({"type": "object", "properties": {"total": {"minimum": 0}}}),
     );
-    let request = asked().with_options(options).with_output(shape);
+    let request = sample_request().with_options(options).with_output(shape);
     let set = |model: OllamaModel| {
         let model = model
             .with_window(4_096)
@@ -326,21 +329,28 @@ async fn options_have_names_of_their_own() {
         (&json!(false), &json!("90000ms"))
     );
     assert_eq!(body["truncate"], false);
-    let body = sent(|model| model.with_keep_alive(Duration::MAX), asked()).await;
+    let body = sent(
+        |model| model.with_keep_alive(Duration::MAX),
+        sample_request(),
+    )
+    .await;
     assert_eq!(body["keep_alive"], -1);
 }
 
 #[tokio::test]
-async fn thinking_has_levels_only_where_the_model_has_them() {
+async fn thinking_levels_are_sent_only_to_models_with_levels() {
     let think = async |id: &str, levels: bool, mode| {
-        let server = Server::saying(Answer::lines(STREAM)).await;
+        let server = Server::with_answer(Answer::lines(STREAM)).await;
         let mut model = OllamaModel::new(id).with_endpoint(|_| Endpoint::new(server.url()));
         if levels {
             model = model.with_thinking_levels();
         }
         let mut options = Options::new();
         options.thinking = Some(mode);
-        model.complete(asked().with_options(options)).await.unwrap();
+        model
+            .complete(sample_request().with_options(options))
+            .await
+            .unwrap();
         server.last().body["think"].clone()
     };
     use ThinkingMode::{Auto, Budget, High, Low, Medium, Off};
@@ -362,8 +372,8 @@ async fn thinking_has_levels_only_where_the_model_has_them() {
 }
 
 #[tokio::test]
-async fn tools_are_offered_as_ollama_reads_them() {
-    let body = sent(|model| model, asked().with_tools(tools())).await;
+async fn tools_are_sent_in_ollama_format() {
+    let body = sent(|model| model, sample_request().with_tools(tools())).await;
     let a = json!({"type": "integer", "description": "maximum: 9"});
     assert_eq!(
         body["tools"],
@@ -373,7 +383,7 @@ async fn tools_are_offered_as_ollama_reads_them() {
                 no other fields)", "parameters": {"type": "object", "properties": {}}}},
         ])
     );
-    let mut request = asked().with_tools(tools());
+    let mut request = sample_request().with_tools(tools());
     request.tool_choice = ToolChoice::None;
     assert_eq!(
         sent(|model| model, request.clone()).await.get("tools"),
@@ -381,12 +391,16 @@ async fn tools_are_offered_as_ollama_reads_them() {
     );
     for choice in [ToolChoice::Required, ToolChoice::Tool("add".into())] {
         request.tool_choice = choice;
-        assert!(refused(request.clone()).await.contains("ToolChoice::Auto"));
+        assert!(
+            rejection(request.clone())
+                .await
+                .contains("ToolChoice::Auto")
+        );
     }
 }
 
 #[tokio::test]
-async fn what_was_said_and_thought_goes_back() {
+async fn text_and_thinking_are_returned() {
     let reply = reply(Answer::lines(STREAM)).await.unwrap();
     let mut history = History::new();
     history.say(Message::user("What is 2 + 5?")).unwrap();
@@ -424,11 +438,11 @@ async fn what_was_said_and_thought_goes_back() {
 }
 
 #[tokio::test]
-async fn what_is_of_others_stays_here() {
+async fn foreign_provider_state_is_omitted() {
     let mut thought = Part::thinking("In secret.");
     thought.set_opaque(ProviderState::new("anthropic", json!({"signature": "s"})));
     let block = Part::Opaque(ProviderState::new("gemini", json!({"x": 1})));
-    let request = asked().with_message(Message::new(
+    let request = sample_request().with_message(Message::new(
         Role::Assistant,
         [thought, block, Part::text("7")],
     ));
@@ -440,7 +454,7 @@ async fn what_is_of_others_stays_here() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_object_go_back_in_one() {
+async fn non_object_arguments_return_in_an_object() {
     let mut history = History::new();
     let calls = [
         ToolCall::from_text("a", "f", "{\"a\": "),
@@ -459,7 +473,7 @@ async fn arguments_that_are_no_object_go_back_in_one() {
 }
 
 #[tokio::test]
-async fn images_are_sent_and_nothing_else_is_dropped() {
+async fn images_are_sent_and_other_media_is_rejected() {
     let with = |media: Media| {
         Request::new().with_message(Message::new(
             Role::User,
@@ -476,28 +490,28 @@ async fn images_are_sent_and_nothing_else_is_dropped() {
         json!([{"role": "user", "content": "See", "images": ["/wA="]}])
     );
     assert!(
-        refused(with(Media::url("image/png", "http://a.example/b.png")))
+        rejection(with(Media::url("image/png", "http://a.example/b.png")))
             .await
             .contains("send its bytes")
     );
     assert!(
-        refused(with(Media::bytes("audio/wav", vec![1])))
+        rejection(with(Media::bytes("audio/wav", vec![1])))
             .await
             .contains("`audio`")
     );
     assert!(
-        refused(with(Media::bytes("application/pdf", vec![1])))
+        rejection(with(Media::bytes("application/pdf", vec![1])))
             .await
             .contains("`document`")
     );
-    // The same history is refused again.
+    // The same history is rejected again.
     let request = with(Media::bytes("video/mp4", vec![1]));
-    assert!(refused(request.clone()).await.contains("`video`"));
-    assert!(refused(request).await.contains("`video`"));
+    assert!(rejection(request.clone()).await.contains("`video`"));
+    assert!(rejection(request).await.contains("`video`"));
 }
 
 #[tokio::test]
-async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
+async fn unsupported_media_in_tool_result_becomes_text() {
     let call = ToolCall::new("c1", "record", json!({}));
     let mut history = History::new();
     let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
@@ -518,7 +532,7 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_promises_of_a_model() {
-    let server = Server::saying(Answer::lines(STREAM)).await;
+async fn ollama_model_conforms() {
+    let server = Server::with_answer(Answer::lines(STREAM)).await;
     levity_test::conformance::model(|| model(&server)).await;
 }

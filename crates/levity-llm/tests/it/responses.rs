@@ -1,4 +1,4 @@
-//! OpenAI's Responses.
+//! The Responses API of OpenAI.
 
 use levity_core::{Message, Part, Request, Response, ToolError};
 use levity_llm::{Endpoint, OpenAiModel};
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
 
-mod asked;
 mod errors;
-mod kept;
-mod odd;
+mod lenient;
 mod replies;
+mod requests;
+mod round_trip;
 mod strict;
 
-/// A model of OpenAI's at this server.
+/// Creates an OpenAI model on this server.
 fn openai(server: &Server, id: &str) -> OpenAiModel {
     OpenAiModel::new("sk-secret", id).with_endpoint(|_| Endpoint::new(server.url()))
 }
 
-/// Events as OpenAI sends them.
+/// Creates events in the format of OpenAI.
 fn events(events: &[Value]) -> Answer {
     let lines: String = events
         .iter()
@@ -32,7 +32,7 @@ fn events(events: &[Value]) -> Answer {
     Answer::sse(lines)
 }
 
-/// The last event: these items, and no more.
+/// Creates the last event, with exactly these items.
 fn completed(output: &[Value]) -> Value {
     json!({"type": "response.completed", "response": {
         "id": "resp_1", "status": "completed", "error": null, "incomplete_details": null, "output": output,
@@ -43,7 +43,7 @@ fn completed(output: &[Value]) -> Value {
     }})
 }
 
-/// A reply in one piece.
+/// Creates a reply in one piece.
 fn whole(output: &[Value]) -> Answer {
     Answer::json(200, completed(output)["response"].to_string())
 }
@@ -52,7 +52,8 @@ fn hi() -> Request {
     Request::new().with_message(Message::user("Hi"))
 }
 
-/// The conversation goes on: the reply, answers to its calls, and another question.
+/// Creates a request that continues the conversation: the reply, results of its calls, and another
+/// question.
 fn after(reply: &Response) -> Request {
     let mut history = hi().history;
     match history.open(reply.message.clone()) {
@@ -64,7 +65,7 @@ fn after(reply: &Response) -> Request {
         .with_message(Message::user("And?"))
 }
 
-/// What the parts of a reply are.
+/// Returns the kinds of a reply's parts.
 fn kinds(reply: &Response) -> Vec<&'static str> {
     let kind = |part: &Part| match part {
         Part::Text(_) => "text",

@@ -1,4 +1,4 @@
-//! A provider's side on loopback, which says what it is told to and keeps what it was sent.
+//! A local provider that returns scripted answers and records its requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A reply without a word on who made its state, as older journals have it: every server of its
-/// protocol takes it.
-pub(crate) fn anywhere(reply: &Response) -> Response {
+/// Removes the origin of provider state from a reply, as in older journals: every server of the
+/// protocol accepts it.
+pub(crate) fn without_origin(reply: &Response) -> Response {
     let mut message = (*reply.message).clone();
     for part in &mut message.parts {
         if let Some(state) = part.opaque().cloned() {
@@ -23,17 +23,17 @@ pub(crate) fn anywhere(reply: &Response) -> Response {
     reply
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// The method and path.
+    /// The method and the path.
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
 }
 
 impl Seen {
-    /// A header's value, or nothing.
+    /// Returns the value of a header, or an empty string.
     pub(crate) fn header(&self, name: &str) -> &str {
         let found = self
             .headers
@@ -43,7 +43,7 @@ impl Seen {
     }
 }
 
-/// What is done with a request.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     head: String,
@@ -53,16 +53,16 @@ pub(crate) struct Answer {
 #[derive(Clone, Debug)]
 enum Step {
     Send(Vec<u8>),
-    /// Sends these bytes so many times.
+    /// Sends these bytes repeatedly.
     Repeat(Vec<u8>, usize),
-    /// Nothing more comes, and the connection stays.
+    /// Sends nothing more, and keeps the connection open.
     Stall,
-    /// The connection is torn down.
+    /// Resets the connection.
     Reset,
 }
 
 impl Answer {
-    /// A body of this type. It ends with the connection.
+    /// Creates an answer with a body of this type, which ends with the connection.
     pub(crate) fn new(status: u16, kind: &str, body: impl AsRef<[u8]>) -> Self {
         let head =
             format!("HTTP/1.1 {status} Said\r\ncontent-type: {kind}\r\nconnection: close\r\n");
@@ -76,12 +76,12 @@ impl Answer {
         Self::new(status, "application/json", body)
     }
 
-    /// A stream of events.
+    /// Creates a stream of events.
     pub(crate) fn sse(body: impl AsRef<[u8]>) -> Self {
         Self::new(200, "text/event-stream", body)
     }
 
-    /// A stream of JSON, one value a line.
+    /// Creates a stream of JSON, one value per line.
     pub(crate) fn lines(body: impl AsRef<[u8]>) -> Self {
         Self::new(200, "application/x-ndjson", body)
     }
@@ -91,7 +91,7 @@ impl Answer {
         self
     }
 
-    /// Puts the mark of UTF-8 before the body.
+    /// Adds a UTF-8 byte order mark before the body.
     pub(crate) fn with_mark(mut self) -> Self {
         self.steps
             .insert(0, Step::Send("\u{feff}".as_bytes().to_vec()));
@@ -115,23 +115,23 @@ impl Answer {
     }
 }
 
-/// Runs until it is dropped.
+/// A server that runs until it is dropped.
 pub(crate) struct Server {
     url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// How many connections the client has closed.
+    /// The number of connections that the client has closed.
     closed: Arc<tokio::sync::Semaphore>,
     task: JoinHandle<()>,
 }
 
 impl Server {
-    /// Gives one answer after the other, and the last one for ever.
+    /// Starts a server that gives one answer after the other, and repeats the last one.
     pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let answers: Vec<_> = answers.into_iter().collect();
         Self::with(move |at, _| answers[at.min(answers.len() - 1)].clone()).await
     }
 
-    /// Gives the answer that is made of how many requests came before and of the request.
+    /// Starts a server whose answer depends on the number of earlier requests and on the request.
     pub(crate) async fn with(
         answer: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -159,8 +159,8 @@ impl Server {
         }
     }
 
-    /// One answer for all.
-    pub(crate) async fn saying(answer: Answer) -> Self {
+    /// Starts a server with one answer for all requests.
+    pub(crate) async fn with_answer(answer: Answer) -> Self {
         Self::start([answer]).await
     }
 
@@ -168,17 +168,17 @@ impl Server {
         &self.url
     }
 
-    /// All that came so far.
+    /// Returns all received requests.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// What came last.
+    /// Returns the last request.
     pub(crate) fn last(&self) -> Seen {
         self.seen().pop().unwrap()
     }
 
-    /// Waits until a connection has come to its end.
+    /// Waits until a connection has ended.
     pub(crate) async fn closed(&self) {
         let waited = tokio::time::timeout(Duration::from_secs(20), self.closed.acquire()).await;
         waited
@@ -217,7 +217,7 @@ async fn serve(
                     stream.write_all(bytes).await?;
                 }
             }
-            // Ends when the client goes.
+            // Ends when the client disconnects.
             Step::Stall => while stream.read(&mut [0; 64]).await? > 0 {},
             Step::Reset => {
                 stream.flush().await?;
@@ -261,7 +261,7 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Seen> {
     let length = seen.header("content-length").parse().unwrap_or(0);
     let mut body = bytes.split_off(head + 4);
     while body.len() < length && stream.read_buf(&mut body).await? > 0 {}
-    // What is no JSON, such as a form, is kept as text.
+    // Content that is not JSON, such as a form, is stored as text.
     seen.body =
         serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
     Ok(seen)

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Failures of requests and replies.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::{ask, delta, end, model, sse, start, streamed};
 use crate::server::{Answer, Server};
 
-fn said(kind: &str, message: &str) -> Value {
+fn error_body(kind: &str, message: &str) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": message}})
 }
 
 #[tokio::test]
-async fn refusals_are_of_the_right_kind() {
+async fn http_errors_have_matching_kind() {
     let limited = ModelErrorKind::RateLimited {
         retry_after: Some(Duration::from_secs(7)),
     };
@@ -71,11 +71,11 @@ async fn refusals_are_of_the_right_kind() {
         ),
     ];
     for (status, word, message, kind) in cases {
-        let answer = Answer::json(status, said(word, message).to_string());
+        let answer = Answer::json(status, error_body(word, message).to_string());
         let answer = answer
             .header("request-id", "req_1")
             .header("retry-after", "7");
-        let server = Server::saying(answer).await;
+        let server = Server::with_answer(answer).await;
         let error = model(&server).complete(ask()).await.unwrap_err();
         assert_eq!(
             (error.kind(), error.status()),
@@ -90,7 +90,7 @@ async fn refusals_are_of_the_right_kind() {
 }
 
 #[tokio::test]
-async fn errors_in_a_stream_are_of_the_right_kind() {
+async fn stream_errors_have_matching_kind() {
     let limited = ModelErrorKind::RateLimited { retry_after: None };
     let cases = [
         ("overloaded_error", ModelErrorKind::Overloaded),
@@ -107,9 +107,11 @@ async fn errors_in_a_stream_are_of_the_right_kind() {
         delta(0, json!({"type": "text_delta", "text": "Hi"})),
     ];
     for (word, kind) in cases {
-        let error = streamed(&sse(&[&hello[..], &[said(word, "It failed")]].concat()))
-            .await
-            .unwrap_err();
+        let error = streamed(&sse(
+            &[&hello[..], &[error_body(word, "It failed")]].concat()
+        ))
+        .await
+        .unwrap_err();
         assert_eq!(
             (error.kind(), error.message()),
             (kind, "It failed"),
@@ -138,7 +140,7 @@ async fn errors_in_a_stream_are_of_the_right_kind() {
 }
 
 #[tokio::test]
-async fn a_reply_that_breaks_off_is_none() {
+async fn interrupted_reply_is_an_error() {
     let hello = start(0, json!({"type": "text", "text": "Hello"}));
     let [change, last] = end("end_turn");
     let whole = sse(&[hello.clone(), change, last]);
@@ -147,8 +149,8 @@ async fn a_reply_that_breaks_off_is_none() {
         streamed(whole.get(..ended).unwrap()).await.is_ok(),
         "the reason to stop is enough"
     );
-    let said = whole.find("event: message_delta").unwrap();
-    for cut in [said, said + 40, said - 20] {
+    let error_body = whole.find("event: message_delta").unwrap();
+    for cut in [error_body, error_body + 40, error_body - 20] {
         let error = streamed(whole.get(..cut).unwrap()).await.unwrap_err();
         assert_eq!(
             error.kind(),
@@ -157,7 +159,7 @@ async fn a_reply_that_breaks_off_is_none() {
         );
         assert!(error.is_retryable());
     }
-    let server = Server::saying(Answer::sse(sse(&[hello])).then_reset()).await;
+    let server = Server::with_answer(Answer::sse(sse(&[hello])).then_reset()).await;
     assert_eq!(
         model(&server).complete(ask()).await.unwrap_err().kind(),
         ModelErrorKind::Transport
@@ -165,7 +167,7 @@ async fn a_reply_that_breaks_off_is_none() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_malformed() {
+async fn unparsable_reply_is_malformed() {
     let piece =
         streamed("data: {\"type\": \"content_block_delta\", \"delta\": 7}\n\ndata: {}\n\n").await;
     assert_eq!(piece.unwrap_err().kind(), ModelErrorKind::Malformed);
@@ -197,11 +199,11 @@ async fn what_cannot_be_read_is_malformed() {
 }
 
 #[tokio::test]
-async fn a_key_is_not_shown_and_a_feature_is() {
+async fn error_hides_key_and_shows_beta_feature() {
     let message = "Unexpected value `new-2025` for `sk-ant-123`";
-    let server = Server::saying(Answer::json(
+    let server = Server::with_answer(Answer::json(
         400,
-        said("invalid_request_error", message).to_string(),
+        error_body("invalid_request_error", message).to_string(),
     ))
     .await;
     let model = model(&server).with_beta("new-2025");

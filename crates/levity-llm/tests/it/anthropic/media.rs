@@ -7,27 +7,27 @@ use levity_core::{
 use levity_llm::AnthropicModel;
 use serde_json::{Value, json};
 
-use super::{called, content, refused, sent, sent_by};
+use super::{content, conversation_with_call, rejection, sent, sent_by};
 
-async fn shown(media: Media) -> Value {
+async fn sent_media(media: Media) -> Value {
     let request = Request::new().with_message(Message::new(Role::User, [Part::Media(media)]));
     content(&sent(request).await, 0)[0].clone()
 }
 
 #[tokio::test]
-async fn images_and_documents_are_shown() {
+async fn images_and_documents_are_sent() {
     let bytes = |kind: &str| json!({"type": "base64", "media_type": kind, "data": "AQI="});
-    let image = shown(Media::bytes("image/jpg", vec![1, 2])).await;
+    let image = sent_media(Media::bytes("image/jpg", vec![1, 2])).await;
     assert_eq!(
         image,
         json!({"type": "image", "source": bytes("image/jpeg")})
     );
-    let there = shown(Media::url("image/png", "https://example.com/a.png")).await;
+    let there = sent_media(Media::url("image/png", "https://example.com/a.png")).await;
     assert_eq!(
         there["source"],
         json!({"type": "url", "url": "https://example.com/a.png"})
     );
-    let packed = shown(Media::url("image/png", "data:image/png;base64,AQI=")).await;
+    let packed = sent_media(Media::url("image/png", "data:image/png;base64,AQI=")).await;
     assert_eq!(packed["source"], bytes("image/png"));
     let mut pdf = Media::bytes("application/pdf", vec![1, 2]);
     pdf.name = Some("a.pdf".into());
@@ -39,19 +39,19 @@ async fn images_and_documents_are_shown() {
     let source = bytes("application/pdf");
     let expected =
         json!({"type": "document", "source": source, "title": "a.pdf", "citations": citations});
-    assert_eq!(shown(pdf).await, expected);
-    let text = shown(Media::bytes("text/markdown", "# Ä".as_bytes())).await;
+    assert_eq!(sent_media(pdf).await, expected);
+    let text = sent_media(Media::bytes("text/markdown", "# Ä".as_bytes())).await;
     let source = json!({"type": "text", "media_type": "text/plain", "data": "# Ä"});
     assert_eq!(text, json!({"type": "document", "source": source}));
 }
 
 #[tokio::test]
-async fn what_was_uploaded_is_named() {
+async fn uploaded_file_is_sent_by_id() {
     let source = json!({"type": "file", "file_id": "file_1"});
     let mut media = Media::url("application/pdf", "");
     media.opaque = Some(ProviderState::new("anthropic", json!({"source": source})));
     assert_eq!(
-        shown(media).await,
+        sent_media(media).await,
         json!({"type": "document", "source": source})
     );
     let block = json!({"type": "container_upload", "file_id": "file_1"});
@@ -64,21 +64,21 @@ async fn what_was_uploaded_is_named() {
 }
 
 #[tokio::test]
-async fn tools_show_images() {
+async fn tool_results_include_images() {
     let answer = || {
         let mut output = ToolOutput::text("Here:").with_media(Media::bytes("image/png", vec![1]));
         output.content.push(Content::Text(String::new()));
         Ok(output)
     };
-    let history = called(
+    let history = conversation_with_call(
         [Part::ToolCall(ToolCall::new("c1", "draw", json!({})))],
         answer,
     );
     let body = sent(Request::new().with_history(history)).await;
-    let shown = &content(&body, 2)[0]["content"];
-    assert_eq!(shown[0], json!({"type": "text", "text": "Here:"}));
+    let sent_media = &content(&body, 2)[0]["content"];
+    assert_eq!(sent_media[0], json!({"type": "text", "text": "Here:"}));
     assert_eq!(
-        (&shown[1]["type"], shown.as_array().unwrap().len()),
+        (&sent_media[1]["type"], sent_media.as_array().unwrap().len()),
         (&json!("image"), 2)
     );
 
@@ -89,7 +89,7 @@ async fn tools_show_images() {
             .push(Content::Media(Media::bytes("image/png", vec![1])));
         Ok(output)
     };
-    let history = called(
+    let history = conversation_with_call(
         [Part::ToolCall(ToolCall::new("c1", "draw", json!({})))],
         answer,
     );
@@ -98,7 +98,7 @@ async fn tools_show_images() {
 }
 
 #[tokio::test]
-async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
+async fn unsupported_media_in_tool_result_becomes_text() {
     let cases = [
         (
             Media::bytes("audio/wav", vec![0; 1_234]),
@@ -119,7 +119,7 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
     ];
     for (media, words) in cases {
         let answer = || Ok(ToolOutput::text("Here:").with_media(media.clone()));
-        let history = called(
+        let history = conversation_with_call(
             [Part::ToolCall(ToolCall::new("c1", "record", json!({})))],
             answer,
         );
@@ -131,7 +131,7 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
 }
 
 #[tokio::test]
-async fn tools_name_other_tools() {
+async fn tool_results_reference_other_tools() {
     let call = ToolCall::new("c1", "find_tools", json!({}));
     let mut history = History::new();
     history.say(Message::user("x")).unwrap();
@@ -156,7 +156,7 @@ async fn tools_name_other_tools() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_shown_is_refused_each_time() {
+async fn unsupported_media_is_rejected_each_time() {
     let cases = [
         (Media::bytes("audio/wav", vec![1]), "`audio/wav`"),
         (Media::bytes("image/bmp", vec![1]), "PNG"),
@@ -174,7 +174,7 @@ async fn what_cannot_be_shown_is_refused_each_time() {
         let request =
             Request::new().with_message(Message::new(Role::User, [Part::text("x"), media.into()]));
         for _ in 0..2 {
-            let error = refused(&request).await;
+            let error = rejection(&request).await;
             assert_eq!(error.kind(), ModelErrorKind::BadRequest);
             assert!(error.to_string().contains(word), "{error}");
         }

@@ -1,4 +1,4 @@
-//! Settings: thinking, schemas, fields of the provider's own.
+//! Options: thinking, schemas, and provider-specific fields.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ fn extra(fields: Value) -> Request {
     with(|options| options.extra = fields.as_object().unwrap().clone())
 }
 
-fn shaped(schema: Value) -> Request {
+fn with_schema(schema: Value) -> Request {
     ask().with_output(OutputSchema::new("answer", schema))
 }
 
 #[tokio::test]
-async fn options_are_told() {
+async fn options_are_sent() {
     let body = sent(with(|options| {
         options.temperature = Some(0.5);
         options.top_p = Some(0.9);
@@ -47,7 +47,7 @@ async fn options_are_told() {
 }
 
 #[tokio::test]
-async fn thinking_is_told_as_the_model_takes_it() {
+async fn thinking_uses_option_of_model() {
     let think = |mode| with(|options| options.thinking = Some(mode));
     let body = sent(think(ThinkingMode::Low)).await;
     assert_eq!(
@@ -77,7 +77,7 @@ async fn thinking_is_told_as_the_model_takes_it() {
 }
 
 #[test]
-fn a_name_tells_what_a_model_can_do() {
+fn model_name_determines_capabilities() {
     let abilities = |id: &str| AnthropicModel::new("", id).card().abilities;
     let all = |id: &str| {
         (
@@ -94,7 +94,7 @@ fn a_name_tells_what_a_model_can_do() {
 }
 
 #[tokio::test]
-async fn fields_of_the_users_come_in_place_of_others_or_beside_them() {
+async fn user_fields_replace_or_extend_request() {
     let search = json!({"type": "web_search_20250305", "name": "web_search"});
     let mut request = extra(json!({
         "thinking": {"type": "enabled", "budget_tokens": 3000},
@@ -137,7 +137,7 @@ async fn fields_of_the_users_come_in_place_of_others_or_beside_them() {
 }
 
 #[tokio::test]
-async fn marks_that_the_api_sets_are_not_set_twice() {
+async fn automatic_cache_mark_is_not_duplicated() {
     let body =
         sent(extra(json!({"cache_control": {"type": "ephemeral"}})).with_tools([add()])).await;
     assert_eq!(body["cache_control"], json!({"type": "ephemeral"}));
@@ -150,7 +150,7 @@ async fn marks_that_the_api_sets_are_not_set_twice() {
 }
 
 #[tokio::test]
-async fn the_providers_tools_find_their_container_again() {
+async fn provider_tools_reuse_container() {
     let reply = || {
         let data = ProviderState::new("anthropic", json!({"container": "container_1"}));
         Message::new(Role::Assistant, [Part::text("Done."), Part::Opaque(data)])
@@ -176,11 +176,11 @@ async fn the_providers_tools_find_their_container_again() {
 }
 
 #[tokio::test]
-async fn a_schema_is_kept_to_or_put_into_words() {
+async fn schema_is_enforced_or_described() {
     let rating = json!({"type": "integer", "minimum": 1, "maximum": 5, "description": "Stars."});
     let schema =
         json!({"type": "object", "properties": {"rating": rating}, "required": ["rating"]});
-    let body = sent(shaped(schema)).await;
+    let body = sent(with_schema(schema)).await;
     let format = &body["output_config"]["format"];
     assert_eq!(
         (&format["type"], &format["schema"]["additionalProperties"]),
@@ -192,7 +192,7 @@ async fn a_schema_is_kept_to_or_put_into_words() {
     );
 
     let free = json!({"type": "object", "additionalProperties": {"type": "string"}});
-    let body = sent(shaped(free.clone()).with_system("Be brief.")).await;
+    let body = sent(with_schema(free.clone()).with_system("Be brief.")).await;
     assert!(body.get("output_config").is_none(), "{body}");
     assert_eq!(body["system"][0]["text"], "Be brief.");
     let words = body["system"][1]["text"].as_str().unwrap();
@@ -203,7 +203,7 @@ async fn a_schema_is_kept_to_or_put_into_words() {
 }
 
 #[tokio::test]
-async fn the_arguments_of_a_tool_are_an_object() {
+async fn tool_arguments_are_an_object() {
     let sent = |input: Value| async move {
         let tool = Arc::new(ToolSpec::new("act", "").with_input(input));
         let mut body = sent(ask().with_tools([tool])).await;

@@ -1,4 +1,4 @@
-//! What comes back.
+//! Replies, streamed and whole.
 
 use levity_core::{Delta, Finish, Model as _, Usage};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{OK, ask, delta, end, model, sse, start, stop, streamed};
 use crate::server::{Answer, Server};
 
-fn begin() -> Value {
+fn message_start() -> Value {
     let usage = json!({
         "input_tokens": 10, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 20, "output_tokens": 1,
     });
@@ -32,11 +32,11 @@ fn call(index: u64, id: &str, input: Value) -> Value {
     )
 }
 
-fn in_full() -> Vec<Value> {
+fn whole_reply() -> Vec<Value> {
     let ping = json!({"type": "ping"});
     let mut events = vec![
         ping.clone(),
-        begin(),
+        message_start(),
         start(
             0,
             json!({"type": "thinking", "thinking": "", "signature": ""}),
@@ -71,8 +71,8 @@ fn in_full() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_stream_becomes_a_reply() {
-    let server = Server::saying(Answer::sse(sse(&in_full()) + "data: [DONE]\n\n")).await;
+async fn stream_is_parsed_into_reply() {
+    let server = Server::with_answer(Answer::sse(sse(&whole_reply()) + "data: [DONE]\n\n")).await;
     let mut deltas = model(&server).stream(ask()).await.unwrap();
     let mut thoughts = 0;
     let mut all = Vec::new();
@@ -104,7 +104,7 @@ async fn a_stream_becomes_a_reply() {
 }
 
 #[tokio::test]
-async fn a_reply_in_one_piece_is_the_same() {
+async fn whole_reply_equals_streamed_reply() {
     let whole = json!({
         "type": "message",
         "content": [
@@ -122,12 +122,12 @@ async fn a_reply_in_one_piece_is_the_same() {
         },
     });
     let server = Server::start([
-        Answer::sse(sse(&in_full())),
+        Answer::sse(sse(&whole_reply())),
         Answer::json(200, whole.to_string()),
     ])
     .await;
     let streamed = model(&server).complete(ask()).await.unwrap();
-    // Both when it was asked for and when a stream was.
+    // Both with and without a requested stream.
     let asked = model(&server)
         .without_streaming()
         .complete(ask())
@@ -138,7 +138,7 @@ async fn a_reply_in_one_piece_is_the_same() {
 }
 
 #[tokio::test]
-async fn reasons_to_stop_are_understood() {
+async fn stop_reasons_map_to_finish() {
     let other = |word: &str| Finish::Other(word.to_owned());
     let reasons = [
         ("end_turn", Finish::Stop, Finish::ToolCalls),
@@ -172,14 +172,14 @@ async fn reasons_to_stop_are_understood() {
 }
 
 #[tokio::test]
-async fn counts_replace_each_other_field_by_field() {
+async fn later_usage_counts_replace_earlier_ones() {
     let last = json!({
         "input_tokens": 12, "cache_read_input_tokens": null, "cache_creation_input_tokens": 0, "output_tokens": 9,
         "output_tokens_details": {"thinking_tokens": 4}, "server_tool_use": null, "service_tier": null,
     });
     let change =
         json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": last});
-    let reply = streamed(&sse(&[begin(), change])).await.unwrap();
+    let reply = streamed(&sse(&[message_start(), change])).await.unwrap();
     let mut usage = Usage::new(32, 9);
     (usage.cached, usage.cache_written, usage.reasoning) = (Some(20), Some(0), Some(4));
     assert_eq!(reply.usage, usage);
@@ -202,8 +202,8 @@ async fn counts_replace_each_other_field_by_field() {
 }
 
 #[tokio::test]
-async fn servers_that_nearly_speak_it_are_understood() {
-    // Without types in the data, numbers, beginnings or ends.
+async fn incomplete_implementations_are_parsed() {
+    // Without types in the data, indices, starts or ends.
     let bare = "event: content_block_delta\ndata: {\"delta\": \
         {\"type\": \"text_delta\", \"text\": \"Hello\"}}\n\n\
         event: message_delta\ndata: {\"delta\": {\"stop_reason\": \"end_turn\"}}\n\n";
@@ -213,7 +213,7 @@ async fn servers_that_nearly_speak_it_are_understood() {
         ("Hello", Finish::Stop)
     );
 
-    // llama.cpp ends all blocks together, and signs thoughts with nothing.
+    // llama.cpp ends all blocks together, and sends empty signatures.
     let events = [
         start(0, json!({"type": "thinking", "thinking": ""})),
         delta(0, json!({"type": "thinking_delta", "thinking": "Hm."})),
@@ -248,7 +248,7 @@ async fn servers_that_nearly_speak_it_are_understood() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_is_passed_over() {
+async fn unknown_events_and_blocks_are_ignored() {
     let events = [
         json!({"type": "weather", "delta": {"type": "sun"}}),
         json!({"type": "wind", "delta": "west", "index": "n"}),
@@ -271,7 +271,7 @@ async fn what_is_not_known_is_passed_over() {
 }
 
 #[tokio::test]
-async fn arguments_that_were_cut_are_no_arguments() {
+async fn truncated_arguments_are_invalid() {
     let events = [
         vec![call(0, "t1", json!({})), args(0, "{\"a\": ")],
         end("max_tokens").to_vec(),
@@ -286,9 +286,9 @@ async fn arguments_that_were_cut_are_no_arguments() {
 }
 
 #[tokio::test]
-async fn it_keeps_a_models_promises() {
-    let server = Server::saying(Answer::sse(sse(&in_full()))).await;
+async fn anthropic_model_conforms() {
+    let server = Server::with_answer(Answer::sse(sse(&whole_reply()))).await;
     levity_test::conformance::model(|| model(&server)).await;
-    let server = Server::saying(Answer::json(200, OK)).await;
+    let server = Server::with_answer(Answer::json(200, OK)).await;
     levity_test::conformance::model(|| model(&server).without_streaming()).await;
 }

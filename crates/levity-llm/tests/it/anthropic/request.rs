@@ -1,4 +1,4 @@
-//! What is sent.
+//! Requests as they are sent.
 
 use levity_core::{
     Message, Model as _, Part, ProviderState, Request, Role, Text, ToolCall, ToolChoice, ToolError,
@@ -7,7 +7,7 @@ use levity_core::{
 use levity_llm::{AnthropicModel, CacheTtl, Endpoint};
 use serde_json::{Value, json};
 
-use super::{OK, add, ask, called, content, model, sent, sent_by};
+use super::{OK, add, ask, content, conversation_with_call, model, sent, sent_by};
 use crate::server::{Answer, Server};
 
 const MARK: &str = "cache_control";
@@ -17,8 +17,8 @@ fn mark() -> Value {
 }
 
 #[tokio::test]
-async fn it_says_who_asks_and_how() {
-    let server = Server::saying(Answer::json(200, OK)).await;
+async fn request_has_headers_and_body() {
+    let server = Server::with_answer(Answer::json(200, OK)).await;
     model(&server)
         .with_beta("one-2025")
         .with_beta("two-2025")
@@ -40,8 +40,8 @@ async fn it_says_who_asks_and_how() {
 }
 
 #[tokio::test]
-async fn an_address_may_have_the_version_and_a_server_no_key() {
-    let server = Server::saying(Answer::json(200, OK)).await;
+async fn address_with_version_and_missing_key_are_accepted() {
+    let server = Server::with_answer(Answer::json(200, OK)).await;
     let local = AnthropicModel::new("", "qwen3").without_streaming();
     let local = local.with_endpoint(|_| Endpoint::new(format!("{}/v1/", server.url())));
     local.complete(ask()).await.unwrap();
@@ -60,10 +60,11 @@ async fn an_address_may_have_the_version_and_a_server_no_key() {
 }
 
 #[tokio::test]
-async fn a_conversation_with_tools_is_told_in_turns() {
+async fn conversation_with_tools_is_sent_in_turns() {
     let call = ToolCall::new("toolu_1", "add", json!({"a": 2}));
     let failed = || Err(ToolError::failed("too large"));
-    let mut history = called([Part::text("Let me see. "), Part::ToolCall(call)], failed);
+    let mut history =
+        conversation_with_call([Part::text("Let me see. "), Part::ToolCall(call)], failed);
     history.say(Message::user("Try again")).unwrap();
     let request = Request::new()
         .with_system("Be brief.")
@@ -96,8 +97,8 @@ async fn a_conversation_with_tools_is_told_in_turns() {
 }
 
 #[tokio::test]
-async fn marks_move_and_nothing_is_encoded_anew() {
-    let server = Server::saying(Answer::json(200, OK)).await;
+async fn cache_marks_move_without_reencoding() {
+    let server = Server::with_answer(Answer::json(200, OK)).await;
     let mut request = ask()
         .with_message(Message::assistant("Hello"))
         .with_message(Message::user("How are you?"));
@@ -125,7 +126,7 @@ async fn marks_move_and_nothing_is_encoded_anew() {
 }
 
 #[tokio::test]
-async fn marks_can_last_longer_be_the_users_or_be_absent() {
+async fn cache_marks_are_configurable() {
     let request = || {
         ask()
             .with_message(Message::assistant("Hello"))
@@ -159,14 +160,17 @@ async fn marks_can_last_longer_be_the_users_or_be_absent() {
 }
 
 #[tokio::test]
-async fn what_the_api_refuses_is_not_sent() {
+async fn invalid_content_is_replaced_or_omitted() {
     let parts = [
         Part::text(" \n"),
         Part::ToolCall(ToolCall::from_text("call:1", "add", "{\"a\": ")),
         Part::ToolCall(ToolCall::new("call:2", "add", json!([1]))),
         Part::ToolCall(ToolCall::new("c3", "add", Value::Null)),
     ];
-    let body = sent(Request::new().with_history(called(parts, || Ok(ToolOutput::text(""))))).await;
+    let body = sent(
+        Request::new().with_history(conversation_with_call(parts, || Ok(ToolOutput::text("")))),
+    )
+    .await;
     let calls = content(&body, 1);
     assert_eq!(calls.as_array().unwrap().len(), 3, "no empty text");
     assert_eq!(calls[0]["input"], json!({"INVALID_JSON": "{\"a\": "}));
@@ -188,7 +192,7 @@ async fn what_the_api_refuses_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_reply_to_go_on_with_has_no_white_space_at_its_end() {
+async fn prefilled_reply_has_no_trailing_white_space() {
     let body = sent(ask().with_message(Message::assistant("It is \n"))).await;
     assert_eq!(
         content(&body, 1),
@@ -207,7 +211,7 @@ async fn a_reply_to_go_on_with_has_no_white_space_at_its_end() {
 }
 
 #[tokio::test]
-async fn data_of_others_is_left_out() {
+async fn foreign_provider_state_is_omitted() {
     let foreign = |data| ProviderState::new("gemini", data);
     let mut text = Text::new("Hello");
     text.opaque = Some(foreign(json!({"citations": [1]})));
@@ -223,7 +227,7 @@ async fn data_of_others_is_left_out() {
 }
 
 #[tokio::test]
-async fn notes_go_where_the_api_takes_them() {
+async fn system_notes_are_placed_where_api_accepts_them() {
     let request = || {
         let noted = Request::new()
             .with_message(Message::system("Before"))
@@ -265,7 +269,7 @@ async fn notes_go_where_the_api_takes_them() {
 }
 
 #[tokio::test]
-async fn a_choice_of_tools_is_told() {
+async fn tool_choice_is_sent() {
     let choices = [
         (ToolChoice::None, json!({"type": "none"})),
         (ToolChoice::Required, json!({"type": "any"})),
@@ -288,7 +292,7 @@ async fn a_choice_of_tools_is_told() {
 }
 
 #[tokio::test]
-async fn ids_and_names_of_others_are_made_to_fit() {
+async fn foreign_ids_and_names_are_cleaned() {
     let ids = [
         "fc_1|rs/2".to_owned(),
         format!("{}a", "x".repeat(90)),
@@ -299,7 +303,7 @@ async fn ids_and_names_of_others_are_made_to_fit() {
         .iter()
         .zip(names)
         .map(|(id, name)| ToolCall::new(id.as_str(), name, json!({})));
-    let history = called(calls.map(Part::ToolCall).collect::<Vec<_>>(), || {
+    let history = conversation_with_call(calls.map(Part::ToolCall).collect::<Vec<_>>(), || {
         Ok(ToolOutput::text("7"))
     });
     let body = sent(Request::new().with_history(history)).await;
@@ -317,7 +321,7 @@ async fn ids_and_names_of_others_are_made_to_fit() {
 }
 
 #[tokio::test]
-async fn who_marks_something_sets_all_marks() {
+async fn user_cache_mark_disables_automatic_marks() {
     let mut marked = Text::new("Long.");
     marked.opaque = Some(ProviderState::new(
         "anthropic",
@@ -348,7 +352,7 @@ async fn who_marks_something_sets_all_marks() {
 }
 
 #[tokio::test]
-async fn white_space_at_the_end_is_found_before_what_is_not_sent() {
+async fn trailing_white_space_before_omitted_parts_is_trimmed() {
     let container = Part::Opaque(ProviderState::new("anthropic", json!({"container": "c1"})));
     let reply = Message::new(Role::Assistant, [Part::text("So "), container]);
     let body = sent(ask().with_message(reply)).await;

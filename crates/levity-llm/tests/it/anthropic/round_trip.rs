@@ -1,4 +1,4 @@
-//! What the provider gave out goes back unchanged, in its place.
+//! Provider state returns unchanged and in its place.
 
 use levity_core::{Message, Model as _, Part, Request, ToolError};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{OK, ask, delta, end, model, sse, start, stop};
 use crate::server::{Answer, Server};
 
-/// The blocks that go back of a reply.
+/// Returns the blocks that are sent back for a reply.
 async fn returned(reply: Answer) -> Value {
     let server = Server::start([reply, Answer::json(200, OK)]).await;
     let mut history = ask().history;
@@ -15,9 +15,9 @@ async fn returned(reply: Answer) -> Value {
         Ok(exchange) => history.close(exchange, &ToolError::failed("no")),
         Err(_) => history.say(reply).unwrap(),
     }
-    // As after a trip through a journal.
-    let kept = serde_json::to_string(&history).unwrap();
-    let history: levity_core::History = serde_json::from_str(&kept).unwrap();
+    // Simulates a round trip through a journal.
+    let stored = serde_json::to_string(&history).unwrap();
+    let history: levity_core::History = serde_json::from_str(&stored).unwrap();
     let request = Request::new()
         .with_history(history)
         .with_message(Message::user("Go on"));
@@ -33,17 +33,17 @@ async fn returned(reply: Answer) -> Value {
         .unwrap_or_default()
 }
 
-async fn streamed(events: &[Value]) -> Value {
+async fn returned_from_stream(events: &[Value]) -> Value {
     returned(Answer::sse(sse(&[events, &end("end_turn")].concat()))).await
 }
 
-async fn whole(content: &Value) -> Value {
+async fn returned_from_whole(content: &Value) -> Value {
     let reply = json!({"content": content, "stop_reason": "end_turn"});
     returned(Answer::json(200, reply.to_string())).await
 }
 
 #[tokio::test]
-async fn blocks_of_all_kinds_go_back_as_they_came() {
+async fn blocks_of_all_kinds_return_unchanged() {
     let citation = json!({"type": "web_search_result_location", "url": "https://a.b", "encrypted_index": "Eo8"});
     let found =
         json!([{"type": "web_search_result", "url": "https://a.b", "encrypted_content": "EqgB"}]);
@@ -65,11 +65,11 @@ async fn blocks_of_all_kinds_go_back_as_they_came() {
         {"type": "fallback", "from": "a", "to": {"model": "b"}},
         {"type": "text", "text": "Done."},
     ]);
-    assert_eq!(whole(&content).await, content);
+    assert_eq!(returned_from_whole(&content).await, content);
 }
 
 #[tokio::test]
-async fn blocks_are_put_together_from_their_pieces() {
+async fn blocks_are_assembled_from_deltas() {
     let json = |index, json: &str| {
         delta(
             index,
@@ -136,11 +136,11 @@ async fn blocks_are_put_together_from_their_pieces() {
         {"type": "compaction", "content": "So far.", "encrypted_content": "b"},
         {"type": "text", "text": "."},
     ]);
-    assert_eq!(streamed(&events).await, expected);
+    assert_eq!(returned_from_stream(&events).await, expected);
 }
 
 #[tokio::test]
-async fn thoughts_that_cannot_go_back_do_not() {
+async fn unsigned_thinking_is_not_returned() {
     let unsigned = json!([
         {"type": "thinking", "thinking": "One.", "signature": ""},
         {"type": "thinking", "thinking": "Two.", "signature": "sig"},
@@ -149,19 +149,19 @@ async fn thoughts_that_cannot_go_back_do_not() {
         {"type": "thinking", "thinking": "Cut", "signature": "sig"},
     ]);
     let signed = json!({"type": "thinking", "thinking": "Two.", "signature": "sig"});
-    // Texts without anything between them are one.
+    // Adjacent texts are merged into one.
     assert_eq!(
-        whole(&unsigned).await,
+        returned_from_whole(&unsigned).await,
         json!([signed, {"type": "text", "text": "Hello "}])
     );
     assert_eq!(
-        whole(&json!([{"type": "redacted_thinking", "data": "x"}])).await,
+        returned_from_whole(&json!([{"type": "redacted_thinking", "data": "x"}])).await,
         Value::Null
     );
 }
 
 #[tokio::test]
-async fn a_container_is_kept() {
+async fn container_is_reused() {
     let change = json!({"stop_reason": "end_turn", "container": {"id": "container_1", "expires_at": "2026"}});
     let events = [
         start(0, json!({"type": "text", "text": "Done."})),
@@ -169,13 +169,13 @@ async fn a_container_is_kept() {
         json!({"type": "message_delta", "delta": change}),
         json!({"type": "message_stop"}),
     ];
-    let server = Server::saying(Answer::sse(sse(&events))).await;
+    let server = Server::with_answer(Answer::sse(sse(&events))).await;
     let reply = model(&server).complete(ask()).await.unwrap();
-    let Some(Part::Opaque(kept)) = reply.message.parts.last() else {
+    let Some(Part::Opaque(stored)) = reply.message.parts.last() else {
         panic!("{reply:?}")
     };
     assert_eq!(
-        (&*kept.provider, &*kept.data),
+        (&*stored.provider, &*stored.data),
         ("anthropic", &json!({"container": "container_1"}))
     );
 }

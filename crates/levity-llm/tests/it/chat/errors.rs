@@ -1,15 +1,15 @@
-//! What goes wrong, before a reply and within one.
+//! Errors before a reply and within one.
 
 use levity_core::{Model as _, ModelError, ModelErrorKind};
 use levity_llm::ChatModel;
 
-use super::asked;
+use super::sample_request;
 use crate::server::{Answer, Server};
 
-async fn fails(answer: Answer) -> ModelError {
-    let server = Server::saying(answer).await;
+async fn error_of(answer: Answer) -> ModelError {
+    let server = Server::with_answer(answer).await;
     let streamed = ChatModel::compatible(server.url(), "small")
-        .complete(asked())
+        .complete(sample_request())
         .await
         .unwrap_err();
     assert_eq!(server.seen().len(), 1, "an error is no reason to ask again");
@@ -24,8 +24,8 @@ fn check(error: &ModelError, kind: ModelErrorKind, message: &str) {
 const WORDS: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Se\"}}]}\n\n";
 
 #[tokio::test]
-async fn errors_come_in_the_middle() {
-    let middle = async |event: &str| fails(Answer::sse(format!("{WORDS}{event}\n\n"))).await;
+async fn error_in_stream_fails_reply() {
+    let middle = async |event: &str| error_of(Answer::sse(format!("{WORDS}{event}\n\n"))).await;
     let groq = r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed","status_code":400}}"#;
     let error = middle(&format!("event: error\ndata: {groq}")).await;
     check(
@@ -76,7 +76,7 @@ async fn errors_come_in_the_middle() {
 }
 
 #[tokio::test]
-async fn a_good_status_may_hold_only_an_error() {
+async fn error_with_success_status_fails_reply() {
     let filter = r#"{"error":{"message":"The response was filtered","type":null,"code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#;
     for answer in [
         Answer::json(200, filter),
@@ -84,22 +84,22 @@ async fn a_good_status_may_hold_only_an_error() {
         Answer::sse(filter),
     ] {
         check(
-            &fails(answer).await,
+            &error_of(answer).await,
             ModelErrorKind::ContentFiltered,
             "The response was filtered",
         );
     }
     let bare = r#"{"object":"error","message":"no such model","code":404}"#;
     check(
-        &fails(Answer::json(200, bare)).await,
+        &error_of(Answer::json(200, bare)).await,
         ModelErrorKind::BadRequest,
         "no such model",
     );
 }
 
 #[tokio::test]
-async fn a_status_says_what_kind_it_is() {
-    let failed = async |status: u16, body: &str| fails(Answer::json(status, body)).await;
+async fn status_maps_to_error_kind() {
+    let failed = async |status: u16, body: &str| error_of(Answer::json(status, body)).await;
     for (status, kind) in [
         (400, ModelErrorKind::BadRequest),
         (401, ModelErrorKind::Auth),
@@ -132,12 +132,12 @@ async fn a_status_says_what_kind_it_is() {
 }
 
 #[tokio::test]
-async fn a_server_says_when_to_come_back() {
+async fn retry_after_is_read() {
     let limited =
         Answer::json(429, r#"{"error":{"message":"slow down"}}"#).header("retry-after", "7");
     let retry_after = Some(std::time::Duration::from_secs(7));
     check(
-        &fails(limited).await,
+        &error_of(limited).await,
         ModelErrorKind::RateLimited { retry_after },
         "slow down",
     );

@@ -1,4 +1,4 @@
-//! Streams, with all that servers do to them. Each is read in one piece, byte by byte, and in
+//! Streams with the variations of many servers. Each is parsed in one piece, byte by byte, and in
 //! between.
 
 #![allow(
@@ -11,7 +11,7 @@ use levity_llm::__private::decode_chat_stream;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use serde_json::{Value, json};
 
-use super::told;
+use super::summary_of;
 
 fn read(stream: &str) -> Result<Response, ModelError> {
     let whole = decode_chat_stream([stream.as_bytes()]);
@@ -22,11 +22,11 @@ fn read(stream: &str) -> Result<Response, ModelError> {
     whole
 }
 
-/// Reads a stream that has an end.
+/// Checks a stream that has an end.
 #[track_caller]
 fn check(chunks: &[Value], expected: Value) {
     let reply = read(&(events(chunks) + "data: [DONE]\n\n")).unwrap();
-    assert_eq!(told(&reply), expected);
+    assert_eq!(summary_of(&reply), expected);
 }
 
 fn events(chunks: &[Value]) -> String {
@@ -44,7 +44,7 @@ fn text(text: &str) -> Value {
     delta(json!({ "content": text }))
 }
 
-fn ends(word: &str) -> Value {
+fn finish_with(word: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]})
 }
 
@@ -57,53 +57,60 @@ fn usage(input: u64, output: u64) -> Value {
 }
 
 #[test]
-fn counts_stand_anywhere() {
+fn usage_is_read_from_any_chunk() {
     let counts = |chunks: &[Value]| check(chunks, json!({"text": "a", "usage": [9, 7]}));
     counts(&[
         text("a"),
-        ends("stop"),
+        finish_with("stop"),
         json!({"choices": [], "usage": usage(9, 7)}),
     ]);
-    counts(&[text("a"), ends("stop"), json!({"usage": usage(9, 7)})]);
+    counts(&[
+        text("a"),
+        finish_with("stop"),
+        json!({"usage": usage(9, 7)}),
+    ]);
     let beside = |mut chunk: Value, name: &str, usage: Value| {
         chunk[name] = usage;
         chunk
     };
-    counts(&[text("a"), beside(ends("stop"), "usage", usage(9, 7))]);
+    counts(&[text("a"), beside(finish_with("stop"), "usage", usage(9, 7))]);
     counts(&[
         beside(text("a"), "usage", usage(9, 1)),
-        beside(ends("stop"), "usage", usage(9, 7)),
+        beside(finish_with("stop"), "usage", usage(9, 7)),
     ]);
     let groq = json!({"id": "req", "usage": usage(9, 7)});
     counts(&[
         text("a"),
         beside(
-            beside(ends("stop"), "x_groq", groq.clone()),
+            beside(finish_with("stop"), "x_groq", groq.clone()),
             "usage",
             usage(9, 7),
         ),
     ]);
-    counts(&[text("a"), beside(ends("stop"), "x_groq", groq)]);
+    counts(&[text("a"), beside(finish_with("stop"), "x_groq", groq)]);
     counts(&[
         beside(text("a"), "usage", json!(null)),
         json!({"choices": [], "usage": usage(9, 7)}),
     ]);
-    check(&[text("a"), ends("stop")], json!({"text": "a"}));
+    check(&[text("a"), finish_with("stop")], json!({"text": "a"}));
     check(
-        &[beside(text("a"), "usage", json!("none")), ends("stop")],
+        &[
+            beside(text("a"), "usage", json!("none")),
+            finish_with("stop"),
+        ],
         json!({"text": "a"}),
     );
 }
 
 #[test]
-fn money_and_reasoning_are_counted() {
+fn cost_and_reasoning_tokens_are_counted() {
     let counts = json!({
         "prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 21, "cost": 0.5,
         "completion_tokens_details": {"reasoning_tokens": 5},
     });
     let stream = events(&[
         text("a"),
-        ends("stop"),
+        finish_with("stop"),
         json!({"choices": [], "usage": counts}),
     ]);
     let usage = read(&stream).unwrap().usage;
@@ -114,20 +121,27 @@ fn money_and_reasoning_are_counted() {
 }
 
 #[test]
-fn chunks_may_say_nothing() {
+fn empty_chunks_are_ignored() {
     let filter = json!({"choices": [], "model": "", "object": "", "prompt_filter_results": [{"prompt_index": 0}]});
     let bare =
         json!({"choices": [{"index": 0, "finish_reason": null, "content_filter_results": {}}]});
     let absent = json!({"choices": null});
     check(
-        &[filter, bare, absent, json!({}), text("a"), ends("stop")],
+        &[
+            filter,
+            bare,
+            absent,
+            json!({}),
+            text("a"),
+            finish_with("stop"),
+        ],
         json!({"text": "a"}),
     );
     check(
         &[
             json!({"choices": [null, {"delta": null}]}),
             text("a"),
-            ends("stop"),
+            finish_with("stop"),
         ],
         json!({"text": "a"}),
     );
@@ -135,14 +149,14 @@ fn chunks_may_say_nothing() {
         &[
             json!({"choices": {"odd": [1]}, "object": 7}),
             text("a"),
-            ends("stop"),
+            finish_with("stop"),
         ],
         json!({"text": "a"}),
     );
 }
 
 #[test]
-fn calls_come_in_pieces_or_whole() {
+fn calls_are_read_in_pieces_or_whole() {
     let expected =
         json!({"calls": [["c1", "add", {"a": 2}], ["c2", "now", {}]], "finish": "tool_calls"});
     let whole = |chunks: &[Value]| check(chunks, expected.clone());
@@ -153,21 +167,21 @@ fn calls_come_in_pieces_or_whole() {
     whole(&[
         calls(json!([first])),
         calls(json!([second])),
-        ends("tool_calls"),
+        finish_with("tool_calls"),
     ]);
-    whole(&[calls(json!([first, second])), ends("tool_calls")]);
-    // Without a number, and without a type.
+    whole(&[calls(json!([first, second])), finish_with("tool_calls")]);
+    // Without an index, and without a type.
     let (first, second) = (
         json!({"id": "c1", "function": add}),
         json!({"id": "c2", "function": now}),
     );
-    whole(&[calls(json!([first, second])), ends("tool_calls")]);
+    whole(&[calls(json!([first, second])), finish_with("tool_calls")]);
     whole(&[
         calls(json!([first])),
         calls(json!([second])),
-        ends("tool_calls"),
+        finish_with("tool_calls"),
     ]);
-    // In pieces that are mixed up, or number and id in odd shapes.
+    // Interleaved pieces, with index and id in unusual forms.
     let begin = |at: Value, id: &str, name: &str| json!({"index": at, "id": id, "function": {"name": name}});
     let more = |at: Value, id: Value, args: &str| json!({"index": at, "id": id, "function": {"arguments": args}});
     let pieces = |later: Value| {
@@ -181,29 +195,29 @@ fn calls_come_in_pieces_or_whole() {
                 more(json!(1), later.clone(), "{}")
             ])),
             calls(json!([more(json!(0), later, ":2}")])),
-            ends("tool_calls"),
+            finish_with("tool_calls"),
         ]
     };
     whole(&pieces(json!(null)));
     whole(&pieces(json!("")));
-    // An id of its own for every piece.
+    // A different id in every piece.
     whole(&pieces(json!("chatcmpl-tool-7")));
     whole(&[
         calls(json!([begin(json!("0"), "c1", "add")])),
         calls(json!([more(json!("0"), json!(null), "{\"a\":2}")])),
         calls(json!([begin(json!("1"), "c2", "now")])),
-        ends("tool_calls"),
+        finish_with("tool_calls"),
     ]);
-    // Neither number nor id behind the first piece.
+    // No index or id after the first piece.
     let loose = |args: &str| calls(json!([{"function": {"arguments": args}}]));
     whole(&[
         calls(json!([{"id": "c1", "function": {"name": "add"}}])),
         loose("{\"a\""),
         loose(":2}"),
         calls(json!([{"id": "c2", "function": {"name": "now", "arguments": null}}])),
-        ends("tool_calls"),
+        finish_with("tool_calls"),
     ]);
-    // Everything in every piece.
+    // All fields in every piece.
     let again = |args: &str| {
         calls(json!([{"index": 0, "id": "c1", "function": {"name": "add", "arguments": args}}]))
     };
@@ -211,31 +225,31 @@ fn calls_come_in_pieces_or_whole() {
         again("{\"a\""),
         again(":2}"),
         calls(json!([begin(json!(1), "c2", "now")])),
-        ends("tool_calls"),
+        finish_with("tool_calls"),
     ]);
-    // Arguments that are no text.
+    // Arguments that are not a string.
     let object =
         json!({"index": 0, "id": "c1", "function": {"name": "add", "arguments": {"a": 2}}});
     whole(&[
         calls(json!([object, begin(json!(1), "c2", "now")])),
-        ends("tool_calls"),
+        finish_with("tool_calls"),
     ]);
 }
 
 #[test]
-fn names_may_come_late_or_never() {
+fn late_or_missing_tool_names_are_handled() {
     let piece = |function: Value| calls(json!([{"index": 0, "id": "c1", "function": function}]));
     let late = [
         piece(json!({"name": "", "arguments": "{\"a\""})),
         piece(json!({"name": "add", "arguments": ":2"})),
         piece(json!({"arguments": "}"})),
-        ends("tool_calls"),
+        finish_with("tool_calls"),
     ];
     check(
         &late,
         json!({"calls": [["c1", "add", {"a": 2}]], "finish": "tool_calls"}),
     );
-    let never = [piece(json!({"arguments": "{}"})), ends("tool_calls")];
+    let never = [piece(json!({"arguments": "{}"})), finish_with("tool_calls")];
     check(
         &never,
         json!({"calls": [["c1", "", {}]], "finish": "tool_calls"}),
@@ -243,7 +257,7 @@ fn names_may_come_late_or_never() {
 }
 
 #[test]
-fn calls_may_have_no_id_at_all() {
+fn calls_without_id_get_one() {
     let call = |a: u64| {
         let function = json!({"name": "add", "arguments": format!("{{\"a\":{a}}}")});
         json!({"index": 0, "id": "", "type": "function", "function": function})
@@ -251,38 +265,38 @@ fn calls_may_have_no_id_at_all() {
     let expected =
         json!({"calls": [["", "add", {"a": 2}], ["", "add", {"a": 3}]], "finish": "tool_calls"});
     check(
-        &[calls(json!([call(2), call(3)])), ends("stop")],
+        &[calls(json!([call(2), call(3)])), finish_with("stop")],
         expected.clone(),
     );
     check(
         &[
             calls(json!([call(2)])),
             calls(json!([call(3)])),
-            ends("stop"),
+            finish_with("stop"),
         ],
         expected,
     );
 }
 
 #[test]
-fn cut_arguments_are_kept_as_they_are() {
+fn truncated_arguments_are_retained() {
     let call = calls(
         json!([{"index": 0, "id": "c1", "function": {"name": "add", "arguments": "{\"a\": 2, \"b"}}]),
     );
     let raw = json!({"calls": [["c1", "add", {"raw": "{\"a\": 2, \"b"}]], "finish": "length"});
-    check(&[call.clone(), ends("length")], raw);
+    check(&[call.clone(), finish_with("length")], raw);
     let filtered =
         json!({"calls": [["c1", "add", {"raw": "{\"a\": 2, \"b"}]], "finish": "content_filter"});
-    check(&[call, ends("content_filter")], filtered);
+    check(&[call, finish_with("content_filter")], filtered);
 }
 
 #[test]
-fn the_end_has_many_words() {
+fn finish_reasons_of_many_servers_are_mapped() {
     let call =
         calls(json!([{"index": 0, "id": "c1", "function": {"name": "now", "arguments": ""}}]));
     for word in ["stop", "", "eos", "tool_calls", "function_call"] {
         check(
-            &[call.clone(), ends(word)],
+            &[call.clone(), finish_with(word)],
             json!({"calls": [["c1", "now", {}]], "finish": "tool_calls"}),
         );
     }
@@ -291,33 +305,38 @@ fn the_end_has_many_words() {
         json!({"calls": [["c1", "now", {}]], "finish": "tool_calls"}),
     );
     for word in ["stop", "eos", "end_turn"] {
-        check(&[text("a"), ends(word)], json!({"text": "a"}));
+        check(&[text("a"), finish_with(word)], json!({"text": "a"}));
     }
     check(
-        &[text("a"), ends("length")],
+        &[text("a"), finish_with("length")],
         json!({"text": "a", "finish": "length"}),
     );
     check(
-        &[text("a"), ends("content_filter")],
+        &[text("a"), finish_with("content_filter")],
         json!({"text": "a", "finish": "content_filter"}),
     );
-    check(&[text("a"), ends("insufficient_system_resource")], {
+    check(&[text("a"), finish_with("insufficient_system_resource")], {
         json!({"text": "a", "finish": {"other": "insufficient_system_resource"}})
     });
-    // Null to the end, nothing to the end, said twice.
+    // Null to the end, missing to the end, and repeated.
     check(&[text("a")], json!({"text": "a"}));
     check(
-        &[text("a"), ends("")],
+        &[text("a"), finish_with("")],
         json!({"text": "a", "finish": {"other": ""}}),
     );
     check(
-        &[text("a"), ends(""), ends("length"), ends("stop")],
+        &[
+            text("a"),
+            finish_with(""),
+            finish_with("length"),
+            finish_with("stop"),
+        ],
         json!({"text": "a", "finish": "length"}),
     );
 }
 
 #[test]
-fn thoughts_have_many_names() {
+fn reasoning_is_read_from_many_fields() {
     let expected = || json!({"thinking": "Hm. So.", "text": "a"});
     let think = |name: &str, said: &str| delta(json!({name: said, "content": null}));
     for name in ["reasoning_content", "reasoning"] {
@@ -326,7 +345,7 @@ fn thoughts_have_many_names() {
                 think(name, "Hm. "),
                 think(name, "So."),
                 text("a"),
-                ends("stop"),
+                finish_with("stop"),
             ],
             expected(),
         );
@@ -337,7 +356,7 @@ fn thoughts_have_many_names() {
         delta(json!({"reasoning": said, "reasoning_content": said, "reasoning_details": [detail]}))
     };
     check(
-        &[both("Hm. "), both("So."), text("a"), ends("stop")],
+        &[both("Hm. "), both("So."), text("a"), finish_with("stop")],
         expected(),
     );
     // As parts of the content.
@@ -345,22 +364,25 @@ fn thoughts_have_many_names() {
         |said: &str| json!({"type": "thinking", "thinking": [{"type": "text", "text": said}]});
     let parts =
         delta(json!({"content": [part("Hm. "), part("So."), {"type": "text", "text": "a"}]}));
-    check(&[parts, ends("stop")], expected());
-    // In the text, where it stays.
+    check(&[parts, finish_with("stop")], expected());
+    // Inside the text, where it stays.
     let tagged = "<think>Hm.</think>a";
-    check(&[text(tagged), ends("stop")], json!({ "text": tagged }));
+    check(
+        &[text(tagged), finish_with("stop")],
+        json!({ "text": tagged }),
+    );
     check(
         &[
             delta(json!({"reasoning": {"odd": 1}, "content": 7})),
             text("a"),
-            ends("stop"),
+            finish_with("stop"),
         ],
         json!({"text": "a"}),
     );
 }
 
 #[test]
-fn signatures_are_kept() {
+fn signatures_are_retained() {
     let detail = |fields: Value| delta(json!({"reasoning_details": [fields]}));
     let stream = events(&[
         detail(json!({"type": "reasoning.text", "index": 0, "text": "Hm. "})),
@@ -368,7 +390,7 @@ fn signatures_are_kept() {
         detail(json!({"type": "reasoning.text", "index": 0, "signature": "s1="})),
         detail(json!({"type": "reasoning.encrypted", "index": 1, "data": "xyz", "id": "r1"})),
         text("a"),
-        ends("stop"),
+        finish_with("stop"),
     ]);
     let reply = read(&stream).unwrap();
     let details = json!([
@@ -381,7 +403,7 @@ fn signatures_are_kept() {
     ));
     assert_eq!(reply.message.parts, [Part::text("a"), kept]);
     let call = json!({"index": 0, "id": "c1", "function": {"name": "now"}, "extra_content": {"google": {"s": "t"}}});
-    let reply = read(&events(&[calls(json!([call])), ends("stop")])).unwrap();
+    let reply = read(&events(&[calls(json!([call])), finish_with("stop")])).unwrap();
     let own = reply
         .message
         .calls()
@@ -391,12 +413,12 @@ fn signatures_are_kept() {
         .clone()
         .unwrap();
     assert_eq!(*own.data, json!({"extra_content": {"google": {"s": "t"}}}));
-    // Behind another call, and before a name.
+    // After another call, and before a name.
     let late = |index: u64| json!({"index": index, "extra_content": {"google": {"s": index}}});
     let begin = |index: u64| json!({"index": index, "id": format!("c{index}"), "function": {"name": "now"}});
     let stream = [
         calls(json!([begin(0), {"index": 1, "id": "c1"}, late(1), begin(1), late(0)])),
-        ends("stop"),
+        finish_with("stop"),
     ];
     let reply = read(&events(&stream)).unwrap();
     let states = reply
@@ -407,8 +429,8 @@ fn signatures_are_kept() {
 }
 
 #[test]
-fn frames_differ() {
-    let (a, stop) = (text("a"), ends("stop"));
+fn event_framing_variants_are_parsed() {
+    let (a, stop) = (text("a"), finish_with("stop"));
     let reply = json!({"text": "a"});
     for stream in [
         format!(
@@ -422,12 +444,12 @@ fn frames_differ() {
         format!("\u{feff}data: {a}\n\nevent: done\ndata: {stop}\n\n"),
         format!("data: {a}\n\ndata: \n\ndata: {stop}\n\ndata: [DONE]\n\ndata: not JSON\n\n"),
     ] {
-        assert_eq!(told(&read(&stream).unwrap()), reply, "{stream}");
+        assert_eq!(summary_of(&read(&stream).unwrap()), reply, "{stream}");
     }
 }
 
 #[test]
-fn a_message_may_repeat_all_that_was_said() {
+fn repeated_full_message_is_not_duplicated() {
     let beside = |new: &str, all: &str, finish: Value| {
         let (delta, message) = (json!({ "content": new }), json!({ "content": all }));
         json!({"choices": [{"index": 0, "delta": delta, "message": message, "finish_reason": finish}]})
@@ -439,7 +461,7 @@ fn a_message_may_repeat_all_that_was_said() {
         beside("", "Seven", json!("stop")),
     ];
     let reply = read(&events(&stream)).unwrap();
-    assert_eq!(told(&reply), json!({"text": "Seven"}));
+    assert_eq!(summary_of(&reply), json!({"text": "Seven"}));
     check(
         &[beside("", "Seven", json!("stop"))],
         json!({"text": "Seven"}),
@@ -449,14 +471,20 @@ fn a_message_may_repeat_all_that_was_said() {
 }
 
 #[test]
-fn only_the_first_of_several_replies_is_taken() {
+fn only_first_choice_is_used() {
     let at =
         |index: u64, said: &str| json!({"choices": [{"index": index, "delta": {"content": said}}]});
     check(
-        &[at(0, "a"), at(1, "x"), at(0, "b"), ends("stop"), at(1, "y")],
+        &[
+            at(0, "a"),
+            at(1, "x"),
+            at(0, "b"),
+            finish_with("stop"),
+            at(1, "y"),
+        ],
         json!({"text": "ab"}),
     );
-    // Text and calls of one reply may stand apart.
+    // Text and calls of one reply may be in separate choices.
     let call = json!({"id": "c1", "function": {"name": "now", "arguments": "{}"}});
     let apart =
         json!({"choices": [{"message": {"content": "a"}}, {"message": {"tool_calls": [call]}}]});
@@ -467,7 +495,7 @@ fn only_the_first_of_several_replies_is_taken() {
 }
 
 #[test]
-fn fields_may_be_filled_with_nothing() {
+fn empty_fields_are_ignored() {
     let nothing = json!({"name": "", "arguments": ""});
     let call = json!({"index": 0, "id": "c1", "function": {"name": "now", "arguments": ""}, "custom": {"name": "", "input": ""}});
     let full = |content: Value, calls: Value| {
@@ -478,32 +506,35 @@ fn fields_may_be_filled_with_nothing() {
     };
     let expected = json!({"calls": [["c1", "now", {}]], "finish": "tool_calls"});
     for content in [json!(null), json!("")] {
-        check(&[full(content, json!([call])), ends("")], expected.clone());
+        check(
+            &[full(content, json!([call])), finish_with("")],
+            expected.clone(),
+        );
     }
-    check(&[calls(json!([call])), ends("stop")], expected);
+    check(&[calls(json!([call])), finish_with("stop")], expected);
     check(
-        &[full(json!("a"), json!(null)), ends("stop")],
+        &[full(json!("a"), json!(null)), finish_with("stop")],
         json!({"text": "a"}),
     );
 }
 
 #[test]
-fn refusals_are_said() {
+fn refusal_becomes_text() {
     let refusal = |said: &str| delta(json!({"content": null, "refusal": said}));
     check(
-        &[refusal("I will "), refusal("not."), ends("stop")],
+        &[refusal("I will "), refusal("not."), finish_with("stop")],
         json!({"text": "I will not."}),
     );
 }
 
 #[test]
-fn old_and_new_kinds_of_calls() {
+fn legacy_and_custom_calls_are_parsed() {
     let old = |function: Value| delta(json!({"content": null, "function_call": function}));
     let stream = [
         old(json!({"name": "add", "arguments": ""})),
         old(json!({"arguments": "{\"a\""})),
         old(json!({"arguments": ":2}"})),
-        ends("function_call"),
+        finish_with("function_call"),
     ];
     check(
         &stream,
@@ -511,17 +542,24 @@ fn old_and_new_kinds_of_calls() {
     );
     let custom = json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}});
     let expected = json!({"calls": [["c1", "sh", "ls -l"]], "finish": "tool_calls"});
-    check(&[calls(json!([custom])), ends("tool_calls")], expected);
+    check(
+        &[calls(json!([custom])), finish_with("tool_calls")],
+        expected,
+    );
 }
 
 #[test]
-fn pictures_and_sounds_come_back() {
+fn images_and_audio_are_parsed() {
     let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
     let images = json!([
         image("data:image/jpeg;base64,/wA="),
         image("https://a.example/b.png")
     ]);
-    let stream = events(&[text("a"), delta(json!({ "images": images })), ends("stop")]);
+    let stream = events(&[
+        text("a"),
+        delta(json!({ "images": images })),
+        finish_with("stop"),
+    ]);
     let reply = read(&stream).unwrap();
     let kinds = reply.message.parts.iter().filter_map(|part| match part {
         Part::Media(media) => Some(media.mime.as_str()),
@@ -529,15 +567,15 @@ fn pictures_and_sounds_come_back() {
     });
     assert_eq!(kinds.collect::<Vec<_>>(), ["image/jpeg", "image/png"]);
     let sound = delta(json!({"audio": {"id": "a1", "transcript": "Seven."}}));
-    check(&[sound, ends("stop")], json!({"text": "Seven."}));
+    check(&[sound, finish_with("stop")], json!({"text": "Seven."}));
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_an_error() {
+fn interrupted_stream_is_an_error() {
     let broken = |stream: &str| read(stream).unwrap_err().kind();
     let mut counted = text("a");
     counted["usage"] = usage(9, 7);
-    let half = events(&[text("a"), ends("stop")]);
+    let half = events(&[text("a"), finish_with("stop")]);
     let (half, _) = half.split_at(half.len() - 30);
     let bare = "{\"choices\": []".to_owned();
     let still = ": still there\n\n".to_owned();
@@ -551,8 +589,8 @@ fn a_stream_that_breaks_off_is_an_error() {
     ] {
         assert_eq!(broken(&stream), ModelErrorKind::Transport, "{stream}");
     }
-    // One that has said why it stops has said all.
-    assert!(read(&events(&[text("a"), ends("stop")])).is_ok());
+    // A stream with a finish reason is complete.
+    assert!(read(&events(&[text("a"), finish_with("stop")])).is_ok());
     assert!(
         read(&events(&[
             text("a"),
@@ -570,8 +608,8 @@ fn a_stream_that_breaks_off_is_an_error() {
     );
 }
 
-/// Bytes that look like a stream here and there.
-fn nearly_a_stream() -> impl Strategy<Value = Vec<u8>> {
+/// Generates bytes that partly look like a stream.
+fn stream_like_bytes() -> impl Strategy<Value = Vec<u8>> {
     let known = |text: &'static str| Just(text.as_bytes().to_vec());
     let piece = prop_oneof![
         known("data: "),
@@ -596,7 +634,7 @@ fn nearly_a_stream() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn where_bytes_are_cut_does_not_matter(bytes in nearly_a_stream(), length in 1_usize..80) {
+    fn chunk_boundaries_do_not_matter(bytes in stream_like_bytes(), length in 1_usize..80) {
         let whole = decode_chat_stream([&*bytes]);
         assert_eq!(decode_chat_stream(bytes.chunks(length)), whole);
         assert_eq!(decode_chat_stream(bytes.chunks(1)), whole);

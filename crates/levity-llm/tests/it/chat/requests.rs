@@ -1,4 +1,4 @@
-//! What is sent.
+//! Requests as they are sent.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use levity_core::{
 use levity_llm::{ChatModel, Endpoint};
 use serde_json::{Value, json};
 
-use super::{STREAM, asked};
+use super::{STREAM, sample_request};
 use crate::server::{Answer, Server};
 
 async fn sent_by(make: impl FnOnce(&str) -> ChatModel, request: Request) -> Value {
-    let server = Server::saying(Answer::sse(STREAM)).await;
+    let server = Server::with_answer(Answer::sse(STREAM)).await;
     make(server.url()).complete(request).await.unwrap();
     server.last().body
 }
@@ -27,20 +27,20 @@ fn openai(url: &str) -> ChatModel {
     ChatModel::openai("sk-1", "large").with_endpoint(|_| Endpoint::new(url))
 }
 
-/// The messages of a conversation in which the model replied with this.
+/// Returns the messages of a conversation with this reply of the model.
 async fn messages(parts: impl IntoIterator<Item = Part>) -> Value {
     let request = Request::new().with_message(Message::new(Role::Assistant, parts));
     sent(request).await["messages"].clone()
 }
 
-fn thought(field: &str, text: &str) -> Part {
-    let mut thought = Part::thinking(text);
-    thought.set_opaque(ProviderState::new("openai_chat", json!({ "field": field })));
-    thought
+fn thinking_part(field: &str, text: &str) -> Part {
+    let mut thinking_part = Part::thinking(text);
+    thinking_part.set_opaque(ProviderState::new("openai_chat", json!({ "field": field })));
+    thinking_part
 }
 
 #[tokio::test]
-async fn options_and_tools() {
+async fn options_and_tools_are_sent() {
     let mut options = Options::new();
     options.temperature = Some(0.5);
     options.top_p = Some(0.25);
@@ -51,7 +51,7 @@ async fn options_and_tools() {
     options
         .extra
         .insert("parallel_tool_calls".into(), json!(false));
-    let request = asked().with_options(options.clone());
+    let request = sample_request().with_options(options.clone());
     let body = sent(request.clone()).await;
     let plain = |body: &Value, name: &str| body.get(name).cloned();
     assert_eq!(
@@ -78,10 +78,10 @@ async fn options_and_tools() {
         ),
         (Some(json!(64)), None)
     );
-    // A field of one's own stands in place of another, once.
+    // A user's field replaces the standard one, without a duplicate.
     options.extra.insert("temperature".into(), json!(1));
     options.extra.insert("stop".into(), json!([]));
-    let text = serde_json::to_string(&sent(asked().with_options(options)).await).unwrap();
+    let text = serde_json::to_string(&sent(sample_request().with_options(options)).await).unwrap();
     assert_eq!(
         (
             text.matches("\"temperature\":1").count(),
@@ -93,7 +93,7 @@ async fn options_and_tools() {
 }
 
 #[tokio::test]
-async fn tools_are_chosen() {
+async fn tool_choice_is_sent() {
     for (choice, expected) in [
         (ToolChoice::Auto, Value::Null),
         (ToolChoice::None, json!("none")),
@@ -103,7 +103,7 @@ async fn tools_are_chosen() {
             json!({"type": "function", "function": {"name": "add"}}),
         ),
     ] {
-        let mut request = asked();
+        let mut request = sample_request();
         request.tool_choice = choice;
         assert_eq!(sent(request.clone()).await["tool_choice"], expected);
         request.tools = Arc::new([]);
@@ -116,10 +116,10 @@ async fn tools_are_chosen() {
 }
 
 #[tokio::test]
-async fn keys_go_where_the_server_looks_for_them() {
-    let server = Server::saying(Answer::sse(STREAM)).await;
+async fn key_is_sent_in_configured_header() {
+    let server = Server::with_answer(Answer::sse(STREAM)).await;
     ChatModel::azure(server.url(), "az-key", "mine")
-        .complete(asked())
+        .complete(sample_request())
         .await
         .unwrap();
     let seen = server.last();
@@ -129,21 +129,24 @@ async fn keys_go_where_the_server_looks_for_them() {
         ("az-key", "")
     );
     assert_eq!(seen.body["model"], "mine");
-    openai(server.url()).complete(asked()).await.unwrap();
+    openai(server.url())
+        .complete(sample_request())
+        .await
+        .unwrap();
     assert_eq!(server.last().header("authorization"), "Bearer sk-1");
     ChatModel::compatible(server.url(), "small")
-        .complete(asked())
+        .complete(sample_request())
         .await
         .unwrap();
     assert_eq!(server.last().header("authorization"), "");
 }
 
 #[tokio::test]
-async fn a_shape_is_strict_where_it_can_be() {
+async fn schema_is_strict_if_possible() {
     let closed = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
     let open = json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}});
     let format = async |make: fn(&str) -> ChatModel, name: &str, schema: &Value| {
-        let request = asked().with_output(OutputSchema::new(name, schema.clone()));
+        let request = sample_request().with_output(OutputSchema::new(name, schema.clone()));
         sent_by(make, request).await["response_format"]["json_schema"].clone()
     };
     assert_eq!(
@@ -162,8 +165,8 @@ async fn a_shape_is_strict_where_it_can_be() {
 }
 
 #[tokio::test]
-async fn notes_stand_where_they_were_made() {
-    let request = asked()
+async fn system_notes_keep_their_position() {
+    let request = sample_request()
         .with_message(Message::system("Hurry."))
         .with_message(Message::user("Well?"));
     let messages = sent(request).await["messages"].clone();
@@ -177,7 +180,7 @@ async fn notes_stand_where_they_were_made() {
 }
 
 #[tokio::test]
-async fn texts_are_texts_and_empty_ones_are_left_out() {
+async fn text_parts_are_merged_and_empty_ones_omitted() {
     let said = async |parts: Vec<Part>| {
         let request = Request::new().with_message(Message::new(Role::User, parts));
         sent(request).await["messages"][0]["content"].clone()
@@ -207,7 +210,7 @@ async fn texts_are_texts_and_empty_ones_are_left_out() {
 }
 
 #[tokio::test]
-async fn every_kind_of_media_has_its_part() {
+async fn every_media_kind_has_matching_part() {
     let with =
         |media: Media| Request::new().with_message(Message::new(Role::User, [Part::Media(media)]));
     let mut named = Media::bytes("application/pdf", vec![1]);
@@ -255,9 +258,9 @@ async fn every_kind_of_media_has_its_part() {
             false,
         ),
     ] {
-        let server = Server::saying(Answer::sse(STREAM)).await;
+        let server = Server::with_answer(Answer::sse(STREAM)).await;
         let request = with(media);
-        // The same history is asked about by both, one after the other.
+        // Both models get the same history, one after the other.
         let refused = openai(server.url()).complete(request.clone()).await;
         assert_eq!(
             sent(request).await["messages"][0]["content"],
@@ -277,7 +280,7 @@ async fn every_kind_of_media_has_its_part() {
 }
 
 #[tokio::test]
-async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
+async fn unsupported_media_in_tool_result_becomes_text() {
     let call = ToolCall::new("c1", "record", json!({}));
     let answered = |media: Vec<Media>| {
         let mut history = History::new();
@@ -312,13 +315,13 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
     );
     assert_eq!(messages[2]["content"].as_array().unwrap().len(), 1);
 
-    // Other servers take more or less, and say so themselves.
+    // Other servers accept more or less, and report it themselves.
     let messages = sent(answered(both)).await["messages"].clone();
     assert_eq!(messages[2]["content"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn a_reply_that_says_nothing_is_left_out() {
+async fn empty_reply_is_omitted() {
     let user = json!({"role": "user", "content": "Well?"});
     let with = async |parts: Vec<Part>| {
         let reply = Message::new(Role::Assistant, parts);
@@ -338,33 +341,33 @@ async fn a_reply_that_says_nothing_is_left_out() {
     );
     let thoughtful = json!({"role": "assistant", "content": "", "reasoning_content": "Hm."});
     assert_eq!(
-        with(vec![thought("reasoning_content", "Hm.")]).await,
+        with(vec![thinking_part("reasoning_content", "Hm.")]).await,
         json!([thoughtful, user])
     );
 }
 
 #[tokio::test]
-async fn thoughts_go_back_under_their_name() {
+async fn reasoning_returns_in_its_field() {
     assert_eq!(
         messages([
-            thought("reasoning_content", "Hm. "),
-            thought("reasoning_content", "So."),
+            thinking_part("reasoning_content", "Hm. "),
+            thinking_part("reasoning_content", "So."),
             Part::text("a")
         ])
         .await,
         json!([{"role": "assistant", "content": "a", "reasoning_content": "Hm. So."}])
     );
     assert_eq!(
-        messages([thought("reasoning", "Hm."), Part::text("a")]).await,
+        messages([thinking_part("reasoning", "Hm."), Part::text("a")]).await,
         json!([{"role": "assistant", "content": "a", "reasoning": "Hm."}])
     );
     let part = json!({"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]});
     assert_eq!(
-        messages([thought("content", "Hm."), Part::text("a")]).await,
+        messages([thinking_part("content", "Hm."), Part::text("a")]).await,
         json!([{"role": "assistant", "content": [part, {"type": "text", "text": "a"}]}])
     );
     assert_eq!(
-        messages([thought("tags", "Hm."), Part::text("a")]).await,
+        messages([thinking_part("tags", "Hm."), Part::text("a")]).await,
         json!([{"role": "assistant", "content": "<think>Hm.</think>\n\na"}])
     );
     let mut foreign = Part::thinking("Hm.");
@@ -373,11 +376,11 @@ async fn thoughts_go_back_under_their_name() {
         messages([foreign, Part::text("a")]).await,
         json!([{"role": "assistant", "content": "a"}])
     );
-    // Not to OpenAI, nor where it was asked not to.
+    // They are not sent to OpenAI, nor if the option disables it.
     let reply = || {
         Message::new(
             Role::Assistant,
-            [thought("reasoning", "Hm."), Part::text("a")],
+            [thinking_part("reasoning", "Hm."), Part::text("a")],
         )
     };
     let bare = json!([{"role": "assistant", "content": "a"}]);
@@ -396,7 +399,7 @@ async fn thoughts_go_back_under_their_name() {
 }
 
 #[tokio::test]
-async fn a_whole_exchange_goes_back() {
+async fn whole_exchange_is_sent_back() {
     let detail = json!({"type": "reasoning.text", "text": "Hm.", "signature": "s1=", "index": 0});
     let call = |id: &str| json!({"index": id, "id": id, "function": {"name": "look", "arguments": "{\"at\": \"<b>\"}"}, "extra_content": {"google": {"s": id}}});
     let delta = json!({"reasoning": "Hm.", "reasoning_details": [detail], "content": "I look.", "tool_calls": [call("1"), call("2")]});
@@ -404,9 +407,9 @@ async fn a_whole_exchange_goes_back() {
         "data: {}\n\ndata: [DONE]\n\n",
         json!({"choices": [{"delta": delta}]})
     );
-    let server = Server::saying(Answer::sse(stream)).await;
+    let server = Server::with_answer(Answer::sse(stream)).await;
     let model = ChatModel::compatible(server.url(), "small");
-    let reply = model.complete(asked()).await.unwrap();
+    let reply = model.complete(sample_request()).await.unwrap();
     let mut history = History::new();
     history.say(Message::user("Look.")).unwrap();
     let mut exchange = history.open(reply.message).unwrap();
@@ -438,13 +441,13 @@ async fn a_whole_exchange_goes_back() {
         {"role": "user", "content": [image]},
     ]);
     assert_eq!(server.last().body["messages"], expected);
-    // Encoded once, and the same for ever.
+    // The message is encoded once, and stays the same.
     model.complete(request).await.unwrap();
     assert_eq!(server.last().body["messages"], expected);
 }
 
 #[tokio::test]
-async fn calls_go_back_as_they_were_written() {
+async fn calls_return_as_written() {
     let mut history = History::new();
     let calls = [
         ToolCall::from_text("c1", "f", "{\"a\": "),
@@ -466,7 +469,7 @@ async fn calls_go_back_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn thoughts_are_looked_for_in_the_text_where_asked() {
+async fn reasoning_in_text_is_extracted_if_enabled() {
     let chunk = |text: &str| {
         format!(
             "data: {}\n\n",
@@ -482,7 +485,7 @@ async fn thoughts_are_looked_for_in_the_text_where_asked() {
     let server = Server::start([Answer::sse(stream), Answer::json(200, whole)]).await;
     let model = ChatModel::compatible(server.url(), "small").with_think_tags();
     for model in [model.clone(), model.without_streaming()] {
-        let reply = model.complete(asked()).await.unwrap();
+        let reply = model.complete(sample_request()).await.unwrap();
         assert_eq!(
             (&*reply.message.thinking(), &*reply.message.text()),
             ("Hm.", "Seven")
@@ -491,7 +494,7 @@ async fn thoughts_are_looked_for_in_the_text_where_asked() {
 }
 
 #[tokio::test]
-async fn a_made_picture_is_shown_by_the_user() {
+async fn generated_image_is_sent_as_user_message() {
     let image = Media::bytes("image/png", vec![1]);
     let shown = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AQ=="}});
     assert_eq!(
@@ -505,7 +508,7 @@ async fn a_made_picture_is_shown_by_the_user() {
 }
 
 #[tokio::test]
-async fn a_tool_is_offered_as_it_was_written() {
+async fn tool_schema_is_sent_as_written() {
     let input = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "$defs": {}});
     let tool = Arc::new(ToolSpec::new("count", "Counts.").with_input(input.clone()));
     let body = sent(
@@ -518,9 +521,9 @@ async fn a_tool_is_offered_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn openai_is_asked_in_words_for_an_answer_that_is_no_object() {
+async fn non_object_schema_becomes_instructions_for_openai() {
     let list = json!({"type": "array", "items": {"type": "string"}});
-    let request = || asked().with_output(OutputSchema::new("names", list.clone()));
+    let request = || sample_request().with_output(OutputSchema::new("names", list.clone()));
     let body = sent_by(openai, request()).await;
     assert!(body.get("response_format").is_none(), "{body}");
     let system = body["messages"][0]["content"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Calls that a model wrote as text, as servers deliver them.
+//! Calls that a model writes as text, as servers deliver them.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
 
-/// The pieces in which llama.cpp's server delivers a call of Qwen2.5-Coder that its template does
-/// not recognise.
+/// The deltas of llama.cpp's server for a call of Qwen2.5-Coder that its template does not
+/// recognize.
 const PIECES: [&str; 9] = [
     "```",
     "json",
@@ -29,11 +29,11 @@ const PIECES: [&str; 9] = [
 fn gcd() -> Arc<ToolSpec> {
     let number = json!({"type": "integer"});
     let input = json!({"type": "object", "properties": {"num1": number, "num2": number}, "required": ["num1", "num2"]});
-    // The wire changes the name.
+    // The protocol changes the name.
     Arc::new(ToolSpec::new("math.gcd", "The greatest common divisor.").with_input(input))
 }
 
-fn asked() -> Request {
+fn sample_request() -> Request {
     Request::new()
         .with_tools([gcd()])
         .with_message(Message::user("The greatest common divisor of 12 and 18?"))
@@ -54,14 +54,14 @@ fn stream(pieces: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn call_in_text_arrives_as_a_call_and_goes_back_as_text() {
+async fn call_in_text_is_parsed_and_returned_as_text() {
     let server = Server::start([
         Answer::sse(stream(&PIECES)),
         Answer::sse(stream(&["It is 6."])),
     ])
     .await;
     let model = ChatModel::compatible(server.url(), "qwen");
-    let mut deltas = model.stream(asked()).await.unwrap();
+    let mut deltas = model.stream(sample_request()).await.unwrap();
     let (mut fold, mut notices) = (levity_core::Fold::new(), Vec::new());
     while let Some(delta) = deltas.next().await {
         let delta = delta.unwrap();
@@ -83,7 +83,7 @@ async fn call_in_text_arrives_as_a_call_and_goes_back_as_text() {
     );
     assert_eq!(notices, ["read from text: call of `math_gcd`"]);
 
-    let mut request = asked();
+    let mut request = sample_request();
     let mut exchange = request.history.open(reply.message.clone()).unwrap();
     let call: ToolCall = exchange.unanswered().next().unwrap().clone();
     exchange
@@ -106,14 +106,14 @@ async fn call_in_text_arrives_as_a_call_and_goes_back_as_text() {
 }
 
 #[tokio::test]
-async fn reading_of_text_as_calls_can_be_switched_off() {
+async fn parsing_of_text_calls_can_be_disabled() {
     let server = Server::start([Answer::sse(stream(&PIECES)), Answer::sse(stream(&PIECES))]).await;
     for model in [
         ChatModel::compatible(server.url(), "qwen").with_text_calls(false),
         ChatModel::openai("key", "gpt-6.1")
             .with_endpoint(|endpoint| endpoint.with_base(server.url())),
     ] {
-        let reply = model.complete(asked()).await.unwrap();
+        let reply = model.complete(sample_request()).await.unwrap();
         assert_eq!(
             (reply.message.calls().count(), &*reply.message.text()),
             (0, &*PIECES.concat())
@@ -122,7 +122,7 @@ async fn reading_of_text_as_calls_can_be_switched_off() {
 }
 
 #[tokio::test]
-async fn native_call_keeps_the_text_beside_it() {
+async fn native_call_retains_surrounding_text() {
     let call = json!({"index": 0, "id": "c1", "function": {"name": "math_gcd", "arguments": "{\"num1\":1,\"num2\":2}"}});
     let chunk = |delta: Value| {
         format!(
@@ -133,9 +133,9 @@ async fn native_call_keeps_the_text_beside_it() {
     let text = chunk(json!({"content": "{\"name\": \"math_gcd\""}))
         + &chunk(json!({"tool_calls": [call]}))
         + "data: [DONE]\n\n";
-    let server = Server::saying(Answer::sse(text)).await;
+    let server = Server::with_answer(Answer::sse(text)).await;
     let reply = ChatModel::compatible(server.url(), "qwen")
-        .complete(asked())
+        .complete(sample_request())
         .await
         .unwrap();
     assert_eq!(
@@ -145,7 +145,7 @@ async fn native_call_keeps_the_text_beside_it() {
 }
 
 #[tokio::test]
-async fn ollama_that_does_not_recognise_a_call_delivers_it_as_text() {
+async fn unrecognized_ollama_call_is_parsed_from_text() {
     let line = |content: &str, done: bool| {
         json!({"message": {"role": "assistant", "content": content}, "done": done, "done_reason": "stop"})
             .to_string()
@@ -154,10 +154,10 @@ async fn ollama_that_does_not_recognise_a_call_delivers_it_as_text() {
     let text = line("{\"name\": \"math_gcd\", ", false)
         + &line("\"arguments\": {\"num1\": 12, \"num2\": 18}}", false)
         + &line("", true);
-    let server = Server::saying(Answer::lines(text)).await;
+    let server = Server::with_answer(Answer::lines(text)).await;
     let model = OllamaModel::new("qwen2.5-coder:0.5b")
         .with_endpoint(|endpoint| endpoint.with_base(server.url()));
-    let reply = model.complete(asked()).await.unwrap();
+    let reply = model.complete(sample_request()).await.unwrap();
     assert_eq!(
         reply
             .message
@@ -169,7 +169,7 @@ async fn ollama_that_does_not_recognise_a_call_delivers_it_as_text() {
 }
 
 #[tokio::test]
-async fn model_that_writes_calls_as_text_is_told_from_then_on_when_to_call() {
+async fn model_writing_text_calls_gets_instructions_afterwards() {
     let answers = || {
         [
             Answer::sse(stream(&PIECES)),
@@ -181,7 +181,7 @@ async fn model_that_writes_calls_as_text_is_told_from_then_on_when_to_call() {
     let model = ChatModel::compatible(server.url(), "qwen").adapt_tools();
     let mut notices = Vec::new();
     let mut deltas = model
-        .stream(asked().with_system("Be brief."))
+        .stream(sample_request().with_system("Be brief."))
         .await
         .unwrap();
     while let Some(delta) = deltas.next().await {
@@ -197,7 +197,7 @@ async fn model_that_writes_calls_as_text_is_told_from_then_on_when_to_call() {
     assert_eq!((notices.len(), model.mode()), (2, Some(ToolMode::Guided)));
 
     model
-        .complete(asked().with_system("Be brief."))
+        .complete(sample_request().with_system("Be brief."))
         .await
         .unwrap();
     let system = server.last().body["messages"][0]["content"]
@@ -209,22 +209,22 @@ async fn model_that_writes_calls_as_text_is_told_from_then_on_when_to_call() {
         "{system}"
     );
 
-    // A call that the program demands needs no such sentence.
-    let mut demanded = asked();
+    // A required call needs no such instruction.
+    let mut demanded = sample_request();
     demanded.tool_choice = ToolChoice::Required;
     model.complete(demanded).await.unwrap();
     assert_eq!(server.last().body["messages"][0]["role"], "user");
     assert_eq!(model.mode(), Some(ToolMode::Guided));
 
-    // Whole replies teach the same.
+    // Whole replies have the same effect.
     let server = Server::start(answers()).await;
     let model = ChatModel::compatible(server.url(), "qwen").adapt_tools();
-    model.complete(asked()).await.unwrap();
+    model.complete(sample_request()).await.unwrap();
     assert_eq!(model.mode(), Some(ToolMode::Guided));
 }
 
 #[tokio::test]
-async fn check_of_a_server_that_delivers_calls_as_text_chooses_the_guided_mode() {
+async fn check_of_server_with_text_calls_chooses_guided_mode() {
     let call = r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#;
     let replies = ["ready", call, r#"{"seat_letter": "B", "row_number": 12}"#];
     let server = Server::start(replies.map(|reply| Answer::sse(stream(&[reply])))).await;

@@ -1,5 +1,5 @@
-//! A real server. `LEVITY_TEST_EMBEDDINGS_URL` names one that speaks as OpenAI's does, such as a
-//! llama.cpp that was started with `--embeddings --pooling mean`; `LEVITY_TEST_EMBEDDER` its model.
+//! A real server. `LEVITY_TEST_EMBEDDINGS_URL` names one with OpenAI's API, such as a llama.cpp
+//! started with `--embeddings --pooling mean`; `LEVITY_TEST_EMBEDDER` names its model.
 
 use levity_core::{Embedder as _, Purpose};
 use levity_llm::OpenAiEmbedder;
@@ -8,7 +8,7 @@ use super::texts;
 
 fn embedder() -> Option<OpenAiEmbedder> {
     let Ok(url) = std::env::var("LEVITY_TEST_EMBEDDINGS_URL") else {
-        // Seen by those who run the tests, whatever is captured.
+        // This is visible even if the test runner captures output.
         let _ = std::io::Write::write_all(
             &mut std::io::stderr(),
             b"SKIPPED: no real embedder; LEVITY_TEST_EMBEDDINGS_URL names no server\n",
@@ -23,7 +23,7 @@ fn embedder() -> Option<OpenAiEmbedder> {
 }
 
 #[tokio::test]
-async fn a_real_server_embeds() {
+async fn real_server_embeds_texts() {
     let Some(embedder) = embedder() else { return };
     let three = texts(&[
         "The harbour is closed in winter.",

@@ -6,7 +6,7 @@ use levity_llm::{ErrorKind, ModelList, Models};
 use super::{embedding, texts};
 
 #[tokio::test]
-async fn a_name_leads_to_its_embedder() {
+async fn name_selects_embedder() {
     let server = embedding().await;
     let list = format!(
         r#"{{"servers": {{"house": {{"base_url": "{0}/v1", "key": "HOUSE_KEY"}},
@@ -72,7 +72,7 @@ async fn a_name_leads_to_its_embedder() {
 }
 
 #[test]
-fn what_is_no_embedder_is_refused_and_says_why() {
+fn invalid_embedder_name_is_rejected_with_reason() {
     for (name, kind, part) in [
         (
             "anthropic:claude",

@@ -1,4 +1,4 @@
-//! What is made of replies.
+//! Parsing of replies.
 
 use levity_core::{Embedder, ModelErrorKind};
 use levity_llm::OpenAiEmbedder;
@@ -8,7 +8,7 @@ use super::{all, gemini, ollama, openai, read, reply};
 use crate::server::{Answer, Server};
 
 async fn openai_reads(body: &Value) -> Result<Vec<Vec<f32>>, ModelErrorKind> {
-    let server = Server::saying(Answer::json(200, body.to_string())).await;
+    let server = Server::with_answer(Answer::json(200, body.to_string())).await;
     read(&openai(&server))
         .await
         .map(|embedded| embedded.vectors)
@@ -16,7 +16,7 @@ async fn openai_reads(body: &Value) -> Result<Vec<Vec<f32>>, ModelErrorKind> {
 }
 
 #[tokio::test]
-async fn vectors_are_put_in_the_order_of_the_texts() {
+async fn vectors_are_sorted_in_order_of_texts() {
     let entry = |index: u32, vector: [f32; 2]| json!({"index": index, "embedding": vector});
     let data = json!({"data": [entry(1, [0.0, 1.0]), entry(0, [1.0, 0.0])]});
     assert_eq!(
@@ -39,7 +39,7 @@ async fn vectors_are_put_in_the_order_of_the_texts() {
 }
 
 #[tokio::test]
-async fn vectors_may_come_as_bytes() {
+async fn base64_vectors_are_parsed() {
     let entry = |text: &str| json!({"data": [{"embedding": text}, {"embedding": "AACAPwAAAAA="}]});
     assert_eq!(
         openai_reads(&entry("AAAAAAAAgL8=")).await,
@@ -55,7 +55,7 @@ async fn vectors_may_come_as_bytes() {
 }
 
 #[tokio::test]
-async fn what_is_no_set_of_vectors_is_malformed() {
+async fn invalid_vectors_are_malformed() {
     let wrong = |vectors: Vec<Vec<f32>>| async move {
         let server =
             Server::with(move |_, seen| Answer::json(200, reply(seen, &vectors).to_string())).await;
@@ -75,7 +75,7 @@ async fn what_is_no_set_of_vectors_is_malformed() {
 }
 
 #[tokio::test]
-async fn what_is_no_reply_is_malformed() {
+async fn invalid_reply_is_malformed() {
     for body in [
         "",
         "{}",
@@ -86,14 +86,14 @@ async fn what_is_no_reply_is_malformed() {
         r#"{"embeddings": [[1e400]]}"#,
         "{\"data\": [{",
     ] {
-        let server = Server::saying(Answer::json(200, body)).await;
+        let server = Server::with_answer(Answer::json(200, body)).await;
         for embedder in all(&server) {
             let error = read(&*embedder).await.unwrap_err();
             assert_eq!(error.kind(), ModelErrorKind::Malformed, "{body}: {error}");
         }
     }
     let huge = r#"{"data":[{"embedding":[1e39]},{"embedding":[1.0]}],"embeddings":[[1e39],[1.0]]}"#;
-    let server = Server::saying(Answer::json(200, huge)).await;
+    let server = Server::with_answer(Answer::json(200, huge)).await;
     for embedder in all(&server) {
         assert_eq!(
             read(&*embedder).await.unwrap_err().kind(),
@@ -103,15 +103,16 @@ async fn what_is_no_reply_is_malformed() {
 }
 
 #[tokio::test]
-async fn a_reply_without_end_is_given_up() {
-    let server = Server::saying(Answer::json(200, "[").then_repeat(vec![b' '; 1 << 20], 80)).await;
+async fn endless_reply_is_aborted() {
+    let server =
+        Server::with_answer(Answer::json(200, "[").then_repeat(vec![b' '; 1 << 20], 80)).await;
     let error = read(&openai(&server)).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed, "{error}");
     assert!(error.to_string().contains("larger"), "{error}");
 }
 
 #[tokio::test]
-async fn another_number_of_components_than_asked_for_is_malformed() {
+async fn unexpected_dimensions_are_malformed() {
     let server =
         Server::with(|_, seen| Answer::json(200, reply(seen, &vec![vec![1.0; 8]; 2]).to_string()))
             .await;
@@ -125,9 +126,9 @@ async fn another_number_of_components_than_asked_for_is_malformed() {
 }
 
 #[tokio::test]
-async fn errors_are_those_of_models() {
+async fn errors_have_kinds_of_model_errors() {
     let check = async |status: u16, body: &str, kind: ModelErrorKind| {
-        let server = Server::saying(Answer::json(status, body)).await;
+        let server = Server::with_answer(Answer::json(status, body)).await;
         for embedder in all(&server) {
             let error = read(&*embedder).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{body}: {error}");
@@ -143,7 +144,7 @@ async fn errors_are_those_of_models() {
         ModelErrorKind::ContextTooLong,
     )
     .await;
-    // Some say so with a status that means the opposite.
+    // Some servers report this with a misleading status.
     check(
         200,
         r#"{"error": {"message": "slow down", "code": 429}}"#,
@@ -153,23 +154,23 @@ async fn errors_are_those_of_models() {
 }
 
 #[tokio::test]
-async fn errors_show_no_key_and_say_what_to_do() {
-    let server = Server::saying(Answer::json(
+async fn errors_hide_key_and_suggest_next_step() {
+    let server = Server::with_answer(Answer::json(
         401,
         r#"{"error": {"message": "bad key key-12345678"}}"#,
     ))
     .await;
     let error = read(&gemini(&server)).await.unwrap_err();
     assert_eq!(error.message(), "bad key ***");
-    // Also where the status says that all is well.
-    let server = Server::saying(Answer::json(
+    // The same holds with a success status.
+    let server = Server::with_answer(Answer::json(
         200,
         r#"{"error": {"message": "bad key key-12345678"}}"#,
     ))
     .await;
     let error = read(&gemini(&server)).await.unwrap_err();
     assert_eq!(error.message(), "bad key ***");
-    let server = Server::saying(Answer::json(
+    let server = Server::with_answer(Answer::json(
         404,
         r#"{"error": "model \"small\" not found"}"#,
     ))

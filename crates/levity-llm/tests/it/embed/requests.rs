@@ -1,14 +1,14 @@
-//! What is sent.
+//! Requests as they are sent.
 
 use levity_core::{Embedder as _, Purpose};
 use levity_llm::{Endpoint, OpenAiEmbedder};
 use serde_json::json;
 
-use super::{asked, embedding, gemini, gemini_model, ollama, openai, texts};
+use super::{embedding, gemini, gemini_model, ollama, openai, requested_texts, texts};
 use crate::server::{Answer, Server};
 
 #[tokio::test]
-async fn openai_is_asked_in_its_own_way() {
+async fn openai_request_has_expected_format() {
     let server = embedding().await;
     let two = texts(&["one", "two \"quoted\""]);
     openai(&server)
@@ -49,7 +49,7 @@ async fn openai_is_asked_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn ollama_is_asked_in_its_own_way() {
+async fn ollama_request_has_expected_format() {
     let server = embedding().await;
     let embedder = ollama(&server)
         .with_key("k-1")
@@ -76,7 +76,7 @@ async fn ollama_is_asked_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn gemini_is_asked_in_its_own_way() {
+async fn gemini_request_has_expected_format() {
     let server = embedding().await;
     gemini(&server)
         .with_dimensions(256)
@@ -112,7 +112,7 @@ async fn gemini_is_asked_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn newer_models_of_gemini_are_told_the_task_in_words() {
+async fn newer_gemini_models_get_task_as_text() {
     let server = embedding().await;
     let embedder = gemini_model(&server, "models/gemini-embedding-2");
     embedder
@@ -135,18 +135,18 @@ async fn newer_models_of_gemini_are_told_the_task_in_words() {
         .embed(&texts(&["one"]), Purpose::Document)
         .await
         .unwrap();
-    assert_eq!(asked(&server.last()), ["title: none | text: one"]);
+    assert_eq!(requested_texts(&server.last()), ["title: none | text: one"]);
 }
 
 #[tokio::test]
-async fn many_texts_go_in_many_requests() {
+async fn many_texts_are_sent_in_batches() {
     let sizes = async |server: &Server, embedder: &dyn levity_core::Embedder, texts: &[String]| {
         let before = server.seen().len();
         let embedded = embedder.embed(texts, Purpose::Document).await.unwrap();
         assert_eq!(embedded.vectors.len(), texts.len());
         let sizes: Vec<_> = server.seen()[before..]
             .iter()
-            .map(|seen| asked(seen).len())
+            .map(|seen| requested_texts(seen).len())
             .collect();
         assert_eq!(embedded.usage.input, Some(7 * sizes.len() as u64));
         sizes
@@ -172,7 +172,7 @@ async fn many_texts_go_in_many_requests() {
 }
 
 #[tokio::test]
-async fn a_failure_after_others_were_sent_may_cost() {
+async fn failure_after_first_batch_may_have_cost() {
     let limited =
         Answer::json(429, r#"{"error": {"message": "slow down"}}"#).header("retry-after", "3");
     let server = Server::with(move |at, seen| match at {
@@ -195,7 +195,7 @@ async fn a_failure_after_others_were_sent_may_cost() {
 }
 
 #[tokio::test]
-async fn debug_shows_no_key() {
+async fn debug_hides_key() {
     let embedder = OpenAiEmbedder::new("sk-12345678", "m")
         .with_endpoint(|_| Endpoint::new("http://h?key=abc"));
     let shown = format!("{embedder:?}");

@@ -1,15 +1,15 @@
-//! Replies that are none.
+//! Failed replies.
 
 use std::time::Duration;
 
 use levity_core::{Model as _, ModelError, ModelErrorKind};
 use serde_json::{Value, json};
 
-use super::{ask, last, model, said, sse};
+use super::{ask, chunk_with, last, model, sse};
 use crate::server::{Answer, Server};
 
 async fn failed(answer: Answer) -> ModelError {
-    let server = Server::saying(answer).await;
+    let server = Server::with_answer(answer).await;
     model(&server, "gemini-2.5-flash")
         .complete(ask("a private question"))
         .await
@@ -17,7 +17,7 @@ async fn failed(answer: Answer) -> ModelError {
 }
 
 async fn failed_whole(body: Value) -> ModelError {
-    let server = Server::saying(Answer::json(200, body.to_string())).await;
+    let server = Server::with_answer(Answer::json(200, body.to_string())).await;
     model(&server, "gemini-2.5-flash")
         .without_streaming()
         .complete(ask("?"))
@@ -26,7 +26,7 @@ async fn failed_whole(body: Value) -> ModelError {
 }
 
 #[tokio::test]
-async fn a_reply_that_is_withheld_names_the_reason() {
+async fn blocked_reply_names_reason() {
     let prompt = json!({
         "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
         "usageMetadata": {"promptTokenCount": 3},
@@ -34,7 +34,7 @@ async fn a_reply_that_is_withheld_names_the_reason() {
     let safety = json!({"candidates": [{"content": {}, "finishReason": "SAFETY"}]});
     let armor = json!({"candidates": [{"finishReason": "MODEL_ARMOR", "finishMessage": "Blocked by \
         policy."}]});
-    for (body, said) in [
+    for (body, chunk_with) in [
         (prompt, "the prompt was blocked: `PROHIBITED_CONTENT`"),
         (safety, "the reply was withheld: `SAFETY`"),
         (
@@ -45,14 +45,14 @@ async fn a_reply_that_is_withheld_names_the_reason() {
         for error in [failed_whole(body.clone()).await, failed(sse(&[body])).await] {
             assert_eq!(
                 (error.kind(), error.message()),
-                (ModelErrorKind::ContentFiltered, said)
+                (ModelErrorKind::ContentFiltered, chunk_with)
             );
         }
     }
 }
 
 #[tokio::test]
-async fn statuses_have_kinds() {
+async fn status_maps_to_error_kind() {
     let body = |code: u16, status: &str, message: &str, details: Value| {
         let error = json!({"error": {"code": code, "message": message, "status": status, "details": details}});
         error.to_string()
@@ -124,7 +124,7 @@ async fn statuses_have_kinds() {
         ),
     ] {
         let body = body(status, word, message, details);
-        // Google types an error as the stream that was asked for, and may put it into a list.
+        // Google types an error as the requested stream, and may put it into a list.
         for answer in [
             Answer::new(status, "text/event-stream", &body),
             Answer::json(status, format!("[{body}]")),
@@ -139,12 +139,12 @@ async fn statuses_have_kinds() {
 }
 
 #[tokio::test]
-async fn an_error_within_a_stream_is_one() {
+async fn error_within_stream_fails_reply() {
     let error = json!({"error": {"code": 503, "message": "The model is \
         overloaded.", "status": "UNAVAILABLE"}});
-    let answer = sse(&[said(json!([{"text": "Well"}])), error.clone()]);
+    let answer = sse(&[chunk_with(json!([{"text": "Well"}])), error.clone()]);
     assert_eq!(failed(answer).await.kind(), ModelErrorKind::Overloaded);
-    let list = json!([said(json!([{"text": "Well"}])), error]);
+    let list = json!([chunk_with(json!([{"text": "Well"}])), error]);
     assert_eq!(
         failed(Answer::json(200, list.to_string())).await.kind(),
         ModelErrorKind::Overloaded
@@ -158,8 +158,8 @@ async fn an_error_within_a_stream_is_one() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_broke_off() {
-    let begun = said(json!([{"text": "Well"}]));
+async fn truncated_stream_is_interrupted() {
+    let begun = chunk_with(json!([{"text": "Well"}]));
     let whole = last(json!([{"text": "Well."}]), "STOP").to_string();
     for answer in [
         sse(&[]),
@@ -176,7 +176,7 @@ async fn a_stream_that_ends_early_broke_off() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_malformed() {
+async fn unparsable_reply_is_malformed() {
     for answer in [
         Answer::sse("data: {nonsense}\n\n"),
         Answer::sse("data: 7\n\n"),
@@ -194,8 +194,8 @@ async fn what_cannot_be_read_is_malformed() {
 }
 
 #[tokio::test]
-async fn no_error_tells_the_key() {
-    let said = r#"{"error": {"code": 400, "message": "bad key AIza-secret in a request", "status": "INVALID_ARGUMENT"}}"#;
-    let error = failed(Answer::json(400, said)).await;
+async fn errors_hide_key() {
+    let chunk_with = r#"{"error": {"code": 400, "message": "bad key AIza-secret in a request", "status": "INVALID_ARGUMENT"}}"#;
+    let error = failed(Answer::json(400, chunk_with)).await;
     assert!(!format!("{error} {error:?}").contains("AIza"), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! Access tokens, for Vertex AI.
+//! Access tokens for Vertex AI.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +12,7 @@ use super::{ask, last};
 use crate::layers::support::Folder;
 use crate::server::{Answer, Server};
 
-/// A key of nobody's, made for this test.
+/// A key that belongs to no account, made for this test.
 const KEY: &str = include_str!("service_account.pem");
 
 fn tokens(file: &Value) -> Result<AccessTokens, levity_core::ModelError> {
@@ -38,18 +38,18 @@ fn vertex(server: &Server, tokens: AccessTokens) -> GeminiModel {
     model.with_endpoint(|_| Endpoint::new(server.url()))
 }
 
-fn yes() -> Answer {
+fn success() -> Answer {
     Answer::json(200, last(json!([{"text": "Yes."}]), "STOP").to_string())
 }
 
 #[tokio::test]
-async fn a_users_credentials_are_changed_into_a_token() {
-    let google = Server::saying(Answer::json(
+async fn user_credentials_are_exchanged_for_token() {
+    let google = Server::with_answer(Answer::json(
         200,
         r#"{"access_token": "ya29.a", "expires_in": 3599}"#,
     ))
     .await;
-    let server = Server::saying(yes()).await;
+    let server = Server::with_answer(success()).await;
     let model = vertex(
         &server,
         tokens(&user()).unwrap().with_token_url(google.url()),
@@ -70,8 +70,8 @@ async fn a_users_credentials_are_changed_into_a_token() {
 }
 
 #[tokio::test]
-async fn a_service_account_signs_for_itself() {
-    let google = Server::saying(Answer::json(200, r#"{"access_token": "ya29.s"}"#)).await;
+async fn service_account_signs_its_assertion() {
+    let google = Server::with_answer(Answer::json(200, r#"{"access_token": "ya29.s"}"#)).await;
     let file = json!({
         "type": "service_account", "client_email": "robot@p.iam", "private_key": KEY, "private_key_id": "k1",
         "token_uri": google.url(),
@@ -117,12 +117,12 @@ async fn a_service_account_signs_for_itself() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_not_sent_again() {
+async fn rejected_token_is_replaced() {
     let refusal = Answer::json(
         401,
         r#"{"error": {"code": 401, "message": "Expired.", "status": "UNAUTHENTICATED"}}"#,
     );
-    let server = Server::start([refusal, yes()]).await;
+    let server = Server::start([refusal, success()]).await;
     let count = AtomicU32::new(0);
     let tokens = AccessTokens::from_fn(move || {
         let n = count.fetch_add(1, Ordering::SeqCst);
@@ -144,10 +144,10 @@ async fn a_token_that_is_refused_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn credentials_that_google_refuses_are_told_without_secrets() {
-    let said =
+async fn rejected_credentials_error_hides_secrets() {
+    let chunk_with =
         r#"{"error": "invalid_grant", "error_description": "Token 1//refresh has been revoked."}"#;
-    let google = Server::saying(Answer::json(400, said)).await;
+    let google = Server::with_answer(Answer::json(400, chunk_with)).await;
     let error = tokens(&user())
         .unwrap()
         .with_token_url(google.url())
@@ -168,7 +168,7 @@ async fn credentials_that_google_refuses_are_told_without_secrets() {
         "{text}"
     );
 
-    let busy = Server::saying(Answer::json(503, "{}")).await;
+    let busy = Server::with_answer(Answer::json(503, "{}")).await;
     let error = tokens(&user())
         .unwrap()
         .with_token_url(busy.url())
@@ -176,7 +176,7 @@ async fn credentials_that_google_refuses_are_told_without_secrets() {
         .await
         .unwrap_err();
     assert!(error.is_retryable(), "{error:?}");
-    let odd = Server::saying(Answer::json(200, "{}")).await;
+    let odd = Server::with_answer(Answer::json(200, "{}")).await;
     let error = tokens(&user())
         .unwrap()
         .with_token_url(odd.url())
@@ -187,13 +187,16 @@ async fn credentials_that_google_refuses_are_told_without_secrets() {
 }
 
 #[test]
-fn files_that_cannot_be_used_say_what_to_do() {
+fn invalid_credential_files_suggest_next_step() {
     #[track_caller]
-    fn check(file: &Value, said: &str) {
+    fn check(file: &Value, chunk_with: &str) {
         let error = tokens(file).unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::Auth);
         let text = format!("{error} {error:?}");
-        assert!(text.contains(said) && !text.contains("hush"), "{text}");
+        assert!(
+            text.contains(chunk_with) && !text.contains("hush"),
+            "{text}"
+        );
     }
     check(
         &json!({"type": "external_account", "x": "hush"}),
@@ -218,7 +221,7 @@ fn files_that_cannot_be_used_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn who_logs_in_again_need_not_start_again() {
+async fn new_login_is_picked_up_without_restart() {
     let refused = Answer::json(400, r#"{"error": "invalid_grant"}"#);
     let google = Server::start([refused, Answer::json(200, r#"{"access_token": "ya29.n"}"#)]).await;
     let (folder, mut file) = (Folder::new(), user());
@@ -244,7 +247,7 @@ async fn who_logs_in_again_need_not_start_again() {
 }
 
 #[tokio::test]
-async fn token_errors_that_repeat_the_form_do_not_show_its_secrets() {
+async fn token_error_repeating_form_hides_secrets() {
     for status in [400, 401, 500] {
         for field in ["error", "error_description", "message"] {
             for file in [

@@ -1,4 +1,4 @@
-//! Servers that refuse tools, drop them, or take no JSON Schema.
+//! Servers that reject tools, ignore them, or do not support JSON Schema.
 
 use std::sync::{Arc, Mutex};
 
@@ -54,7 +54,7 @@ fn notices(pieces: &[Delta]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn server_that_needs_no_help_sees_the_request_as_it_is() {
+async fn capable_server_gets_request_unchanged() {
     let inner = server()
         .call("get_weather", json!({"city": "Rome"}))
         .reply("Sunny.");
@@ -69,7 +69,7 @@ async fn server_that_needs_no_help_sees_the_request_as_it_is() {
 }
 
 #[tokio::test]
-async fn server_that_refuses_tools_gets_them_in_the_prompt() {
+async fn server_rejecting_tools_gets_them_in_prompt() {
     for text in [
         "registry.ollama.ai/library/gemma:2b does not support tools",
         "tools param requires --jinja flag",
@@ -104,7 +104,7 @@ async fn server_that_refuses_tools_gets_them_in_the_prompt() {
                 .any(|delta| matches!(delta, Delta::Restart { .. })),
             "nothing was shown"
         );
-        // From now on at once, also without pieces.
+        // Later requests use the mode at once, also without streaming.
         let reply = model.complete(offered()).await.unwrap();
         assert_eq!(reply.message.calls().count(), 1);
         let requests = inner.requests();
@@ -125,7 +125,7 @@ async fn whole_reply_is_adapted_as_well() {
 }
 
 #[tokio::test]
-async fn error_about_something_else_is_passed_on() {
+async fn unrelated_error_is_passed_on() {
     for error in [
         refusal(
             "messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
@@ -148,7 +148,7 @@ async fn error_about_something_else_is_passed_on() {
 }
 
 #[tokio::test]
-async fn server_that_drops_tools_is_asked_again_and_both_are_counted() {
+async fn server_ignoring_tools_is_retried_and_both_calls_count() {
     let dropped = Turn::new().text("I cannot know the weather.").usage(18, 7);
     let mut card = ModelCard::new("compatible", "small").with_price(Price::new(1.0, 1.0));
     card.abilities.output_schema = true;
@@ -189,7 +189,7 @@ async fn server_that_drops_tools_is_asked_again_and_both_are_counted() {
 }
 
 #[tokio::test]
-async fn counts_that_cannot_tell_change_nothing() {
+async fn inconclusive_token_counts_change_nothing() {
     let inner = server().turn(Turn::new().text("Sunny.").usage(18, 2));
     let model = inner.clone().adapt_tools().ignore_counts();
     assert_eq!(
@@ -197,7 +197,7 @@ async fn counts_that_cannot_tell_change_nothing() {
         "Sunny."
     );
     assert_eq!(inner.requests().len(), 1);
-    // The tools were counted; a long conversation; a server that counts nothing, or nonsense.
+    // The tools were counted; a long conversation; a server that counts nothing, or incorrectly.
     let long = "The weather was fine that day. ".repeat(60);
     for (request, counted) in [
         (offered(), 140),
@@ -219,8 +219,8 @@ async fn counts_that_cannot_tell_change_nothing() {
 }
 
 #[tokio::test]
-async fn server_without_schemas_is_taught_in_words() {
-    // The server says so.
+async fn server_without_schemas_gets_instructions() {
+    // The server reports it.
     let inner = server()
         .fail_with(refusal("the model does not support tools"))
         .fail_with(refusal("response_format json_schema is not supported"))
@@ -265,7 +265,7 @@ async fn server_without_schemas_is_taught_in_words() {
         1
     );
 
-    // The card says so.
+    // The model card states it.
     let mut card = ModelCard::new("ollama", "old");
     card.abilities.output_schema = false;
     let model = ScriptedModel::new().with_card(card);
@@ -278,7 +278,7 @@ async fn server_without_schemas_is_taught_in_words() {
 }
 
 #[tokio::test]
-async fn mode_that_was_learned_before_is_used_at_once() {
+async fn learned_mode_is_used_at_once() {
     let inner = server().reply(CALL);
     let model = inner.clone().adapt_tools().with_mode(ToolMode::Structured);
     assert_eq!(
@@ -295,7 +295,7 @@ async fn mode_that_was_learned_before_is_used_at_once() {
 }
 
 #[tokio::test]
-async fn check_tells_what_a_server_does() {
+async fn check_reports_mode_of_server() {
     use levity_llm::{CallsSeen, SchemaSeen, ToolsSeen, check_tools};
     let seat = r#"{"seat_letter": "A", "row_number": 3}"#;
     let ready = || Turn::new().text("ready").usage(20, 1);

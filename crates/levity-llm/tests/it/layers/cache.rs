@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::support::{Folder, ask, pieces};
 
-/// Counts its calls.
+/// Creates a model that counts its calls.
 fn counting() -> ScriptedModel {
     (1..10).fold(ScriptedModel::new(), |model, n| {
         model.turn(Turn::new().text(n.to_string()).usage(10, 1).pieces(1))
@@ -47,7 +47,7 @@ fn extra(value: Value) -> Request {
 }
 
 #[tokio::test]
-async fn the_same_request_is_answered_once() {
+async fn same_request_is_answered_from_cache() {
     let model = counting().cached(Cache::new());
     assert_eq!(text(&model, ask("a")).await, "1");
     assert_eq!(text(&model, ask("a")).await, "1");
@@ -67,7 +67,7 @@ async fn the_same_request_is_answered_once() {
 }
 
 #[tokio::test]
-async fn a_hit_costs_nothing_and_says_so() {
+async fn cache_hit_has_no_cost_and_is_marked() {
     let model = counting().cached(Cache::new());
     assert_eq!(model.complete(ask("a")).await.unwrap().usage.total(), 11);
     let usage = model.complete(ask("a")).await.unwrap().usage;
@@ -87,7 +87,7 @@ async fn a_hit_costs_nothing_and_says_so() {
 }
 
 #[tokio::test]
-async fn models_are_apart_and_layers_may_share() {
+async fn cache_separates_models_and_can_be_shared() {
     let cache = Cache::new();
     let one = counting().cached(cache.clone());
     let same = counting().cached(cache.clone());
@@ -108,7 +108,7 @@ async fn models_are_apart_and_layers_may_share() {
 }
 
 #[tokio::test]
-async fn only_whole_replies_are_kept() {
+async fn only_complete_replies_are_cached() {
     let broken = ModelError::new(ModelErrorKind::Transport, "broke off");
     let model = ScriptedModel::new()
         .fail(ModelErrorKind::Overloaded)
@@ -128,7 +128,7 @@ async fn only_whole_replies_are_kept() {
 }
 
 #[tokio::test]
-async fn memory_keeps_what_was_used_last() {
+async fn memory_cache_evicts_least_recently_used() {
     let model = counting().cached(Cache::new().entries(2));
     assert_eq!(text(&model, ask("a")).await, "1");
     assert_eq!(text(&model, ask("b")).await, "2");
@@ -143,7 +143,7 @@ async fn memory_keeps_what_was_used_last() {
 }
 
 #[tokio::test]
-async fn a_folder_outlives_the_process_and_damage() {
+async fn folder_cache_survives_restart_and_damage() {
     let folder = Folder::new();
     let fresh = || counting().cached(Cache::new().folder(folder.path().join("deep/er")));
     assert_eq!(text(&fresh(), ask("a")).await, "1");
@@ -171,7 +171,7 @@ async fn a_folder_outlives_the_process_and_damage() {
 }
 
 #[tokio::test]
-async fn a_folder_has_its_limit_and_may_fail() {
+async fn folder_cache_is_bounded_and_failures_are_ignored() {
     let folder = Folder::new();
     fs::write(folder.path().join("mine.json"), "not of the cache").unwrap();
     let model = ScriptedModel::looping(Turn::new().text("yes"))
@@ -193,7 +193,7 @@ async fn a_folder_has_its_limit_and_may_fail() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn files_are_their_owners() {
+async fn cache_files_are_private_to_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
     let cached = counting().cached(Cache::new().folder(folder.path().join("cache")));

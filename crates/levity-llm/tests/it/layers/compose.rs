@@ -1,4 +1,4 @@
-//! Layers upon layers, and a whole agent above them.
+//! Combined layers, and an agent on top of them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::support::{ask, pieces};
 const BUSY: ModelErrorKind = ModelErrorKind::Overloaded;
 
 #[tokio::test]
-async fn retry_over_rate_limit_over_fallback() {
+async fn retry_rate_limit_and_fallback_combine() {
     let clock = ManualWorld::auto();
     let world: Arc<dyn World> = Arc::new(clock.clone());
     let first = ScriptedModel::new().fail(BUSY).reply("first");
@@ -34,7 +34,7 @@ async fn retry_over_rate_limit_over_fallback() {
     let model = model.retry().with_world(world);
     let (deltas, error) = pieces(&model, ask("?")).await;
     assert_eq!(error, None);
-    let told: Vec<String> = deltas
+    let names: Vec<String> = deltas
         .iter()
         .map(|delta| match delta {
             Delta::Restart { .. } => "next model".into(),
@@ -50,7 +50,7 @@ async fn retry_over_rate_limit_over_fallback() {
         "first",
         "estimated: true",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(names, expected);
     assert!(clock.now().since(ManualWorld::START) >= Duration::from_secs(90));
     assert_eq!(model.cost_bound(&ask("?")).sends, 8);
     first.assert_finished();
@@ -58,7 +58,7 @@ async fn retry_over_rate_limit_over_fallback() {
 }
 
 #[tokio::test]
-async fn the_cache_outside_spares_all_that_is_inside() {
+async fn outer_cache_skips_inner_layers() {
     let inner = ScriptedModel::new().fail(BUSY).reply("yes");
     let world: Arc<dyn World> = Arc::new(ManualWorld::auto());
     let limited = inner
@@ -81,7 +81,7 @@ fn no_tools() -> ModelCard {
 }
 
 #[tokio::test]
-async fn an_agent_works_with_a_model_that_has_no_tools() {
+async fn agent_works_with_model_without_tools() {
     let expect = |text: &'static str| {
         move |request: &levity_core::Request| {
             let all = serde_json::to_string(request).unwrap();
@@ -129,7 +129,7 @@ async fn an_agent_works_with_a_model_that_has_no_tools() {
 }
 
 #[tokio::test]
-async fn an_agent_works_with_replies_held_to_a_schema() {
+async fn agent_works_with_schema_constrained_replies() {
     let inner = ScriptedModel::new()
         .with_card(no_tools())
         .reply(r#"{"reply": {"name": "add", "arguments": {"a": 2}}}"#)
@@ -153,7 +153,7 @@ async fn an_agent_works_with_replies_held_to_a_schema() {
 }
 
 #[tokio::test]
-async fn those_who_watch_a_run_see_the_waits() {
+async fn run_events_include_waits() {
     let clock = ManualWorld::auto();
     let inner = ScriptedModel::new().fail(BUSY).reply("yes");
     let model = inner.retry().with_world(Arc::new(clock.clone()));
@@ -182,7 +182,7 @@ async fn those_who_watch_a_run_see_the_waits() {
 }
 
 #[tokio::test]
-async fn a_budget_counts_attempts_that_failed() {
+async fn budget_counts_failed_attempts() {
     let card = ModelCard::new("test", "m")
         .with_price(Price::new(1.0, 1.0))
         .with_max_output(100);

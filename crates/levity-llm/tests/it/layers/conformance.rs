@@ -1,4 +1,4 @@
-//! Every layer is a model that keeps the contract of one.
+//! Conformance of every layer to the contract of a model.
 
 use levity_core::{Message, Model, Request};
 use levity_llm::ModelExt;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::support::{Folder, auto};
 
-/// A reply with something of everything.
+/// Creates a model whose reply has every kind of part.
 fn model() -> ScriptedModel {
     let turn = Turn::new()
         .thinking("Two numbers.")
@@ -18,7 +18,7 @@ fn model() -> ScriptedModel {
 }
 
 #[tokio::test]
-async fn retry() {
+async fn retry_conforms() {
     conformance::model(|| model().retry().with_world(auto().1)).await;
     conformance::model(|| {
         model()
@@ -30,7 +30,7 @@ async fn retry() {
 }
 
 #[tokio::test]
-async fn rate_limit() {
+async fn rate_limit_conforms() {
     conformance::model(|| {
         model()
             .rate_limit(Rate::gemini_free().tokens(1))
@@ -41,7 +41,7 @@ async fn rate_limit() {
 }
 
 #[tokio::test]
-async fn fallback_and_route() {
+async fn fallback_and_route_conform() {
     conformance::model(|| model().fallback(model())).await;
     conformance::model(|| Route::new(model()).or(model())).await;
     conformance::model(|| Route::new(model()).or(model()).by_difficulty()).await;
@@ -49,10 +49,10 @@ async fn fallback_and_route() {
 }
 
 #[tokio::test]
-async fn cached() {
+async fn cached_conforms() {
     let folder = Folder::new();
     conformance::model(|| model().cached(Cache::new())).await;
-    // A shared folder would make the second reply another than the first: it costs nothing.
+    // A shared folder would make the second reply differ from the first: it costs nothing.
     conformance::model(|| {
         model().cached(
             Cache::new()
@@ -64,11 +64,11 @@ async fn cached() {
 }
 
 #[tokio::test]
-async fn record_and_replay() {
+async fn record_and_replay_conform() {
     let folder = Folder::new();
     let path = folder.path().join("calls.jsonl");
     conformance::model(|| model().record(folder.path().join("suite.jsonl")).unwrap()).await;
-    // What the suite asks of a model that must answer.
+    // The requests of the suite, which a replay must answer.
     let plain = Request::new()
         .with_system("Be brief.")
         .with_message(Message::user("What is 2 + 5?"));
@@ -82,13 +82,13 @@ async fn record_and_replay() {
 }
 
 #[tokio::test]
-async fn debug_log() {
+async fn debug_log_conforms() {
     let folder = Folder::new();
     conformance::model(|| model().debug_log(folder.path()).with_world(auto().1)).await;
 }
 
 #[tokio::test]
-async fn text_tools() {
+async fn text_tools_conforms() {
     let text = || {
         let turn = Turn::new()
             .text("[Thinking: hm] See:\nTOOL_CALL: add\nARGUMENTS: {\"a\": 2}\n{\"action\": 1");
@@ -100,11 +100,11 @@ async fn text_tools() {
 }
 
 #[tokio::test]
-async fn adapt_tools() {
+async fn adapt_tools_conforms() {
     conformance::model(|| model().adapt_tools()).await;
 }
 
 #[tokio::test]
-async fn auto_thinking() {
+async fn auto_thinking_conforms() {
     conformance::model(|| model().auto_thinking()).await;
 }

@@ -17,7 +17,7 @@ use super::support::{Folder, ask};
 const KEY: &str = "sk-0123456789abcdef0123";
 
 #[tokio::test]
-async fn a_recording_is_answered_from_in_order() {
+async fn replay_answers_in_recorded_order() {
     let folder = Folder::new();
     let path = folder.path().join("calls.jsonl");
     let inner = ScriptedModel::new()
@@ -70,7 +70,7 @@ fn cause(error: &levity_core::ModelError) -> String {
 }
 
 #[tokio::test]
-async fn what_was_not_recorded_is_told_by_where_it_differs() {
+async fn unrecorded_request_error_names_difference() {
     let folder = Folder::new();
     let path = folder.path().join("calls.jsonl");
     let model = ScriptedModel::looping(Turn::new().text("yes"))
@@ -109,7 +109,7 @@ async fn what_was_not_recorded_is_told_by_where_it_differs() {
 }
 
 #[tokio::test]
-async fn a_recording_that_is_none_is_told() {
+async fn invalid_recording_is_reported() {
     let folder = Folder::new();
     let path = folder.path().join("calls.jsonl");
     assert!(matches!(Replay::open(&path), Err(ReplayError::Read { .. })));
@@ -131,7 +131,7 @@ async fn a_recording_that_is_none_is_told() {
 }
 
 #[tokio::test]
-async fn secrets_do_not_reach_the_disk() {
+async fn recordings_contain_no_secrets() {
     let folder = Folder::new();
     let path = folder.path().join("calls.jsonl");
     let request = || {
@@ -169,7 +169,7 @@ async fn secrets_do_not_reach_the_disk() {
 }
 
 #[test]
-fn what_looks_like_a_key_is_masked_and_nothing_else() {
+fn only_key_like_texts_are_masked() {
     let scrub = Scrub::new()
         .secret("abc")
         .secret("longer than that")
@@ -211,7 +211,7 @@ fn history() -> Request {
 }
 
 #[tokio::test]
-async fn every_prompt_and_reply_can_be_read() {
+async fn debug_log_contains_every_prompt_and_reply() {
     let folder = Folder::new();
     let inner = ScriptedModel::new()
         .turn(Turn::new().text("It is 7.").usage(20, 4))
@@ -255,7 +255,7 @@ async fn every_prompt_and_reply_can_be_read() {
 }
 
 #[tokio::test]
-async fn the_log_is_bounded() {
+async fn debug_log_is_bounded() {
     let folder = Folder::new();
     fs::write(folder.path().join("mine_prompt.txt"), "").unwrap();
     let model = || {
@@ -285,12 +285,12 @@ async fn the_log_is_bounded() {
         text.len() < 150 && text.contains("bytes left out"),
         "{text}"
     );
-    // Another process, at the same moment.
+    // Another process, at the same time.
     model().complete(ask("?")).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_does_not_fail_the_call() {
+async fn failing_disk_does_not_fail_call() {
     let folder = Folder::new();
     let file = folder.path().join("a file");
     fs::write(&file, "").unwrap();

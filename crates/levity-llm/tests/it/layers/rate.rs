@@ -31,7 +31,7 @@ fn since_start(world: &ManualWorld) -> Duration {
 }
 
 #[tokio::test]
-async fn geminis_free_tier_is_fifteen_a_minute_and_apart() {
+async fn gemini_free_tier_allows_fifteen_spaced_requests_per_minute() {
     let world = ManualWorld::auto();
     let inner = ScriptedModel::looping(Turn::new().text("yes"));
     let model = RateLimit::gemini_free(inner)
@@ -61,7 +61,7 @@ async fn geminis_free_tier_is_fifteen_a_minute_and_apart() {
 }
 
 #[tokio::test]
-async fn requests_a_minute_slide() {
+async fn requests_per_minute_use_sliding_window() {
     let world = ManualWorld::auto();
     let model = model("slide", Rate::new().requests(2), &world);
     let mut sent = Vec::new();
@@ -74,7 +74,7 @@ async fn requests_a_minute_slide() {
 }
 
 #[tokio::test]
-async fn a_key_is_shared_and_others_are_apart() {
+async fn rate_is_shared_per_key() {
     let world = ManualWorld::auto();
     let rate = || Rate::new().gap(seconds(10));
     let (one, two, other) = (
@@ -100,7 +100,7 @@ async fn a_key_is_shared_and_others_are_apart() {
 }
 
 #[tokio::test]
-async fn first_come_first_served_and_waits_are_seen() {
+async fn waiters_run_in_order_and_waits_are_reported() {
     let world = ManualWorld::new();
     let limited = Arc::new(model("line", Rate::new().gap(seconds(10)), &world));
     limited.complete(Request::new()).await.unwrap();
@@ -118,7 +118,7 @@ async fn first_come_first_served_and_waits_are_seen() {
         }
         waiting.push(deltas);
     }
-    // The second gives up: the third moves up.
+    // The second gives up, and the third moves up.
     drop(waiting.remove(1));
     let (mut third, mut first) = (waiting.pop().unwrap(), waiting.pop().unwrap());
     let yes = || Poll::Ready(Some(Ok(Delta::Text("yes".into()))));
@@ -134,28 +134,28 @@ async fn first_come_first_served_and_waits_are_seen() {
     assert_eq!(poll(&mut third).await, yes());
 }
 
-/// Asks once, without waiting.
+/// Polls once, without waiting.
 async fn poll(deltas: &mut Deltas) -> Poll<Option<Result<Delta, ModelError>>> {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *deltas).poll_next(cx))).await
 }
 
 #[tokio::test]
-async fn who_gives_up_while_asleep_holds_nobody_up() {
+async fn dropped_waiter_blocks_no_other() {
     let world = ManualWorld::new();
     let limited = model("quit", Rate::new().gap(seconds(10)), &world);
     limited.complete(Request::new()).await.unwrap();
-    let (mut gone, mut stays) = (
+    let (mut dropped, mut stays) = (
         limited.stream(ask("1")).await.unwrap(),
         limited.stream(ask("2")).await.unwrap(),
     );
-    gone.next().await;
+    dropped.next().await;
     stays.next().await;
     tokio::select! {
         biased;
-        _ = gone.next() => panic!("the clock stands still"),
+        _ = dropped.next() => panic!("the clock stands still"),
         () = world.until_sleeping(1) => {}
     }
-    drop(gone);
+    drop(dropped);
     assert_eq!(world.sleepers(), 0);
     let turn = async {
         world.until_sleeping(1).await;
@@ -166,7 +166,7 @@ async fn who_gives_up_while_asleep_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn tokens_are_estimated_and_then_corrected() {
+async fn token_estimate_is_corrected_by_usage() {
     let world = ManualWorld::auto();
     let inner = ScriptedModel::new()
         .turn(Turn::new().text("a").usage(90, 10))
@@ -211,7 +211,7 @@ async fn tokens_are_estimated_and_then_corrected() {
 }
 
 #[tokio::test]
-async fn when_the_provider_says_wait_all_do() {
+async fn retry_after_of_provider_delays_all_requests() {
     let world = ManualWorld::auto();
     let busy = ModelErrorKind::RateLimited {
         retry_after: Some(seconds(30)),
@@ -232,7 +232,7 @@ async fn when_the_provider_says_wait_all_do() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_makes_nobody_wait_for_it() {
+async fn clock_set_back_does_not_extend_waits() {
     let world = ManualWorld::auto();
     let limited = model("back", Rate::new().requests(1), &world);
     limited.complete(Request::new()).await.unwrap();
@@ -245,7 +245,7 @@ async fn a_clock_that_is_set_back_makes_nobody_wait_for_it() {
 }
 
 #[tokio::test]
-async fn a_line_has_an_end() {
+async fn queue_is_bounded() {
     let world = ManualWorld::new();
     let limited = model("full", Rate::new().gap(seconds(10)).max_waiting(1), &world);
     limited.complete(Request::new()).await.unwrap();
@@ -263,7 +263,7 @@ async fn a_line_has_an_end() {
 }
 
 #[tokio::test]
-async fn where_nobody_may_wait_those_pass_who_need_not() {
+async fn without_waiting_only_immediate_requests_pass() {
     let world = ManualWorld::new();
     let limited = model(
         "no line",

@@ -12,13 +12,13 @@ use super::support::{ask, auto, pieces};
 
 const BUSY: ModelErrorKind = ModelErrorKind::Overloaded;
 
-fn later(seconds: u64) -> ModelErrorKind {
+fn rate_limited(seconds: u64) -> ModelErrorKind {
     ModelErrorKind::RateLimited {
         retry_after: Some(Duration::from_secs(seconds)),
     }
 }
 
-fn broken(kind: ModelErrorKind) -> Turn {
+fn interrupted(kind: ModelErrorKind) -> Turn {
     Turn::new()
         .text("Good mor")
         .break_off(ModelError::new(kind, "broke off"))
@@ -29,7 +29,7 @@ fn since_start(world: &ManualWorld) -> Duration {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_sent_again_up_to_four_times() {
+async fn transient_error_is_retried_up_to_limit() {
     let (_, world) = auto();
     let inner = ScriptedModel::new()
         .fail(BUSY)
@@ -64,7 +64,7 @@ async fn what_may_pass_is_sent_again_up_to_four_times() {
 }
 
 #[tokio::test]
-async fn what_will_not_pass_is_not_sent_again() {
+async fn permanent_error_is_not_retried() {
     for kind in [
         ModelErrorKind::Auth,
         ModelErrorKind::BadRequest,
@@ -87,7 +87,7 @@ async fn what_will_not_pass_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn waits_grow_and_chance_has_a_part_in_them() {
+async fn backoff_grows_with_jitter() {
     let waits = |seed| async move {
         let world = Arc::new(ManualWorld::auto().with_seed(seed));
         let model = (0..9)
@@ -113,9 +113,9 @@ async fn waits_grow_and_chance_has_a_part_in_them() {
 }
 
 #[tokio::test]
-async fn what_the_provider_asks_for_is_waited_in_full() {
+async fn retry_after_is_waited_in_full() {
     let (clock, world) = auto();
-    let inner = ScriptedModel::new().fail(later(300)).reply("yes");
+    let inner = ScriptedModel::new().fail(rate_limited(300)).reply("yes");
     inner
         .clone()
         .retry()
@@ -129,7 +129,7 @@ async fn what_the_provider_asks_for_is_waited_in_full() {
         "{waited:?}"
     );
 
-    let inner = ScriptedModel::new().fail(later(300)).reply("no");
+    let inner = ScriptedModel::new().fail(rate_limited(300)).reply("no");
     let model = inner
         .clone()
         .retry()
@@ -137,7 +137,7 @@ async fn what_the_provider_asks_for_is_waited_in_full() {
         .with_world(world);
     assert_eq!(
         model.complete(ask("?")).await.unwrap_err().kind(),
-        later(300),
+        rate_limited(300),
         "unchanged"
     );
     assert_eq!(
@@ -148,7 +148,7 @@ async fn what_the_provider_asks_for_is_waited_in_full() {
 }
 
 #[tokio::test]
-async fn an_overloaded_provider_may_ask_for_time_too() {
+async fn overloaded_error_with_retry_after_is_waited() {
     let (clock, world) = auto();
     let busy = ModelError::new(BUSY, "busy").with_retry_after(Duration::from_secs(300));
     let inner = ScriptedModel::new().fail_with(busy).reply("yes");
@@ -162,10 +162,10 @@ async fn an_overloaded_provider_may_ask_for_time_too() {
 }
 
 #[tokio::test]
-async fn what_was_shown_is_not_sent_again_unless_allowed() {
+async fn streamed_reply_is_not_restarted_unless_allowed() {
     let script = || {
         ScriptedModel::new()
-            .turn(broken(ModelErrorKind::Transport))
+            .turn(interrupted(ModelErrorKind::Transport))
             .reply("Good evening")
     };
     let inner = script();
@@ -183,9 +183,9 @@ async fn what_was_shown_is_not_sent_again_unless_allowed() {
             .with_world(auto().1)
     };
     let (deltas, error) = pieces(&model(), ask("?")).await;
-    let told: Vec<&str> = deltas.iter().map(name).collect();
+    let names: Vec<&str> = deltas.iter().map(name).collect();
     assert_eq!(
-        (told, error),
+        (names, error),
         (vec!["text", "waiting", "restart", "text", "usage"], None)
     );
     let whole = model()
@@ -214,7 +214,7 @@ fn name(delta: &Delta) -> &'static str {
 }
 
 #[tokio::test]
-async fn dropping_the_call_ends_the_wait() {
+async fn dropped_call_ends_wait() {
     let world = ManualWorld::new();
     let inner = ScriptedModel::new().fail(BUSY).reply("no");
     let model = inner.clone().retry().with_world(Arc::new(world.clone()));
@@ -233,7 +233,7 @@ async fn dropping_the_call_ends_the_wait() {
 }
 
 #[tokio::test]
-async fn the_worst_case_has_all_attempts() {
+async fn worst_case_includes_all_attempts() {
     let inner = ScriptedModel::new();
     let once = inner.cost_bound(&ask("?"));
     let worst = inner.clone().retry().attempts(3).cost_bound(&ask("?"));
@@ -243,7 +243,7 @@ async fn the_worst_case_has_all_attempts() {
 }
 
 #[tokio::test]
-async fn fees_that_nobody_knows_count_at_their_most() {
+async fn unknown_fees_count_at_maximum() {
     let mut used = Usage::new(1_000_000, 0);
     (used.searches, used.cache_written) = (Some(2), Some(0));
     let cost = async |price: Price, used: Usage| {
@@ -267,8 +267,8 @@ async fn fees_that_nobody_knows_count_at_their_most() {
         cost(price.with_fees(Fees::new().with_search(0.01)), used).await,
         dollars(1.02)
     );
-    // The same where the provider does not say what it put into its cache, which then has the
-    // dearest rate.
+    // The same holds if the provider does not report cache writes, which then have the highest
+    // rate.
     used.cache_written = None;
     assert_eq!(
         cost(price.with_cache_write(2.0), used).await,
@@ -282,7 +282,7 @@ async fn fees_that_nobody_knows_count_at_their_most() {
 }
 
 #[tokio::test]
-async fn attempts_that_may_have_cost_make_the_usage_an_estimate() {
+async fn attempts_that_may_have_cost_mark_usage_as_estimate() {
     let card = ModelCard::new("test", "m").with_price(Price::new(1.0, 1.0));
     let script = |kind| {
         let model = ScriptedModel::new()
@@ -290,7 +290,11 @@ async fn attempts_that_may_have_cost_make_the_usage_an_estimate() {
             .turn(Turn::new().text("yes").usage(10, 3));
         model.with_card(card.clone()).retry().with_world(auto().1)
     };
-    let sure = script(later(1)).complete(ask("?")).await.unwrap().usage;
+    let sure = script(rate_limited(1))
+        .complete(ask("?"))
+        .await
+        .unwrap()
+        .usage;
     assert_eq!(
         (sure.total(), sure.estimated, sure.cost.is_some()),
         (13, false, true),
@@ -306,7 +310,7 @@ async fn attempts_that_may_have_cost_make_the_usage_an_estimate() {
         (13, true, None)
     );
 
-    let mut known = broken(ModelErrorKind::Transport);
+    let mut known = interrupted(ModelErrorKind::Transport);
     known = known.usage(10, 1);
     let inner = ScriptedModel::new()
         .turn(known)
@@ -332,9 +336,9 @@ async fn attempts_that_may_have_cost_make_the_usage_an_estimate() {
 }
 
 #[tokio::test]
-async fn a_reply_that_is_turned_down_in_the_middle_may_have_cost() {
+async fn reply_failing_midway_may_have_cost() {
     let model = ScriptedModel::new()
-        .turn(broken(later(1)))
+        .turn(interrupted(rate_limited(1)))
         .turn(Turn::new().text("yes").usage(10, 3));
     let model = model
         .retry()
@@ -353,7 +357,9 @@ async fn a_reply_that_is_turned_down_in_the_middle_may_have_cost() {
         (13, true, None)
     );
     let (_, error) = pieces(
-        &ScriptedModel::new().turn(broken(later(1))).retry(),
+        &ScriptedModel::new()
+            .turn(interrupted(rate_limited(1)))
+            .retry(),
         ask("?"),
     )
     .await;
@@ -361,7 +367,7 @@ async fn a_reply_that_is_turned_down_in_the_middle_may_have_cost() {
 }
 
 #[tokio::test]
-async fn an_error_tells_of_attempts_before_it_that_may_have_cost() {
+async fn error_reports_earlier_attempts_that_may_have_cost() {
     let model = ScriptedModel::new()
         .fail(ModelErrorKind::Timeout)
         .fail(ModelErrorKind::Auth);
@@ -376,14 +382,14 @@ async fn an_error_tells_of_attempts_before_it_that_may_have_cost() {
         (ModelErrorKind::Auth, true)
     );
     let model = ScriptedModel::new()
-        .fail(later(1))
+        .fail(rate_limited(1))
         .fail(ModelErrorKind::Auth);
     let (_, error) = pieces(&model.retry().with_world(auto().1), ask("?")).await;
     assert!(!error.unwrap().may_cost());
 }
 
 #[tokio::test]
-async fn extreme_settings_do_no_harm() {
+async fn extreme_settings_are_accepted() {
     let model = (0..70)
         .fold(ScriptedModel::new(), |model, _| model.fail(BUSY))
         .reply("yes");
@@ -402,13 +408,13 @@ async fn extreme_settings_do_no_harm() {
         "yes"
     );
     let once = ScriptedModel::new()
-        .fail(later(u64::MAX))
+        .fail(rate_limited(u64::MAX))
         .reply("no")
         .retry()
         .attempts(0);
     assert_eq!(
         once.complete(ask("?")).await.unwrap_err().kind(),
-        later(u64::MAX),
+        rate_limited(u64::MAX),
         "once at least"
     );
 }

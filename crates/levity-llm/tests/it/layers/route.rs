@@ -13,7 +13,7 @@ use super::support::{ask, pieces};
 
 const BUSY: ModelErrorKind = ModelErrorKind::Overloaded;
 
-/// Says its name.
+/// Creates a model that replies with its name.
 fn model(name: &str, price: Option<f64>) -> ScriptedModel {
     ScriptedModel::looping(Turn::new().text(name).usage(1_000_000, 0)).with_card(card(name, price))
 }
@@ -36,7 +36,7 @@ async fn text(model: &dyn Model, request: Request) -> String {
 }
 
 #[tokio::test]
-async fn the_next_model_answers_when_the_first_cannot() {
+async fn fallback_uses_next_model_on_error() {
     let first = || {
         ScriptedModel::new()
             .fail(BUSY)
@@ -61,7 +61,7 @@ async fn the_next_model_answers_when_the_first_cannot() {
 }
 
 #[tokio::test]
-async fn only_chosen_errors_lead_to_the_next_model() {
+async fn fallback_applies_to_selected_errors_only() {
     let auth = || ScriptedModel::new().fail(ModelErrorKind::Auth);
     let next = model("second", None);
     let error = auth()
@@ -80,7 +80,7 @@ async fn only_chosen_errors_lead_to_the_next_model() {
 }
 
 #[tokio::test]
-async fn what_was_shown_stays_unless_a_restart_is_allowed() {
+async fn streamed_reply_is_not_replaced_unless_restart_is_allowed() {
     let broken = || {
         let turn = Turn::new()
             .text("Good mor")
@@ -103,7 +103,7 @@ async fn what_was_shown_stays_unless_a_restart_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_fallbacks_card_and_worst_case_hold_for_both() {
+async fn fallback_card_and_worst_case_cover_both_models() {
     let (mut a, mut b) = (
         card("a", Some(1.0)).with_max_output(100),
         card("b", Some(5.0)).with_window(500),
@@ -136,7 +136,7 @@ async fn a_fallbacks_card_and_worst_case_hold_for_both() {
 }
 
 #[test]
-fn fallback_reserves_the_fees_and_tiers_of_both() {
+fn fallback_reserves_fees_and_tiers_of_both_models() {
     let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 3});
     let mut request = ask("?");
     Arc::make_mut(&mut request.options)
@@ -192,7 +192,7 @@ fn fallback_reserves_the_fees_and_tiers_of_both() {
 }
 
 #[tokio::test]
-async fn the_cost_is_that_of_the_model_that_answered() {
+async fn cost_is_that_of_answering_model() {
     let cheap = || ScriptedModel::new().fail(ModelErrorKind::RateLimited { retry_after: None });
     let both = || {
         cheap()
@@ -242,7 +242,7 @@ async fn the_cost_is_that_of_the_model_that_answered() {
 }
 
 #[tokio::test]
-async fn the_cheapest_that_can_is_chosen() {
+async fn router_chooses_cheapest_capable_model() {
     let mut small = card("small", Some(0.1)).with_window(100);
     small.abilities.tools = false;
     let small = ScriptedModel::looping(Turn::new().text("small")).with_card(small);
@@ -282,7 +282,7 @@ async fn the_cheapest_that_can_is_chosen() {
 }
 
 #[tokio::test]
-async fn difficulty_or_a_rule_chooses() {
+async fn router_chooses_by_difficulty_or_rule() {
     let models = || {
         Route::new(model("small", None))
             .or(model("middle", None))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use levity_core::{Delta, Message, Model, ModelError, Request, World};
 use levity_test::ManualWorld;
 
-/// A clock that turns itself.
+/// Creates a clock that advances automatically.
 pub(crate) fn auto() -> (ManualWorld, Arc<dyn World>) {
     let world = ManualWorld::auto();
     (world.clone(), Arc::new(world))
@@ -15,7 +15,7 @@ pub(crate) fn ask(text: &str) -> Request {
     Request::new().with_message(Message::user(text))
 }
 
-/// All pieces of a reply, and the error it ends with.
+/// Returns all deltas of a reply, and the error at its end.
 pub(crate) async fn pieces(
     model: &dyn Model,
     request: Request,
@@ -34,7 +34,7 @@ pub(crate) async fn pieces(
     (all, None)
 }
 
-/// A folder that goes when the test does.
+/// A folder that is removed with the test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -50,7 +50,7 @@ impl Folder {
         &self.0
     }
 
-    /// The names in it, sorted.
+    /// Returns the names in the folder, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let mut names: Vec<_> = entries

@@ -1,5 +1,4 @@
-//! Calls that a model in text mode writes, in the form that it was taught or in the form of its
-//! family.
+//! Calls that a model in text mode writes, in the taught form or in the form of its model family.
 
 use std::sync::Arc;
 
@@ -76,7 +75,7 @@ fn calls(reply: &Response) -> Vec<(&str, &Value)> {
         .collect()
 }
 
-/// Forms of a call `add(a=2)`, beside those that text mode teaches.
+/// Forms of a call `add(a=2)`, besides those that text mode teaches.
 const FORMS: [&str; 42] = [
     r#"[TOOL_CALLS] [{"name": "add", "arguments": {"a": 2}}]"#,
     r#"[TOOL_CALLS][{"name": "add", "arguments": {"a": 2}}]"#,
@@ -129,7 +128,7 @@ const FORMS: [&str; 42] = [
 ];
 
 #[tokio::test]
-async fn text_mode_reads_the_call_forms_of_all_families_however_they_are_cut() {
+async fn family_calls_are_parsed_at_any_chunk_boundary() {
     let request = offered("What is two and nothing?");
     let mut missed = Vec::new();
     for form in FORMS {
@@ -164,7 +163,7 @@ async fn text_mode_reads_the_call_forms_of_all_families_however_they_are_cut() {
 }
 
 #[tokio::test]
-async fn several_calls_in_the_form_of_a_family_are_all_read_in_text_mode() {
+async fn several_family_calls_are_all_parsed() {
     let request = offered("What are two and nothing, and what time is it?");
     for form in [
         "[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}, \
@@ -192,9 +191,9 @@ async fn several_calls_in_the_form_of_a_family_are_all_read_in_text_mode() {
     }
 }
 
-/// JSON in the arguments of a call looks like a call of its own.
+/// JSON in the arguments of a call looks like a separate call.
 #[tokio::test]
-async fn json_in_the_arguments_of_a_family_call_is_no_call_of_its_own() {
+async fn json_in_family_call_arguments_is_not_a_call() {
     let content = "{\"name\": \"my-page\", \"action\": \"now\", \"args\": {}}";
     let quoted = serde_json::to_string(content).unwrap();
     let request = offered("Put my page into package.json.");
@@ -234,9 +233,9 @@ async fn json_in_the_arguments_of_a_family_call_is_no_call_of_its_own() {
     }
 }
 
-/// A call that stands among other text is only spoken of.
+/// A call inside other text is only mentioned.
 #[tokio::test]
-async fn call_in_the_taught_form_is_read_only_where_it_ends_the_reply() {
+async fn taught_call_is_parsed_only_at_end_of_reply() {
     let tag = r#"<tool_call>{"name": "now", "arguments": {}}</tool_call>"#;
     for (reply, text, called) in [
         (tag.to_owned(), "", vec!["now"]),
@@ -301,9 +300,9 @@ async fn call_in_the_taught_form_is_read_only_where_it_ends_the_reply() {
     }
 }
 
-/// Small models often go on and write the result themselves.
+/// Small models often continue and invent the result.
 #[tokio::test]
-async fn result_that_the_model_makes_up_is_left_out_and_not_sent_back() {
+async fn invented_result_is_omitted_and_not_sent_back() {
     for (call, made_up) in [
         (
             "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 2}}</tool_call>",
@@ -347,7 +346,7 @@ async fn result_that_the_model_makes_up_is_left_out_and_not_sent_back() {
 }
 
 #[tokio::test]
-async fn thought_before_a_reply_is_thinking_in_text_mode() {
+async fn reasoning_before_reply_becomes_thinking() {
     for (reply, thinking, text, called) in [
         ("[Thinking: a [b] c]\n\nYes.", "a [b] c", "Yes.", 0),
         ("<think>hm</think>\nYes.", "hm", "Yes.", 0),
@@ -382,7 +381,7 @@ async fn thought_before_a_reply_is_thinking_in_text_mode() {
 }
 
 #[tokio::test]
-async fn family_call_behind_a_thought_that_the_provider_delivers_is_read_in_text_mode() {
+async fn family_call_after_provider_reasoning_is_parsed() {
     let call = "[TOOL_CALLS]add{\"a\": 2}";
     let signature = ProviderState::new("test", json!("s"));
     let turns: [fn(ProviderState) -> Turn; 2] = [
@@ -413,7 +412,7 @@ async fn family_call_behind_a_thought_that_the_provider_delivers_is_read_in_text
     }
 }
 
-/// Tools of a set of `tests/data`, and a conversation about them.
+/// Creates a conversation about the tools of a set in `tests/data`.
 fn row_request(sets: &Value, row: &Value) -> Request {
     let tools = sets[row["tools"].as_str().unwrap()]
         .as_array()
@@ -448,7 +447,7 @@ fn rows(text: &str) -> (Value, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn reply_that_only_speaks_of_calls_stays_text_in_text_mode() {
+async fn reply_mentioning_calls_stays_text() {
     let (sets, rows) = rows(include_str!("../../data/not_calls.jsonl"));
     assert!(rows.len() >= 300);
     let mut wrong = Vec::new();
@@ -477,7 +476,7 @@ async fn reply_that_only_speaks_of_calls_stays_text_in_text_mode() {
 }
 
 #[tokio::test]
-async fn reply_of_any_model_family_that_is_a_call_is_read_in_text_mode() {
+async fn call_reply_of_any_family_is_parsed() {
     let (sets, rows) = rows(include_str!("../../data/calls.jsonl"));
     let mut wrong = Vec::new();
     for row in &rows {
@@ -510,7 +509,7 @@ async fn reply_of_any_model_family_that_is_a_call_is_read_in_text_mode() {
     );
 }
 
-/// A question, a reply to it in the form of a call, and the reason why it stays text.
+/// A question, a reply in the form of a call, and the reason why it stays text.
 const NO_CALLS: [(&str, &str, &str); 14] = [
     (
         "?",
@@ -569,7 +568,7 @@ const NO_CALLS: [(&str, &str, &str); 14] = [
 ];
 
 #[tokio::test]
-async fn text_mode_leaves_text_that_is_no_call_of_a_family_as_it_is() {
+async fn text_that_is_not_a_family_call_is_unchanged() {
     for (asked, text, why) in NO_CALLS {
         let request = offered(asked);
         let read = whole(text, &request).await;
@@ -614,7 +613,7 @@ async fn text_mode_leaves_text_that_is_no_call_of_a_family_as_it_is() {
 }
 
 #[tokio::test]
-async fn text_mode_holds_back_only_what_may_be_a_family_call() {
+async fn only_possible_family_calls_are_buffered() {
     let reply = [
         "Hello",
         " there",
@@ -652,7 +651,7 @@ async fn text_mode_holds_back_only_what_may_be_a_family_call() {
 }
 
 #[tokio::test]
-async fn call_goes_back_to_the_model_as_it_was_written() {
+async fn call_returns_to_model_as_written() {
     let written = "I will add.\n[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}, \
         {\"name\": \"now\"}]";
     let taught = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": \
@@ -692,7 +691,7 @@ async fn call_goes_back_to_the_model_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn family_call_that_the_limit_cut_has_arguments_that_cannot_be_read_in_text_mode() {
+async fn truncated_family_call_has_invalid_arguments() {
     for text in [
         "[TOOL_CALLS] [{\"name\": \"add\", \"argu",
         "<function=add>{\"a\": 2",
@@ -713,7 +712,7 @@ async fn family_call_that_the_limit_cut_has_arguments_that_cannot_be_read_in_tex
 }
 
 #[tokio::test]
-async fn family_call_is_read_where_adaption_chose_a_mode_without_tools() {
+async fn family_call_is_parsed_in_adapted_mode_without_tools() {
     for form in FORMS {
         let adapted = scripted(&[form], Finish::Stop)
             .adapt_tools()
@@ -724,7 +723,7 @@ async fn family_call_is_read_where_adaption_chose_a_mode_without_tools() {
             (vec![("add", &json!({"a": 2}))], Some(ToolMode::Text)),
             "{form}"
         );
-        // The server does not hold the reply to the JSON Schema.
+        // The server does not enforce the JSON Schema.
         let adapted = scripted(&[form], Finish::Stop)
             .adapt_tools()
             .with_mode(ToolMode::Structured);
@@ -749,7 +748,7 @@ async fn family_call_is_read_where_adaption_chose_a_mode_without_tools() {
 }
 
 #[tokio::test]
-async fn family_call_of_a_reply_that_begins_anew_is_read_once() {
+async fn family_call_of_restarted_reply_is_parsed_once() {
     let error = levity_core::ModelError::new(levity_core::ModelErrorKind::Transport, "broke off");
     let inner = ScriptedModel::new()
         .turn(
@@ -777,7 +776,7 @@ async fn family_call_of_a_reply_that_begins_anew_is_read_once() {
     );
 }
 
-/// Texts made of parts of calls, in taught forms and in those of families.
+/// Generates texts from parts of calls, in taught forms and in those of families.
 fn odd_text() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "\n",
@@ -820,7 +819,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn where_a_reply_is_cut_does_not_matter_in_text_mode(text in odd_text(), at in 0..200usize) {
+    fn chunk_boundaries_do_not_matter(text in odd_text(), at in 0..200usize) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let request = offered("And now?");
         runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! What a model without tool calls is sent, and what becomes of its reply.
+//! Requests to a model without tool calls, and parsing of its replies.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ async fn read(model: impl Model) -> (String, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_model_with_calls_of_its_own_keeps_them() {
+async fn model_with_native_calls_keeps_them() {
     let request = with_calls();
     let sent = sent(
         |inner| Box::new(inner.text_tools().beside_native()),
@@ -106,7 +106,7 @@ async fn a_model_with_calls_of_its_own_keeps_them() {
 }
 
 #[tokio::test]
-async fn an_answer_that_looks_like_a_call_is_none() {
+async fn answer_resembling_call_stays_answer() {
     for (reply, called) in [
         (r#"{"action": "buy", "args": {"shares": 3}}"#, false),
         (r#"{"call_tool": null, "action": "buy", "input": 1}"#, false),
@@ -137,7 +137,7 @@ async fn an_answer_that_looks_like_a_call_is_none() {
 }
 
 #[tokio::test]
-async fn the_tools_are_described_and_not_sent() {
+async fn tools_are_described_in_prompt_and_not_sent() {
     let sent = sent(|inner| Box::new(inner.text_tools()), offered("?")).await;
     assert!(sent.tools.is_empty());
     let system = sent.system.unwrap();
@@ -153,7 +153,7 @@ async fn the_tools_are_described_and_not_sent() {
 }
 
 #[tokio::test]
-async fn calls_and_results_are_put_into_words() {
+async fn calls_and_results_become_text() {
     let sent = sent(|inner| Box::new(inner.text_tools()), with_calls()).await;
     let again = self::sent(|inner| Box::new(inner.text_tools()), with_calls()).await;
     assert_eq!(sent, again, "the same each time");
@@ -179,7 +179,7 @@ async fn calls_and_results_are_put_into_words() {
 }
 
 #[tokio::test]
-async fn the_choice_of_a_tool_is_kept() {
+async fn tool_choice_is_respected() {
     let system = |choice: ToolChoice| async move {
         let mut request = offered("?");
         request.tool_choice = choice;
@@ -201,7 +201,7 @@ async fn the_choice_of_a_tool_is_kept() {
 }
 
 #[tokio::test]
-async fn without_tools_on_offer_text_stays_text() {
+async fn text_stays_text_without_offered_tools() {
     let text = "[Thinking: hm]TOOL_CALL: add\nARGUMENTS: {\"a\": 2}";
     let reply = ScriptedModel::new()
         .reply(text)
@@ -217,7 +217,7 @@ async fn without_tools_on_offer_text_stays_text() {
 }
 
 #[tokio::test]
-async fn a_shape_of_the_answer_is_put_into_words_while_tools_are_offered() {
+async fn answer_schema_becomes_instructions_while_tools_are_offered() {
     let shape = OutputSchema::new("Sum", json!({"type": "object", "title": "Sum"}));
     let sent = sent(
         |inner| Box::new(inner.text_tools()),
@@ -236,7 +236,7 @@ async fn a_shape_of_the_answer_is_put_into_words_while_tools_are_offered() {
     )
     .await;
     assert!(sent.output.is_some(), "the model can be held to it");
-    // A JSON answer with a key that calls have too.
+    // A JSON answer with a key that calls also have.
     let answer = r#"{"action": "buy", "input": "milk"}"#;
     let shape = OutputSchema::new("Plan", json!({"type": "object"}));
     let model = ScriptedModel::new().reply(answer).text_tools();
@@ -248,7 +248,7 @@ async fn a_shape_of_the_answer_is_put_into_words_while_tools_are_offered() {
 }
 
 #[tokio::test]
-async fn text_flows_and_only_what_may_be_a_call_is_held() {
+async fn text_is_streamed_and_possible_calls_are_buffered() {
     let turn = Turn::new().in_pieces([
         "Good ",
         "morning",
@@ -279,7 +279,7 @@ async fn text_flows_and_only_what_may_be_a_call_is_held() {
 }
 
 #[tokio::test]
-async fn what_else_is_in_a_reply_keeps_its_place() {
+async fn other_parts_keep_their_position() {
     let data = ProviderState::new("test", json!({"n": 1}));
     let script = || {
         let turn = Turn::new()
@@ -317,7 +317,7 @@ async fn what_else_is_in_a_reply_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn a_reply_that_begins_anew_is_read_anew() {
+async fn restarted_reply_is_parsed_again() {
     let error = levity_core::ModelError::new(levity_core::ModelErrorKind::Transport, "broke off");
     let inner = ScriptedModel::new()
         .turn(
@@ -354,7 +354,7 @@ fn schema(sent: &Request) -> Value {
 }
 
 #[tokio::test]
-async fn a_schema_holds_the_reply_to_calls_or_an_answer() {
+async fn schema_constrains_reply_to_calls_or_answer() {
     let model =
         |inner: ScriptedModel| -> Box<dyn Model> { Box::new(inner.text_tools().structured()) };
     let found = schema(&sent(model, offered("?")).await);
@@ -391,7 +391,7 @@ async fn a_schema_holds_the_reply_to_calls_or_an_answer() {
 }
 
 #[tokio::test]
-async fn references_of_schemas_follow_them() {
+async fn schema_references_are_rewritten() {
     let list = json!({"type": "object", "$schema": "x", "properties": {"next": {"$ref": "#"}, "at": {"$ref": "#/$defs/At"}},
                       "$defs": {"At": {"type": "object", "properties": {"up": {"$ref": "#/$defs/At"}}}}});
     let request = ask("?").with_tools([ToolSpec::new("walk", "Walks.").with_input(list).into()]);
@@ -416,7 +416,7 @@ async fn references_of_schemas_follow_them() {
 }
 
 #[tokio::test]
-async fn a_structured_reply_becomes_a_call_or_an_answer() {
+async fn structured_reply_becomes_call_or_answer() {
     let read = |text: &'static str| async move {
         let script = || {
             ScriptedModel::new()
@@ -477,7 +477,7 @@ async fn a_structured_reply_becomes_a_call_or_an_answer() {
 }
 
 #[tokio::test]
-async fn a_model_that_keeps_to_no_schema_is_taught_in_words() {
+async fn model_without_schema_support_gets_instructions() {
     let mut abilities = Abilities::default();
     (abilities.output_schema, abilities.tools) = (false, false);
     let inner = ScriptedModel::new()
@@ -492,7 +492,7 @@ async fn a_model_that_keeps_to_no_schema_is_taught_in_words() {
 }
 
 #[tokio::test]
-async fn the_worst_case_is_that_of_what_is_sent() {
+async fn worst_case_covers_sent_request() {
     let model = ScriptedModel::new().text_tools();
     let whole = model.cost_bound(&with_calls()).input;
     let (mut words, tools) = (with_calls(), Request::new().with_tools(tools()));

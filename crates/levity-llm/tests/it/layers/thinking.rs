@@ -21,7 +21,7 @@ async fn mode(inner: &ScriptedModel, model: &dyn Model, request: Request) -> Opt
 }
 
 #[tokio::test]
-async fn words_and_length_switch_thinking_on() {
+async fn keywords_and_length_enable_thinking() {
     let inner = inner(true);
     let model = inner.clone().auto_thinking();
     for (query, expected) in [
@@ -45,7 +45,7 @@ async fn words_and_length_switch_thinking_on() {
 }
 
 #[tokio::test]
-async fn the_query_is_what_the_user_said_last() {
+async fn query_is_last_user_message() {
     let inner = inner(true);
     let model = inner.clone().auto_thinking();
     let later = ask("Compare them")
@@ -57,7 +57,7 @@ async fn the_query_is_what_the_user_said_last() {
 }
 
 #[tokio::test]
-async fn what_is_said_explicitly_is_left_alone() {
+async fn explicit_thinking_mode_is_unchanged() {
     let thinker = inner(true);
     let model = thinker.clone().auto_thinking();
     let mut options = Options::new();
@@ -75,7 +75,7 @@ async fn what_is_said_explicitly_is_left_alone() {
 }
 
 #[tokio::test]
-async fn thinking_stays_off_where_the_reply_has_little_room() {
+async fn thinking_stays_off_with_small_output_limit() {
     let inner = inner(true);
     let within = |tokens: u64| {
         let mut options = Options::new();
@@ -104,7 +104,7 @@ async fn thinking_stays_off_where_the_reply_has_little_room() {
 }
 
 #[tokio::test]
-async fn every_rule_can_be_changed() {
+async fn every_rule_is_configurable() {
     let inner = inner(true);
     let own = || AutoThinking::new(inner.clone());
     let words = own()

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Failures of requests and replies.
 
 use levity_core::{Media, ToolCall, ToolOutput, ToolResult};
 use levity_core::{Message, Model as _, ModelError, ModelErrorKind, Options, Part, Request, Role};
@@ -8,16 +8,16 @@ use super::{events, hi, openai};
 use crate::server::{Answer, Server};
 
 async fn error(answer: Answer) -> ModelError {
-    let server = Server::saying(answer).await;
+    let server = Server::with_answer(answer).await;
     openai(&server, "gpt-5").complete(hi()).await.unwrap_err()
 }
 
-fn began() -> Value {
+fn response_created() -> Value {
     json!({"type": "response.output_text.delta", "output_index": 0, "delta": "Well"})
 }
 
 #[tokio::test]
-async fn errors_inside_a_stream_have_their_kinds() {
+async fn stream_errors_have_matching_kind() {
     let failed = |error: Value| json!({"type": "response.failed", "response": {"status": "failed", "error": error}});
     let bare = |code: &str| json!({"type": "error", "code": code, "message": "No.", "param": null});
     let limited = ModelErrorKind::RateLimited { retry_after: None };
@@ -60,7 +60,7 @@ async fn errors_inside_a_stream_have_their_kinds() {
             ModelErrorKind::Overloaded,
         ),
     ] {
-        let error = error(events(&[began(), event.clone()])).await;
+        let error = error(events(&[response_created(), event.clone()])).await;
         assert_eq!((error.kind(), error.message()), (kind, "No."), "{event}");
         assert!(error.may_cost());
     }
@@ -69,7 +69,7 @@ async fn errors_inside_a_stream_have_their_kinds() {
 }
 
 #[tokio::test]
-async fn a_failure_may_be_a_whole_reply() {
+async fn whole_reply_with_failure_is_an_error() {
     let body = json!({"status": "failed", "output": [], "error": {"code": "server_error", "message": "No."}});
     assert_eq!(
         error(Answer::json(200, body.to_string())).await.message(),
@@ -86,12 +86,12 @@ async fn a_failure_may_be_a_whole_reply() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_an_error() {
+async fn interrupted_stream_is_an_error() {
     for answer in [
-        events(&[began()]),
-        Answer::sse(format!("data: {}\n\ndata: [DONE]\n\n", began())),
+        events(&[response_created()]),
+        Answer::sse(format!("data: {}\n\ndata: [DONE]\n\n", response_created())),
         Answer::sse(""),
-        events(&[began()]).then_reset(),
+        events(&[response_created()]).then_reset(),
     ] {
         assert_eq!(error(answer).await.kind(), ModelErrorKind::Transport);
     }
@@ -102,14 +102,14 @@ async fn a_stream_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_reply_of_endless_items_is_an_error() {
+async fn stream_with_too_many_items_is_an_error() {
     let added = json!({"type": "response.output_item.added", "item": {"type": "reasoning"}});
     let endless = Answer::sse("").then_repeat(format!("data: {added}\n\n"), 20_000);
     assert_eq!(error(endless).await.kind(), ModelErrorKind::Malformed);
 }
 
 #[tokio::test]
-async fn errors_of_http_have_their_kinds() {
+async fn http_errors_have_matching_kind() {
     let said = r#"{"error": {"message": "Incorrect API key provided: sk-secret", "code": "invalid_api_key"}}"#;
     let wrong = error(Answer::json(401, said)).await;
     assert_eq!(
@@ -124,21 +124,21 @@ async fn errors_of_http_have_their_kinds() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_said_is_refused() {
-    let server = Server::saying(super::whole(&[])).await;
+async fn unsupported_content_is_rejected() {
+    let server = Server::with_answer(super::whole(&[])).await;
     let model = openai(&server, "gpt-5").without_streaming();
     let mut stop = Options::new();
     stop.stop = vec!["END".to_owned()];
     let mut seed = Options::new();
     seed.seed = Some(7);
     let sound = || Media::bytes("audio/wav", vec![1]);
-    let heard = Request::new().with_message(Message::new(Role::User, [Part::Media(sound())]));
+    let with_audio = Request::new().with_message(Message::new(Role::User, [Part::Media(sound())]));
     for (request, what) in [
         (hi().with_options(stop), "`stop`"),
         (hi().with_options(seed), "`seed`"),
-        (heard, "`audio/wav`"),
+        (with_audio, "`audio/wav`"),
     ] {
-        // Twice: what was encoded before is not taken for good.
+        // The second attempt checks that the encoding of a rejected message is not reused.
         for _ in 0..2 {
             let error = model.complete(request.clone()).await.unwrap_err();
             assert_eq!(error.kind(), ModelErrorKind::BadRequest);
@@ -152,8 +152,8 @@ async fn what_cannot_be_said_is_refused() {
 }
 
 #[tokio::test]
-async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
-    let server = Server::saying(super::whole(&[])).await;
+async fn unsupported_media_in_tool_result_becomes_text() {
+    let server = Server::with_answer(super::whole(&[])).await;
     let call = ToolCall::new("c1", "record", json!({}));
     let mut history = hi().history;
     let mut exchange = history
@@ -166,7 +166,7 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
     exchange.answer(ToolResult::new(&call, Ok(output))).unwrap();
     history.close(exchange, &levity_core::ToolError::failed("unused"));
     let model = openai(&server, "gpt-5").without_streaming();
-    // The reply of the server says nothing; what it was sent is what counts.
+    // The reply of the server is irrelevant; only the request counts.
     let _ = model.complete(Request::new().with_history(history)).await;
     let text = |text: &str| json!({"type": "input_text", "text": text});
     let words = |what: &str| text(&format!("({what}, 1 bytes, which this model cannot take)"));
@@ -187,16 +187,16 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
 }
 
 #[tokio::test]
-async fn an_event_says_what_the_reply_does_not() {
+async fn failed_event_without_details_is_server_error() {
     let failed = json!({"type": "response.failed", "response": {}});
     assert_eq!(
-        error(events(&[began(), failed])).await.kind(),
+        error(events(&[response_created(), failed])).await.kind(),
         ModelErrorKind::Server
     );
 }
 
 #[tokio::test]
-async fn a_reply_of_endless_items_is_refused() {
+async fn whole_reply_with_too_many_items_is_rejected() {
     let body = format!(
         r#"{{"status": "completed", "output": [{}{{}}]}}"#,
         "{},".repeat(1_000_000)

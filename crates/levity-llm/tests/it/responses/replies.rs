@@ -1,11 +1,11 @@
-//! Replies: streamed, whole, and the same either way.
+//! Replies: streamed and whole, with equal results.
 
 use levity_core::{Delta, Finish, Model as _};
 use levity_test::conformance;
 use serde_json::{Value, json};
 
 use super::{completed, events, hi, kinds, openai, whole};
-use crate::server::{Answer, Server, anywhere};
+use crate::server::{Answer, Server, without_origin};
 
 fn items() -> [Value; 3] {
     [
@@ -53,8 +53,8 @@ fn stream() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_stream_and_a_whole_reply_are_the_same() {
-    let streamed = Server::saying(events(&stream())).await;
+async fn streamed_and_whole_replies_are_equal() {
+    let streamed = Server::with_answer(events(&stream())).await;
     let reply = openai(&streamed, "gpt-5").complete(hi()).await.unwrap();
     assert_eq!(kinds(&reply), ["thinking", "text", "call"]);
     assert_eq!(reply.message.thinking(), "Two numbers.\n\nAdd them.");
@@ -73,19 +73,19 @@ async fn a_stream_and_a_whole_reply_are_the_same() {
     assert_eq!((usage.cached, usage.cache_written), (Some(4), Some(1)));
     assert_eq!(streamed.last().body["stream"], true);
 
-    let server = Server::saying(whole(&items())).await;
+    let server = Server::with_answer(whole(&items())).await;
     let other = openai(&server, "gpt-5")
         .without_streaming()
         .complete(hi())
         .await
         .unwrap();
-    assert_eq!(anywhere(&other), anywhere(&reply));
+    assert_eq!(without_origin(&other), without_origin(&reply));
     assert_eq!(server.last().body.get("stream"), None);
 }
 
 #[tokio::test]
-async fn pieces_come_as_they_are_said() {
-    let server = Server::saying(events(&stream())).await;
+async fn deltas_are_streamed_as_they_arrive() {
+    let server = Server::with_answer(events(&stream())).await;
     let mut deltas = openai(&server, "gpt-5").stream(hi()).await.unwrap();
     let mut said = Vec::new();
     while let Some(delta) = deltas.next().await {
@@ -109,18 +109,18 @@ async fn pieces_come_as_they_are_said() {
 }
 
 #[tokio::test]
-async fn a_model_keeps_its_contract() {
-    let server = Server::saying(events(&stream())).await;
+async fn openai_model_conforms() {
+    let server = Server::with_answer(events(&stream())).await;
     conformance::model(|| openai(&server, "gpt-5")).await;
-    let server = Server::saying(whole(&items())).await;
+    let server = Server::with_answer(whole(&items())).await;
     conformance::model(|| openai(&server, "gpt-5").without_streaming()).await;
 }
 
 #[tokio::test]
-async fn the_thought_itself_is_thinking() {
+async fn full_reasoning_becomes_thinking() {
     let item = json!({"id": "rs_1", "type": "reasoning", "summary": [],
         "content": [{"type": "reasoning_text", "text": "Hm."}]});
-    let server = Server::saying(whole(std::slice::from_ref(&item))).await;
+    let server = Server::with_answer(whole(std::slice::from_ref(&item))).await;
     let reply = openai(&server, "gpt-5")
         .without_streaming()
         .complete(hi())
@@ -133,13 +133,13 @@ async fn the_thought_itself_is_thinking() {
         json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
         completed(&[item]),
     ]);
-    let server = Server::saying(streamed).await;
+    let server = Server::with_answer(streamed).await;
     let other = openai(&server, "gpt-5").complete(hi()).await.unwrap();
-    assert_eq!(anywhere(&other), anywhere(&reply));
+    assert_eq!(without_origin(&other), without_origin(&reply));
 }
 
 #[tokio::test]
-async fn calls_side_by_side_keep_their_own() {
+async fn interleaved_calls_keep_their_arguments() {
     let call = |n: usize, args: &str| {
         json!({"id": format!("fc_{n}"), "type": "function_call", "call_id": format!("call_{n}"), "name": "get",
             "arguments": args, "status": "completed"})
@@ -147,7 +147,7 @@ async fn calls_side_by_side_keep_their_own() {
     let added = |n: usize| json!({"type": "response.output_item.added", "output_index": n, "item": call(n, "")});
     let args = |n: usize, text: &str| json!({"type": "response.function_call_arguments.delta", "output_index": n, "delta": text});
     let done = |n: usize, args: &str| json!({"type": "response.output_item.done", "output_index": n, "item": call(n, args)});
-    let server = Server::saying(events(&[
+    let server = Server::with_answer(events(&[
         added(0),
         added(1),
         args(0, "{\"n\""),
@@ -170,10 +170,10 @@ async fn calls_side_by_side_keep_their_own() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_text() {
+async fn refusal_becomes_text() {
     let part = json!({"type": "refusal", "refusal": "I will not."});
     let item = json!({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]});
-    let server = Server::saying(events(&[
+    let server = Server::with_answer(events(&[
         json!({"type": "response.output_item.added", "output_index": 0,
             "item": {"id": "msg_1", "type": "message", "role": "assistant", "content": []}}),
         json!({"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "I will"}),
@@ -194,7 +194,7 @@ async fn a_refusal_is_text() {
 }
 
 #[tokio::test]
-async fn a_reply_that_is_cut_says_so() {
+async fn truncated_reply_has_length_finish() {
     let cut = |reason: &str| {
         let mut end = completed(&[
             json!({"id": "fc_1", "type": "function_call", "call_id": "c", "name": "add",

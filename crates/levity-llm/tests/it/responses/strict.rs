@@ -1,4 +1,4 @@
-//! Models that are held to schemas, behind Responses and behind chat completions.
+//! Strict schemas, with Responses and with chat completions.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn forecast() -> ToolSpec {
     }))
 }
 
-fn held_to() -> Value {
+fn strict_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
@@ -52,9 +52,8 @@ fn chunk(delta: &Value, finish: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// An agent whose model leaves something out by saying null gets its answer, for the tool never
-/// hears of it.
-async fn agent_asks(model: impl Model + 'static) {
+/// Runs an agent whose model sends null for an omitted field; the tool must not see the null.
+async fn check_agent(model: impl Model + 'static) {
     let tool = RecordingTool::new("forecast", |_| Ok(ToolOutput::text("Sun.")))
         .with_input(forecast().input);
     let agent = Agent::builder(model).tool(tool.clone()).build().unwrap();
@@ -63,14 +62,14 @@ async fn agent_asks(model: impl Model + 'static) {
 }
 
 #[tokio::test]
-async fn an_agent_never_sees_a_null_that_stands_for_nothing() {
+async fn null_for_omitted_field_is_removed_in_responses() {
     let call = json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "forecast", "arguments": ARGS});
     let server = Server::start([whole(&[call]), whole(&[message("Sun in Rome.")])]).await;
-    agent_asks(openai(&server, "gpt-5").without_streaming()).await;
+    check_agent(openai(&server, "gpt-5").without_streaming()).await;
     let sent = server.last().body;
     assert_eq!(
         (&sent["tools"][0]["strict"], &sent["tools"][0]["parameters"]),
-        (&json!(true), &held_to())
+        (&json!(true), &strict_schema())
     );
     assert_eq!(
         sent["input"][1]["arguments"],
@@ -79,7 +78,7 @@ async fn an_agent_never_sees_a_null_that_stands_for_nothing() {
 }
 
 #[tokio::test]
-async fn the_same_goes_for_chat() {
+async fn null_for_omitted_field_is_removed_in_chat() {
     let (first, second) = ARGS.split_at(20);
     let call = |args: &str| json!({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "forecast", "arguments": args}}]});
     let more = json!({"tool_calls": [{"index": 0, "function": {"arguments": second}}]});
@@ -93,15 +92,15 @@ async fn the_same_goes_for_chat() {
         "data: [DONE]\n\n".to_owned(),
     ];
     let server = Server::start([Answer::sse(calls.concat()), Answer::sse(says.concat())]).await;
-    agent_asks(chat(&server)).await;
+    check_agent(chat(&server)).await;
     let function = server.last().body["tools"][0]["function"].clone();
     assert_eq!(
         (&function["strict"], &function["parameters"]),
-        (&json!(true), &held_to())
+        (&json!(true), &strict_schema())
     );
 }
 
-/// Every schema that is sent, with whether the model is held to it: a tool's and the answer's.
+/// Returns every schema that is sent with its strictness: the tool's and the answer's.
 async fn sent(
     model: impl Model,
     server: &Server,
@@ -128,14 +127,14 @@ async fn sent(
 }
 
 #[tokio::test]
-async fn a_model_is_held_to_what_stays_the_same() {
+async fn strict_is_set_for_equivalent_schemas() {
     let answer =
         json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let mut closed = answer.clone();
     closed["additionalProperties"] = json!(false);
-    let server = Server::saying(whole(&[])).await;
+    let server = Server::with_answer(whole(&[])).await;
     let model = openai(&server, "gpt-5").without_streaming();
-    let expected = [(json!(true), held_to()), (json!(true), closed)];
+    let expected = [(json!(true), strict_schema()), (json!(true), closed)];
     assert_eq!(
         sent(model.clone(), &server, forecast(), answer.clone()).await,
         expected
@@ -154,7 +153,7 @@ async fn a_model_is_held_to_what_stays_the_same() {
         loose
     );
 
-    let server = Server::saying(Answer::json(
+    let server = Server::with_answer(Answer::json(
         200,
         r#"{"choices": [{"message": {"content": "{}"}}]}"#,
     ))
@@ -177,12 +176,12 @@ async fn a_model_is_held_to_what_stays_the_same() {
 }
 
 #[tokio::test]
-async fn a_model_is_not_held_to_what_would_change() {
+async fn strict_is_not_set_for_schemas_that_would_change() {
     let map = json!({"type": "object", "properties": {"tags": {"type": "object", "additionalProperties": true}}});
     let tool = ToolSpec::new("tag", "Tags.").with_input(map.clone());
-    // An answer is passed on as it comes, so nothing in it may be null instead of left out.
+    // An answer is passed on unchanged, so no field in it may be null instead of missing.
     let answer = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-    let server = Server::saying(whole(&[])).await;
+    let server = Server::with_answer(whole(&[])).await;
     let model = openai(&server, "gpt-5").without_streaming();
     let expected = [(json!(false), map), (json!(false), answer.clone())];
     assert_eq!(sent(model, &server, tool, answer).await, expected);

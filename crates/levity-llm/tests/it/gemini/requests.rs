@@ -1,4 +1,4 @@
-//! What Gemini is sent.
+//! Requests to Gemini.
 
 use levity_core::{
     Media, Message, Model as _, Options, OutputSchema, Part, Request, Role, ThinkingMode,
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::{ask, last, model, sse, weather};
 use crate::server::{Answer, Seen, Server};
 
-/// What came of a request to a model of this name.
+/// Returns the request to a model of this name.
 async fn sent(id: &str, request: Request) -> Seen {
-    let server = Server::saying(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
+    let server = Server::with_answer(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
     model(&server, id).complete(request).await.unwrap();
     server.last()
 }
@@ -23,7 +23,7 @@ async fn body(id: &str, request: Request) -> Value {
 }
 
 #[tokio::test]
-async fn a_request_has_everything_in_its_place() {
+async fn request_has_all_fields_in_place() {
     let mut options = Options::new();
     (options.temperature, options.top_p, options.max_tokens) = (Some(0.5), Some(0.9), Some(100));
     (options.seed, options.stop, options.thinking) =
@@ -64,8 +64,8 @@ async fn a_request_has_everything_in_its_place() {
 }
 
 #[tokio::test]
-async fn vertex_has_another_path_and_a_token() {
-    let server = Server::saying(Answer::json(
+async fn vertex_request_has_its_path_and_token() {
+    let server = Server::with_answer(Answer::json(
         200,
         last(json!([{"text": "Yes."}]), "STOP").to_string(),
     ))
@@ -86,7 +86,7 @@ async fn vertex_has_another_path_and_a_token() {
 }
 
 #[tokio::test]
-async fn a_choice_of_tools_is_a_mode() {
+async fn tool_choice_maps_to_mode() {
     let config = |choice: ToolChoice| async {
         let mut request = ask("?").with_tools([weather()]);
         request.tool_choice = choice;
@@ -109,7 +109,7 @@ async fn a_choice_of_tools_is_a_mode() {
 }
 
 #[tokio::test]
-async fn fields_of_ones_own_are_put_together_with_the_others() {
+async fn user_fields_are_merged_into_request() {
     let mut options = Options::new();
     (options.temperature, options.thinking) = (Some(0.5), Some(ThinkingMode::High));
     options.extra = json!({
@@ -125,7 +125,7 @@ async fn fields_of_ones_own_are_put_together_with_the_others() {
         .with_tools([Arc::new(ToolSpec::new("now", ""))])
         .with_options(options);
     request.tool_choice = ToolChoice::Required;
-    let server = Server::saying(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
+    let server = Server::with_answer(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
     let model = model(&server, "gemini-3-flash").with_endpoint(|endpoint| {
         endpoint
             .with_field("labels", json!({"team": "a"}))
@@ -152,7 +152,7 @@ async fn fields_of_ones_own_are_put_together_with_the_others() {
 }
 
 #[tokio::test]
-async fn media_go_inline_or_by_address() {
+async fn media_is_sent_inline_or_by_url() {
     let mut film = Media::url("video/mp4", "https://youtu.be/x");
     film.opaque = Some(levity_core::ProviderState::new(
         "gemini",
@@ -183,7 +183,7 @@ async fn media_go_inline_or_by_address() {
 }
 
 #[tokio::test]
-async fn a_note_in_the_middle_is_told_by_the_user() {
+async fn system_note_in_middle_is_sent_as_user_message() {
     let request = ask("Hello")
         .with_message(Message::assistant("Hi."))
         .with_message(Message::system("Be brief."));
@@ -198,7 +198,7 @@ async fn a_note_in_the_middle_is_told_by_the_user() {
 }
 
 #[tokio::test]
-async fn an_answer_is_held_to_a_schema() {
+async fn answer_schema_is_sent() {
     let schema = json!({"type": "object", "properties": {"n": {"const": 1}}});
     let request = ask("?").with_output(OutputSchema::new("sum", schema.clone()));
     let held = json!({
@@ -209,15 +209,15 @@ async fn an_answer_is_held_to_a_schema() {
         body("gemini-2.5-flash", request.clone()).await["generationConfig"],
         held
     );
-    // Only newer models can do both, so others are told.
+    // Only newer models support both, so others get instructions.
     let request = request.with_tools([weather()]).with_system("Be brief.");
     assert_eq!(
         body("gemini-3-pro-preview", request.clone()).await["generationConfig"],
         held
     );
-    let told = body("gemini-2.5-flash", request).await;
-    assert_eq!(told["generationConfig"], Value::Null);
-    let system = told["systemInstruction"]["parts"][0]["text"]
+    let older_body = body("gemini-2.5-flash", request).await;
+    assert_eq!(older_body["generationConfig"], Value::Null);
+    let system = older_body["systemInstruction"]["parts"][0]["text"]
         .as_str()
         .unwrap();
     assert!(
@@ -227,19 +227,22 @@ async fn an_answer_is_held_to_a_schema() {
 }
 
 #[tokio::test]
-async fn a_message_is_written_once() {
-    let server = Server::saying(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
+async fn message_is_encoded_once() {
+    let server = Server::with_answer(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
     let request = ask("Hello");
     let model = model(&server, "gemini-2.5-flash");
     model.complete(request.clone()).await.unwrap();
-    let kept = request
+    let encoded_message = request
         .history
         .encoded(0, "gemini", || panic!("it was written already"));
-    assert_eq!(&*kept, br#"{"role":"user","parts":[{"text":"Hello"}]}"#);
+    assert_eq!(
+        &*encoded_message,
+        br#"{"role":"user","parts":[{"text":"Hello"}]}"#
+    );
 }
 
 #[tokio::test]
-async fn texts_without_words_are_left_out() {
+async fn empty_texts_are_omitted() {
     let user = Message::new(Role::User, [Part::text(""), Part::text("Go.")]);
     let request = Request::new()
         .with_message(Message::user(""))
@@ -252,8 +255,8 @@ async fn texts_without_words_are_left_out() {
 }
 
 #[tokio::test]
-async fn an_address_may_have_the_version() {
-    let server = Server::saying(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
+async fn address_with_version_is_accepted() {
+    let server = Server::with_answer(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
     let there = |_| Endpoint::new(format!("{}/v1beta/", server.url()));
     let model = GeminiModel::new("AIza-secret", "gemini-2.5-flash").with_endpoint(there);
     model.complete(ask("?")).await.unwrap();

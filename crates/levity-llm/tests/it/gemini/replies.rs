@@ -1,14 +1,14 @@
-//! What is made of Gemini's replies.
+//! Parsing of Gemini's replies.
 
 use levity_core::{Delta, Finish, MediaSource, Model as _, Part, Response};
 use levity_test::conformance;
 use serde_json::{Value, json};
 
-use super::{ask, last, model, said, sse};
-use crate::server::{Answer, Server, anywhere};
+use super::{ask, chunk_with, last, model, sse};
+use crate::server::{Answer, Server, without_origin};
 
-/// The reply that these pieces make, as a stream, as a list and, where there is one, by itself. All
-/// agree.
+/// Returns the reply of these chunks, read as a stream, as a list and, for a single chunk, alone.
+/// All must agree.
 async fn read(pieces: &[Value]) -> Response {
     let list = Value::from(pieces).to_string();
     let mut answers = vec![
@@ -21,14 +21,14 @@ async fn read(pieces: &[Value]) -> Response {
     }
     let mut replies = Vec::new();
     for (answer, streams) in answers {
-        let server = Server::saying(answer).await;
+        let server = Server::with_answer(answer).await;
         let model = model(&server, "gemini-2.5-flash");
         let model = if streams {
             model
         } else {
             model.without_streaming()
         };
-        replies.push(anywhere(&model.complete(ask("?")).await.unwrap()));
+        replies.push(without_origin(&model.complete(ask("?")).await.unwrap()));
     }
     replies
         .windows(2)
@@ -37,8 +37,8 @@ async fn read(pieces: &[Value]) -> Response {
 }
 
 #[tokio::test]
-async fn pieces_make_a_reply() {
-    let mut first = said(json!([{"text": "Let me think.", "thought": true}]));
+async fn chunks_are_merged_into_reply() {
+    let mut first = chunk_with(json!([{"text": "Let me think.", "thought": true}]));
     first["usageMetadata"] = json!({"promptTokenCount": 9, "totalTokenCount": 9});
     let mut end = last(json!([{"text": "!"}]), "STOP");
     end["usageMetadata"] = json!({
@@ -48,8 +48,8 @@ async fn pieces_make_a_reply() {
     let only_traffic = json!({"usageMetadata": {"trafficType": "ON_DEMAND"}});
     let reply = read(&[
         first,
-        said(json!([{"text": "Good "}])),
-        said(json!([{"text": "day"}])),
+        chunk_with(json!([{"text": "Good "}])),
+        chunk_with(json!([{"text": "day"}])),
         only_traffic,
         end,
     ])
@@ -66,9 +66,9 @@ async fn pieces_make_a_reply() {
 }
 
 #[tokio::test]
-async fn text_is_seen_as_it_comes() {
-    let server = Server::saying(sse(&[
-        said(json!([{"text": "A"}])),
+async fn text_is_streamed_as_it_arrives() {
+    let server = Server::with_answer(sse(&[
+        chunk_with(json!([{"text": "A"}])),
         last(json!([{"text": "B"}]), "STOP"),
     ]))
     .await;
@@ -83,7 +83,7 @@ async fn text_is_seen_as_it_comes() {
 }
 
 #[tokio::test]
-async fn calls_are_calls_whatever_the_word_for_the_end() {
+async fn calls_are_calls_with_any_finish_reason() {
     let parts = json!([
         {"text": "I look."},
         {"functionCall": {"name": "weather", "args": {"city": "Rome"}}},
@@ -102,7 +102,7 @@ async fn calls_are_calls_whatever_the_word_for_the_end() {
 }
 
 #[tokio::test]
-async fn words_for_the_end_have_a_meaning() {
+async fn finish_reasons_are_mapped() {
     let text = json!([{"text": "x"}]);
     let call = json!([{"functionCall": {"name": "none", "args": {}}}]);
     for (parts, word, finish) in [
@@ -134,8 +134,8 @@ async fn words_for_the_end_have_a_meaning() {
 }
 
 #[tokio::test]
-async fn arguments_that_come_in_pieces_are_put_together() {
-    let call = |call: Value| said(json!([{ "functionCall": call }]));
+async fn streamed_arguments_are_assembled() {
+    let call = |call: Value| chunk_with(json!([{ "functionCall": call }]));
     let partial = |path: &str, text: &str, more: bool| {
         let value = json!({"jsonPath": path, "stringValue": text, "willContinue": more});
         call(json!({"partialArgs": [value], "willContinue": true}))
@@ -171,8 +171,8 @@ async fn arguments_that_come_in_pieces_are_put_together() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_is_none_that_can_be_made() {
-    let begin = said(json!([{"functionCall": {"name": "weather", "willContinue": true}}]));
+async fn truncated_call_cannot_be_made() {
+    let begin = chunk_with(json!([{"functionCall": {"name": "weather", "willContinue": true}}]));
     let piece = json!({"jsonPath": "$.city", "stringValue": "Bos", "willContinue": true});
     let end = last(
         json!([{"functionCall": {"partialArgs": [piece], "willContinue": true}}]),
@@ -187,7 +187,7 @@ async fn a_call_that_is_cut_is_none_that_can_be_made() {
 }
 
 #[tokio::test]
-async fn pictures_come_as_media() {
+async fn images_are_parsed_as_media() {
     let parts = json!([
         {"inlineData": {"mimeType": "image/png", "data": "-_8"}, "thoughtSignature": "S"},
         {"inlineData": {"mimeType": "image/png", "data": "+/8="}},
@@ -203,8 +203,8 @@ async fn pictures_come_as_media() {
 }
 
 #[tokio::test]
-async fn odd_shapes_are_read_as_far_as_they_go() {
-    // No content, no parts, no index, an end that is said twice, candidates beside the first.
+async fn unusual_replies_are_parsed_leniently() {
+    // No content, no parts, no index, a repeated finish reason, and further candidates.
     let other = json!({"candidates": [{"index": 1, "content": {"parts": [{"text": "not this"}]}, "finishReason": "STOP"}]});
     let twice = json!({"candidates": [{"finishReason": "STOP"}]});
     let no_parts = json!({"candidates": [{"content": {"role": "model"}}]});
@@ -218,7 +218,7 @@ async fn odd_shapes_are_read_as_far_as_they_go() {
     .await;
     assert_eq!((&*reply.message.text(), reply.finish), ("A", Finish::Stop));
 
-    // Wrong types.
+    // Values of the wrong type.
     let odd = json!({
         "candidates": {"content": {"parts": {"text": "B", "thought": "no", "functionCall": 7}}, "finishReason": "STOP"},
         "usageMetadata": {"promptTokenCount": "12", "candidatesTokenCount": [], "totalTokenCount": -1},
@@ -228,7 +228,7 @@ async fn odd_shapes_are_read_as_far_as_they_go() {
     assert_eq!((&*reply.message.text(), reply.usage.input), ("B", Some(12)));
 
     let unended = json!({"candidates": [{"content": {"parts": [{"text": "C"}]}}]});
-    let server = Server::saying(Answer::json(200, unended.to_string())).await;
+    let server = Server::with_answer(Answer::json(200, unended.to_string())).await;
     let reply = model(&server, "gemini-2.5-flash")
         .without_streaming()
         .complete(ask("?"))
@@ -238,16 +238,16 @@ async fn odd_shapes_are_read_as_far_as_they_go() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract_of_a_model() {
+async fn gemini_model_conforms() {
     let pieces = [
-        said(json!([{"text": "Hm.", "thought": true}])),
+        chunk_with(json!([{"text": "Hm.", "thought": true}])),
         last(
             json!([{"functionCall": {"name": "add", "args": {"a": 1}}, "thoughtSignature": "S"}]),
             "STOP",
         ),
     ];
-    let server = Server::saying(sse(&pieces)).await;
+    let server = Server::with_answer(sse(&pieces)).await;
     conformance::model(|| model(&server, "gemini-2.5-flash")).await;
-    let server = Server::saying(Answer::json(200, json!(pieces).to_string())).await;
+    let server = Server::with_answer(Answer::json(200, json!(pieces).to_string())).await;
     conformance::model(|| model(&server, "gemini-3-pro").without_streaming()).await;
 }

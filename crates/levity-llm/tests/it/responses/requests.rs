@@ -1,4 +1,4 @@
-//! Requests.
+//! Requests as they are sent.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ fn add() -> Arc<ToolSpec> {
     Arc::new(ToolSpec::new("add", "Adds.").with_input(schema))
 }
 
-/// What is sent for a request.
+/// Returns the body that is sent for a request.
 async fn sent(
     change: impl FnOnce(OpenAiModel) -> OpenAiModel,
     id: &str,
     request: Request,
 ) -> Value {
-    let server = Server::saying(whole(&[])).await;
+    let server = Server::with_answer(whole(&[])).await;
     let model = change(openai(&server, id).without_streaming());
     model.complete(request).await.unwrap();
     let seen = server.last();
@@ -34,7 +34,7 @@ async fn sent(
 }
 
 #[tokio::test]
-async fn a_request_has_all_that_was_asked() {
+async fn request_has_all_fields() {
     let mut options = Options::new();
     (options.temperature, options.top_p, options.max_tokens) = (Some(0.5), Some(0.9), Some(100));
     let mut request = hi()
@@ -62,7 +62,7 @@ async fn a_request_has_all_that_was_asked() {
 }
 
 #[tokio::test]
-async fn tool_choices_have_their_words() {
+async fn tool_choice_is_sent() {
     for (choice, word) in [
         (ToolChoice::Auto, None),
         (ToolChoice::None, Some(json!("none"))),
@@ -80,7 +80,7 @@ async fn tool_choices_have_their_words() {
 }
 
 #[tokio::test]
-async fn thinking_is_asked_for() {
+async fn thinking_is_requested() {
     let thinking = |mode: Option<ThinkingMode>| {
         let mut options = Options::new();
         options.thinking = mode;
@@ -114,7 +114,7 @@ async fn thinking_is_asked_for() {
     )
     .await;
     assert_eq!((body.get("reasoning"), body.get("include")), (None, None));
-    // A card that says less than the name is not taken at its word; one that says more is.
+    // A card that claims less than the name is ignored; one that claims more is used.
     let body = sent(
         |model| model.with_card(ModelCard::new("x", "o3")),
         "o3",
@@ -125,8 +125,8 @@ async fn thinking_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_compatible_server_is_asked_carefully() {
-    let server = Server::saying(whole(&[])).await;
+async fn compatible_server_gets_basic_fields_only() {
+    let server = Server::with_answer(whole(&[])).await;
     let model =
         OpenAiModel::compatible(format!("{}/v1/", server.url()), "my-model").without_streaming();
     model.complete(hi().with_tools([add()])).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_compatible_server_is_asked_carefully() {
 }
 
 #[tokio::test]
-async fn images_and_files_are_shown() {
+async fn images_and_files_are_sent() {
     let mut paper = Media::bytes("application/pdf", vec![1, 2, 3]);
     let user = Message::new(
         Role::User,
@@ -194,7 +194,7 @@ async fn images_and_files_are_shown() {
 }
 
 #[tokio::test]
-async fn fields_of_the_users_own_are_taken_in() {
+async fn user_fields_are_merged_into_request() {
     let search = json!({"type": "web_search"});
     let mut options = Options::new();
     options.extra = json!({
@@ -245,7 +245,7 @@ async fn fields_of_the_users_own_are_taken_in() {
 }
 
 #[tokio::test]
-async fn notes_of_the_program_stand_where_they_were() {
+async fn system_notes_keep_their_position() {
     let request = hi()
         .with_message(Message::assistant("Hello."))
         .with_message(Message::system("Time is short."));
@@ -257,7 +257,7 @@ async fn notes_of_the_program_stand_where_they_were() {
 }
 
 #[tokio::test]
-async fn notes_may_show_something_and_messages_without_content_are_left_out() {
+async fn notes_with_media_are_sent_and_empty_messages_omitted() {
     let image = || Part::Media(Media::url("image/png", "https://example.org/a.png"));
     let foreign = Part::Opaque(levity_core::ProviderState::new("other", json!({})));
     let file = Part::Media(Media::url(
@@ -283,7 +283,7 @@ async fn notes_may_show_something_and_messages_without_content_are_left_out() {
 }
 
 #[tokio::test]
-async fn a_value_is_told_beside_what_is_shown() {
+async fn result_value_is_sent_with_media() {
     let call = ToolCall::new("c1", "functions.look", json!({}));
     let mut history = hi().history;
     let mut exchange = history
@@ -306,7 +306,7 @@ async fn a_value_is_told_beside_what_is_shown() {
 }
 
 #[tokio::test]
-async fn arguments_are_always_those_of_an_object() {
+async fn arguments_are_always_an_object() {
     let named = |name: &str| json!({"properties": {name: {"type": "string"}}, "required": [name]});
     let either = json!({"anyOf": [named("a"), named("b")]});
     let parameters = |input: Value| async {
@@ -315,15 +315,21 @@ async fn arguments_are_always_those_of_an_object() {
         assert_eq!(body["tools"][0]["strict"], false);
         body["tools"][0]["parameters"].clone()
     };
-    let told = parameters(either).await;
-    assert_eq!((&told["type"], told.get("anyOf")), (&json!("object"), None));
+    let sent_schema = parameters(either).await;
     assert_eq!(
-        told["properties"],
+        (&sent_schema["type"], sent_schema.get("anyOf")),
+        (&json!("object"), None)
+    );
+    assert_eq!(
+        sent_schema["properties"],
         json!({"a": {"type": "string"}, "b": {"type": "string"}})
     );
     assert!(
-        told["description"].as_str().unwrap().contains("anyOf"),
-        "{told}"
+        sent_schema["description"]
+            .as_str()
+            .unwrap()
+            .contains("anyOf"),
+        "{sent_schema}"
     );
     assert_eq!(
         parameters(json!({"type": "object"})).await,
@@ -332,9 +338,9 @@ async fn arguments_are_always_those_of_an_object() {
     let target = json!({"$ref": "#/$defs/A", "$defs": {"A": {
         "type": "object", "properties": {"m": {"type": "object", "additionalProperties": true}},
     }}});
-    let told = parameters(target).await;
+    let sent_schema = parameters(target).await;
     assert!(
-        told.get("$ref").is_none() && told["properties"]["m"].is_object(),
-        "{told}"
+        sent_schema.get("$ref").is_none() && sent_schema["properties"]["m"].is_object(),
+        "{sent_schema}"
     );
 }

@@ -1,4 +1,4 @@
-//! A key in an address is in no error, whatever a server says and however a call fails.
+//! Keys in addresses never appear in errors, whatever a server replies and however a call fails.
 
 use std::error::Error as _;
 use std::sync::{Arc, Mutex};
@@ -12,9 +12,9 @@ use levity_llm::{
 
 use crate::server::{Answer, Server};
 
-const HUSH: &str = "hush";
+const SECRET: &str = "hush";
 
-/// Addresses with a key in each place that has room for one.
+/// Returns addresses with a key in every possible place.
 fn addresses(base: &str) -> Vec<String> {
     let host = base.trim_start_matches("http://");
     vec![
@@ -28,13 +28,13 @@ fn addresses(base: &str) -> Vec<String> {
     ]
 }
 
-fn moved(address: &str) -> impl Fn(Endpoint) -> Endpoint + use<> {
+fn at_address(address: &str) -> impl Fn(Endpoint) -> Endpoint + use<> {
     let address = address.to_owned();
     move |endpoint| endpoint.with_base(&address)
 }
 
 fn models(address: &str) -> Vec<(&'static str, Arc<dyn Model>)> {
-    let there = moved(address);
+    let there = at_address(address);
     let vertex = GeminiModel::vertex("p", "global", AccessTokens::fixed("token"), "m");
     let mut all: Vec<(&str, Arc<dyn Model>)> = vec![
         (
@@ -83,7 +83,7 @@ fn models(address: &str) -> Vec<(&'static str, Arc<dyn Model>)> {
 }
 
 fn embedders(address: &str) -> Vec<(&'static str, Arc<dyn Embedder>)> {
-    let there = moved(address);
+    let there = at_address(address);
     vec![
         (
             "openai",
@@ -101,41 +101,41 @@ fn embedders(address: &str) -> Vec<(&'static str, Arc<dyn Embedder>)> {
 }
 
 #[track_caller]
-fn silent(error: &ModelError, about: &str) {
+fn check_no_secret(error: &ModelError, about: &str) {
     let said = format!("{error} {} {error:?} {:?}", chain(error), error.source());
-    assert!(!said.contains(HUSH), "{about}: {said}");
-    let kept = serde_json::to_string(error).unwrap();
-    assert!(!kept.contains(HUSH), "{about}: {kept}");
+    assert!(!said.contains(SECRET), "{about}: {said}");
+    let serialized = serde_json::to_string(error).unwrap();
+    assert!(!serialized.contains(SECRET), "{about}: {serialized}");
 }
 
-async fn all_silent(base: &str, about: &str) {
-    all_silent_while(base, about, &Echo::default()).await;
+async fn check_all_models(base: &str, about: &str) {
+    check_all_models_with_echo(base, about, &Echo::default()).await;
 }
 
-async fn all_silent_while(base: &str, about: &str, echo: &Echo) {
+async fn check_all_models_with_echo(base: &str, about: &str, echo: &Echo) {
     for address in addresses(base) {
         *echo.0.lock().unwrap() = address.clone();
         for (wire, model) in models(&address) {
             let request = Request::new().with_message(Message::user("Well?"));
             let error = model.complete(request).await.expect_err(wire);
-            silent(&error, &format!("{wire}, {about}, {address}"));
+            check_no_secret(&error, &format!("{wire}, {about}, {address}"));
         }
         for (wire, embedder) in embedders(&address) {
             let error = embedder
                 .embed(&["text".to_owned()], Purpose::Query)
                 .await
                 .expect_err(wire);
-            silent(&error, &format!("embedder {wire}, {about}, {address}"));
+            check_no_secret(&error, &format!("embedder {wire}, {about}, {address}"));
         }
     }
 }
 
-/// What a server or a proxy says that repeats the address: as it came, and as it was read.
+/// A server or proxy that repeats the address: as received, and decoded.
 #[derive(Clone, Default)]
 struct Echo(Arc<Mutex<String>>);
 
 impl Echo {
-    fn of(&self, line: &str) -> String {
+    fn repeat(&self, line: &str) -> String {
         let address = self.0.lock().unwrap();
         let read = |text: &str| text.replace("%2F", "/").replace("%2B", "+");
         format!("{line} {} {address} {}", read(line), read(&address))
@@ -143,18 +143,18 @@ impl Echo {
 }
 
 #[tokio::test]
-async fn error_bodies_that_repeat_the_address_do_not_show_its_key() {
+async fn error_body_repeating_address_hides_key() {
     let echo = Echo::default();
     let repeated = echo.clone();
     let server = Server::with(move |_, seen| {
-        let said = serde_json::json!({"error": {"message": repeated.of(&seen.line)}});
+        let said = serde_json::json!({"error": {"message": repeated.repeat(&seen.line)}});
         Answer::json(400, said.to_string())
     });
-    all_silent_while(server.await.url(), "json", &echo).await;
+    check_all_models_with_echo(server.await.url(), "json", &echo).await;
 }
 
 #[tokio::test]
-async fn pages_and_plain_texts_that_repeat_the_address_do_not_show_its_key() {
+async fn text_page_repeating_address_hides_key() {
     for (status, kind) in [
         (404, "text/html"),
         (502, "text/plain"),
@@ -164,48 +164,49 @@ async fn pages_and_plain_texts_that_repeat_the_address_do_not_show_its_key() {
         let echo = Echo::default();
         let repeated = echo.clone();
         let server = Server::with(move |_, seen| {
-            Answer::new(status, kind, repeated.of(&seen.line))
+            Answer::new(status, kind, repeated.repeat(&seen.line))
                 .header("location", "http://127.0.0.1:9/?key=hush")
         })
         .await;
-        all_silent_while(server.url(), &format!("{status} {kind}"), &echo).await;
+        check_all_models_with_echo(server.url(), &format!("{status} {kind}"), &echo).await;
     }
 }
 
 #[tokio::test]
-async fn errors_within_a_reply_do_not_show_the_key() {
+async fn error_within_reply_hides_key() {
     let echo = Echo::default();
     let repeated = echo.clone();
     let server = Server::with(move |_, seen| {
-        let said = serde_json::json!({"error": {"message": repeated.of(&seen.line)}}).to_string();
+        let said =
+            serde_json::json!({"error": {"message": repeated.repeat(&seen.line)}}).to_string();
         match seen.line.contains("/api/") {
             true => Answer::lines(format!("{said}\n")),
             false => Answer::sse(format!("data: {said}\n\n")),
         }
     })
     .await;
-    all_silent_while(server.url(), "stream", &echo).await;
+    check_all_models_with_echo(server.url(), "stream", &echo).await;
 }
 
 #[tokio::test]
-async fn calls_that_reach_nobody_do_not_show_the_key() {
+async fn unreachable_server_error_hides_key() {
     let closed = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     };
-    all_silent(&closed, "closed port").await;
-    all_silent("http://no-such-host.invalid", "no host").await;
-    all_silent("http://127.0.0.1:notaport", "no address").await;
+    check_all_models(&closed, "closed port").await;
+    check_all_models("http://no-such-host.invalid", "no host").await;
+    check_all_models("http://127.0.0.1:notaport", "no address").await;
 }
 
 #[tokio::test]
-async fn replies_that_break_off_do_not_show_the_key() {
-    let reset = Server::saying(Answer::json(200, r#"{"choices": ["#).then_reset()).await;
-    all_silent(reset.url(), "reset").await;
+async fn interrupted_reply_error_hides_key() {
+    let reset = Server::with_answer(Answer::json(200, r#"{"choices": ["#).then_reset()).await;
+    check_all_models(reset.url(), "reset").await;
 }
 
-/// What a server reads from `Authorization`, in the forms in which it may repeat it.
-fn forms(header: &str) -> Vec<String> {
+/// Returns the forms in which a server may repeat an `Authorization` header.
+fn header_forms(header: &str) -> Vec<String> {
     let value = header.split_once(' ').map_or(header, |(_, value)| value);
     let bare = value.trim_end_matches('=').to_owned();
     let escaped = value
@@ -222,13 +223,13 @@ fn forms(header: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn servers_that_repeat_the_authorization_do_not_make_errors_show_it() {
+async fn error_repeating_authorization_header_hides_it() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    let kept = seen.clone();
+    let serialized = seen.clone();
     let server = Server::with(move |_, seen| {
-        let forms = forms(seen.header("authorization"));
-        let said = forms.join(" and ");
-        kept.lock().unwrap().extend(forms);
+        let header_forms = header_forms(seen.header("authorization"));
+        let said = header_forms.join(" and ");
+        serialized.lock().unwrap().extend(header_forms);
         Answer::json(
             401,
             serde_json::json!({"error": {"message": said}}).to_string(),
@@ -245,7 +246,7 @@ async fn servers_that_repeat_the_authorization_do_not_make_errors_show_it() {
         server.url().to_owned(),
     ];
     for address in addresses {
-        let there = moved(&address);
+        let there = at_address(&address);
         let headers = |endpoint: Endpoint| {
             let endpoint = there(endpoint);
             match address == server.url() {
@@ -274,13 +275,13 @@ async fn servers_that_repeat_the_authorization_do_not_make_errors_show_it() {
                 sent.iter().all(|form| !shown.contains(form)),
                 "{address}: {shown}"
             );
-            silent(&error, &address);
+            check_no_secret(&error, &address);
         }
     }
 }
 
 #[test]
-fn names_and_lists_with_odd_addresses_show_no_secret() {
+fn malformed_addresses_in_names_and_lists_hide_secrets() {
     let odd = [
         "http://§:§@h/v1?key=§#§",
         "HTTPS://me:§@h",
@@ -309,7 +310,7 @@ fn names_and_lists_with_odd_addresses_show_no_secret() {
         "h:80/v1;k=§",
     ];
     let models = Models::new().with_variable("COMPATIBLE_API_KEY", "key");
-    for address in odd.map(|address| address.replace('§', HUSH)) {
+    for address in odd.map(|address| address.replace('§', SECRET)) {
         for name in [
             format!("compatible:m@{address}"),
             format!("openai:m@{address}"),
@@ -336,7 +337,7 @@ fn names_and_lists_with_odd_addresses_show_no_secret() {
                 |error| format!("{error:?}"),
                 |chosen| format!("{chosen} {chosen:?}"),
             ));
-            assert!(!said.contains(HUSH), "{name:?}: {said}");
+            assert!(!said.contains(SECRET), "{name:?}: {said}");
         }
         let name = format!("compatible:m@{address}");
         let list = serde_json::json!({
@@ -347,7 +348,7 @@ fn names_and_lists_with_odd_addresses_show_no_secret() {
             .clone()
             .with_list(ModelList::parse(&list.to_string()).unwrap());
         assert!(
-            !format!("{listed:?} {:?}", listed.list()).contains(HUSH),
+            !format!("{listed:?} {:?}", listed.list()).contains(SECRET),
             "{address}"
         );
         for wrong in [
@@ -355,13 +356,13 @@ fn names_and_lists_with_odd_addresses_show_no_secret() {
             serde_json::json!({"profiles": {"fast": address}}),
         ] {
             let error = ModelList::parse(&wrong.to_string()).unwrap_err();
-            assert!(!format!("{error} {error:?}").contains(HUSH), "{error}");
+            assert!(!format!("{error} {error:?}").contains(SECRET), "{error}");
         }
     }
 }
 
 #[test]
-fn address_behind_a_name_counts_however_it_is_written_or_is_refused() {
+fn address_in_name_is_parsed_or_rejected() {
     let models = Models::new();
     for name in [
         "compatible:m@http://h/v1",
@@ -394,7 +395,7 @@ fn address_behind_a_name_counts_however_it_is_written_or_is_refused() {
 }
 
 #[test]
-fn error_of_models_is_one_line_in_debug() {
+fn models_error_debug_is_one_line() {
     let error = Models::new().model("opnai:m").err().unwrap();
     assert_eq!(format!("{error:?}"), error.to_string());
     let missing = ModelList::read("no such file").unwrap_err();
@@ -405,7 +406,7 @@ fn error_of_models_is_one_line_in_debug() {
 }
 
 #[test]
-fn names_and_choices_do_not_show_the_key() {
+fn names_and_choices_hide_key() {
     let models = Models::new();
     for name in [
         "compatible:a b@http://someone:hush@host/v1?key=hush",
@@ -414,19 +415,19 @@ fn names_and_choices_do_not_show_the_key() {
         "nobody:m@http://host?key=hush",
     ] {
         let error = models.model(name).err().unwrap();
-        assert!(!format!("{error} {error:?}").contains(HUSH), "{error:?}");
+        assert!(!format!("{error} {error:?}").contains(SECRET), "{error:?}");
     }
     let models = models.with_variable(
         "LEVITY_MODEL",
         "compatible:m@http://someone:hush@host/v1?key=hush",
     );
     let chosen = models.choose().unwrap();
-    assert!(!format!("{chosen} {chosen:?}").contains(HUSH), "{chosen}");
-    assert!(chosen.name().contains(HUSH), "it is what `model` takes");
+    assert!(!format!("{chosen} {chosen:?}").contains(SECRET), "{chosen}");
+    assert!(chosen.name().contains(SECRET), "it is what `model` takes");
 }
 
 #[tokio::test]
-async fn request_id_that_repeats_the_key_does_not_show_it() {
+async fn request_id_repeating_key_is_hidden() {
     for name in [
         "x-request-id",
         "request-id",
@@ -447,12 +448,12 @@ async fn request_id_that_repeats_the_key_does_not_show_it() {
             error.request_id().is_some_and(|id| id.starts_with("id-")),
             "{error:?}"
         );
-        silent(&error, name);
+        check_no_secret(&error, name);
     }
 }
 
-/// The longest beginning of a key that a text has.
-fn shown_of(key: &str, text: &str) -> usize {
+/// Returns the length of the longest prefix of a key in a text.
+fn shown_prefix(key: &str, text: &str) -> usize {
     (0..=key.len())
         .rev()
         .find(|end| text.to_lowercase().contains(&key[..*end].to_lowercase()))
@@ -460,9 +461,9 @@ fn shown_of(key: &str, text: &str) -> usize {
 }
 
 #[tokio::test]
-async fn key_at_the_edge_of_a_cut_is_not_shown_in_part() {
+async fn key_at_truncation_boundary_is_fully_hidden() {
     let key = "Sk-Qz7Wv9Xk3Jy5Hg1Bd8Mn4Pf6";
-    for (about, status, kind, most, body) in [
+    for (about, status, kind, limit, body) in [
         (
             "message",
             400,
@@ -496,13 +497,13 @@ async fn key_at_the_edge_of_a_cut_is_not_shown_in_part() {
             "data: {\"error\": {\"message\": \"§\"}}\n\n",
         ),
     ] {
-        for before in (usize::saturating_sub(most, key.len() + 30)..=most).step_by(3) {
+        for before in (usize::saturating_sub(limit, key.len() + 30)..=limit).step_by(3) {
             let filler = match about {
                 "page that is long" => format!("{}<p>", "x ".repeat((before - 8) / 2)),
                 _ => format!("{} ", "x".repeat(before)),
             };
             let said = body.replace('§', &format!("{filler}{key}"));
-            let server = Server::saying(Answer::new(status, kind, said)).await;
+            let server = Server::with_answer(Answer::new(status, kind, said)).await;
             for model in [
                 ChatModel::compatible(server.url(), "m").with_key(key),
                 ChatModel::compatible(server.url(), "m")
@@ -514,21 +515,22 @@ async fn key_at_the_edge_of_a_cut_is_not_shown_in_part() {
                     continue;
                 };
                 let text = chain(&error);
-                assert!(shown_of(key, &text) < 6, "{about}, {before}: {text}");
+                assert!(shown_prefix(key, &text) < 6, "{about}, {before}: {text}");
             }
         }
     }
-    let server = Server::saying(Answer::new(200, &format!("application/{key}"), "what?")).await;
+    let server =
+        Server::with_answer(Answer::new(200, &format!("application/{key}"), "what?")).await;
     let model = ChatModel::compatible(server.url(), "m").with_key(key);
     let error = model
         .complete(Request::new().with_message(Message::user("Well?")))
         .await
         .unwrap_err();
-    assert!(shown_of(key, &chain(&error)) < 6, "{}", chain(&error));
+    assert!(shown_prefix(key, &chain(&error)) < 6, "{}", chain(&error));
 }
 
 #[tokio::test]
-async fn key_in_the_path_of_an_address_is_not_shown_when_a_server_repeats_it() {
+async fn key_in_address_path_is_hidden_when_server_repeats_it() {
     let server = Server::with(|_, seen| {
         Answer::json(
             404,
@@ -540,7 +542,7 @@ async fn key_in_the_path_of_an_address_is_not_shown_when_a_server_repeats_it() {
         let address = format!("{}/{path}/v1", server.url());
         for (wire, model) in models(&address) {
             let request = Request::new().with_message(Message::user("Well?"));
-            silent(
+            check_no_secret(
                 &model.complete(request).await.expect_err(wire),
                 &format!("{wire} {path}"),
             );

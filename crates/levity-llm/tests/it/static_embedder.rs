@@ -1,4 +1,4 @@
-//! Vectors from a table of words.
+//! Vectors from a static word table.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use levity_llm::{ErrorKind, StaticEmbedder};
 use levity_test::conformance;
 use serde_json::{Value, json};
 
-/// Files of one embedder.
+/// The files of one embedder.
 struct Files {
     dir: tempfile::TempDir,
 }
@@ -53,7 +53,7 @@ fn tokens() -> Value {
     })
 }
 
-/// A table in the format, of one row for each token: the token's number, and one.
+/// Creates a table in the format, with one row for each token: the token's number, and one.
 fn table(dtype: &str) -> Vec<u8> {
     let number = |number: f32| match dtype {
         "F32" => number.to_le_bytes().to_vec(),
@@ -62,7 +62,7 @@ fn table(dtype: &str) -> Vec<u8> {
             .rev()
             .copied()
             .collect(),
-        // Small whole numbers as halves.
+        // Small integers as half-precision floats.
         _ => match number as u32 {
             0 => vec![0, 0],
             whole => {
@@ -101,7 +101,7 @@ async fn vector(embedder: &StaticEmbedder, text: &str) -> Vec<f32> {
 }
 
 #[tokio::test]
-async fn a_vector_is_the_mean_of_its_tokens() {
+async fn vector_is_mean_of_token_rows() {
     for dtype in ["F32", "F16", "BF16"] {
         let files = Files::new(&table(dtype), tokens().to_string().as_bytes());
         let embedder = files.open().unwrap();
@@ -110,7 +110,7 @@ async fn a_vector_is_the_mean_of_its_tokens() {
             ("tea", vec![7]),
             ("tea tea", vec![7, 7]),
             ("teas", vec![7, 8]),
-            // Pairs are joined in the order of their list, not from left to right.
+            // Pairs are merged in the order of their list, not from left to right.
             ("ate", vec![1, 4, 5]),
             ("at", vec![1, 11]),
             ("é", vec![1, 9, 10]),
@@ -138,13 +138,13 @@ async fn a_vector_is_the_mean_of_its_tokens() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract() {
+async fn static_embedder_conforms() {
     let files = Files::new(&table("F16"), tokens().to_string().as_bytes());
     conformance::embedder(|| files.open().unwrap()).await;
 }
 
 #[test]
-fn other_files_have_another_name() {
+fn different_files_have_different_names() {
     let one = Files::new(&table("F16"), tokens().to_string().as_bytes())
         .open()
         .unwrap();
@@ -158,7 +158,7 @@ fn other_files_have_another_name() {
 }
 
 #[track_caller]
-fn refused(table: &[u8], tokens: &[u8], problem: &str) {
+fn check_rejected(table: &[u8], tokens: &[u8], problem: &str) {
     let error = Files::new(table, tokens)
         .open()
         .err()
@@ -171,9 +171,9 @@ fn refused(table: &[u8], tokens: &[u8], problem: &str) {
 }
 
 #[test]
-fn a_table_that_is_none_is_refused() {
+fn invalid_table_is_rejected() {
     let good = tokens().to_string();
-    let check = |table: &[u8], problem: &str| refused(table, good.as_bytes(), problem);
+    let check = |table: &[u8], problem: &str| check_rejected(table, good.as_bytes(), problem);
     check(b"", "no header");
     check(&[0xff; 8], "too long");
     check(&u64::MAX.to_le_bytes(), "too long");
@@ -226,13 +226,14 @@ fn a_table_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_tokeniser_that_is_none_is_refused() {
+fn invalid_tokenizer_is_rejected() {
     let good = table("F32");
-    let check =
-        |tokens: &Value, problem: &str| refused(&good, tokens.to_string().as_bytes(), problem);
-    refused(&good, b"", "cannot be read");
-    refused(&good, "[".repeat(1 << 20).as_bytes(), "cannot be read");
-    refused(
+    let check = |tokens: &Value, problem: &str| {
+        check_rejected(&good, tokens.to_string().as_bytes(), problem)
+    };
+    check_rejected(&good, b"", "cannot be read");
+    check_rejected(&good, "[".repeat(1 << 20).as_bytes(), "cannot be read");
+    check_rejected(
         &good,
         format!("{{\"normalizer\":{}", "{\"a\":".repeat(1 << 16)).as_bytes(),
         "cannot be read",
@@ -273,7 +274,7 @@ fn a_tokeniser_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn a_tokeniser_cannot_make_a_text_grow_without_end() {
+async fn tokenizer_cannot_expand_text_without_limit() {
     let mut tokens = tokens();
     let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "a".repeat(16)});
     tokens["normalizer"] = json!({"type": "Sequence", "normalizers": vec![double; 16]});
@@ -287,11 +288,11 @@ async fn a_tokeniser_cannot_make_a_text_grow_without_end() {
     assert_eq!(embedded.usage.input, Some(64 << 10));
 }
 
-/// The folder of the package `wordllama`, unpacked; or a word about why there is none.
+/// Returns the unpacked folder of the package `wordllama`, or reports why there is none.
 fn wordllama() -> Option<PathBuf> {
     let folder = std::env::var_os("LEVITY_TEST_WORDLLAMA").map(PathBuf::from);
     if folder.is_none() {
-        // Seen by those who run the tests, whatever is captured.
+        // This is visible even if the test runner captures output.
         let said = b"SKIPPED: no real table; LEVITY_TEST_WORDLLAMA names no folder\n";
         let _ = std::io::Write::write_all(&mut std::io::stderr(), said);
     }
@@ -307,7 +308,7 @@ fn real(folder: &Path) -> StaticEmbedder {
     .unwrap()
 }
 
-/// What the tokeniser's own library and the mean of the table's rows give.
+/// The results of the tokenizer's own library and the mean of the table's rows.
 const REFERENCE: [(&str, usize, [f32; 4]); 8] = [
     (
         "The harbour is closed in winter.",
@@ -340,7 +341,7 @@ const REFERENCE: [(&str, usize, [f32; 4]); 8] = [
 ];
 
 #[tokio::test]
-async fn a_real_table_gives_what_others_get_from_it() {
+async fn real_table_matches_reference_vectors() {
     let Some(folder) = wordllama() else { return };
     let embedder = real(&folder);
     for (text, count, expected) in REFERENCE {
@@ -400,7 +401,7 @@ const PAIRS: [(&str, &str); 10] = [
 ];
 
 #[tokio::test]
-async fn a_real_table_knows_what_is_meant() {
+async fn real_table_finds_notes_by_meaning() {
     let Some(folder) = wordllama() else { return };
     let embedder = real(&folder);
     let (notes, questions): (Vec<_>, Vec<_>) = PAIRS

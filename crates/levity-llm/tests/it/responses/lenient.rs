@@ -1,14 +1,14 @@
-//! Servers that nearly speak it.
+//! Servers with an incomplete implementation.
 
 use levity_core::{Finish, Model as _};
 use levity_llm::OpenAiModel;
 use serde_json::{Value, json};
 
 use super::{completed, hi, kinds};
-use crate::server::{Answer, Server, anywhere};
+use crate::server::{Answer, Server, without_origin};
 
-/// Events without names.
-fn bare(events: &[Value]) -> Answer {
+/// Creates events without names.
+fn unnamed_events(events: &[Value]) -> Answer {
     let lines: String = events
         .iter()
         .map(|event| format!("data: {event}\n\n"))
@@ -17,7 +17,7 @@ fn bare(events: &[Value]) -> Answer {
 }
 
 async fn reply(answer: Answer) -> levity_core::Response {
-    let server = Server::saying(answer).await;
+    let server = Server::with_answer(answer).await;
     OpenAiModel::compatible(server.url(), "other")
         .complete(hi())
         .await
@@ -30,7 +30,7 @@ fn message(id: &str, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn items_may_come_only_at_their_end() {
+async fn items_only_in_done_events_are_read() {
     let call = json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "add", "arguments": ""});
     let mut end = completed(&[]);
     end["response"]["output"] = json!([]);
@@ -39,7 +39,7 @@ async fn items_may_come_only_at_their_end() {
         json!({"type": "response.output_item.done", "output_index": 1, "item": call}),
         end,
     ];
-    let reply = reply(bare(&events)).await;
+    let reply = reply(unnamed_events(&events)).await;
     assert_eq!(
         (&*reply.message.text(), reply.finish.clone()),
         ("Hello.", Finish::ToolCalls)
@@ -48,8 +48,8 @@ async fn items_may_come_only_at_their_end() {
 }
 
 #[tokio::test]
-async fn items_may_come_only_at_the_end_of_all() {
-    let reply = reply(bare(&[completed(&[
+async fn items_only_in_completed_event_are_read() {
+    let reply = reply(unnamed_events(&[completed(&[
         message("m1", "One."),
         message("m2", "Two."),
     ])]))
@@ -59,7 +59,7 @@ async fn items_may_come_only_at_the_end_of_all() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_is_passed_over() {
+async fn unknown_events_and_items_are_ignored() {
     let events = [
         json!({"type": "keepalive"}),
         json!({"type": "response.queued", "response": null}),
@@ -71,7 +71,7 @@ async fn what_is_not_known_is_passed_over() {
         json!({"type": "response.output_text.delta", "delta": null}),
         json!({"type": "response.completed", "response": {"usage": null, "output": null}}),
     ];
-    let reply = reply(bare(&events)).await;
+    let reply = reply(unnamed_events(&events)).await;
     assert_eq!(
         (&*reply.message.text(), reply.finish.clone()),
         ("Hello.", Finish::Stop)
@@ -80,7 +80,7 @@ async fn what_is_not_known_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_call_may_say_late_what_it_calls() {
+async fn late_tool_name_is_read() {
     let events = [
         json!({"type": "response.output_item.added", "output_index": 0,
             "item": {"type": "function_call", "id": "fc", "call_id": "", "name": ""}}),
@@ -90,7 +90,7 @@ async fn a_call_may_say_late_what_it_calls() {
             "type": "function_call", "id": "fc", "call_id": "c1", "name": "add", "arguments": {"a": 1}}}),
         completed(&[]),
     ];
-    let reply = reply(bare(&events)).await;
+    let reply = reply(unnamed_events(&events)).await;
     let call = reply.message.calls().next().unwrap();
     assert_eq!(
         (call.id.as_str(), &*call.name, &call.args),
@@ -99,7 +99,7 @@ async fn a_call_may_say_late_what_it_calls() {
 }
 
 #[tokio::test]
-async fn indexes_may_be_missing_or_wrong() {
+async fn missing_or_wrong_indices_are_handled() {
     let delta = |id: &str, text: &str| json!({"type": "response.output_text.delta", "item_id": id, "delta": text});
     let added = |id: &str| json!({"type": "response.output_item.added", "item": {"id": id, "type": "message"}});
     let done = |id: &str, text: &str| json!({"type": "response.output_item.done", "item": message(id, text)});
@@ -112,18 +112,21 @@ async fn indexes_may_be_missing_or_wrong() {
         done("m2", "Two."),
         completed(&[message("m1", "One."), message("m2", "Two.")]),
     ];
-    let first = reply(bare(&events)).await;
+    let first = reply(unnamed_events(&events)).await;
     assert_eq!(first.message.text(), "One.Two.");
-    // All items are the first one.
+    // All items have the index of the first one.
     let events = events.map(|mut event| {
         event["output_index"] = json!(0);
         event
     });
-    assert_eq!(anywhere(&reply(bare(&events)).await), anywhere(&first));
+    assert_eq!(
+        without_origin(&reply(unnamed_events(&events)).await),
+        without_origin(&first)
+    );
 }
 
 #[tokio::test]
-async fn parts_of_a_message_stay_apart() {
+async fn message_parts_stay_separate() {
     let delta = |part: usize, text: &str| json!({"type": "response.output_text.delta", "output_index": 0, "content_index": part, "delta": text});
     let mut item = message("m", "One.");
     item["content"]
@@ -137,7 +140,7 @@ async fn parts_of_a_message_stay_apart() {
         json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
         completed(&[]),
     ];
-    let reply = reply(bare(&events)).await;
+    let reply = reply(unnamed_events(&events)).await;
     assert_eq!(
         (kinds(&reply), &*reply.message.text()),
         (vec!["text", "text"], "One.Two.")
@@ -145,8 +148,8 @@ async fn parts_of_a_message_stay_apart() {
 }
 
 #[tokio::test]
-async fn reasoning_beside_the_output_is_added() {
+async fn reasoning_tokens_beyond_output_are_added() {
     let mut end = completed(&[]);
     end["response"]["usage"]["output_tokens_details"]["reasoning_tokens"] = json!(100);
-    assert_eq!(reply(bare(&[end])).await.usage.output, Some(107));
+    assert_eq!(reply(unnamed_events(&[end])).await.usage.output, Some(107));
 }

@@ -1,4 +1,4 @@
-//! What is kept of results that were too long to be shown is sent to nobody.
+//! The full text of truncated results is never sent.
 
 use levity_core::{
     History, Message, Model, Part, Request, Role, ToolCall, ToolError, ToolOutput, ToolResult,
@@ -36,9 +36,9 @@ mod wire {
     use super::*;
     use crate::server::{Answer, Server};
 
-    /// Whatever the reply, what was sent is looked at.
+    /// Checks the sent request, regardless of the reply.
     async fn check(make: impl FnOnce(Endpoint) -> Box<dyn Model>) {
-        let server = Server::saying(Answer::json(500, "{}")).await;
+        let server = Server::with_answer(Answer::json(500, "{}")).await;
         let model = make(Endpoint::new(server.url()));
         let _ = model.complete(asked(WHOLE)).await;
         let body = server.last().body.to_string();
@@ -51,7 +51,7 @@ mod wire {
     }
 
     #[tokio::test]
-    async fn no_provider_is_sent_it() {
+    async fn full_result_text_is_sent_to_no_provider() {
         check(|at| Box::new(AnthropicModel::new("k", "m").with_endpoint(|_| at))).await;
         check(|at| Box::new(GeminiModel::new("k", "m").with_endpoint(|_| at))).await;
         check(|at| Box::new(OllamaModel::new("m").with_endpoint(|_| at))).await;
@@ -62,7 +62,7 @@ mod wire {
 }
 
 #[tokio::test]
-async fn a_cache_takes_requests_for_the_same_that_are_sent_as_the_same() {
+async fn cache_ignores_unsent_full_result_text() {
     let model = ScriptedModel::new()
         .reply("once")
         .reply("twice")

@@ -1,5 +1,5 @@
-//! All wires at once: replies with broken bytes, replies that no model gave, servers that fail, and
-//! how each is said.
+//! All providers at once: replies with invalid bytes, replies that are not from a model, failing
+//! servers, and their error messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::layers::support::auto;
 use crate::server::{Answer, Server};
 
-/// The wires by their providers' names.
+/// The protocols by their providers' names.
 const WIRES: [&str; 5] = ["compatible", "openai", "anthropic", "gemini", "ollama"];
 
 fn request() -> Request {
     Request::new().with_message(Message::user("a private question"))
 }
 
-/// A model of this wire, with a key and a password in its address.
+/// Creates a model of this protocol, with a key and a password in its address.
 fn model(wire: &str, url: &str, stream: bool, limits: TimeLimits) -> Arc<dyn Model> {
     let at = |endpoint: Endpoint| {
         let base = url.replace("://", "://someone:s3cret-word@");
@@ -54,7 +54,7 @@ fn model(wire: &str, url: &str, stream: bool, limits: TimeLimits) -> Arc<dyn Mod
     }
 }
 
-/// A reply whose text is `a?b`, and the question mark is these bytes.
+/// Creates a reply with the text `a?b`, where the question mark is replaced by these bytes.
 fn reply(wire: &str, stream: bool, odd: &[u8]) -> Answer {
     let text = match (wire, stream) {
         ("compatible", true) => {
@@ -134,7 +134,7 @@ fn reply(wire: &str, stream: bool, odd: &[u8]) -> Answer {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_utf8_are_replaced_on_every_wire() {
+async fn invalid_utf8_is_replaced_for_every_provider() {
     let cases: [(&[u8], &str); 7] = [
         (b"\xff", "a\u{fffd}b"),
         (b"\xc3", "a\u{fffd}b"),
@@ -147,7 +147,7 @@ async fn bytes_that_are_no_utf8_are_replaced_on_every_wire() {
     for wire in WIRES {
         for stream in [true, false] {
             for (odd, expected) in cases {
-                let server = Server::saying(reply(wire, stream, odd)).await;
+                let server = Server::with_answer(reply(wire, stream, odd)).await;
                 let model = model(wire, server.url(), stream, TimeLimits::default());
                 let reply = model.complete(request()).await;
                 let reply =
@@ -159,10 +159,10 @@ async fn bytes_that_are_no_utf8_are_replaced_on_every_wire() {
 }
 
 #[tokio::test]
-async fn mark_of_utf8_before_a_reply_is_left_out_on_every_wire() {
+async fn byte_order_mark_is_skipped_for_every_provider() {
     for wire in WIRES {
         for stream in [true, false] {
-            let server = Server::saying(reply(wire, stream, b"-").with_mark()).await;
+            let server = Server::with_answer(reply(wire, stream, b"-").with_mark()).await;
             let model = model(wire, server.url(), stream, TimeLimits::default());
             let reply = model.complete(request()).await;
             assert_eq!(
@@ -177,12 +177,12 @@ async fn mark_of_utf8_before_a_reply_is_left_out_on_every_wire() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_utf8_outside_of_strings_are_an_error() {
+async fn invalid_utf8_outside_strings_is_an_error() {
     for answer in [
         Answer::sse(b"data: {\"choices\":\xff[]}\n\n"),
         Answer::json(200, b"{\xff}"),
     ] {
-        let server = Server::saying(answer).await;
+        let server = Server::with_answer(answer).await;
         for stream in [true, false] {
             let model = model("compatible", server.url(), stream, TimeLimits::default());
             assert_eq!(
@@ -193,12 +193,12 @@ async fn bytes_that_are_no_utf8_outside_of_strings_are_an_error() {
     }
 }
 
-/// A page as a proxy or a portal sends it.
+/// A page of a proxy or a captive portal.
 const PAGE: &str = "<!DOCTYPE html>\n<html><head><title>Hotel Wi-Fi\n &amp; \
     Login</title></head><body>Pay</body></html>";
 
 #[tokio::test]
-async fn reply_that_no_model_gave_is_named_and_not_asked_for_again() {
+async fn reply_not_from_model_is_reported_and_not_retried() {
     let long = format!("{PAGE}{}", " ".repeat(100_000));
     let cases = [
         (
@@ -257,7 +257,7 @@ async fn reply_that_no_model_gave_is_named_and_not_asked_for_again() {
         for stream in [true, false] {
             for (answer, expected) in &cases {
                 let (_, world) = auto();
-                let server = Server::saying(answer.clone()).await;
+                let server = Server::with_answer(answer.clone()).await;
                 let model = model(wire, server.url(), stream, TimeLimits::default());
                 let model = model.retry().with_world(world);
                 let error = model.complete(request()).await.unwrap_err();
@@ -275,62 +275,62 @@ async fn reply_that_no_model_gave_is_named_and_not_asked_for_again() {
                 );
                 assert!(!error.is_retryable(), "{wire}, {stream}: {told}");
                 assert_eq!(server.seen().len(), 1, "{wire}, {stream}: {told}");
-                clean(&format!("{error} {error:?}"));
+                check_clean(&format!("{error} {error:?}"));
             }
         }
     }
 }
 
-/// Checks that an error has no secret and nothing of the request in it, and is on one line.
+/// Checks that an error is one line without secrets and without parts of the request.
 #[track_caller]
-fn clean(text: &str) {
+fn check_clean(text: &str) {
     for word in ["hush", "s3cret", "private", "\n", "<", "u:p@"] {
         assert!(!text.contains(word), "{text} has `{word}` in it");
     }
 }
 
-/// What a listener does with each connection.
+/// The behaviour of a listener for each connection.
 #[derive(Clone, Copy)]
-enum Does {
-    /// Sends these bytes, whatever it is asked.
+enum Behaviour {
+    /// Sends these bytes, whatever the request.
     Say(&'static [u8]),
-    /// Reads the request and tears the connection down.
+    /// Reads the request and resets the connection.
     Reset,
-    /// Keeps the connection, and says nothing.
+    /// Keeps the connection open, and sends nothing.
     Hold,
 }
 
-/// A listener that is no HTTP server, and its port.
-async fn listener(does: Does) -> (u16, tokio::task::JoinHandle<()>) {
+/// Starts a listener that is not an HTTP server, and returns its port.
+async fn listener(behaviour: Behaviour) -> (u16, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let task = tokio::spawn(async move {
         let mut live = tokio::task::JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            live.spawn(serve(stream, does));
+            live.spawn(serve(stream, behaviour));
         }
     });
     (port, task)
 }
 
-async fn serve(mut stream: TcpStream, does: Does) -> std::io::Result<()> {
-    match does {
-        Does::Say(bytes) => {
+async fn serve(mut stream: TcpStream, behaviour: Behaviour) -> std::io::Result<()> {
+    match behaviour {
+        Behaviour::Say(bytes) => {
             let _ = stream.read(&mut [0; 4096]).await?;
             stream.write_all(bytes).await?;
             while stream.read(&mut [0; 64]).await? > 0 {}
             Ok(())
         }
-        Does::Reset => {
+        Behaviour::Reset => {
             let _ = stream.read(&mut [0; 4096]).await?;
             stream.set_zero_linger()
         }
-        Does::Hold => std::future::pending().await,
+        Behaviour::Hold => std::future::pending().await,
     }
 }
 
-/// Runs an agent over each wire, streamed or not, and checks how its error is printed. `URL` and
-/// `MODEL` in what is expected stand for the server's address and the model.
+/// Runs an agent with each protocol, streamed or not, and checks its error message. `URL` and
+/// `MODEL` in the expected text are replaced by the server's address and the model.
 async fn check(url: &str, limits: TimeLimits, retryable: bool, expected: &str) {
     for wire in WIRES {
         for stream in [true, false] {
@@ -377,13 +377,13 @@ async fn check(url: &str, limits: TimeLimits, retryable: bool, expected: &str) {
                 Some(url),
                 "{debug}"
             );
-            clean(&format!("{shown} {debug}"));
+            check_clean(&format!("{shown} {debug}"));
         }
     }
 }
 
 #[tokio::test]
-async fn error_of_a_run_names_model_address_status_and_cause() {
+async fn run_error_names_model_address_status_and_cause() {
     let usual = TimeLimits::default();
     let nobody = TcpListener::bind("127.0.0.1:0")
         .await
@@ -442,20 +442,20 @@ async fn error_of_a_run_names_model_address_status_and_cause() {
                 `Hotel Wi-Fi & Login`",
         ),
     ] {
-        let server = Server::saying(answer).await;
+        let server = Server::with_answer(answer).await;
         check(server.url(), usual, retryable, expected).await;
     }
 }
 
 #[tokio::test]
-async fn error_of_a_broken_connection_names_model_address_and_cause() {
+async fn connection_error_names_model_address_and_cause() {
     let usual = TimeLimits::default();
-    let (port, task) = listener(Does::Reset).await;
+    let (port, task) = listener(Behaviour::Reset).await;
     let broke = "request to URL failed (model MODEL): the connection broke: connection reset";
     check(&format!("http://127.0.0.1:{port}"), usual, true, broke).await;
     task.abort();
 
-    let (port, task) = listener(Does::Hold).await;
+    let (port, task) = listener(Behaviour::Hold).await;
     let mut hasty = TimeLimits::default();
     hasty.first_byte = Duration::from_millis(40);
     let late =
@@ -463,22 +463,22 @@ async fn error_of_a_broken_connection_names_model_address_and_cause() {
     check(&format!("http://127.0.0.1:{port}"), hasty, true, late).await;
     task.abort();
 
-    let (port, task) = listener(Does::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n")).await;
+    let (port, task) = listener(Behaviour::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n")).await;
     let plain = "cannot reach URL (model MODEL): the server does not speak TLS on this port; write \
         `http://`";
     check(&format!("https://127.0.0.1:{port}"), usual, true, plain).await;
     task.abort();
 
-    let (port, task) = listener(Does::Say(b"\x15\x03\x01\x00\x02\x02\x16")).await;
+    let (port, task) = listener(Behaviour::Say(b"\x15\x03\x01\x00\x02\x02\x16")).await;
     let tls = "request to URL failed (model MODEL): the server does not speak HTTP on this port; \
         write `https://`";
     check(&format!("http://127.0.0.1:{port}"), usual, true, tls).await;
     task.abort();
 }
 
-/// A reply in one piece that repeats a word wherever a server chooses the words: names, ids, ends
-/// and state of its own.
-fn repeating(wire: &str, word: &str) -> String {
+/// Creates a whole reply that repeats a word in every place where a server chooses the text: names,
+/// ids, finish reasons and provider state.
+fn reply_repeating(wire: &str, word: &str) -> String {
     let body = match wire {
         "compatible" => {
             r#"{"model":"?","choices":[{"message":{"content":"a","tool_calls":[{"id":"?","type":"function",
@@ -507,12 +507,15 @@ fn repeating(wire: &str, word: &str) -> String {
 }
 
 #[tokio::test]
-async fn key_that_a_reply_repeats_is_in_no_name_id_or_end() {
+async fn key_repeated_in_reply_is_hidden_everywhere() {
     for wire in WIRES {
         for stream in [true, false] {
             for key in ["hush-hush-1", "hush-hush-2"] {
-                let server =
-                    Server::saying(Answer::json(200, repeating(wire, &format!("x{key}x")))).await;
+                let server = Server::with_answer(Answer::json(
+                    200,
+                    reply_repeating(wire, &format!("x{key}x")),
+                ))
+                .await;
                 let model = model(wire, server.url(), stream, TimeLimits::default());
                 let reply = model
                     .complete(request())
@@ -530,9 +533,10 @@ async fn key_that_a_reply_repeats_is_in_no_name_id_or_end() {
 }
 
 #[tokio::test]
-async fn word_for_the_end_of_a_reply_is_bounded() {
+async fn finish_reason_length_is_bounded() {
     for wire in WIRES {
-        let server = Server::saying(Answer::json(200, repeating(wire, &"é".repeat(5_000)))).await;
+        let server =
+            Server::with_answer(Answer::json(200, reply_repeating(wire, &"é".repeat(5_000)))).await;
         let model = model(wire, server.url(), true, TimeLimits::default());
         let reply = model
             .complete(request())

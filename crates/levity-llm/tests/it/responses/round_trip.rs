@@ -1,4 +1,4 @@
-//! What goes back to the provider as it came.
+//! Items that return to the provider unchanged.
 
 use levity_core::{Model as _, Part, ToolCall};
 use serde_json::{Value, json};
@@ -29,8 +29,8 @@ fn items() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn items_go_back_unchanged_in_their_order() {
-    let server = Server::saying(whole(&items())).await;
+async fn items_return_unchanged_in_order() {
+    let server = Server::with_answer(whole(&items())).await;
     let model = openai(&server, "gpt-5").without_streaming();
     let reply = model.complete(hi()).await.unwrap();
     assert_eq!(
@@ -65,12 +65,12 @@ async fn items_go_back_unchanged_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_custom_call_is_streamed_as_text() {
+async fn custom_call_is_streamed_as_text() {
     let item = items().remove(6);
     let mut begun = item.clone();
     begun["input"] = json!("");
     let delta = |text: &str| json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": text});
-    let server = Server::saying(events(&[
+    let server = Server::with_answer(events(&[
         json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
         delta("1 + \""),
         delta("1\"\n"),
@@ -86,7 +86,7 @@ async fn a_custom_call_is_streamed_as_text() {
 }
 
 #[tokio::test]
-async fn what_is_not_stored_is_not_referred_to() {
+async fn unstored_items_are_not_referenced_by_id() {
     let items = [
         json!({"id": "rs_1", "type": "reasoning", "summary": []}),
         json!({"type": "message", "role": "assistant", "status": "completed", "id": "msg_1",
@@ -94,7 +94,7 @@ async fn what_is_not_stored_is_not_referred_to() {
         json!({"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}", "id": "fc_1",
             "status": "completed"}),
     ];
-    let server = Server::saying(whole(&items)).await;
+    let server = Server::with_answer(whole(&items)).await;
     let model = openai(&server, "gpt-5").without_streaming();
     let reply = model.complete(hi()).await.unwrap();
     model.complete(after(&reply)).await.unwrap();
@@ -126,12 +126,12 @@ async fn what_is_not_stored_is_not_referred_to() {
 }
 
 #[tokio::test]
-async fn a_thought_that_is_encrypted_anew_goes_back_as_it_came_last() {
+async fn last_encrypted_reasoning_is_returned() {
     let thought = |id: &str, code: &str| json!({"id": id, "type": "reasoning", "encrypted_content": code, "summary": []});
     let message = json!({"type": "message", "role": "assistant", "status": "completed", "id": "msg_1",
         "content": [{"type": "output_text", "text": "Yes.", "annotations": []}]});
     let done = |at: usize, item: &Value| json!({"type": "response.output_item.done", "output_index": at, "item": item});
-    let server = Server::saying(events(&[
+    let server = Server::with_answer(events(&[
         done(0, &thought("rs_1", "same")),
         done(1, &thought("rs_2", "first")),
         done(2, &message),
@@ -155,15 +155,15 @@ async fn a_thought_that_is_encrypted_anew_goes_back_as_it_came_last() {
 }
 
 #[tokio::test]
-async fn data_of_other_providers_is_left_out() {
-    let server = Server::saying(whole(&[])).await;
+async fn foreign_provider_state_is_omitted() {
+    let server = Server::with_answer(whole(&[])).await;
     let mut thinking = Part::thinking("Hm.");
     thinking.set_opaque(levity_core::ProviderState::new(
         "anthropic",
         json!({"signature": "x"}),
     ));
     let foreign = Part::Opaque(levity_core::ProviderState::new("gemini", json!({"x": 1})));
-    // OpenAI takes no longer id.
+    // OpenAI accepts no longer ids.
     let id = format!("call_{}", "x".repeat(80));
     let call = Part::ToolCall(ToolCall::new(id, "add", json!({"a": 1})));
     let said = levity_core::Message::new(

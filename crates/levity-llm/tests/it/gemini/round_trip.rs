@@ -1,4 +1,4 @@
-//! What Gemini gave out goes back as it came.
+//! State of Gemini that returns unchanged.
 
 use levity_core::{
     Media, Message, Model as _, Part, ProviderState, Response, Role, ToolCall, ToolError,
@@ -7,13 +7,13 @@ use levity_core::{
 use levity_core::{Request, ToolResult};
 use serde_json::{Value, json};
 
-use super::{after, ask, last, model, said, sse};
-use crate::server::{Server, anywhere};
+use super::{after, ask, chunk_with, last, model, sse};
+use crate::server::{Server, without_origin};
 
-/// The reply that these pieces make.
+/// Returns the reply of these chunks.
 async fn read(pieces: &[Value]) -> Response {
-    let server = Server::saying(sse(pieces)).await;
-    anywhere(
+    let server = Server::with_answer(sse(pieces)).await;
+    without_origin(
         &model(&server, "gemini-3-flash")
             .complete(ask("?"))
             .await
@@ -21,15 +21,15 @@ async fn read(pieces: &[Value]) -> Response {
     )
 }
 
-/// The conversation as a model of this name is sent it.
+/// Returns the conversation as it is sent to a model of this name.
 async fn contents(id: &str, request: Request) -> Value {
-    let server = Server::saying(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
+    let server = Server::with_answer(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
     model(&server, id).complete(request).await.unwrap();
     server.last().body["contents"].clone()
 }
 
-/// The parts of the reply, as they go back.
-async fn back(reply: &Response) -> Value {
+/// Returns the parts of the reply as they are sent back.
+async fn returned_parts(reply: &Response) -> Value {
     let history = after(reply, |_| Ok(ToolOutput::text("fine")));
     contents("gemini-3-flash", Request::new().with_history(history)).await[1]["parts"].clone()
 }
@@ -42,16 +42,16 @@ async fn signatures_stay_on_their_parts() {
     let mut first = call("Rome");
     first["thoughtSignature"] = "S2".into();
     let pieces = [
-        said(json!([{"text": "I ", "thought": true}, {"text": "think.", "thought": true}])),
-        said(json!([text("One, "), text("two, ")])),
-        said(json!([signed("three", "S1"), text(", four.")])),
-        said(json!([first, call("Oslo")])),
+        chunk_with(json!([{"text": "I ", "thought": true}, {"text": "think.", "thought": true}])),
+        chunk_with(json!([text("One, "), text("two, ")])),
+        chunk_with(json!([signed("three", "S1"), text(", four.")])),
+        chunk_with(json!([first, call("Oslo")])),
         last(json!([signed("", "S3")]), "STOP"),
     ];
     let reply = read(&pieces).await;
     assert_eq!(reply.message.text(), "One, two, three, four.");
     assert_eq!(
-        back(&reply).await,
+        returned_parts(&reply).await,
         json!([
             {"text": "I think.", "thought": true},
             {"text": "One, two, "},
@@ -65,13 +65,13 @@ async fn signatures_stay_on_their_parts() {
     // A journal in between changes nothing.
     let stored = serde_json::to_string(&reply).unwrap();
     assert_eq!(
-        back(&serde_json::from_str(&stored).unwrap()).await,
-        back(&reply).await
+        returned_parts(&serde_json::from_str(&stored).unwrap()).await,
+        returned_parts(&reply).await
     );
 }
 
 #[tokio::test]
-async fn parts_of_geminis_own_stay_in_place() {
+async fn provider_parts_keep_their_position() {
     let parts = json!([
         {"text": "I run code."},
         {"executableCode": {"language": "PYTHON", "code": "1+1"}},
@@ -84,11 +84,11 @@ async fn parts_of_geminis_own_stay_in_place() {
     ]);
     let reply = read(&[last(parts.clone(), "STOP")]).await;
     assert_eq!(reply.message.text(), "I run code.It is 2.");
-    assert_eq!(back(&reply).await, parts);
+    assert_eq!(returned_parts(&reply).await, parts);
 }
 
 #[tokio::test]
-async fn only_ids_of_geminis_own_go_back() {
+async fn only_gemini_ids_are_returned() {
     let parts = json!([
         {"functionCall": {"id": "g1", "name": "a", "args": {}}, "thoughtSignature": "S"},
         {"functionCall": {"name": "b", "args": {}}},
@@ -112,7 +112,7 @@ async fn only_ids_of_geminis_own_go_back() {
 }
 
 #[tokio::test]
-async fn answers_are_objects() {
+async fn tool_results_are_sent_as_objects() {
     let response = async |outcome: Result<ToolOutput, ToolError>| {
         let mut history = levity_core::History::new();
         let call = ToolCall::new("c", "t", json!({}));
@@ -148,7 +148,7 @@ async fn answers_are_objects() {
 }
 
 #[tokio::test]
-async fn what_tools_show_is_shown() {
+async fn media_of_tool_results_is_sent() {
     let reply = read(&[last(
         json!([{"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "S"}]),
         "STOP",
@@ -181,7 +181,7 @@ async fn what_tools_show_is_shown() {
 }
 
 #[tokio::test]
-async fn what_others_gave_out_stays_out() {
+async fn foreign_provider_state_is_omitted() {
     let mut thought = Part::thinking("I am another.");
     thought.set_opaque(ProviderState::new("anthropic", json!({"signature": "A"})));
     let mut call = ToolCall::new("toolu_1", "t", json!({"a": 1}));
@@ -203,7 +203,7 @@ async fn what_others_gave_out_stays_out() {
     let call = json!({"functionCall": {"name": "t", "args": {"a": 1}}});
     let cut = json!({"functionCall": {"name": "t", "args": {"text": "{\"cut"}}});
     assert_eq!(sent("gemini-2.5-flash").await, json!([call, cut]));
-    // Newer models refuse a first call without a signature, unless they are told that there is
+    // Newer models reject a first call without a signature, unless the request states that there is
     // none.
     let mut first = call;
     first["thoughtSignature"] = "skip_thought_signature_validator".into();
@@ -224,7 +224,7 @@ async fn what_others_gave_out_stays_out() {
 }
 
 #[tokio::test]
-async fn names_that_no_tool_has_are_made_to_fit() {
+async fn invalid_tool_names_are_cleaned() {
     let calls = ["default_api:f", "7 up", ""]
         .map(|name| Part::ToolCall(ToolCall::new(name, name, json!({}))));
     let reply = Response::new(Message::new(Role::Assistant, calls));
