@@ -170,9 +170,9 @@ impl Bounds {
             return;
         };
         self.total.change(Some(size.bytes), None);
-        if let Some(own) = self.by_owner.get_mut(&size.owner) {
-            own.change(Some(size.bytes), None);
-            if own.count == 0 {
+        if let Some(owner_usage) = self.by_owner.get_mut(&size.owner) {
+            owner_usage.change(Some(size.bytes), None);
+            if owner_usage.count == 0 {
                 self.by_owner.remove(&size.owner);
             }
         }
@@ -181,14 +181,14 @@ impl Bounds {
     /// Returns the limit that is exceeded after `id` was saved, if any.
     fn excess(&self, id: &ConversationId) -> Option<Excess> {
         let owner = &self.sizes.get(id)?.owner;
-        let own = self.by_owner.get(owner).copied().unwrap_or_default();
+        let owner_usage = self.by_owner.get(owner).copied().unwrap_or_default();
         let share = self
             .share
             .as_ref()
             .filter(|_| owner.is_some())
             .map(|(share, _)| *share);
         // A single conversation may be larger than the share.
-        if share.is_some_and(|share| own.count > 1 && !own.is_within(share)) {
+        if share.is_some_and(|share| owner_usage.count > 1 && !owner_usage.is_within(share)) {
             return Some(Excess::Share(owner.clone()));
         }
         if self.total.is_within(self.limit) {
@@ -197,7 +197,7 @@ impl Bounds {
         let largest = self
             .by_owner
             .iter()
-            .max_by_key(|(_, own)| own.part_of(self.limit));
+            .max_by_key(|(_, owner_usage)| owner_usage.part_of(self.limit));
         largest.map(|(owner, _)| Excess::Whole(owner.clone()))
     }
 }

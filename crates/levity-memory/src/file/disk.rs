@@ -125,11 +125,11 @@ pub(super) fn read_start(path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>,
 /// killed.
 pub(super) fn replace(
     path: &Path,
-    beside: &Path,
+    temp: &Path,
     bytes: &[u8],
     durability: Durability,
 ) -> io::Result<Option<Stamp>> {
-    let new = Replace::new(path).through(beside).keeping_mode();
+    let new = Replace::new(path).through(temp).keeping_mode();
     let new = if durability == Durability::Synced {
         new.synced()
     } else {

@@ -50,7 +50,7 @@ struct FilePaths {
     name: String,
     path: PathBuf,
     /// The temporary file that replaces the old one once it is written.
-    beside: PathBuf,
+    temp: PathBuf,
 }
 
 impl Folder {
@@ -80,7 +80,7 @@ impl Folder {
         Some(FilePaths {
             name,
             path: dir.join(&file),
-            beside: dir.join(format!(".{file}.new")),
+            temp: dir.join(format!(".{file}.new")),
         })
     }
 
@@ -230,7 +230,7 @@ impl Folder {
             );
             return Err(MemoryError::new(MemoryErrorKind::Refused, message));
         }
-        let stamp = disk::replace(&paths.path, &paths.beside, &bytes, self.durability);
+        let stamp = disk::replace(&paths.path, &paths.temp, &bytes, self.durability);
         match stamp.map_err(|error| io_error(id, "write", error))? {
             Some(stamp) => {
                 let cached = CachedConversation {
@@ -280,7 +280,7 @@ impl Folder {
         self.cache.remove(&paths.name);
         let erase = || {
             disk::remove(&self.hold_path(paths))?;
-            disk::remove(&paths.beside)?;
+            disk::remove(&paths.temp)?;
             let removed = disk::remove(&paths.path)?;
             disk::sync_name(&paths.path, self.durability)?;
             Ok(removed)

@@ -77,10 +77,10 @@ impl Window {
             if summary_line.is_empty() {
                 continue;
             }
-            let Some(left) = room.checked_sub(count_words(&summary_line)) else {
+            let Some(remaining) = room.checked_sub(count_words(&summary_line)) else {
                 break;
             };
-            room = left;
+            room = remaining;
             lines.push(summary_line);
         }
         lines.reverse();
@@ -117,10 +117,10 @@ fn transcript(messages: &[Arc<Message>], tokens: u64) -> String {
         } else {
             back - 1
         };
-        let Some(left) = room.checked_sub(estimate_tokens(&lines[at]) + 1) else {
+        let Some(remaining) = room.checked_sub(estimate_tokens(&lines[at]) + 1) else {
             break;
         };
-        room = left;
+        room = remaining;
         if at == front { front += 1 } else { back -= 1 }
     }
     let missing = back - front;

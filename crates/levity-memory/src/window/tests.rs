@@ -90,8 +90,8 @@ fn fit_removes_call_and_result_together() {
         let shown = Window::new()
             .messages(limit)
             .show(&messages, None, &Counter::new());
-        let stored = messages.len() - shown.left_out;
-        assert!(stored <= limit, "{stored} of {limit}");
+        let retained = messages.len() - shown.left_out;
+        assert!(retained <= limit, "{retained} of {limit}");
         let results = shown.history.calls().count();
         assert_eq!(
             shown
