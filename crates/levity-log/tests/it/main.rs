@@ -8,10 +8,10 @@
 )]
 
 mod canary;
+mod cleanup;
 mod files;
 mod flood;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod spans;
 mod support;
-mod sweep;
