@@ -92,7 +92,7 @@ async fn load_error_names_file() {
 }
 
 /// A file as the original program writes it.
-const SOURCE: &str = r#"{
+pub(super) const SOURCE: &str = r#"{
     "directed": true, "multigraph": false,
     "graph": {
         "session_id": "12345678", "original_query": "User query", "file_manifest": [],

@@ -1,5 +1,6 @@
 //! Random sessions and random bytes.
 
+use super::parse::SOURCE;
 use super::*;
 
 /// Generates a step with all possible attributes.
