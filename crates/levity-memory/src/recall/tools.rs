@@ -233,11 +233,9 @@ fn tool_error(error: MemoryError) -> ToolError {
 }
 
 fn remember_spec(scopes: &[String]) -> ToolSpec {
-    let description = "Keeps one short fact for later conversations, such as a preference, a \
-        decision or how \
-                       something is done here. Say it so that it can be understood alone, in one \
-                       or two sentences. \
-                       The same fact again does no harm. Never keep passwords or keys.";
+    let description = "Saves one short fact for later conversations, such as a preference, a \
+        decision or how something is done here. Write it so that it can be understood alone, in one \
+        or two sentences. Saving the same fact again does no harm. Never save passwords or keys.";
     let mut input = json!({
         "type": "object",
         "properties": {"text": {
@@ -298,7 +296,7 @@ fn recall_spec() -> ToolSpec {
             "text": {"type": "string"},
             "scope": {"type": "string"},
             "source": {"type": "string"},
-            "date": {"type": "string", "description": "When it was last said, RFC 3339."},
+            "date": {"type": "string", "description": "When it was last saved, RFC 3339."},
         },
         "required": ["id", "text", "scope", "source", "date"],
         "additionalProperties": false,
@@ -318,8 +316,7 @@ fn recall_spec() -> ToolSpec {
 
 fn forget_spec() -> ToolSpec {
     let description = "Removes a fact for good, by its number from `recall`, when it is wrong or \
-        nobody wants it \
-                       to be kept.";
+        no longer wanted.";
     let input = json!({
         "type": "object",
         "properties": {"id": {"type": "integer", "minimum": 1, "description": "The number of the \
