@@ -1,18 +1,18 @@
-//! Layers: each wraps a model and is one, so they compose in any order.
+//! Layers that wrap a model and implement `Model` themselves, so you can compose them in any order.
 //!
-//! | layer | what it adds |
+//! | layer | purpose |
 //! |---|---|
-//! | [`Retry`] | sends again after a failure that may pass, as late as the provider asks |
-//! | [`RateLimit`] | requests and tokens a minute and a least gap, over all agents of a process |
-//! | [`Fallback`] | the next model when one fails |
-//! | [`Route`] | a model for each request: by cost, by difficulty, by a rule |
-//! | [`Cached`] | the same reply to the same request, in memory and on disk |
-//! | [`Record`], [`Replay`] | calls written to a file that tests answer from |
-//! | [`DebugLog`] | every prompt and reply as text in a folder |
-//! | [`TextTools`] | tool calls for models that have none, by text or by schema |
-//! | [`AdaptTools`] | the way in which tools reach the model, learned from its server |
-//! | [`AutoThinking`] | thinking for queries that need it |
-//! | [`Defaults`] | options that requests do not set themselves |
+//! | [`Retry`] | retries transient failures and honours the provider's retry delay |
+//! | [`RateLimit`] | limits requests and tokens per minute and spaces calls, across the process |
+//! | [`Fallback`] | calls the next model when one fails |
+//! | [`Route`] | chooses a model for each request by cost, difficulty or a custom rule |
+//! | [`Cached`] | returns the stored reply to a repeated request, from memory or disk |
+//! | [`Record`], [`Replay`] | records calls to a file and answers tests from that file |
+//! | [`DebugLog`] | writes every prompt and reply as text to a folder |
+//! | [`TextTools`] | adds tool calls to models that lack them, by text or by schema |
+//! | [`AdaptTools`] | detects from the server's replies how to send tools to the model |
+//! | [`AutoThinking`] | enables thinking for queries that need it |
+//! | [`Defaults`] | sets options that requests do not set themselves |
 //!
 //! ```
 //! use levity_core::{Model, Request};
@@ -29,10 +29,10 @@
 //! # }
 //! ```
 //!
-//! What waits takes its time from a [`World`](levity_core::World), so that tests need not; it says
-//! so by a [`Delta::Waiting`](levity_core::Delta::Waiting), and dropping the call ends the wait.
-//! What sends more than once says so by [`CostBound::sends`](levity_core::CostBound) and reports
-//! the usage of all attempts.
+//! Layers that wait take their time from a [`World`](levity_core::World), so tests do not have to
+//! wait. They emit a [`Delta::Waiting`](levity_core::Delta::Waiting), and dropping the call ends
+//! the wait. Layers that may send a request more than once declare it in
+//! [`CostBound::sends`](levity_core::CostBound) and report the usage of all attempts.
 
 mod adapt;
 mod auto_thinking;
@@ -40,11 +40,12 @@ mod cached;
 mod canonical;
 mod debug_log;
 mod defaults;
+mod error_filter;
 pub(crate) mod ext;
 mod fallback;
 mod files;
 mod flow;
-mod kinds;
+mod log;
 mod rate_limit;
 mod record;
 mod replay;
@@ -53,9 +54,8 @@ mod route;
 mod scrub;
 mod tally;
 mod text_tools;
-mod told;
 
-use kinds::Kinds;
+use error_filter::ErrorFilter;
 
 pub use adapt::{AdaptTools, ToolMode};
 pub(crate) use adapt::{refuses_schema, refuses_tools};

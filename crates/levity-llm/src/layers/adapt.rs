@@ -9,7 +9,7 @@ use levity_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::flow::{self, Out};
+use super::flow::{self, DeltaSender};
 use super::tally::Tally;
 use super::text_tools::TextTools;
 
@@ -17,22 +17,23 @@ mod evidence;
 
 pub(crate) use evidence::{refuses_schema, refuses_tools};
 
-/// A way in which tools reach a model.
+/// The way a request presents its tools to a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolMode {
-    /// Tools go into the field that the provider has for them. Calls that the model writes as text
-    /// are read as well, where the provider's model does that.
+    /// Tools go into the provider's own field for tools. Calls that the model writes as text are
+    /// parsed as well, if the provider's model supports that.
     #[default]
     Native,
-    /// As [`Native`](Self::Native), and a sentence of the system prompt says when to call a tool:
-    /// for models that write calls as text, since small models call a tool for every question.
+    /// Like [`Native`](Self::Native), plus a sentence in the system prompt that explains when to
+    /// call a tool. It suits models that write calls as text, because small models call a tool for
+    /// every question.
     Guided,
-    /// The system prompt describes the tools, and a JSON Schema holds each reply to a call or an
-    /// answer.
+    /// The system prompt describes the tools, and a JSON Schema restricts each reply to a call or
+    /// an answer.
     Structured,
-    /// The system prompt describes the tools, and calls are read from the text.
+    /// The system prompt describes the tools, and calls are parsed from the text.
     Text,
 }
 
@@ -47,21 +48,21 @@ impl fmt::Display for ToolMode {
     }
 }
 
-/// Finds out from the first replies how tools reach a model, and stays with that.
+/// Detects from the first replies how to send tools to a model, and keeps that mode.
 ///
-/// Servers differ: some refuse tools, some take them and never show them to the model, some take no
-/// JSON Schema. The first request with tools goes out as it is. The layer changes the [`ToolMode`]
-/// and sends the request again
+/// Servers differ: some reject tools, some accept tools but never show them to the model, and some
+/// reject a JSON Schema. The layer sends the first request with tools unchanged. It changes the
+/// [`ToolMode`] and sends the request again if:
 ///
-/// - when the server refuses the tools,
-/// - when no call came and the server counted fewer tokens than the tools have: its chat template
-///   drops them,
-/// - when the server refuses the JSON Schema of the [structured](ToolMode::Structured) mode.
+/// - the server rejects the tools,
+/// - the reply has no call and the server counted fewer tokens than the tools need, because its
+///   chat template drops them,
+/// - the server rejects the JSON Schema of the [structured](ToolMode::Structured) mode.
 ///
-/// A reply that does not keep to the JSON Schema ends the structured mode, too, and a call that the
-/// model wrote as text begins the [guided](ToolMode::Guided) mode. Each change is told by a
-/// [`Delta::Notice`]. The layer sends nothing that was not asked for, so a server that needs no
-/// help sees no difference.
+/// A reply that violates the JSON Schema also ends the structured mode. A call that the model wrote
+/// as text starts the [guided](ToolMode::Guided) mode. The layer reports each change as a
+/// [`Delta::Notice`]. It sends no probe requests, so a server that needs no adaptation sees no
+/// difference.
 ///
 /// ```
 /// use levity_core::{Model, ModelError, ModelErrorKind, Request, ToolSpec};
@@ -91,35 +92,35 @@ struct Shared<M> {
     native: Arc<M>,
     structured: TextTools<Arc<M>>,
     text: TextTools<Arc<M>>,
-    /// Set by a reply that did not keep to its schema.
-    broken: Arc<AtomicBool>,
+    /// Set by a reply that violates its schema.
+    schema_violated: Arc<AtomicBool>,
     learned: Mutex<Option<ToolMode>>,
-    /// True if the server's counts of tokens are believed.
-    counts: bool,
-    tell: Option<Box<Tell>>,
+    /// True if the layer trusts the server's token counts.
+    trust_counts: bool,
+    callback: Option<Box<ModeCallback>>,
 }
 
-type Tell = dyn Fn(ToolMode) + Send + Sync;
+type ModeCallback = dyn Fn(ToolMode) + Send + Sync;
 
 impl<M: Model + 'static> AdaptTools<M> {
-    /// Wraps a model.
+    /// Wraps the given model.
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
         card.abilities.tools = true;
         let native = Arc::new(model);
-        let broken = Arc::new(AtomicBool::new(false));
+        let schema_violated = Arc::new(AtomicBool::new(false));
         let structured = TextTools::new(native.clone())
             .structured()
-            .with_broken(broken.clone());
+            .with_violation_flag(schema_violated.clone());
         let text = TextTools::new(native.clone());
         let shared = Shared {
             native,
             structured,
             text,
-            broken,
+            schema_violated,
             learned: Mutex::new(None),
-            counts: true,
-            tell: None,
+            trust_counts: true,
+            callback: None,
         };
         Self {
             shared: Arc::new(shared),
@@ -127,7 +128,7 @@ impl<M: Model + 'static> AdaptTools<M> {
         }
     }
 
-    /// Begins with a mode that was learned before; see [`mode`](Self::mode).
+    /// Starts with a mode that was detected earlier; see [`mode`](Self::mode).
     #[must_use]
     pub fn with_mode(self, mode: ToolMode) -> Self {
         *self
@@ -138,36 +139,36 @@ impl<M: Model + 'static> AdaptTools<M> {
         self
     }
 
-    /// Calls `tell` with each mode that is learned, so that it can be kept for the next program. It
-    /// has no effect once the model is in use.
+    /// Calls `callback` with each newly detected mode, so that you can store it for the next
+    /// program run. The setting has no effect once the model is in use.
     #[must_use]
-    pub fn on_learned(mut self, tell: impl Fn(ToolMode) + Send + Sync + 'static) -> Self {
+    pub fn on_learned(mut self, callback: impl Fn(ToolMode) + Send + Sync + 'static) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.tell = Some(Box::new(tell));
+            shared.callback = Some(Box::new(callback));
         }
         self
     }
 
-    /// Does not judge by the server's counts of tokens, for servers that leave out what they have
-    /// in their cache. It has no effect once the model is in use.
+    /// Ignores the server's token counts, for servers that do not count cached tokens. The setting
+    /// has no effect once the model is in use.
     #[must_use]
     pub fn ignore_counts(mut self) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.counts = false;
+            shared.trust_counts = false;
         }
         self
     }
 
-    /// The mode that was learned; `None` before the first reply to a request with tools.
+    /// Returns the detected mode, or `None` before the first reply to a request with tools.
     pub fn mode(&self) -> Option<ToolMode> {
         self.shared.learned()
     }
 }
 
-/// The reason for another mode.
+/// A switch to another mode, with its reason.
 struct Change {
     to: ToolMode,
-    why: String,
+    reason: String,
 }
 
 impl<M: Model + 'static> Shared<M> {
@@ -181,8 +182,8 @@ impl<M: Model + 'static> Shared<M> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .replace(mode);
-        if let Some(tell) = self.tell.as_ref().filter(|_| before != Some(mode)) {
-            tell(mode);
+        if let Some(callback) = self.callback.as_ref().filter(|_| before != Some(mode)) {
+            callback(mode);
         }
     }
 
@@ -194,7 +195,7 @@ impl<M: Model + 'static> Shared<M> {
         }
     }
 
-    /// The mode for models that do not see tools.
+    /// Returns the mode for models that do not see tools.
     fn without_tools(&self) -> ToolMode {
         if self.native.card().abilities.output_schema {
             ToolMode::Structured
@@ -203,23 +204,23 @@ impl<M: Model + 'static> Shared<M> {
         }
     }
 
-    /// The mode to go on with after a failure, if the failure is that of the mode.
+    /// Returns the mode to switch to after an error, if the mode caused the error.
     fn after_error(&self, mode: ToolMode, error: &ModelError) -> Option<Change> {
-        let why = evidence::first_line(error);
+        let reason = evidence::first_line(error);
         match mode {
             ToolMode::Native | ToolMode::Guided if refuses_tools(error) => Some(Change {
                 to: self.without_tools(),
-                why: format!("the server takes no tools ({why})"),
+                reason: format!("the server does not accept tools ({reason})"),
             }),
             ToolMode::Structured if refuses_schema(error) => Some(Change {
                 to: ToolMode::Text,
-                why: format!("the server takes no JSON Schema ({why})"),
+                reason: format!("the server does not accept a JSON Schema ({reason})"),
             }),
             _ => None,
         }
     }
 
-    /// The mode to go on with after a whole reply, if the model did not see the tools.
+    /// Returns the mode to switch to after a complete reply, if the model did not see the tools.
     fn after_reply(
         &self,
         mode: ToolMode,
@@ -228,23 +229,24 @@ impl<M: Model + 'static> Shared<M> {
         usage: &Usage,
     ) -> Option<Change> {
         let unknown =
-            self.counts && mode == ToolMode::Native && self.learned().is_none() && !called;
+            self.trust_counts && mode == ToolMode::Native && self.learned().is_none() && !called;
         let counted = usage.input.filter(|_| unknown && !usage.estimated)?;
         evidence::drops_tools(request, counted).then(|| Change {
             to: self.without_tools(),
-            why: format!(
+            reason: format!(
                 "the server does not show the tools to the model (it counted {counted} tokens)"
             ),
         })
     }
 
-    /// Keeps the mode of a reply that needed no change, or the one that fits the next requests.
-    fn keep(&self, mode: ToolMode, wrote_call: bool) -> Option<String> {
-        let broken = mode == ToolMode::Structured && self.broken.swap(false, Ordering::Relaxed);
-        let (next, why) = match mode {
-            ToolMode::Structured if broken => (
+    /// Stores the mode for the next requests and returns a notice if it differs from `mode`.
+    fn confirm_mode(&self, mode: ToolMode, wrote_call: bool) -> Option<String> {
+        let schema_violated =
+            mode == ToolMode::Structured && self.schema_violated.swap(false, Ordering::Relaxed);
+        let (next, reason) = match mode {
+            ToolMode::Structured if schema_violated => (
                 ToolMode::Text,
-                Some("the reply does not keep to its JSON Schema"),
+                Some("the reply does not match its JSON Schema"),
             ),
             ToolMode::Native if wrote_call => {
                 (ToolMode::Guided, Some("the model writes calls as text"))
@@ -252,16 +254,16 @@ impl<M: Model + 'static> Shared<M> {
             mode => (mode, None),
         };
         self.learn(next);
-        why.map(|why| told(why, next))
+        reason.map(|reason| notice_text(reason, next))
     }
 
-    /// Sends a request and hands the reply on, but for its end. The change that the reply asks for,
-    /// if it does.
+    /// Sends a request and forwards the reply except for its end. The result contains the mode
+    /// change that the reply calls for, if any.
     async fn attempt(
         &self,
         mode: ToolMode,
         request: &Request,
-        out: &Out,
+        out: &DeltaSender,
         tally: &mut Tally,
     ) -> Result<Attempt, ModelError> {
         let mut attempt = Attempt::default();
@@ -283,7 +285,7 @@ impl<M: Model + 'static> Shared<M> {
                 Delta::CallStart { .. } | Delta::Part(levity_core::Part::ToolCall(_))
             );
             attempt.wrote_call |= matches!(&delta, Delta::Opaque(opaque) if &*opaque.provider == ProviderState::TEXT_CALL);
-            match tally.see(delta) {
+            match tally.observe(delta) {
                 Some(Delta::Finish(finish)) => attempt.finish = Some(Delta::Finish(finish)),
                 Some(delta) => out.send(delta).await,
                 None => {}
@@ -296,10 +298,10 @@ impl<M: Model + 'static> Shared<M> {
 
 #[derive(Default)]
 struct Attempt {
-    /// Someone has seen a part of the reply.
+    /// True once a consumer has received part of the reply.
     shown: bool,
     called: bool,
-    /// A call was read from text.
+    /// True if a call was parsed from text.
     wrote_call: bool,
     finish: Option<Delta>,
     change: Option<Change>,
@@ -316,26 +318,26 @@ impl Attempt {
     }
 }
 
-fn told(why: &str, to: ToolMode) -> String {
-    let how = match to {
-        ToolMode::Native => "tools go to the server from now on",
-        ToolMode::Guided => "the prompt says when to call one from now on",
+fn notice_text(reason: &str, to: ToolMode) -> String {
+    let effect = match to {
+        ToolMode::Native => "from now on, tools go to the server",
+        ToolMode::Guided => "from now on, the prompt explains when to call a tool",
         ToolMode::Structured => {
-            "the prompt describes the tools and a JSON Schema holds the replies from now on"
+            "from now on, the prompt describes the tools and a JSON Schema restricts the replies"
         }
         ToolMode::Text => {
-            "the prompt describes the tools and calls are read from the text from now on"
+            "from now on, the prompt describes the tools and calls are parsed from the text"
         }
     };
-    format!("{why}: {how}")
+    format!("{reason}: {effect}")
 }
 
-/// The sentence of the guided mode. Of four that were measured with a small model, it did best over
-/// all.
+/// The sentence that the guided mode adds. Of four candidates measured with a small model, it
+/// performed best overall.
 const GUIDE: &str = "Choose the function that fits the question best and call it. If no function \
     fits, answer the question yourself.";
 
-/// The request as it is sent in a mode.
+/// Returns the request as it is sent in the given mode.
 fn in_mode(mode: ToolMode, request: &Request) -> Request {
     let request = request.clone();
     if mode != ToolMode::Guided || request.tool_choice != ToolChoice::Auto {
@@ -348,8 +350,8 @@ fn in_mode(mode: ToolMode, request: &Request) -> Request {
     request.with_system(system)
 }
 
-/// Returns whether tools can be called in the reply.
-fn offers(request: &Request) -> bool {
+/// Returns `true` if the reply may call tools.
+fn offers_tools(request: &Request) -> bool {
     !request.tools.is_empty() && request.tool_choice != ToolChoice::None
 }
 
@@ -361,7 +363,7 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        if !offers(&request) {
+        if !offers_tools(&request) {
             return self
                 .shared
                 .model(self.mode().unwrap_or_default())
@@ -374,8 +376,8 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
             let mut tally = Tally::default();
             loop {
                 let attempt = shared.attempt(mode, &request, &out, &mut tally).await?;
-                let Some(Change { to, why }) = attempt.change else {
-                    if let Some(text) = shared.keep(mode, attempt.wrote_call) {
+                let Some(Change { to, reason }) = attempt.change else {
+                    if let Some(text) = shared.confirm_mode(mode, attempt.wrote_call) {
                         out.send(Delta::Notice { text }).await;
                     }
                     if let Some(finish) = attempt.finish {
@@ -384,13 +386,13 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
                     break;
                 };
                 out.send(Delta::Notice {
-                    text: told(&why, to),
+                    text: notice_text(&reason, to),
                 })
                 .await;
                 if attempt.shown {
-                    out.send(Delta::Restart { reason: why }).await;
+                    out.send(Delta::Restart { reason }).await;
                 }
-                tally.again(shared.native.card());
+                tally.restart(shared.native.card());
                 mode = to;
             }
             out.send(Delta::Usage(tally.total(shared.native.card())))
@@ -402,7 +404,7 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         let shared = &self.shared;
         let mut mode = shared.learned().unwrap_or_default();
-        if !offers(&request) {
+        if !offers_tools(&request) {
             return shared.model(mode).complete(request).await;
         }
         let mut tally = Tally::default();
@@ -412,29 +414,33 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
                     let called = response.message.calls().next().is_some();
                     match shared.after_reply(mode, &request, called, &response.usage) {
                         Some(change) => {
-                            tally.used(response.usage);
+                            tally.set_usage(response.usage);
                             change
                         }
                         None => {
-                            shared.keep(mode, response.message.calls().any(ToolCall::is_from_text));
+                            shared.confirm_mode(
+                                mode,
+                                response.message.calls().any(ToolCall::is_from_text),
+                            );
                             return Ok(tally.close(response, shared.native.card()));
                         }
                     }
                 }
                 Err(error) => shared.after_error(mode, &error).ok_or(error)?,
             };
-            tally.again(shared.native.card());
+            tally.restart(shared.native.card());
             mode = change.to;
         }
     }
 
     fn cost_bound(&self, request: &Request) -> CostBound {
-        if !offers(request) {
+        if !offers_tools(request) {
             return self.shared.native.cost_bound(request);
         }
         match self.mode() {
             Some(mode) => self.shared.model(mode).cost_bound(&in_mode(mode, request)),
-            // The tools may be dropped, and the request sent again with its tools in the prompt.
+            // The server may drop the tools, so the request may be sent again with its tools in the
+            // prompt.
             None => {
                 let worst = self.shared.text.cost_bound(request);
                 worst.with_sends(worst.sends.saturating_mul(2))

@@ -6,7 +6,7 @@ use levity_core::{
     CostBound, Deltas, Model, ModelCard, ModelError, Request, Response, Role, ThinkingMode,
 };
 
-/// What words begin with that ask for thinking.
+/// Prefixes of words that call for thinking.
 const WORDS: [&str; 26] = [
     "analys",
     "analyz",
@@ -36,16 +36,17 @@ const WORDS: [&str; 26] = [
     "implication",
 ];
 
-/// Switches thinking on for queries that need it.
+/// Enables thinking for queries that need it.
 ///
-/// A query needs it when one of its words begins with one of [`words`](Self::words) (`analys`,
-/// `compar`, `why`, …), or when it is longer than [`longer_than`](Self::longer_than) (1,500
-/// characters). The query is the last message of the user's. Thinking is then set to
-/// [`mode`](Self::mode) (`Auto`), and left to the model otherwise.
+/// A query needs thinking if one of its words starts with one of [`words`](Self::words) (`analys`,
+/// `compar`, `why`, …). It also needs thinking if it is longer than
+/// [`longer_than`](Self::longer_than) (1,500 characters). The query is the user's last message. The
+/// layer then sets thinking to [`mode`](Self::mode) (`Auto`), and otherwise leaves it to the model.
 ///
-/// A request that says itself how much to think is left alone, and so is a model that cannot think.
-/// Where the reply has room for fewer than [`room`](Self::room) tokens (4,096), as when little of a
-/// budget is left, nothing is switched on: thoughts would use up what the answer needs.
+/// The layer does not change a request that sets its own thinking mode, or any request to a model
+/// that cannot think. It also enables nothing if the reply has room for fewer than
+/// [`room`](Self::room) tokens (4,096), for example near the end of a budget. Thoughts would
+/// otherwise use up the tokens that the answer needs.
 ///
 /// ```
 /// use levity_core::{Abilities, Message, Model, ModelCard, Request, ThinkingMode};
@@ -76,13 +77,13 @@ pub struct AutoThinking<M> {
 type Rule = Arc<dyn Fn(&Request) -> Option<ThinkingMode> + Send + Sync>;
 
 impl<M: Model> AutoThinking<M> {
-    /// How long a query must be to need thinking whatever its words: over 1,500 characters.
+    /// The default query length above which thinking is enabled: 1,500 characters.
     pub const DEFAULT_LONGER_THAN: usize = 1_500;
 
-    /// How many tokens a reply must have room for, for thinking to be switched on: 4,096.
+    /// The default minimum reply size for thinking to be enabled: 4,096 tokens.
     pub const DEFAULT_ROOM: u64 = 4_096;
 
-    /// Wraps a model.
+    /// Wraps the given model.
     pub fn new(model: M) -> Self {
         let words = WORDS.map(str::to_owned).to_vec();
         let (longer_than, mode) = (Self::DEFAULT_LONGER_THAN, ThinkingMode::Auto);
@@ -98,8 +99,8 @@ impl<M: Model> AutoThinking<M> {
         }
     }
 
-    /// Sets the words that ask for thinking: a word of the query must begin with one of them, in
-    /// any case.
+    /// Sets the words that call for thinking. A word of the query must start with one of them,
+    /// ignoring case.
     #[must_use]
     pub fn words(mut self, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.words = words
@@ -110,35 +111,35 @@ impl<M: Model> AutoThinking<M> {
         self
     }
 
-    /// Sets how many characters a query must have more than to need thinking whatever its words.
+    /// Sets the length in characters above which a query needs thinking regardless of its words.
     #[must_use]
     pub fn longer_than(mut self, characters: usize) -> Self {
         self.longer_than = characters;
         self
     }
 
-    /// Sets how many tokens a reply must have room for, for thinking to be switched on.
+    /// Sets the minimum reply size in tokens for thinking to be enabled.
     #[must_use]
     pub fn room(mut self, tokens: u64) -> Self {
         self.room = tokens;
         self
     }
 
-    /// Sets how much to think about a query that needs it.
+    /// Sets the thinking mode for a query that needs it.
     #[must_use]
     pub fn mode(mut self, mode: ThinkingMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Sets how much to think about all other queries; by default that is left to the model.
+    /// Sets the thinking mode for all other queries; by default the model decides.
     #[must_use]
     pub fn otherwise(mut self, mode: ThinkingMode) -> Self {
         self.otherwise = Some(mode);
         self
     }
 
-    /// Sets another rule, in place of words and length.
+    /// Sets a custom rule that replaces the checks of words and length.
     #[must_use]
     pub fn rule(
         mut self,
@@ -159,7 +160,7 @@ impl<M: Model> AutoThinking<M> {
         let has_room = request
             .options
             .max_tokens
-            .is_none_or(|most| most >= self.room);
+            .is_none_or(|tokens| tokens >= self.room);
         let fits = |mode: &ThinkingMode| {
             has_room || matches!(mode, ThinkingMode::Off | ThinkingMode::Budget(0))
         };
@@ -175,7 +176,7 @@ impl<M: Model> AutoThinking<M> {
     }
 }
 
-/// The last thing the user said.
+/// Returns the text of the user's last message.
 pub(super) fn query(request: &Request) -> String {
     let mut messages = request.history.messages().iter().rev();
     messages
@@ -184,7 +185,7 @@ pub(super) fn query(request: &Request) -> String {
         .unwrap_or_default()
 }
 
-/// Whether a word of the text begins with one of `words`, which are in lower case.
+/// Returns `true` if a word of the text starts with one of `words`, which are in lower case.
 pub(super) fn has_word(text: &str, words: &[impl AsRef<str>]) -> bool {
     let text = text.to_lowercase();
     let begins = |at: usize| !text[..at].ends_with(|before: char| before.is_alphanumeric());
@@ -193,7 +194,7 @@ pub(super) fn has_word(text: &str, words: &[impl AsRef<str>]) -> bool {
         .any(|word| text.match_indices(word.as_ref()).any(|(at, _)| begins(at)))
 }
 
-/// Whether the query of a request asks for some thought, by its words.
+/// Returns `true` if the words of the request's query call for thinking.
 pub(super) fn asks_for_thought(request: &Request) -> bool {
     has_word(&query(request), &WORDS)
 }
@@ -214,7 +215,7 @@ impl<M: Model> Model for AutoThinking<M> {
     }
 
     fn cost_bound(&self, request: &Request) -> CostBound {
-        // How much is thought does not change how many tokens may be received.
+        // The amount of thinking does not change how many tokens may be received.
         self.inner.cost_bound(request)
     }
 }

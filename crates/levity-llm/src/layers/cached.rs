@@ -15,10 +15,11 @@ mod memory;
 use disk::Disk;
 use memory::Memory;
 
-/// Where replies are kept: in memory, and in a folder if there is one. Clones share it.
+/// A store for replies, in memory and optionally in a folder. Clones share the store.
 ///
-/// In memory it keeps the 256 replies used last, of 64 MiB together; in a folder the 10,000 newest.
-/// A folder may be shared by several processes; a damaged file counts as none and is written anew.
+/// In memory it retains the 256 most recently used replies, up to 64 MiB in total. In a folder it
+/// retains the 10,000 newest replies. Several processes may share a folder. The cache ignores a
+/// damaged file and writes it again.
 ///
 /// ```
 /// use levity_llm::layers::Cache;
@@ -35,7 +36,7 @@ pub struct Cache {
     namespace: Namespace,
 }
 
-/// A prefix of all keys; it may be a secret, so that nothing prints it.
+/// A prefix of all keys. It may be a secret, so its `Debug` output hides it.
 #[derive(Clone, Default)]
 struct Namespace(Arc<str>);
 
@@ -46,14 +47,14 @@ impl fmt::Debug for Namespace {
 }
 
 impl Cache {
-    /// How many replies are kept in memory: 256.
+    /// The default number of replies in memory: 256.
     pub const DEFAULT_ENTRIES: usize = 256;
-    /// How large they may be together: 64 MiB.
+    /// The default total size of the replies in memory: 64 MiB.
     pub const DEFAULT_BYTES: usize = 64 << 20;
-    /// How many replies are kept in a folder: 10,000.
+    /// The default number of replies in a folder: 10,000.
     pub const DEFAULT_FILES: usize = 10_000;
 
-    /// An empty cache in memory.
+    /// Creates an empty cache in memory.
     pub fn new() -> Self {
         let (entries, bytes) = (Self::DEFAULT_ENTRIES, Self::DEFAULT_BYTES);
         Self {
@@ -65,45 +66,46 @@ impl Cache {
         }
     }
 
-    /// Keeps replies apart from those of other namespaces, in memory and in the folder. Clones may
-    /// have namespaces of their own.
+    /// Separates replies from those of other namespaces, in memory and in the folder. Clones may
+    /// have different namespaces.
     ///
-    /// A request names its model by provider and id alone. Put the server's address into the
-    /// namespace where two servers offer models of the same name. Put a secret into it where others
-    /// write into the folder: then they cannot plant replies, because they cannot name them.
+    /// A request identifies its model only by provider and id. Put the server's address into the
+    /// namespace if two servers offer models of the same name. Put a secret into it if other
+    /// parties can write to the folder: without it, they cannot compute the keys and so cannot
+    /// plant replies.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<Arc<str>>) -> Self {
         self.namespace = Namespace(namespace.into());
         self
     }
 
-    /// Sets how many replies are kept in memory.
+    /// Sets the maximum number of replies in memory.
     #[must_use]
     pub fn entries(mut self, count: usize) -> Self {
         self.entries = count;
         self
     }
 
-    /// Sets how large the replies in memory may be together.
+    /// Sets the maximum total size of the replies in memory.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// Keeps replies in this folder too, at most [`DEFAULT_FILES`](Self::DEFAULT_FILES); it is made
-    /// when needed.
+    /// Also stores replies in this folder, at most [`DEFAULT_FILES`](Self::DEFAULT_FILES). The
+    /// folder is created when needed.
     #[must_use]
     pub fn folder(self, folder: impl Into<PathBuf>) -> Self {
         self.folder_of(folder, Self::DEFAULT_FILES)
     }
 
-    /// Keeps replies in this folder too, and about so many at most.
+    /// Also stores replies in this folder, up to about `files` replies.
     #[must_use]
     pub fn folder_of(mut self, folder: impl Into<PathBuf>, files: usize) -> Self {
         let disk = Disk {
             folder: folder.into(),
-            most: files,
+            max_files: files,
             written: 0.into(),
         };
         self.disk = Some(Arc::new(disk));
@@ -111,21 +113,23 @@ impl Cache {
     }
 
     async fn get(&self, key: &str) -> Option<Response> {
-        let kept = self
+        let stored = self
             .memory
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(key);
-        let Some(disk) = self.disk.clone().filter(|_| kept.is_none()) else {
-            return kept;
+        let Some(disk) = self.disk.clone().filter(|_| stored.is_none()) else {
+            return stored;
         };
         let name = key.to_owned();
-        let read = files::aside(move || Ok(disk.get(&name))).await.ok()??;
+        let read = files::run_blocking(move || Ok(disk.get(&name)))
+            .await
+            .ok()??;
         self.remember(key, &read);
         Some(read)
     }
 
-    /// Keeps a reply; a disk that fails is no reason to fail the call.
+    /// Stores a reply. Disk errors are ignored, because a failing disk must not fail the call.
     async fn put(&self, key: String, response: &Response) {
         let worth = matches!(
             response.finish,
@@ -137,7 +141,7 @@ impl Cache {
         self.remember(&key, response);
         if let Some(disk) = self.disk.clone() {
             let response = response.clone();
-            let _ = files::aside(move || disk.put(&key, response)).await;
+            let _ = files::run_blocking(move || disk.put(&key, response)).await;
         }
     }
 
@@ -153,13 +157,13 @@ impl Default for Cache {
     }
 }
 
-/// Answers a request that was answered before without asking the model.
+/// Answers a repeated request from a cache, without calling the model.
 ///
-/// Requests are the same when everything in them is, and the model's provider and id. What is kept
-/// are whole replies: no errors, nothing withheld, no stream that was dropped. A reply from the
-/// cache reports zero tokens and no cost, which no call does that was made.
+/// Two requests are the same if their content and the model's provider and id are equal. The cache
+/// stores only complete replies: no errors, no withheld replies and no dropped streams. A reply
+/// from the cache reports zero tokens and no cost, which no real call does.
 ///
-/// A whole request is hashed for each call, so a long history costs its length.
+/// Each call hashes the whole request, so the cost grows with the length of the history.
 ///
 /// ```
 /// use levity_core::{Model, Request};
@@ -182,7 +186,7 @@ pub struct Cached<M> {
 }
 
 impl<M: Model + 'static> Cached<M> {
-    /// Wraps a model.
+    /// Wraps the given model.
     pub fn new(model: M, cache: Cache) -> Self {
         Self {
             inner: Arc::new(model),
@@ -192,12 +196,12 @@ impl<M: Model + 'static> Cached<M> {
 
     fn key(&self, request: &Request) -> String {
         let key = canonical::key(self.inner.card(), &canonical::canonical(request));
-        canonical::within(&self.cache.namespace.0, key)
+        canonical::namespaced_key(&self.cache.namespace.0, key)
     }
 }
 
-/// A kept reply, which costs nothing this time.
-fn free(response: Response) -> Response {
+/// Resets the usage of a cached reply, because it costs nothing this time.
+fn without_usage(response: Response) -> Response {
     let mut usage = Usage::new(0, 0);
     usage.cost = Some(Money::ZERO);
     response.with_usage(usage)
@@ -213,7 +217,7 @@ impl<M: Model + 'static> Model for Cached<M> {
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         let key = self.key(&request);
         if let Some(response) = self.cache.get(&key).await {
-            return Ok(Deltas::from_response(&free(response)));
+            return Ok(Deltas::from_response(&without_usage(response)));
         }
         let (model, cache) = (self.inner.clone(), self.cache.clone());
         Ok(flow::deltas(move |out| async move {
@@ -226,7 +230,7 @@ impl<M: Model + 'static> Model for Cached<M> {
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         let key = self.key(&request);
         if let Some(response) = self.cache.get(&key).await {
-            return Ok(free(response));
+            return Ok(without_usage(response));
         }
         let response = self.inner.complete(request).await?;
         self.cache.put(key, &response).await;

@@ -2,8 +2,8 @@ use levity_core::__private::sha256;
 use levity_core::{ModelCard, Request};
 use serde_json::{Map, Value, json};
 
-/// A request as JSON, with the keys of every object in order: what means the same is written the
-/// same. What is not sent, the wholes of long results, is left out.
+/// Returns a request as JSON with sorted object keys, so that equal requests have equal text. It
+/// leaves out data that is not sent, such as the full text of long results.
 pub(super) fn canonical(request: &Request) -> Value {
     if request.history.kept() == 0 {
         return sorted(serde_json::to_value(request).unwrap_or_default());
@@ -13,17 +13,17 @@ pub(super) fn canonical(request: &Request) -> Value {
     sorted(serde_json::to_value(&shown).unwrap_or_default())
 }
 
-/// Names a request to a model by its content.
+/// Returns a key that identifies a request to a model by its content.
 pub(super) fn key(card: &ModelCard, request: &Value) -> String {
     let named = json!({"provider": card.provider, "model": card.id, "request": request});
     sha256(named.to_string().as_bytes())
 }
 
-/// The name of a request within a namespace, from which nobody learns the namespace.
-pub(super) fn within(namespace: &str, key: String) -> String {
+/// Returns the key of a request within a namespace, without revealing the namespace.
+pub(super) fn namespaced_key(namespace: &str, key: String) -> String {
     match namespace {
         "" => key,
-        // The inner hash has one length, so that no two pairs are written the same.
+        // The inner hash has a fixed length, so no two pairs produce the same text.
         _ => sha256(format!("{}{key}", sha256(namespace.as_bytes())).as_bytes()),
     }
 }

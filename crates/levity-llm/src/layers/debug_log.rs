@@ -12,12 +12,12 @@ use levity_system::{Replace, SystemWorld, files as private};
 
 mod text;
 
-/// Writes every prompt and every reply to a folder, as text to read.
+/// Writes every prompt and every reply to a folder as readable text.
 ///
-/// Each call has two files, `<time>_<number>_<name>_prompt.txt` and `.._response.txt`; the newest
-/// are also in `latest_prompt.txt` and `latest_response.txt`. The files of about 1,000 calls are
-/// kept, each of up to 1 MiB. Secrets are masked by a [`Scrub`]. A disk that fails does not fail
-/// the call; [`failures`](Self::failures) counts.
+/// Each call has two files, `<time>_<number>_<name>_prompt.txt` and `.._response.txt`. Copies of
+/// the newest are in `latest_prompt.txt` and `latest_response.txt`. The folder retains the files of
+/// about 1,000 calls, each up to 1 MiB. A [`Scrub`] masks secrets. A disk error does not fail the
+/// call; [`failures`](Self::failures) counts such errors.
 ///
 /// ```
 /// use levity_core::{Message, Model, Request};
@@ -53,16 +53,16 @@ struct Log {
 }
 
 impl<M: Model + 'static> DebugLog<M> {
-    /// How many calls' files are kept: about 1,000.
+    /// The default number of calls whose files are retained: about 1,000.
     pub const DEFAULT_CALLS: usize = 1_000;
-    /// How long a file may be: 1 MiB.
+    /// The default maximum size of a file: 1 MiB.
     pub const DEFAULT_BYTES: usize = 1 << 20;
 
-    /// Wraps a model; the folder is made when needed.
+    /// Wraps a model; the folder is created when needed.
     pub fn new(model: M, folder: impl Into<PathBuf>) -> Self {
         let log = Log {
             folder: folder.into(),
-            name: plain(&model.card().id),
+            name: file_name_part(&model.card().id),
             calls: Self::DEFAULT_CALLS,
             bytes: Self::DEFAULT_BYTES,
             scrub: Scrub::new(),
@@ -76,37 +76,37 @@ impl<M: Model + 'static> DebugLog<M> {
         }
     }
 
-    /// Sets the name in the files' names, such as the agent's; the model's id by default.
+    /// Sets the name that appears in file names, such as the agent's; the model's id by default.
     #[must_use]
     pub fn name(self, name: &str) -> Self {
-        self.with(|log| log.name = plain(name))
+        self.with(|log| log.name = file_name_part(name))
     }
 
-    /// Sets how many calls' files are kept.
+    /// Sets the number of calls whose files are retained.
     #[must_use]
     pub fn calls(self, count: usize) -> Self {
         self.with(|log| log.calls = count.max(1))
     }
 
-    /// Sets how long a file may be; the middle of a longer one is left out.
+    /// Sets the maximum size of a file; a longer text loses its middle.
     #[must_use]
     pub fn bytes(self, bytes: usize) -> Self {
         self.with(|log| log.bytes = bytes)
     }
 
-    /// Sets what is masked.
+    /// Sets the scrubber that masks secrets.
     #[must_use]
     pub fn scrub(self, scrub: Scrub) -> Self {
         self.with(|log| log.scrub = scrub)
     }
 
-    /// Sets where time comes from; from the system by default.
+    /// Sets the source of time; the system clock by default.
     #[must_use]
     pub fn with_world(self, world: Arc<dyn World>) -> Self {
         self.with(|log| log.world = world)
     }
 
-    /// How many files could not be written.
+    /// Returns the number of files that could not be written.
     pub fn failures(&self) -> u64 {
         self.log.failed.load(Ordering::Relaxed)
     }
@@ -117,8 +117,8 @@ impl<M: Model + 'static> DebugLog<M> {
     }
 }
 
-/// A name that is fit for a file's.
-fn plain(name: &str) -> String {
+/// Returns a name that is safe within a file name.
+fn file_name_part(name: &str) -> String {
     let keep = |c: char| {
         if c.is_ascii_alphanumeric() || "-.".contains(c) {
             c
@@ -129,15 +129,15 @@ fn plain(name: &str) -> String {
     name.chars().map(keep).take(60).collect()
 }
 
-/// How many calls there are between two looks at what is too old.
+/// The number of calls between two removals of old files.
 const SWEEP: u64 = 16;
 
 impl Log {
-    /// Writes a prompt; returns what the reply's file is called.
+    /// Writes a prompt and returns the name stem for the reply's file.
     async fn prompt(self: &Arc<Self>, card: &ModelCard, request: &Request) -> Option<String> {
         let text = text::prompt(card, request, &self.scrub);
         let log = self.clone();
-        self.note(files::aside(move || log.write_prompt(&text)).await)
+        self.count_failure(files::run_blocking(move || log.write_prompt(&text)).await)
     }
 
     async fn response(
@@ -148,10 +148,10 @@ impl Log {
         let Some(stem) = stem else { return };
         let text = text::response(reply, &self.scrub);
         let log = self.clone();
-        self.note(files::aside(move || log.write_response(&stem, &text)).await);
+        self.count_failure(files::run_blocking(move || log.write_response(&stem, &text)).await);
     }
 
-    fn note<T>(&self, written: io::Result<T>) -> Option<T> {
+    fn count_failure<T>(&self, written: io::Result<T>) -> Option<T> {
         if written.is_err() {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
@@ -160,7 +160,7 @@ impl Log {
 
     fn write_prompt(&self, text: &str) -> io::Result<String> {
         private::make_dir(&self.folder)?;
-        let text = self.clean(text);
+        let text = self.scrub_and_trim(text);
         let time = self.world.now().to_string().replace(':', "");
         let (stem, mut file) = loop {
             let next = self.next.fetch_add(1, Ordering::Relaxed);
@@ -185,13 +185,13 @@ impl Log {
     }
 
     fn write_response(&self, stem: &str, text: &str) -> io::Result<()> {
-        let text = self.clean(text);
+        let text = self.scrub_and_trim(text);
         Replace::new(&self.folder.join(format!("{stem}_response.txt"))).write(text.as_bytes())?;
         Replace::new(&self.folder.join("latest_response.txt")).write(text.as_bytes())
     }
 
-    /// Without secrets, and not too long.
-    fn clean(&self, text: &str) -> String {
+    /// Masks secrets and limits the length.
+    fn scrub_and_trim(&self, text: &str) -> String {
         let text = self.scrub.text(text);
         if text.len() <= self.bytes {
             return text.into_owned();
@@ -212,9 +212,9 @@ impl Log {
 
     fn sweep(&self) -> io::Result<()> {
         for kind in ["_prompt.txt", "_response.txt"] {
-            let ours =
+            let is_log_file =
                 |name: &str| name.ends_with(kind) && name.starts_with(|c: char| c.is_ascii_digit());
-            files::thin_out(&self.folder, self.calls, ours)?;
+            files::remove_oldest(&self.folder, self.calls, is_log_file)?;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub struct Defaults<M> {
 }
 
 impl<M: Model> Defaults<M> {
-    /// Wraps a model.
+    /// Wraps a model with default options.
     pub fn new(model: M, options: Options) -> Self {
         Self {
             inner: model,

@@ -8,10 +8,11 @@ use super::{
     Retry, TextTools,
 };
 
-/// Wraps a model in layers; every model has these methods.
+/// Methods that wrap any model in a layer.
 ///
-/// The layer named last is the outermost, so `model.rate_limit(..).retry()` counts every attempt
-/// against the rate, and `model.retry().cached(..)` retries only what is not in the cache.
+/// The last layer in the chain is the outermost. `model.rate_limit(..).retry()` counts every
+/// attempt against the rate. `model.retry().cached(..)` retries only requests that are not in the
+/// cache.
 ///
 /// ```
 /// use levity_llm::ModelExt;
@@ -22,12 +23,12 @@ use super::{
 /// # let _ = model;
 /// ```
 pub trait ModelExt: Model + Sized + 'static {
-    /// Sends a request again when it failed for a reason that may pass: see [`Retry`].
+    /// Retries a request after a transient failure: see [`Retry`].
     fn retry(self) -> Retry<Self> {
         Retry::new(self)
     }
 
-    /// Keeps calls to a rate: see [`RateLimit`].
+    /// Limits the rate of calls: see [`RateLimit`].
     fn rate_limit(self, rate: Rate) -> RateLimit<Self> {
         RateLimit::new(self, rate)
     }
@@ -37,15 +38,15 @@ pub trait ModelExt: Model + Sized + 'static {
         Fallback::new(self, next)
     }
 
-    /// Answers the same request from a cache: see [`Cached`].
+    /// Answers repeated requests from a cache: see [`Cached`].
     fn cached(self, cache: Cache) -> Cached<Self> {
         Cached::new(self, cache)
     }
 
-    /// Writes calls to a file that tests answer from: see [`Record`].
+    /// Records calls to a file for use in tests: see [`Record`].
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// Returns an error if the file cannot be created.
     fn record(self, path: impl AsRef<Path>) -> io::Result<Record<Self>> {
         Record::new(self, path)
     }
@@ -55,12 +56,12 @@ pub trait ModelExt: Model + Sized + 'static {
         DebugLog::new(self, folder)
     }
 
-    /// Gives tool calls to a model that has none: see [`TextTools`].
+    /// Adds tool calls to a model that lacks them: see [`TextTools`].
     fn text_tools(self) -> TextTools<Self> {
         TextTools::new(self)
     }
 
-    /// Finds out how tools reach the model: see [`AdaptTools`].
+    /// Detects how to send tools to the model: see [`AdaptTools`].
     fn adapt_tools(self) -> AdaptTools<Self> {
         AdaptTools::new(self)
     }
@@ -70,7 +71,7 @@ pub trait ModelExt: Model + Sized + 'static {
         Defaults::new(self, options)
     }
 
-    /// Switches thinking on for queries that need it: see [`AutoThinking`].
+    /// Enables thinking for queries that need it: see [`AutoThinking`].
     fn auto_thinking(self) -> AutoThinking<Self> {
         AutoThinking::new(self)
     }

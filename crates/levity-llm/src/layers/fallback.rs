@@ -7,20 +7,22 @@ use levity_core::{
     Response,
 };
 
-use super::tally::{Tally, attempt, dearest, either};
-use super::told;
-use super::{Kinds, flow};
+use super::log;
+use super::tally::{Tally, attempt, dearest, max_bound};
+use super::{ErrorFilter, flow};
 
-/// Calls the next model when the first fails.
+/// Calls the next model when the first one fails.
 ///
-/// By default it does so after [errors that may pass](ModelErrorKind::is_retryable); choose others
-/// by [`on`](Self::on). Once a piece of the first model's reply was handed on, the next is not
-/// called, unless [`restart_after_first_delta`](Self::restart_after_first_delta) allows it. A
-/// [`Delta::Restart`] tells those who watch that the next model is called.
+/// By default it does so after [transient errors](ModelErrorKind::is_retryable); use
+/// [`on`](Self::on) to choose others. Once it has forwarded part of the first reply, it does not
+/// call the next model unless you allow it with
+/// [`restart_after_first_delta`](Self::restart_after_first_delta). A [`Delta::Restart`] reports
+/// that the next model is called.
 ///
-/// The card has the first model's name, and of everything else what holds for both: the smaller
-/// window, the abilities that both have, the dearer price. When both fail, the error is the second
-/// one's. The usage is that of both, and its cost goes by the price of the model that answered.
+/// The card has the first model's name. All other values hold for both models: the smaller window,
+/// the abilities that both have and the higher price. If both models fail, the layer returns the
+/// second error. The usage covers both models, and its cost uses the price of the model that
+/// answered.
 ///
 /// ```
 /// use levity_core::{Model, ModelErrorKind, Request};
@@ -38,16 +40,16 @@ use super::{Kinds, flow};
 pub struct Fallback<A, B> {
     first: Arc<A>,
     next: Arc<B>,
-    on: Kinds,
+    on: ErrorFilter,
     restart: bool,
     card: ModelCard,
 }
 
 impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
-    /// Calls `first`, and `next` when that fails.
+    /// Creates a layer that calls `first`, and `next` if `first` fails.
     pub fn new(first: A, next: B) -> Self {
         let card = common(first.card(), next.card());
-        let on = Kinds::new(ModelErrorKind::is_retryable);
+        let on = ErrorFilter::new(ModelErrorKind::is_retryable);
         Self {
             first: Arc::new(first),
             next: Arc::new(next),
@@ -57,15 +59,15 @@ impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
         }
     }
 
-    /// Sets after which errors the next model is called.
+    /// Sets the errors after which the next model is called.
     #[must_use]
     pub fn on(mut self, kinds: impl Fn(ModelErrorKind) -> bool + Send + Sync + 'static) -> Self {
-        self.on = Kinds::new(kinds);
+        self.on = ErrorFilter::new(kinds);
         self
     }
 
-    /// Calls the next model also when a part of the reply was handed on before it failed; whoever
-    /// shows the pieces is told to drop them by a [`Delta::Restart`].
+    /// Calls the next model even if part of the reply was already forwarded. A [`Delta::Restart`]
+    /// instructs consumers to discard the part that they received.
     #[must_use]
     pub fn restart_after_first_delta(mut self) -> Self {
         self.restart = true;
@@ -73,7 +75,7 @@ impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
     }
 }
 
-/// What holds for both, under the name of the first.
+/// Returns a card with the first card's name and the values that hold for both.
 pub(super) fn common(a: &ModelCard, b: &ModelCard) -> ModelCard {
     let smaller = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
     let mut card = a.clone();
@@ -113,10 +115,10 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
                 if !on.contains(error.kind()) || (shown && !restart) {
                     return Err(error);
                 }
-                told::falls_back(card, next.card(), &error);
+                log::falling_back(card, next.card(), &error);
                 card = next.card();
                 let reason = format!(
-                    "`{}` failed: {error}; next is `{}`",
+                    "`{}` failed: {error}; falling back to `{}`",
                     first.card().id,
                     card.id
                 );
@@ -138,7 +140,7 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
                 if !self.on.contains(error.kind()) {
                     return Err(error);
                 }
-                told::falls_back(self.first.card(), self.next.card(), &error);
+                log::falling_back(self.first.card(), self.next.card(), &error);
                 let reply = self
                     .next
                     .complete(request)
@@ -154,7 +156,7 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
             self.first.cost_bound(request),
             self.next.cost_bound(request),
         );
-        either(first, next).with_sends(first.sends.saturating_add(next.sends))
+        max_bound(first, next).with_sends(first.sends.saturating_add(next.sends))
     }
 }
 

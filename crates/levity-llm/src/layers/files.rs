@@ -1,31 +1,35 @@
-//! Files that a layer writes beside its calls.
+//! File operations of layers that write files.
 
 use std::fs::{self};
 use std::io::{self};
 use std::path::Path;
 
-/// Runs what blocks where it holds up nobody, if there is such a place.
-pub(super) async fn aside<T: Send + 'static>(
+/// Runs blocking work on the runtime's blocking threads, or inline without a runtime.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     match tokio::runtime::Handle::try_current() {
         Ok(handle) => handle
             .spawn_blocking(work)
             .await
-            .unwrap_or_else(|gone| Err(io::Error::other(gone))),
+            .unwrap_or_else(|error| Err(io::Error::other(error))),
         Err(_) => work(),
     }
 }
 
-/// Removes the oldest of the files that `ours` names, so that `keep` are left. Names sort by age.
-pub(super) fn thin_out(folder: &Path, keep: usize, ours: impl Fn(&str) -> bool) -> io::Result<()> {
+/// Removes the oldest files that match `is_ours` until `keep` remain. Names sort by age.
+pub(super) fn remove_oldest(
+    folder: &Path,
+    keep: usize,
+    is_ours: impl Fn(&str) -> bool,
+) -> io::Result<()> {
     let names =
         fs::read_dir(folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| ours(name)).collect();
+    let mut names: Vec<String> = names.filter(|name| is_ours(name)).collect();
     names.sort_unstable();
     let over = names.len().saturating_sub(keep);
     for name in names.iter().take(over) {
-        // Another process may have been faster.
+        // Another process may have removed the file already.
         let _ = fs::remove_file(folder.join(name));
     }
     Ok(())

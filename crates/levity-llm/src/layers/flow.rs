@@ -1,4 +1,4 @@
-//! A reply that is made while it is read: an async block that hands out one piece after another.
+//! A reply stream produced by an async block that sends one delta after another.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -8,26 +8,26 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use levity_core::{Delta, Deltas, Fold, Model, ModelError, Request, Response};
 
-/// The pieces that `make` hands out, in order, then its error if it ends with one. Nothing runs
-/// before the reply is polled, nor once it is dropped.
-pub(super) fn deltas<F>(make: impl FnOnce(Out) -> F) -> Deltas
+/// Returns a stream of the deltas that `make` sends, followed by its error if it fails. Nothing
+/// runs before the stream is polled or after it is dropped.
+pub(super) fn deltas<F>(make: impl FnOnce(DeltaSender) -> F) -> Deltas
 where
     F: Future<Output = Result<(), ModelError>> + Send + 'static,
 {
-    let out = Out::default();
+    let out = DeltaSender::default();
     let work = Box::pin(make(out.clone()));
-    Deltas::new(Flow {
+    Deltas::new(DeltaStream {
         work: Some(work),
         out,
     })
 }
 
-/// Takes the pieces.
+/// The sending half, which the async block uses.
 #[derive(Clone, Default)]
-pub(super) struct Out(Arc<Mutex<Option<Delta>>>);
+pub(super) struct DeltaSender(Arc<Mutex<Option<Delta>>>);
 
-impl Out {
-    /// Hands a piece out, and waits until it was taken.
+impl DeltaSender {
+    /// Sends a delta and waits until the consumer has taken it.
     pub(super) async fn send(&self, delta: Delta) {
         *self.slot() = Some(delta);
         poll_fn(|_| {
@@ -45,11 +45,11 @@ impl Out {
     }
 }
 
-/// Hands the pieces on and puts them together.
+/// Forwards all deltas of a reply and folds them into a response.
 pub(super) async fn forward(
     model: &dyn Model,
     request: Request,
-    out: &Out,
+    out: &DeltaSender,
 ) -> Result<Response, ModelError> {
     let mut deltas = model.stream(request).await?;
     let mut fold = Fold::new();
@@ -63,12 +63,12 @@ pub(super) async fn forward(
 
 type Work = Pin<Box<dyn Future<Output = Result<(), ModelError>> + Send>>;
 
-struct Flow {
+struct DeltaStream {
     work: Option<Work>,
-    out: Out,
+    out: DeltaSender,
 }
 
-impl Stream for Flow {
+impl Stream for DeltaStream {
     type Item = Result<Delta, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -76,7 +76,7 @@ impl Stream for Flow {
             return Poll::Ready(None);
         };
         let polled = work.as_mut().poll(cx);
-        // A piece is always waited for, so one that is there belongs before the end.
+        // The sender waits for each delta to be taken, so a pending delta precedes the end.
         let piece = self.out.slot().take();
         match (piece, polled) {
             (Some(piece), _) => Poll::Ready(Some(Ok(piece))),

@@ -13,9 +13,9 @@ use levity_system::SystemWorld;
 
 mod limiter;
 
-use limiter::{Limiter, Place};
+use limiter::{Limiter, QueueSlot};
 
-/// How often a model may be called.
+/// A limit on how often a model may be called.
 ///
 /// ```
 /// use levity_llm::layers::Rate;
@@ -28,21 +28,21 @@ use limiter::{Limiter, Place};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rate {
-    /// How many requests a minute, where there is a limit.
+    /// The maximum number of requests per minute, if limited.
     pub requests: Option<u64>,
-    /// How many tokens a minute, sent and received, where there is a limit.
+    /// The maximum number of tokens per minute, sent and received, if limited.
     pub tokens: Option<u64>,
-    /// The least time from one request to the next.
+    /// The minimum time between two requests.
     pub gap: Duration,
-    /// How many may wait at once; one more fails.
+    /// The maximum number of waiting calls; any further call fails.
     pub max_waiting: usize,
 }
 
 impl Rate {
-    /// How many may wait at once by default: 1,000.
+    /// The default maximum number of waiting calls: 1,000.
     pub const DEFAULT_MAX_WAITING: usize = 1_000;
 
-    /// No limit.
+    /// Creates a rate without any limit.
     pub fn new() -> Self {
         Self {
             requests: None,
@@ -52,33 +52,33 @@ impl Rate {
         }
     }
 
-    /// Gemini's free tier: 15 requests a minute, 4.5 s apart.
+    /// Returns the rate of Gemini's free tier: 15 requests per minute, 4.5 s apart.
     pub fn gemini_free() -> Self {
         Self::new().requests(15).gap(Duration::from_millis(4_500))
     }
 
-    /// Sets how many requests a minute there may be; one at least.
+    /// Sets the maximum number of requests per minute, which is at least one.
     #[must_use]
     pub fn requests(mut self, a_minute: u64) -> Self {
         self.requests = Some(a_minute.max(1));
         self
     }
 
-    /// Sets how many tokens a minute there may be, sent and received.
+    /// Sets the maximum number of tokens per minute, sent and received.
     #[must_use]
     pub fn tokens(mut self, a_minute: u64) -> Self {
         self.tokens = Some(a_minute);
         self
     }
 
-    /// Sets the least time from one request to the next.
+    /// Sets the minimum time between two requests.
     #[must_use]
     pub fn gap(mut self, time: Duration) -> Self {
         self.gap = time;
         self
     }
 
-    /// Sets how many may wait at once; one more fails with
+    /// Sets the maximum number of waiting calls. Any further call fails with
     /// [`RateLimited`](ModelErrorKind::RateLimited).
     #[must_use]
     pub fn max_waiting(mut self, count: usize) -> Self {
@@ -93,15 +93,16 @@ impl Default for Rate {
     }
 }
 
-/// Keeps the calls of a model to a [`Rate`].
+/// Limits the calls of a model to a [`Rate`].
 ///
-/// All layers of a process with the same [`key`](Self::key) count together, whatever agent they
-/// belong to; by default the key is the model's provider and id. Who comes first is served first.
-/// Those who watch see each wait as a [`Delta::Waiting`]; dropping the call gives its place up.
+/// All layers in a process with the same [`key`](Self::key) share one limit, across all agents. By
+/// default the key is the model's provider and id. Calls are served in the order of their arrival.
+/// The layer reports each wait as a [`Delta::Waiting`]; dropping the call gives up its place in the
+/// queue.
 ///
-/// Tokens are estimated before a request is sent, at a quarter of its bytes, and corrected by what
-/// the provider counts. When it turns a request down and says when to come back, nobody with this
-/// key calls before then.
+/// The layer estimates the tokens of a request at a quarter of its bytes, and corrects the estimate
+/// with the provider's count. If the provider rejects a request and states a retry delay, no call
+/// with this key is sent before the delay has elapsed.
 ///
 /// ```
 /// use levity_core::{Model, Request};
@@ -125,11 +126,11 @@ impl Default for Rate {
 /// ```
 pub struct RateLimit<M> {
     inner: Arc<M>,
-    gate: Gate,
+    access: LimitedAccess,
 }
 
 #[derive(Clone)]
-struct Gate {
+struct LimitedAccess {
     key: Arc<str>,
     limiter: Arc<Limiter>,
     rate: Rate,
@@ -137,10 +138,10 @@ struct Gate {
 }
 
 impl<M: Model + 'static> RateLimit<M> {
-    /// Wraps a model.
+    /// Wraps the given model.
     pub fn new(model: M, rate: Rate) -> Self {
         let key: Arc<str> = format!("{}/{}", model.card().provider, model.card().id).into();
-        let gate = Gate {
+        let access = LimitedAccess {
             limiter: Limiter::shared(&key),
             key,
             rate,
@@ -148,66 +149,69 @@ impl<M: Model + 'static> RateLimit<M> {
         };
         Self {
             inner: Arc::new(model),
-            gate,
+            access,
         }
     }
 
-    /// Wraps a model within [Gemini's free tier](Rate::gemini_free).
+    /// Wraps a model with the rate of [Gemini's free tier](Rate::gemini_free).
     pub fn gemini_free(model: M) -> Self {
         Self::new(model, Rate::gemini_free())
     }
 
-    /// Sets what is counted together: all with the same key, in the whole process. What is left of
-    /// a quota usually goes by the account, so the account's name is a good key.
+    /// Sets the key that calls in the whole process share to be counted together. Quotas usually
+    /// apply to an account, so the account's name is a good key.
     #[must_use]
     pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.gate.key = key.into();
-        self.gate.limiter = Limiter::shared(&self.gate.key);
+        self.access.key = key.into();
+        self.access.limiter = Limiter::shared(&self.access.key);
         self
     }
 
-    /// Sets where time comes from; from the system by default.
+    /// Sets the source of time; the system clock by default.
     #[must_use]
     pub fn with_world(mut self, world: Arc<dyn World>) -> Self {
-        self.gate.world = world;
+        self.access.world = world;
         self
     }
 }
 
-impl Gate {
-    fn line_up(&self, request: &Request) -> Result<Place, ModelError> {
-        let place = self
+impl LimitedAccess {
+    fn enqueue(&self, request: &Request) -> Result<QueueSlot, ModelError> {
+        let slot = self
             .limiter
-            .line_up(estimate(request), &self.rate, self.world.now());
-        place.ok_or_else(|| {
+            .enqueue(estimate(request), &self.rate, self.world.now());
+        slot.ok_or_else(|| {
             let (key, waiting) = (&self.key, self.rate.max_waiting);
-            let message = format!("{waiting} calls wait for the rate limit `{key}` already");
+            let message = format!(
+                "{waiting} calls are already waiting for the rate limit `{key}`; \
+                retry later or raise `max_waiting`"
+            );
             ModelError::new(ModelErrorKind::RateLimited { retry_after: None }, message)
         })
     }
 
-    async fn pass(&self, place: Place) -> u64 {
-        place.pass(&self.rate, &*self.world).await
+    async fn wait_for_turn(&self, slot: QueueSlot) -> u64 {
+        slot.wait_for_turn(&self.rate, &*self.world).await
     }
 
-    /// Notes what came of a request.
-    fn settle(&self, id: u64, usage: Result<&Usage, &ModelError>) {
+    /// Records the actual usage or the error of a request.
+    fn record_usage(&self, id: u64, usage: Result<&Usage, &ModelError>) {
         match usage {
-            Ok(usage) if usage.total() > 0 => self.limiter.settle(id, usage.total()),
+            Ok(usage) if usage.total() > 0 => self.limiter.record_usage(id, usage.total()),
             Ok(_) => {}
             Err(error) => {
                 if let Some(time) = error.retry_after() {
-                    self.limiter.close(time, self.world.now());
+                    self.limiter.block_for(time, self.world.now());
                 }
                 if !error.may_cost() {
-                    self.limiter.settle(id, 0);
+                    self.limiter.record_usage(id, 0);
                 }
             }
         }
     }
 }
 
-/// How many tokens a request is thought to be: a quarter of its bytes.
+/// Estimates the tokens of a request at a quarter of its bytes.
 fn estimate(request: &Request) -> u64 {
     let system = request.system.as_ref().map_or(0, |system| system.len());
     let tool =
@@ -216,11 +220,11 @@ fn estimate(request: &Request) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
-/// Hands the pieces on and returns what they took.
+/// Forwards the deltas and returns their usage.
 async fn forward(
     model: &dyn Model,
     request: Request,
-    out: &flow::Out,
+    out: &flow::DeltaSender,
 ) -> Result<Usage, ModelError> {
     let mut deltas = model.stream(request).await?;
     let mut usage = Usage::default();
@@ -242,30 +246,30 @@ impl<M: Model + 'static> Model for RateLimit<M> {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let (model, gate) = (self.inner.clone(), self.gate.clone());
+        let (model, access) = (self.inner.clone(), self.access.clone());
         Ok(flow::deltas(move |out| async move {
-            let place = gate.line_up(&request)?;
-            if !place.expected().is_zero() {
-                let reason = format!("rate limit `{}`", gate.key);
+            let slot = access.enqueue(&request)?;
+            if !slot.expected().is_zero() {
+                let reason = format!("rate limit `{}`", access.key);
                 out.send(Delta::Waiting {
-                    time: place.expected(),
+                    time: slot.expected(),
                     reason,
                 })
                 .await;
             }
-            let id = gate.pass(place).await;
+            let id = access.wait_for_turn(slot).await;
             let reply = forward(&*model, request, &out).await;
-            gate.settle(id, reply.as_ref());
+            access.record_usage(id, reply.as_ref());
             reply.map(drop)
         }))
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        let place = self.gate.line_up(&request)?;
-        let id = self.gate.pass(place).await;
+        let slot = self.access.enqueue(&request)?;
+        let id = self.access.wait_for_turn(slot).await;
         let reply = self.inner.complete(request).await;
-        self.gate
-            .settle(id, reply.as_ref().map(|reply| &reply.usage));
+        self.access
+            .record_usage(id, reply.as_ref().map(|reply| &reply.usage));
         reply
     }
 
@@ -279,7 +283,7 @@ impl<M: Model> fmt::Debug for RateLimit<M> {
         let model = &self.inner.card().id;
         f.debug_struct("RateLimit")
             .field("model", model)
-            .field("key", &self.gate.key)
+            .field("key", &self.access.key)
             .finish_non_exhaustive()
     }
 }

@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use super::{Scrub, canonical, files, flow};
 
-/// Writes each request and its reply to a file that a [`Replay`](super::Replay) answers from.
+/// Records each request and its reply to a file that a [`Replay`](super::Replay) answers from.
 ///
-/// The file has a line of JSON for each call: the request, its SHA-256, and the reply or the error.
-/// Secrets are masked by a [`Scrub`] before anything is hashed or written. A call whose line cannot
-/// be written fails: a recording with a gap would be found out only later.
+/// The file has one line of JSON per call: the request, its SHA-256, and the reply or the error. A
+/// [`Scrub`] masks secrets before the layer hashes or writes anything. A call fails if its line
+/// cannot be written, because a gap in the recording would otherwise surface only later.
 ///
 /// ```
 /// use levity_core::{Model, Request};
@@ -40,17 +40,17 @@ use super::{Scrub, canonical, files, flow};
 /// ```
 pub struct Record<M> {
     inner: Arc<M>,
-    tape: Tape,
+    recorder: Recorder,
 }
 
 #[derive(Clone)]
-struct Tape {
+struct Recorder {
     file: Arc<Mutex<File>>,
     path: Arc<PathBuf>,
     scrub: Arc<Scrub>,
 }
 
-/// One call, as it stands in the file.
+/// One recorded call, as it appears in the file.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) digest: String,
@@ -67,36 +67,36 @@ pub(super) enum Reply {
 }
 
 impl<M: Model + 'static> Record<M> {
-    /// Wraps a model and begins a file; one that is there is replaced.
+    /// Wraps a model and starts a new file, replacing an existing one.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// Returns an error if the file cannot be created.
     pub fn new(model: M, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        // The new file is private also where the old one was not.
+        // The new file is private even if the old one was not.
         Replace::new(path).write(b"")?;
         let file = File::options().append(true).open(path)?;
-        let tape = Tape {
+        let recorder = Recorder {
             file: Arc::new(Mutex::new(file)),
             path: Arc::new(path.into()),
             scrub: Arc::default(),
         };
         Ok(Self {
             inner: Arc::new(model),
-            tape,
+            recorder,
         })
     }
 
-    /// Sets what is masked; a [`Replay`](super::Replay) of the file must be given the same.
+    /// Sets the scrubber that masks secrets; give a [`Replay`](super::Replay) of the file the same.
     #[must_use]
     pub fn scrub(mut self, scrub: Scrub) -> Self {
-        self.tape.scrub = Arc::new(scrub);
+        self.recorder.scrub = Arc::new(scrub);
         self
     }
 }
 
-impl Tape {
-    /// The line of a call, but for its reply.
+impl Recorder {
+    /// Returns the key and the JSON of a request for its line.
     fn begin(&self, card: &ModelCard, request: &Request) -> (String, Value) {
         let request = self.scrub.value(canonical::canonical(request));
         (canonical::key(card, &request), request)
@@ -115,13 +115,10 @@ impl Tape {
             request,
             reply,
         };
-        let tape = self.clone();
-        let written = files::aside(move || tape.append(&line)).await;
+        let recorder = self.clone();
+        let written = files::run_blocking(move || recorder.append(&line)).await;
         written.map_err(|error| {
-            let message = format!(
-                "the call could not be recorded in `{}`",
-                self.path.display()
-            );
+            let message = format!("cannot record the call in `{}`", self.path.display());
             ModelError::new(ModelErrorKind::BadRequest, message)
                 .with_charge()
                 .with_source(error)
@@ -148,19 +145,21 @@ impl<M: Model + 'static> Model for Record<M> {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let (model, tape) = (self.inner.clone(), self.tape.clone());
+        let (model, recorder) = (self.inner.clone(), self.recorder.clone());
         Ok(flow::deltas(move |out| async move {
-            let call = tape.begin(model.card(), &request);
+            let call = recorder.begin(model.card(), &request);
             let reply = flow::forward(&*model, request, &out).await;
-            tape.write(model.card(), call, Reply::from(&reply)).await?;
+            recorder
+                .write(model.card(), call, Reply::from(&reply))
+                .await?;
             reply.map(drop)
         }))
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        let call = self.tape.begin(self.inner.card(), &request);
+        let call = self.recorder.begin(self.inner.card(), &request);
         let reply = self.inner.complete(request).await;
-        self.tape
+        self.recorder
             .write(self.inner.card(), call, Reply::from(&reply))
             .await?;
         reply
@@ -185,7 +184,7 @@ impl<M: Model> fmt::Debug for Record<M> {
         let model = &self.inner.card().id;
         f.debug_struct("Record")
             .field("model", model)
-            .field("path", &self.tape.path)
+            .field("path", &self.recorder.path)
             .finish_non_exhaustive()
     }
 }

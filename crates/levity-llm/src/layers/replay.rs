@@ -14,58 +14,64 @@ use serde_json::Value;
 use super::record::{Line, Reply};
 use super::{Scrub, canonical};
 
-/// Why a recording is of no use.
+/// An error of reading or replaying a recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// The file could not be read.
-    #[error("the recording `{path}` could not be read")]
+    #[error("cannot read the recording `{path}`")]
     Read {
-        /// The file.
+        /// The path of the recording.
         path: PathBuf,
-        /// What was found.
+        /// The underlying I/O error.
         #[source]
         cause: io::Error,
     },
-    /// A line of it is not one of a recording.
-    #[error("line {line} of the recording `{path}` cannot be understood; record it again")]
+    /// A line of the file is not a recorded call.
+    #[error("line {line} of the recording `{path}` is invalid; record it again")]
     Line {
-        /// The file.
+        /// The path of the recording.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, starting at 1.
         line: usize,
-        /// What was found.
+        /// The underlying JSON error.
         #[source]
         cause: serde_json::Error,
     },
-    /// It has no calls.
-    #[error("the recording `{path}` is empty")]
+    /// The recording contains no calls.
+    #[error("the recording `{path}` is empty; record it again")]
     Empty {
-        /// The file.
+        /// The path of the recording.
         path: PathBuf,
     },
-    /// This request was not recorded.
-    #[error("the request was not recorded; the nearest, in line {line}, differs in {}", differs.join(", "))]
+    /// The request is not in the recording.
+    #[error(
+        "the request was not recorded; the most similar one, in line {line}, differs in {}",
+        differs.join(", ")
+    )]
     Differs {
-        /// The line of the nearest request, from 1.
+        /// The line of the most similar request, starting at 1.
         line: usize,
-        /// Where it differs, such as `history[2].parts[0].text`; a few at most.
+        /// The paths that differ, such as `history[2].parts[0].text`; at most a few.
         differs: Vec<String>,
     },
-    /// This request was recorded, and every reply to it was given already.
-    #[error("the request was recorded {times} times and is made once more")]
+    /// All recorded replies to this request have been used.
+    #[error(
+        "the request was recorded {times} times, but this run sends it more often; record it \
+        again"
+    )]
     UsedUp {
-        /// How often it was recorded.
+        /// The number of times that the request was recorded.
         times: usize,
     },
 }
 
-/// Answers from a file that a [`Record`](super::Record) has written.
+/// Answers requests from a file that a [`Record`](super::Record) has written.
 ///
-/// A request gets the reply that was recorded for the same request; one that was made several times
-/// gets its replies in order. Any other fails with [`BadRequest`](ModelErrorKind::BadRequest),
-/// whose source is a [`ReplayError`] that says where it differs from the nearest recorded one. The
-/// card is the recorded model's.
+/// Each request receives the reply that was recorded for the same request. A request that was
+/// recorded several times receives its replies in order. Any other request fails with
+/// [`BadRequest`](ModelErrorKind::BadRequest). The error's source is a [`ReplayError`] that lists
+/// the differences to the most similar recorded request. The card is that of the recorded model.
 pub struct Replay {
     card: ModelCard,
     scrub: Scrub,
@@ -81,14 +87,14 @@ struct State {
 #[derive(Default)]
 struct Replies {
     times: usize,
-    left: VecDeque<Reply>,
+    remaining: VecDeque<Reply>,
 }
 
 impl Replay {
-    /// Reads a recording.
+    /// Reads a recording from a file.
     ///
     /// # Errors
-    /// When the file cannot be read, has no calls, or a line of it cannot be understood.
+    /// Returns an error if the file cannot be read, has no calls, or has an invalid line.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReplayError> {
         let path = path.as_ref();
         let text = fs::read_to_string(path).map_err(|cause| ReplayError::Read {
@@ -108,7 +114,7 @@ impl Replay {
             card.get_or_insert(parsed.model);
             let replies = state.replies.entry(parsed.digest).or_default();
             replies.times += 1;
-            replies.left.push_back(parsed.reply);
+            replies.remaining.push_back(parsed.reply);
             state.lines.push((line, parsed.request));
         }
         let card = card.ok_or_else(|| ReplayError::Empty { path: path.into() })?;
@@ -119,7 +125,7 @@ impl Replay {
         })
     }
 
-    /// Sets what is masked; the same as when it was recorded.
+    /// Sets the scrubber that masks secrets; use the one from the recording.
     #[must_use]
     pub fn scrub(mut self, scrub: Scrub) -> Self {
         self.scrub = scrub;
@@ -131,7 +137,7 @@ impl Replay {
         let digest = canonical::key(&self.card, &request);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let error = match state.replies.get_mut(&digest) {
-            Some(replies) => match replies.left.pop_front() {
+            Some(replies) => match replies.remaining.pop_front() {
                 Some(Reply::Response(response)) => return Ok(response),
                 Some(Reply::Error(error)) => return Err(error),
                 None => ReplayError::UsedUp {
@@ -146,7 +152,7 @@ impl Replay {
 }
 
 impl State {
-    /// Says where a request differs from the recorded one that is most like it.
+    /// Finds the most similar recorded request and lists the differences to it.
     fn nearest(&self, request: &Value) -> ReplayError {
         let compared = self.lines.iter().map(|(line, recorded)| {
             let mut differs = Vec::new();
@@ -155,7 +161,7 @@ impl State {
         });
         let nearest = compared.min_by_key(|(count, ..)| *count);
         let (_, line, mut differs) = nearest.unwrap_or_default();
-        differs.truncate(SHOWN);
+        differs.truncate(MAX_REPORTED);
         ReplayError::Differs {
             line,
             differs: differs.iter().map(|path| format!("`{path}`")).collect(),
@@ -163,13 +169,13 @@ impl State {
     }
 }
 
-/// How many differences are looked for, and told.
-const LOOKED_FOR: usize = 50;
-const SHOWN: usize = 5;
+/// The number of differences that are counted and reported.
+const MAX_COUNTED: usize = 50;
+const MAX_REPORTED: usize = 5;
 
-/// Collects the places where two values differ.
+/// Collects the paths at which two values differ.
 fn compare(path: &str, a: &Value, b: &Value, differs: &mut Vec<String>) {
-    if a == b || differs.len() >= LOOKED_FOR {
+    if a == b || differs.len() >= MAX_COUNTED {
         return;
     }
     match (a, b) {

@@ -8,23 +8,22 @@ use levity_core::{
     World,
 };
 
+use super::log;
 use super::tally::{Tally, attempt};
-use super::told;
-use super::{Kinds, flow};
+use super::{ErrorFilter, flow};
 use levity_system::SystemWorld;
 
-/// Sends a request again when it failed for a reason that may pass.
+/// Retries a request after a transient failure.
 ///
-/// - It sends up to 4 times ([`attempts`](Self::attempts)).
-/// - It waits between half and all of 1 s, 2 s, 4 s, … up to 60 s ([`backoff`](Self::backoff));
-///   chance decides, so that many who failed together do not come back together.
-/// - When the provider says when to come back, it waits that long in full and up to a second more,
-///   however long that is, unless [`max_wait`](Self::max_wait) says otherwise.
-/// - Once a piece of the reply was handed on, it does not send again, unless
-///   [`restart_after_first_delta`](Self::restart_after_first_delta) allows it.
+/// - It sends a request up to 4 times ([`attempts`](Self::attempts)).
+/// - It waits a random time between half and all of 1 s, 2 s, 4 s, … up to 60 s
+///   ([`backoff`](Self::backoff)). The jitter spreads the retries of calls that failed together.
+/// - If the provider states a retry delay, the layer waits that delay in full plus up to one
+///   second. No limit applies to the delay unless you set [`max_wait`](Self::max_wait).
+/// - Once it has forwarded part of the reply, it does not retry unless you allow it with
+///   [`restart_after_first_delta`](Self::restart_after_first_delta).
 ///
-/// Those who watch see each wait as a [`Delta::Waiting`]. The usage it reports is that of all
-/// attempts.
+/// The layer reports each wait as a [`Delta::Waiting`]. Its usage covers all attempts.
 ///
 /// ```
 /// use levity_core::{Message, Model, ModelErrorKind, Request};
@@ -43,86 +42,86 @@ use levity_system::SystemWorld;
 /// ```
 pub struct Retry<M> {
     inner: Arc<M>,
-    plan: Plan,
+    policy: RetryPolicy,
     restart: bool,
     world: Arc<dyn World>,
 }
 
 #[derive(Clone)]
-struct Plan {
+struct RetryPolicy {
     attempts: u64,
     first: Duration,
     longest: Duration,
     max_wait: Option<Duration>,
-    on: Kinds,
+    on: ErrorFilter,
 }
 
 impl<M: Model + 'static> Retry<M> {
-    /// How often a request is sent at most: 4 times.
+    /// The default maximum number of attempts: 4.
     pub const DEFAULT_ATTEMPTS: u64 = 4;
-    /// What the waits begin with: 1 second.
+    /// The default first wait: 1 second.
     pub const DEFAULT_FIRST: Duration = Duration::from_secs(1);
-    /// What the waits grow to: 60 seconds.
+    /// The default longest wait: 60 seconds.
     pub const DEFAULT_LONGEST: Duration = Duration::from_secs(60);
 
-    /// Wraps a model.
+    /// Wraps the given model.
     pub fn new(model: M) -> Self {
-        let plan = Plan {
+        let policy = RetryPolicy {
             attempts: Self::DEFAULT_ATTEMPTS,
             first: Self::DEFAULT_FIRST,
             longest: Self::DEFAULT_LONGEST,
             max_wait: None,
-            on: Kinds::new(ModelErrorKind::is_retryable),
+            on: ErrorFilter::new(ModelErrorKind::is_retryable),
         };
         Self {
             inner: Arc::new(model),
-            plan,
+            policy,
             restart: false,
             world: Arc::new(SystemWorld),
         }
     }
 
-    /// Sets how often a request is sent at most; at least once.
+    /// Sets the maximum number of attempts, which is at least one.
     #[must_use]
     pub fn attempts(mut self, attempts: u64) -> Self {
-        self.plan.attempts = attempts.max(1);
+        self.policy.attempts = attempts.max(1);
         self
     }
 
-    /// Sets the wait after the first failure and the longest one; each is twice the one before.
+    /// Sets the wait after the first failure and the longest wait; each wait doubles the previous
+    /// one.
     #[must_use]
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
-        (self.plan.first, self.plan.longest) = (first, longest);
+        (self.policy.first, self.policy.longest) = (first, longest);
         self
     }
 
-    /// Sets the longest wait that a provider may ask for; when it asks for more, the error is
-    /// returned at once. Without it, every wait is kept to, within the time that the caller gives
-    /// the model.
+    /// Sets the longest retry delay to accept from a provider. If the provider states a longer one,
+    /// the layer returns the error immediately. Without this limit, the layer honours every delay
+    /// within the caller's time limit for the model.
     #[must_use]
     pub fn max_wait(mut self, longest: Duration) -> Self {
-        self.plan.max_wait = Some(longest);
+        self.policy.max_wait = Some(longest);
         self
     }
 
-    /// Sets after which errors to send again; by default
-    /// [those that may pass](ModelErrorKind::is_retryable).
+    /// Sets the errors to retry after; by default [transient errors](ModelErrorKind::is_retryable).
     #[must_use]
     pub fn on(mut self, kinds: impl Fn(ModelErrorKind) -> bool + Send + Sync + 'static) -> Self {
-        self.plan.on = Kinds::new(kinds);
+        self.policy.on = ErrorFilter::new(kinds);
         self
     }
 
-    /// Sends again also when a part of the reply was handed on before it failed. A
-    /// [`Delta::Restart`] then tells whoever shows the pieces to drop them; the whole reply is only
-    /// that of the last attempt.
+    /// Retries even if part of the reply was already forwarded. A [`Delta::Restart`] instructs
+    /// consumers to discard the part that they received. The complete reply contains only the last
+    /// attempt.
     #[must_use]
     pub fn restart_after_first_delta(mut self) -> Self {
         self.restart = true;
         self
     }
 
-    /// Sets where time and chance come from; from the system by default.
+    /// Sets the source of time and randomness; the system by default.
     #[must_use]
     pub fn with_world(mut self, world: Arc<dyn World>) -> Self {
         self.world = world;
@@ -130,21 +129,20 @@ impl<M: Model + 'static> Retry<M> {
     }
 }
 
-impl Plan {
-    /// How long to wait after this many attempts, the last of which failed so; `None` when it is
-    /// over.
+impl RetryPolicy {
+    /// Returns the wait after this many failed attempts, or `None` if no attempt remains.
     fn wait(&self, failed: u64, error: &ModelError, world: &dyn World) -> Option<Duration> {
         if failed >= self.attempts || !self.on.contains(error.kind()) {
             return None;
         }
-        if let Some(asked) = error.retry_after() {
-            let allowed = self.max_wait.is_none_or(|longest| asked <= longest);
-            return allowed.then(|| asked.saturating_add(part(self.first, world)));
+        if let Some(delay) = error.retry_after() {
+            let allowed = self.max_wait.is_none_or(|longest| delay <= longest);
+            return allowed.then(|| delay.saturating_add(random_part(self.first, world)));
         }
         let doublings = u32::try_from(failed - 1).unwrap_or(u32::MAX);
         let factor = 2_u32.checked_pow(doublings).unwrap_or(u32::MAX);
         let half = self.first.saturating_mul(factor).min(self.longest) / 2;
-        Some(half + part(half, world))
+        Some(half + random_part(half, world))
     }
 
     fn reason(&self, failed: u64, error: &ModelError) -> String {
@@ -152,8 +150,8 @@ impl Plan {
     }
 }
 
-/// Some of `time`, as chance has it.
-fn part(time: Duration, world: &dyn World) -> Duration {
+/// Returns a random fraction of `time`.
+fn random_part(time: Duration, world: &dyn World) -> Duration {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let share = u128::from(nanos) * u128::from(world.random());
     Duration::from_nanos((share >> 64) as u64)
@@ -167,7 +165,7 @@ impl<M: Model + 'static> Model for Retry<M> {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let (model, plan, world) = (self.inner.clone(), self.plan.clone(), self.world.clone());
+        let (model, policy, world) = (self.inner.clone(), self.policy.clone(), self.world.clone());
         let restart = self.restart;
         Ok(flow::deltas(move |out| async move {
             let (mut tally, mut shown, mut failed) = (Tally::default(), false, 0);
@@ -176,12 +174,12 @@ impl<M: Model + 'static> Model for Retry<M> {
             {
                 let error = tally.fail(error);
                 failed += 1;
-                let wait = plan
+                let wait = policy
                     .wait(failed, &error, &*world)
                     .filter(|_| restart || !shown);
                 let Some(time) = wait else { return Err(error) };
-                told::waits(model.card(), failed, &error, time);
-                let reason = plan.reason(failed, &error);
+                log::retrying(model.card(), failed, &error, time);
+                let reason = policy.reason(failed, &error);
                 out.send(Delta::Waiting {
                     time,
                     reason: reason.clone(),
@@ -205,23 +203,23 @@ impl<M: Model + 'static> Model for Retry<M> {
                 Err(error) => tally.fail(error),
             };
             failed += 1;
-            let Some(time) = self.plan.wait(failed, &error, &*self.world) else {
+            let Some(time) = self.policy.wait(failed, &error, &*self.world) else {
                 return Err(error);
             };
-            told::waits(self.inner.card(), failed, &error, time);
+            log::retrying(self.inner.card(), failed, &error, time);
             self.world.sleep(time).await;
         }
     }
 
     fn cost_bound(&self, request: &Request) -> CostBound {
         let worst = self.inner.cost_bound(request);
-        worst.with_sends(worst.sends.saturating_mul(self.plan.attempts))
+        worst.with_sends(worst.sends.saturating_mul(self.policy.attempts))
     }
 }
 
 impl<M: Model> fmt::Debug for Retry<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attempts = self.plan.attempts;
+        let attempts = self.policy.attempts;
         f.debug_struct("Retry")
             .field("model", &self.inner.card().id)
             .field("attempts", &attempts)

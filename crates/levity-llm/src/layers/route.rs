@@ -9,19 +9,19 @@ use levity_core::{
 use super::auto_thinking::asks_for_thought;
 use super::fallback::common;
 use super::flow;
-use super::tally::{Tally, attempt, either};
+use super::tally::{Tally, attempt, max_bound};
 
-/// Chooses a model for each request: by cost, by difficulty, or by a rule of one's own.
+/// Chooses a model for each request by cost, by difficulty or by a custom rule.
 ///
-/// By default it takes the cheapest model that can do what the request needs: call tools, see
-/// images, keep to a schema, take in so many tokens (estimated at a quarter of the bytes). Models
-/// whose price is not known come after those whose price is. When none can, the first is asked, and
-/// says why it cannot.
+/// By default it chooses the cheapest model that can serve the request. The model must support its
+/// tools, images and schema, and its number of tokens (estimated at a quarter of the bytes). Models
+/// without a known price rank after all others. If no model can serve the request, the first model
+/// receives it and returns the error.
 ///
-/// The card has the provider `route` and all ids as its id. Chosen by cost or difficulty, its
-/// abilities and its window are those that some model has; by a rule of one's own, those that all
-/// have. Its price is the dearest, and unknown when one is. The usage has the cost of the model
-/// that answered.
+/// The card has the provider `route`, and its id lists all ids. When routing by cost or difficulty,
+/// the card has the abilities and the window that at least one model has. With a custom rule, it
+/// has those that all models have. The price is the highest of all, and unknown if one of them is.
+/// The usage has the cost of the model that answered.
 ///
 /// ```
 /// use levity_core::{Message, Model, ModelCard, Price, Request};
@@ -57,25 +57,25 @@ enum Choice {
 
 type Rule = dyn Fn(&Request, &[&ModelCard]) -> usize + Send + Sync;
 
-/// How hard a request is.
+/// The difficulty of a request, which selects a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Difficulty {
-    /// Any model will do.
+    /// Any model can answer the request.
     Easy,
-    /// In between.
+    /// A difficulty between easy and hard.
     Medium,
-    /// The best model is needed.
+    /// The request needs the best model.
     Hard,
 }
 
-/// Says how hard a request is, without asking anybody.
+/// Classifies a request by difficulty without any I/O.
 ///
 /// # Contract
-/// - It does no I/O and returns at once.
-/// - The same request is always as hard.
+/// - It performs no I/O and returns immediately.
+/// - The same request always has the same difficulty.
 pub trait Classifier: Send + Sync {
-    /// How hard the request is.
+    /// Returns the difficulty of the request.
     fn difficulty(&self, request: &Request) -> Difficulty;
 }
 
@@ -85,8 +85,8 @@ impl<F: Fn(&Request) -> Difficulty + Send + Sync> Classifier for F {
     }
 }
 
-/// Goes by the user's words and how much there is to read: what asks for thought is hard, and so is
-/// what has more than 40,000 bytes; what has more than 4,000 bytes or offers tools is in between.
+/// Classifies by the user's words and the size of the request. Words that call for thinking or more
+/// than 40,000 bytes make it hard. More than 4,000 bytes or offered tools make it medium.
 fn by_words(request: &Request) -> Difficulty {
     let bytes = request.history.size();
     if asks_for_thought(request) || bytes > 40_000 {
@@ -99,7 +99,7 @@ fn by_words(request: &Request) -> Difficulty {
 }
 
 impl Route {
-    /// Begins with a model.
+    /// Creates a router with a first model.
     pub fn new(model: impl Model + 'static) -> Self {
         let card = model.card().clone();
         Self {
@@ -110,30 +110,29 @@ impl Route {
         .with_card()
     }
 
-    /// Adds a model. Where difficulty decides, those added later are for what is harder.
+    /// Adds a model. When routing by difficulty, later models serve harder requests.
     #[must_use]
     pub fn or(mut self, model: impl Model + 'static) -> Self {
         self.models.push(Arc::new(model));
         self.with_card()
     }
 
-    /// Takes the first model for what is easy and the last for what is hard, as words and length
-    /// have it; one that cannot do what the request needs is passed over for the next.
+    /// Routes easy requests to the first model and hard ones to the last, based on words and
+    /// length. A model that cannot serve the request is skipped in favour of the next.
     #[must_use]
     pub fn by_difficulty(self) -> Self {
         self.by_difficulty_of(by_words)
     }
 
-    /// Takes the first model for what is easy and the last for what is hard, as `classifier` has
-    /// it.
+    /// Routes easy requests to the first model and hard ones to the last, based on `classifier`.
     #[must_use]
     pub fn by_difficulty_of(mut self, classifier: impl Classifier + 'static) -> Self {
         self.choice = Choice::Difficulty(Arc::new(classifier));
         self.with_card()
     }
 
-    /// Takes the model whose place the rule returns, counted from 0; a number too large means the
-    /// last.
+    /// Routes to the model at the index that the rule returns. An index that is too large selects
+    /// the last model.
     #[must_use]
     pub fn by(
         mut self,
@@ -154,7 +153,7 @@ impl Route {
         let mut card = all;
         (card.provider, card.id) = ("route".into(), ids.join("|"));
         if any {
-            // Without a window, a model takes as much as can be known.
+            // A model without a window accepts any number of tokens.
             card.window = cards
                 .iter()
                 .map(|card| card.window)
@@ -162,7 +161,7 @@ impl Route {
                 .and_then(|all| all.into_iter().max());
             card.abilities = cards
                 .iter()
-                .fold(card.abilities, |all, card| some(all, card.abilities));
+                .fold(card.abilities, |all, card| union_of(all, card.abilities));
         }
         self.card = card;
         self
@@ -183,7 +182,7 @@ impl Route {
                 let harder = (at..=last).chain((0..at).rev());
                 harder
                     .into_iter()
-                    .find(|at| can(cards[*at], request))
+                    .find(|at| can_serve(cards[*at], request))
                     .unwrap_or(at)
             }
         };
@@ -191,36 +190,36 @@ impl Route {
     }
 }
 
-fn some(a: Abilities, b: Abilities) -> Abilities {
-    let mut some = a;
-    some.tools |= b.tools;
-    some.output_schema |= b.output_schema;
-    some.images |= b.images;
-    some.thinking |= b.thinking;
-    some
+fn union_of(a: Abilities, b: Abilities) -> Abilities {
+    let mut union = a;
+    union.tools |= b.tools;
+    union.output_schema |= b.output_schema;
+    union.images |= b.images;
+    union.thinking |= b.thinking;
+    union
 }
 
-/// How long a reply is taken to be when prices are compared, in tokens.
+/// The assumed length of a reply in tokens when prices are compared.
 const REPLY: u64 = 1_000;
 
 fn cheapest(request: &Request, cards: &[&ModelCard]) -> usize {
-    let able = (0..cards.len()).filter(|at| can(cards[*at], request));
+    let able = (0..cards.len()).filter(|at| can_serve(cards[*at], request));
     let cost = |at: &usize| {
-        cards[*at]
-            .price
-            .map_or(Money::MAX, |price| price.most(size(request), REPLY))
+        cards[*at].price.map_or(Money::MAX, |price| {
+            price.most(estimate_tokens(request), REPLY)
+        })
     };
     able.min_by_key(cost).unwrap_or(0)
 }
 
-/// How many tokens a request is thought to be.
-fn size(request: &Request) -> u64 {
+/// Estimates the number of tokens in a request.
+fn estimate_tokens(request: &Request) -> u64 {
     let system = request.system.as_ref().map_or(0, |system| system.len());
     ((request.history.size() + system) as u64).div_ceil(4)
 }
 
-/// Whether a model can do what a request needs, as far as its card says.
-fn can(card: &ModelCard, request: &Request) -> bool {
+/// Returns `true` if a model can serve a request, as far as its card shows.
+fn can_serve(card: &ModelCard, request: &Request) -> bool {
     let mut parts = request
         .history
         .messages()
@@ -229,7 +228,7 @@ fn can(card: &ModelCard, request: &Request) -> bool {
     let images = !card.abilities.images && parts.any(|part| matches!(part, Part::Media(_)));
     let tools = !card.abilities.tools && !request.tools.is_empty();
     let schema = !card.abilities.output_schema && request.output.is_some();
-    let room = size(request).saturating_add(request.options.max_tokens.unwrap_or(0));
+    let room = estimate_tokens(request).saturating_add(request.options.max_tokens.unwrap_or(0));
     !images && !tools && !schema && card.window.is_none_or(|window| room <= window)
 }
 
@@ -257,11 +256,11 @@ impl Model for Route {
         Ok(Tally::default().close(response, model.card()))
     }
 
-    /// The most that any of the models can take: a request that is asked about in pieces would be
-    /// routed otherwise than the whole.
+    /// Returns the highest bound of all models, because parts of a request may be routed to other
+    /// models than the whole.
     fn cost_bound(&self, request: &Request) -> CostBound {
         let all = self.models.iter().map(|model| model.cost_bound(request));
-        all.reduce(either)
+        all.reduce(max_bound)
             .unwrap_or_else(|| CostBound::of(&self.card, request))
     }
 }

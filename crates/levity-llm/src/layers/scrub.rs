@@ -3,15 +3,15 @@ use std::borrow::Cow;
 use levity_core::Secrets;
 use serde_json::Value;
 
-/// What stands in place of a secret.
+/// The text that replaces a secret.
 const MASK: &str = "***";
 
-/// Takes secrets out of what is written to files.
+/// Masks secrets in text that is written to files.
 ///
-/// It masks the texts it was told ([`secret`](Self::secret)), the values of keys such as
-/// `authorization`, `api_key` and `password`, and what looks like a secret to [`Secrets`]: a key of
-/// a well-known service (`sk-…`, `ghp_…`), what stands behind `Bearer`, `password=…`, a private
-/// key.
+/// It masks the texts that you pass to [`secret`](Self::secret) and the values of keys such as
+/// `authorization`, `api_key` and `password`. It also masks text that [`Secrets`] recognises: keys
+/// of well-known services (`sk-…`, `ghp_…`), the token after `Bearer`, `password=…` and private
+/// keys.
 ///
 /// ```
 /// use levity_llm::layers::Scrub;
@@ -26,25 +26,25 @@ pub struct Scrub {
 }
 
 impl Scrub {
-    /// Knows only what secrets usually look like.
+    /// Creates a scrubber that masks only the common forms of secrets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Masks this text wherever it stands. A text of fewer than 4 bytes is ignored: it would stand
-    /// everywhere.
+    /// Masks every occurrence of this text. A text of fewer than 4 bytes is ignored, because it
+    /// would match almost everywhere.
     #[must_use]
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
         self.secrets = self.secrets.known(secret.into());
         self
     }
 
-    /// The text without secrets.
+    /// Returns the text without secrets.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.secrets.replace(text, |_| MASK)
     }
 
-    /// The value without secrets.
+    /// Returns the value without secrets.
     pub fn value(&self, value: Value) -> Value {
         match self.secrets.replace_value(&value, |_| MASK) {
             Cow::Borrowed(_) => value,

@@ -1,23 +1,23 @@
 use levity_core::Model;
 use levity_core::{CostBound, Delta, ModelCard, ModelError, Price, Request, Response, Usage};
 
-use super::flow::Out;
+use super::flow::DeltaSender;
 
-/// What all attempts at one request have used.
+/// The combined usage of all attempts at one request.
 ///
-/// An attempt that failed and may have cost something makes the whole an estimate without a cost:
-/// where money or tokens are limited, all that was reserved is then counted.
+/// A failed attempt that may have cost something turns the total into an estimate without a cost.
+/// Budgets of money or tokens then count the whole reservation.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     before: Usage,
     now: Usage,
-    /// An attempt failed and may have cost something.
-    unsure: bool,
+    /// True if an attempt failed and may have cost something.
+    uncertain: bool,
 }
 
 impl Tally {
-    /// Notes a piece; counts are held back, since only the end tells what they come to.
-    pub(super) fn see(&mut self, delta: Delta) -> Option<Delta> {
+    /// Records a delta. Usage is held back, because only the end of the reply settles it.
+    pub(super) fn observe(&mut self, delta: Delta) -> Option<Delta> {
         match delta {
             Delta::Usage(usage) => {
                 self.now.update(usage);
@@ -27,41 +27,41 @@ impl Tally {
         }
     }
 
-    /// Notes that an attempt failed, and marks the error when that is more than it says itself.
+    /// Records a failed attempt, and marks the error as charged if any attempt may have cost something.
     pub(super) fn fail(&mut self, error: ModelError) -> ModelError {
         let now = std::mem::take(&mut self.now);
         if error.may_cost() {
             self.before += now;
-            self.unsure = true;
+            self.uncertain = true;
         }
-        if self.unsure {
+        if self.uncertain {
             error.with_charge()
         } else {
             error
         }
     }
 
-    /// The counts of the attempt under way.
+    /// Returns the usage of the current attempt.
     pub(super) fn now(&self) -> &Usage {
         &self.now
     }
 
-    /// Notes the counts of a reply that did not arrive in pieces.
-    pub(super) fn used(&mut self, usage: Usage) {
+    /// Records the usage of a reply that was not streamed.
+    pub(super) fn set_usage(&mut self, usage: Usage) {
         self.now = usage;
     }
 
-    /// Notes that a whole reply is dropped and the request is sent again.
-    pub(super) fn again(&mut self, card: &ModelCard) {
+    /// Records that a complete reply is discarded and the request is sent again.
+    pub(super) fn restart(&mut self, card: &ModelCard) {
         let mut now = std::mem::take(&mut self.now);
         now.cost = now.cost.or_else(|| cost(card.price?, &now));
         self.before += now;
     }
 
-    /// What everything came to, when the last attempt was this model's.
+    /// Returns the total usage if this model made the last attempt.
     pub(super) fn total(&mut self, card: &ModelCard) -> Usage {
         let mut last = std::mem::take(&mut self.now);
-        if !self.unsure {
+        if !self.uncertain {
             last.cost = last.cost.or_else(|| cost(card.price?, &last));
             last += std::mem::take(&mut self.before);
             return last;
@@ -72,7 +72,7 @@ impl Tally {
         last
     }
 
-    /// Completes a reply that did not arrive in pieces.
+    /// Sets the total usage of a reply that was not streamed.
     pub(super) fn close(&mut self, response: Response, card: &ModelCard) -> Response {
         self.now = response.usage;
         let usage = self.total(card);
@@ -80,14 +80,14 @@ impl Tally {
     }
 }
 
-/// What a call cost, where that is certain. Input of which it is not known whether the provider put
-/// it into its cache has the dearest rate.
+/// Returns the cost of a call, if it is certain. Input that the provider may have written to its
+/// cache is charged at the highest rate.
 fn cost(price: Price, usage: &Usage) -> Option<levity_core::Money> {
     let (Some(input), Some(output), false) = (usage.input, usage.output, usage.estimated) else {
         return None;
     };
-    let unsaid = price.cache_write.is_some() && usage.cache_written.is_none();
-    Some(match unsaid {
+    let cache_write_unknown = price.cache_write.is_some() && usage.cache_written.is_none();
+    Some(match cache_write_unknown {
         true if usage.priority => price
             .prioritised()
             .most(input, output)
@@ -99,22 +99,22 @@ fn cost(price: Price, usage: &Usage) -> Option<levity_core::Money> {
     })
 }
 
-/// Sends a request once and hands the pieces on. `shown` says whether a reader has seen some of the
-/// reply.
+/// Sends a request once and forwards its deltas. Sets `shown` if a consumer has received part of
+/// the reply.
 pub(super) async fn attempt(
     model: &dyn Model,
     request: Request,
-    out: &Out,
+    out: &DeltaSender,
     tally: &mut Tally,
     shown: &mut bool,
 ) -> Result<(), ModelError> {
     let mut deltas = model.stream(request).await?;
-    // A provider that had begun to reply may charge for it, whatever it breaks off with.
-    let mut begun = false;
+    // A provider that has started to reply may charge for it, even if it then fails.
+    let mut started = false;
     while let Some(delta) = deltas.next().await {
-        let delta = delta.map_err(|error| if begun { error.with_charge() } else { error })?;
-        begun |= delta.is_content() || matches!(delta, Delta::Usage(_));
-        let Some(delta) = tally.see(delta) else {
+        let delta = delta.map_err(|error| if started { error.with_charge() } else { error })?;
+        started |= delta.is_content() || matches!(delta, Delta::Usage(_));
+        let Some(delta) = tally.observe(delta) else {
             continue;
         };
         *shown = delta.is_content() || (*shown && !matches!(delta, Delta::Restart { .. }));
@@ -123,8 +123,8 @@ pub(super) async fn attempt(
     Ok(())
 }
 
-/// The most of both: what can be taken when it is not known which of two is called.
-pub(super) fn either(a: CostBound, b: CostBound) -> CostBound {
+/// Returns the higher bound of two models if either may be called.
+pub(super) fn max_bound(a: CostBound, b: CostBound) -> CostBound {
     let mut both = CostBound::new(a.input.max(b.input)).with_sends(a.sends.max(b.sends));
     both.output = a.output.zip(b.output).map(|(a, b)| a.max(b));
     both.price = dearest(a.price, b.price);
@@ -133,7 +133,7 @@ pub(super) fn either(a: CostBound, b: CostBound) -> CostBound {
     both
 }
 
-/// The dearest of two prices in each respect; unknown when one of them is.
+/// Returns the higher price of two in each rate; unknown if one price is unknown.
 pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
     let (a, b) = a.zip(b)?;
     let rate = |a: Option<_>, b: Option<_>, plain| {
@@ -151,7 +151,7 @@ pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
                 .max(b.with_hour().cache_write_hour)
         })
         .flatten();
-    // What only one of them knows is not known of both.
+    // A rate that only one price has is unknown for both.
     both.priority = a.priority.zip(b.priority).map(|(a, b)| a.max(b));
     both.fees.search = a.fees.search.zip(b.fees.search).map(|(a, b)| a.max(b));
     both.fees.session = a.fees.session.zip(b.fees.session).map(|(a, b)| a.max(b));
@@ -166,12 +166,13 @@ pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
         .flatten()
         .map(|long| long.over)
         .min();
-    let long = over.and_then(|over| Some((over, dearest(Some(at_length(a)), Some(at_length(b)))?)));
+    let long =
+        over.and_then(|over| Some((over, dearest(Some(long_rates(a)), Some(long_rates(b)))?)));
     Some(long.map_or(both, |(over, long)| both.with_long(over, long)))
 }
 
-/// The rates for long requests, as the only ones.
-fn at_length(price: Price) -> Price {
+/// Returns a price that has the rates for long requests as its only rates.
+fn long_rates(price: Price) -> Price {
     let mut rates = price;
     rates.long = None;
     if let Some(long) = price.long {

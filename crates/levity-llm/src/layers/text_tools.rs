@@ -10,7 +10,7 @@ use levity_core::{
 };
 
 use super::flow;
-use crate::rescue::Rescue;
+use crate::text_calls::TextCallParser;
 use crate::thoughts::{Piece, Thoughts};
 
 mod prompt;
@@ -19,25 +19,26 @@ mod structured;
 use prompt::Form;
 use structured::Reply;
 
-/// Gives tool calls to a model that has none of its own.
+/// Adds tool calls to a model that does not support them.
 ///
-/// The system prompt describes the tools and teaches the model to write a call as
-/// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`. Calls and results of the conversation
-/// are put into words.
+/// The system prompt describes the tools and instructs the model to write a call as
+/// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`. Calls and results in the conversation
+/// become text.
 ///
-/// A reply becomes a call in any form that models are known to write, such as
+/// The layer recognises a call in any form that models are known to write, such as
 /// `{"name": .., "arguments": {..}}`, `[TOOL_CALLS] [..]`, `<function=name>..</function>`,
-/// `Action: name` or `TOOL_CALL: name`. The same conditions hold as for other models: the reply is
-/// a short lead-in at most and calls of offered tools, and the user asked for neither JSON nor
-/// code. Any other reply stays text. The call goes back to the model as the model wrote it.
+/// `Action: name` or `TOOL_CALL: name`. The same conditions apply as for other models. The reply
+/// may contain at most a short introduction besides calls of offered tools, and the user must have
+/// asked for neither JSON nor code. Any other reply remains text. In later requests, the call
+/// appears as the model wrote it.
 ///
-/// A model that has tool calls keeps them with [`beside_native`](Self::beside_native).
+/// A model with its own tool calls retains them with [`beside_native`](Self::beside_native).
 ///
-/// `<think>..</think>` or `[Thinking: ..]` at the start of a reply becomes thinking. A result that
-/// the model makes up behind its calls is left out.
+/// `<think>..</think>` or `[Thinking: ..]` at the start of a reply becomes thinking. The layer
+/// removes results that the model invents after its calls.
 ///
-/// With [`structured`](Self::structured), the reply is held to a JSON Schema instead: one of the
-/// tools with its arguments, or an answer.
+/// With [`structured`](Self::structured), a JSON Schema restricts the reply instead: to one of the
+/// tools with its arguments, or to an answer.
 ///
 /// ```
 /// use levity_core::{Model, Request, ToolSpec};
@@ -59,12 +60,12 @@ pub struct TextTools<M> {
     card: ModelCard,
     structured: bool,
     native: bool,
-    /// Set by a reply that does not keep to its schema.
-    broken: Option<Arc<AtomicBool>>,
+    /// Set by a reply that violates its schema.
+    schema_violated: Option<Arc<AtomicBool>>,
 }
 
 impl<M: Model + 'static> TextTools<M> {
-    /// Wraps a model.
+    /// Wraps the given model.
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
         card.abilities.tools = true;
@@ -73,23 +74,23 @@ impl<M: Model + 'static> TextTools<M> {
             card,
             structured: false,
             native: false,
-            broken: None,
+            schema_violated: None,
         }
     }
 
-    /// Makes every reply, while tools are offered, one of a schema's `anyOf`: a call of a tool or
-    /// an answer. For endpoints that take a JSON Schema and models that otherwise call badly. A
-    /// model whose card says that it keeps to no schema is taught in words all the same.
+    /// Restricts every reply, while tools are offered, to a schema's `anyOf`: a tool call or an
+    /// answer. Use it for endpoints that accept a JSON Schema with models that otherwise call tools
+    /// poorly. A model whose card lacks schema support still receives textual instructions.
     ///
-    /// Such a reply has one call at most, and arrives as a whole.
+    /// Such a reply has at most one call and arrives all at once.
     #[must_use]
     pub fn structured(mut self) -> Self {
         self.structured = true;
         self
     }
 
-    /// Leaves the model its own tool calls: requests are sent as they are, and a reply without such
-    /// a call is read as in [`TextTools`].
+    /// Retains the model's own tool calls. Requests are sent unchanged, and a reply without a
+    /// native call is parsed as described for [`TextTools`].
     ///
     /// ```
     /// # use levity_core::{Model, Request, ToolSpec};
@@ -111,9 +112,9 @@ impl<M: Model + 'static> TextTools<M> {
         self
     }
 
-    /// Sets a flag whenever a reply does not keep to its schema.
-    pub(super) fn with_broken(mut self, broken: Arc<AtomicBool>) -> Self {
-        self.broken = Some(broken);
+    /// Sets the flag to raise if a reply violates its schema.
+    pub(super) fn with_violation_flag(mut self, schema_violated: Arc<AtomicBool>) -> Self {
+        self.schema_violated = Some(schema_violated);
         self
     }
 
@@ -126,26 +127,26 @@ impl<M: Model + 'static> TextTools<M> {
         }
     }
 
-    /// The request that is sent in place of another.
-    fn sent(&self, request: Request) -> Request {
+    /// Returns the request to send in place of the original.
+    fn rewrite_request(&self, request: Request) -> Request {
         if self.native {
             request
         } else {
-            prompt::plain(request, self.form())
+            prompt::without_native_tools(request, self.form())
         }
     }
 
-    /// A reader of the reply to a request.
+    /// Returns a reader for the reply to a request.
     fn reader(&self, request: &Request) -> Reader {
-        let rescue = Rescue::new(request, None);
-        let structured = rescue.is_some() && self.form() == Form::Structured && !self.native;
+        let call_parser = TextCallParser::new(request, None);
+        let structured = call_parser.is_some() && self.form() == Form::Structured && !self.native;
         Reader {
             thoughts: Thoughts::with_notes(),
-            rescue,
+            call_parser,
             thought: false,
             whole: structured.then(String::new),
             finish: None,
-            broken: self.broken.clone(),
+            schema_violated: self.schema_violated.clone(),
         }
     }
 }
@@ -153,14 +154,14 @@ impl<M: Model + 'static> TextTools<M> {
 /// Reads a reply as it arrives.
 struct Reader {
     thoughts: Thoughts,
-    /// Reads calls from the text, where tools are offered.
-    rescue: Option<Rescue>,
-    /// True right after a thought, which may stand before a call.
+    /// Parses calls from the text, if tools are offered.
+    call_parser: Option<TextCallParser>,
+    /// True directly after a thought, which may precede a call.
     thought: bool,
-    /// The text so far, where it is read only as a whole.
+    /// The text received up to now, if it is parsed only as a whole.
     whole: Option<String>,
     finish: Option<Finish>,
-    broken: Option<Arc<AtomicBool>>,
+    schema_violated: Option<Arc<AtomicBool>>,
 }
 
 impl Reader {
@@ -172,7 +173,7 @@ impl Reader {
                 self.text(&part.text, &mut out)?;
                 if let Some(opaque) = part.opaque {
                     self.flush(&mut out)?;
-                    self.other(Delta::Opaque(opaque), &mut out);
+                    self.forward(Delta::Opaque(opaque), &mut out);
                 }
             }
             Delta::Finish(finish) => self.finish = Some(finish),
@@ -180,13 +181,13 @@ impl Reader {
                 self.thoughts = Thoughts::with_notes();
                 self.whole.iter_mut().for_each(String::clear);
                 (self.thought, self.finish) = (false, None);
-                self.other(delta, &mut out);
+                self.forward(delta, &mut out);
             }
             delta => {
                 if delta.is_content() {
                     self.flush(&mut out)?;
                 }
-                self.other(delta, &mut out);
+                self.forward(delta, &mut out);
             }
         }
         Ok(out)
@@ -200,7 +201,7 @@ impl Reader {
             .try_for_each(|piece| self.piece(piece, out))
     }
 
-    /// Hands on text that might have been the beginning of a thought.
+    /// Forwards text that might have been the start of a thought.
     fn flush(&mut self, out: &mut VecDeque<Delta>) -> Result<(), ModelError> {
         let mut pieces = Vec::new();
         self.thoughts.end(|piece| pieces.push(piece));
@@ -211,8 +212,8 @@ impl Reader {
 
     fn piece(&mut self, piece: Piece, out: &mut VecDeque<Delta>) -> Result<(), ModelError> {
         match (piece, &mut self.whole) {
-            (Piece::Thinking(text), _) => self.other(Delta::Thinking(text), out),
-            (Piece::Text(text), None) => self.other(Delta::Text(text), out),
+            (Piece::Thinking(text), _) => self.forward(Delta::Thinking(text), out),
+            (Piece::Text(text), None) => self.forward(Delta::Text(text), out),
             (Piece::Text(text), Some(whole)) => {
                 if whole.len() + text.len() > Fold::DEFAULT_LIMIT {
                     let message = format!("the reply is larger than {} bytes", Fold::DEFAULT_LIMIT);
@@ -224,21 +225,21 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands a piece on, by way of the reader of calls.
-    fn other(&mut self, delta: Delta, out: &mut VecDeque<Delta>) {
+    /// Forwards a delta through the call parser.
+    fn forward(&mut self, delta: Delta, out: &mut VecDeque<Delta>) {
         let is_thought = match &delta {
             Delta::Thinking(_) | Delta::Part(Part::Thinking(_)) => true,
-            // It belongs to the part before it.
+            // The delta belongs to the previous part.
             Delta::Opaque(_) => self.thought,
             _ => false,
         };
-        // An empty text only begins a part of its own.
+        // An empty text only starts a new part.
         let passes = is_thought || matches!(&delta, Delta::Part(Part::Text(_)));
         self.thought = is_thought || (self.thought && !delta.is_content());
-        match &mut self.rescue {
-            Some(rescue) if !passes => rescue.take(delta, out),
-            Some(rescue) => {
-                rescue.interrupt(out);
+        match &mut self.call_parser {
+            Some(call_parser) if !passes => call_parser.take(delta, out),
+            Some(call_parser) => {
+                call_parser.interrupt(out);
                 out.push_back(delta);
             }
             None => out.push_back(delta),
@@ -252,30 +253,30 @@ impl Reader {
             self.structured(text, &mut out);
         }
         if let Some(finish) = self.finish.take() {
-            self.other(Delta::Finish(finish), &mut out);
+            self.forward(Delta::Finish(finish), &mut out);
         }
-        if let Some(rescue) = &mut self.rescue {
-            rescue.end(&mut out);
+        if let Some(call_parser) = &mut self.call_parser {
+            call_parser.end(&mut out);
         }
         Ok(out)
     }
 
-    /// Reads a reply that was held to a JSON Schema.
+    /// Parses a reply that a JSON Schema restricts.
     fn structured(&mut self, text: String, out: &mut VecDeque<Delta>) {
         let Some(reply) = structured::read(&text) else {
-            // A reply that was cut keeps to no schema.
+            // A truncated reply cannot match the schema.
             let cut = matches!(self.finish, Some(Finish::Length | Finish::ContentFilter));
-            if let Some(broken) = self.broken.as_ref().filter(|_| !cut) {
-                broken.store(true, Ordering::Relaxed);
+            if let Some(schema_violated) = self.schema_violated.as_ref().filter(|_| !cut) {
+                schema_violated.store(true, Ordering::Relaxed);
             }
-            return self.other(Delta::Text(text), out);
+            return self.forward(Delta::Text(text), out);
         };
-        // The schema tells calls from answers.
-        self.rescue = None;
+        // The schema distinguishes calls from answers.
+        self.call_parser = None;
         match reply {
             Reply::Answer(text) => out.push_back(Delta::Text(text)),
             Reply::Call { name, args } => {
-                // Calls of the model's own have small numbers.
+                // The model's own calls have small indexes.
                 let index = 1 << 16;
                 out.push_back(Delta::CallStart {
                     index,
@@ -304,7 +305,7 @@ impl<M: Model + 'static> Model for TextTools<M> {
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         let mut reader = self.reader(&request);
-        let mut deltas = self.inner.stream(self.sent(request)).await?;
+        let mut deltas = self.inner.stream(self.rewrite_request(request)).await?;
         Ok(flow::deltas(move |out| async move {
             while let Some(delta) = deltas.next().await {
                 for delta in reader.take(delta?)? {
@@ -320,7 +321,7 @@ impl<M: Model + 'static> Model for TextTools<M> {
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         let mut reader = self.reader(&request);
-        let response = self.inner.complete(self.sent(request)).await?;
+        let response = self.inner.complete(self.rewrite_request(request)).await?;
         let mut fold = Fold::new();
         let parts = response.message.parts.iter().cloned().map(Delta::Part);
         let end = [Delta::Usage(response.usage), Delta::Finish(response.finish)];
@@ -338,7 +339,8 @@ impl<M: Model + 'static> Model for TextTools<M> {
     }
 
     fn cost_bound(&self, request: &Request) -> CostBound {
-        self.inner.cost_bound(&self.sent(request.clone()))
+        self.inner
+            .cost_bound(&self.rewrite_request(request.clone()))
     }
 }
 

@@ -1,8 +1,8 @@
-//! Tells from errors and counts what a server does with tools.
+//! Infers from errors and token counts how a server handles tools.
 
 use levity_core::{ModelError, ModelErrorKind, Request};
 
-/// Ways to say that something is not there.
+/// Phrases in which servers report a missing feature.
 const REFUSALS: [&str; 13] = [
     "not support",
     "unsupported",
@@ -19,13 +19,13 @@ const REFUSALS: [&str; 13] = [
     "extra inputs",
 ];
 
-/// No tokenizer needs fewer tokens for a schema than one for this many bytes, nor for words.
+/// No tokenizer needs less than one token for this many bytes of a schema, or of prose.
 const BYTES_OF_TOOLS: u64 = 8;
 const BYTES_OF_WORDS: u64 = 5;
 
-/// Returns whether the server says that it takes no tools.
+/// Returns `true` if the server reports that it does not accept tools.
 pub(crate) fn refuses_tools(error: &ModelError) -> bool {
-    says(
+    mentions(
         error,
         &[
             "tools",
@@ -38,9 +38,9 @@ pub(crate) fn refuses_tools(error: &ModelError) -> bool {
     )
 }
 
-/// Returns whether the server says that it takes no schema for replies.
+/// Returns `true` if the server reports that it does not accept a schema for replies.
 pub(crate) fn refuses_schema(error: &ModelError) -> bool {
-    says(
+    mentions(
         error,
         &[
             "response_format",
@@ -53,7 +53,7 @@ pub(crate) fn refuses_schema(error: &ModelError) -> bool {
     )
 }
 
-fn says(error: &ModelError, subjects: &[&str]) -> bool {
+fn mentions(error: &ModelError, subjects: &[&str]) -> bool {
     if !matches!(
         error.kind(),
         ModelErrorKind::BadRequest | ModelErrorKind::Server | ModelErrorKind::Malformed
@@ -65,15 +65,15 @@ fn says(error: &ModelError, subjects: &[&str]) -> bool {
         && REFUSALS.iter().any(|refusal| text.contains(refusal))
 }
 
-/// The first line of an error, for a notice.
+/// Returns the first line of an error, for use in a notice.
 pub(super) fn first_line(error: &ModelError) -> String {
     let text = error.to_string();
     levity_core::text::clipped(text.lines().next().unwrap_or_default(), 200).into()
 }
 
-/// Returns whether a server that counted so many tokens cannot have shown the tools to the model.
-/// Long conversations cannot tell, since estimates of their tokens differ by more than the tools
-/// have.
+/// Returns `true` if a server that counted this many tokens cannot have shown the tools to the
+/// model. Long conversations give no evidence, because their token estimates vary by more than the
+/// size of the tools.
 pub(super) fn drops_tools(request: &Request, counted: u64) -> bool {
     let words = request
         .system

@@ -8,16 +8,16 @@ use levity_core::{Fold, Response};
 use levity_system::{Replace, files as private};
 use serde::{Deserialize, Serialize};
 
-/// How a kept reply is written down; another number is another format.
+/// The version of the file format; a reply with another version is ignored.
 const VERSION: u32 = 1;
-/// How many files are written before the folder is looked through for old ones.
+/// The number of writes between two removals of old files.
 const SWEEP: usize = 64;
 
-/// Replies in a folder, a file for each.
+/// Replies in a folder, one file per reply.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) folder: PathBuf,
-    pub(super) most: usize,
+    pub(super) max_files: usize,
     pub(super) written: AtomicUsize,
 }
 
@@ -33,13 +33,13 @@ impl Disk {
         self.folder.join(format!("{key}.json"))
     }
 
-    /// The kept reply. One that is damaged, or of another version, is as good as none.
+    /// Returns the stored reply. A damaged reply or one of another version counts as missing.
     pub(super) fn get(&self, key: &str) -> Option<Response> {
         let mut text = Vec::new();
-        let longest = Fold::DEFAULT_LIMIT as u64 * 2;
+        let max_bytes = Fold::DEFAULT_LIMIT as u64 * 2;
         File::open(self.path(key))
             .ok()?
-            .take(longest)
+            .take(max_bytes)
             .read_to_end(&mut text)
             .ok()?;
         let entry: Entry = serde_json::from_slice(&text).ok()?;
@@ -64,30 +64,30 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes the oldest files beyond the limit. Others may do the same at the same time.
+    /// Removes the oldest files beyond the limit. Other processes may do the same concurrently.
     fn sweep(&self) -> io::Result<()> {
         let entries = fs::read_dir(&self.folder)?
             .filter_map(Result::ok)
             .map(|entry| entry.path());
-        let mut kept: Vec<(SystemTime, PathBuf)> = entries
-            .filter(|path| is_ours(path))
-            .filter_map(|path| Some((age(&path)?, path)))
+        let mut stored: Vec<(SystemTime, PathBuf)> = entries
+            .filter(|path| is_cache_file(path))
+            .filter_map(|path| Some((modified_at(&path)?, path)))
             .collect();
-        kept.sort_unstable();
-        let over = kept.len().saturating_sub(self.most);
-        for (_, path) in kept.iter().take(over) {
+        stored.sort_unstable();
+        let over = stored.len().saturating_sub(self.max_files);
+        for (_, path) in stored.iter().take(over) {
             let _ = fs::remove_file(path);
         }
         Ok(())
     }
 }
 
-fn age(path: &Path) -> Option<SystemTime> {
+fn modified_at(path: &Path) -> Option<SystemTime> {
     path.metadata().ok()?.modified().ok()
 }
 
-/// Whether a file is a kept reply, or one that was never finished.
-fn is_ours(path: &Path) -> bool {
+/// Returns `true` if a file is a stored reply or an unfinished write of one.
+fn is_cache_file(path: &Path) -> bool {
     let name = path
         .file_name()
         .map(|name| name.to_string_lossy())

@@ -3,18 +3,18 @@ use std::sync::Arc;
 
 use levity_core::Response;
 
-/// The replies used last, within a number and a size.
+/// The most recently used replies, limited by number and total size.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    kept: HashMap<Arc<str>, Kept>,
-    /// The keys by when they were used last.
+    entries: HashMap<Arc<str>, Entry>,
+    /// The keys, ordered by the time of their last use.
     order: BTreeMap<u64, Arc<str>>,
     clock: u64,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Entry {
     response: Response,
     used: u64,
     size: usize,
@@ -23,47 +23,53 @@ struct Kept {
 impl Memory {
     pub(super) fn get(&mut self, key: &str) -> Option<Response> {
         self.clock += 1;
-        let (name, _) = self.kept.get_key_value(key)?;
+        let (name, _) = self.entries.get_key_value(key)?;
         let name = name.clone();
-        let kept = self.kept.get_mut(key)?;
-        self.order.remove(&kept.used);
-        kept.used = self.clock;
+        let entry = self.entries.get_mut(key)?;
+        self.order.remove(&entry.used);
+        entry.used = self.clock;
         self.order.insert(self.clock, name);
-        Some(kept.response.clone())
+        Some(entry.response.clone())
     }
 
-    pub(super) fn put(&mut self, key: &str, response: Response, most: usize, most_bytes: usize) {
-        self.forget(key);
-        // Something for the entry itself.
+    pub(super) fn put(
+        &mut self,
+        key: &str,
+        response: Response,
+        max_entries: usize,
+        max_bytes: usize,
+    ) {
+        self.remove(key);
+        // The constant accounts for the overhead of the entry itself.
         let size = response.message.size() + key.len() + 512;
-        if size > most_bytes || most == 0 {
+        if size > max_bytes || max_entries == 0 {
             return;
         }
         self.clock += 1;
         let name: Arc<str> = key.into();
         self.order.insert(self.clock, name.clone());
-        self.kept.insert(
+        self.entries.insert(
             name,
-            Kept {
+            Entry {
                 response,
                 used: self.clock,
                 size,
             },
         );
         self.bytes += size;
-        while self.kept.len() > most || self.bytes > most_bytes {
+        while self.entries.len() > max_entries || self.bytes > max_bytes {
             let Some((_, oldest)) = self.order.first_key_value() else {
                 break;
             };
             let oldest = oldest.clone();
-            self.forget(&oldest);
+            self.remove(&oldest);
         }
     }
 
-    fn forget(&mut self, key: &str) {
-        if let Some(kept) = self.kept.remove(key) {
-            self.order.remove(&kept.used);
-            self.bytes -= kept.size;
+    fn remove(&mut self, key: &str) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.order.remove(&entry.used);
+            self.bytes -= entry.size;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests and replies as a person reads them.
+//! Human-readable text of requests and replies.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ pub(super) fn prompt(card: &ModelCard, request: &Request, scrub: &Scrub) -> Stri
         );
     }
     for message in request.history.messages() {
-        section(&mut text, role(message.role), &words(message, scrub));
+        section(&mut text, role(message.role), &message_text(message, scrub));
     }
     text
 }
@@ -47,7 +47,7 @@ pub(super) fn response(reply: Result<&Response, &ModelError>, scrub: &Scrub) -> 
             format!(
                 "finish: {finish}\nusage: {}\n\n{}\n",
                 response.usage,
-                words(&response.message, scrub)
+                message_text(&response.message, scrub)
             )
         }
         Err(error) => {
@@ -62,7 +62,7 @@ pub(super) fn response(reply: Result<&Response, &ModelError>, scrub: &Scrub) -> 
     }
 }
 
-/// A result in words; a value that stands for it has keys whose values may be secrets.
+/// Returns a result as text. Keys in a structured value may hold secrets, so it is scrubbed.
 fn result_text(result: &ToolResult, scrub: &Scrub) -> String {
     match &result.value {
         Some(value) if result.content.is_empty() => scrub.value(value.clone()).to_string(),
@@ -83,7 +83,7 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn words(message: &Message, scrub: &Scrub) -> String {
+fn message_text(message: &Message, scrub: &Scrub) -> String {
     message
         .parts
         .iter()

@@ -1,4 +1,4 @@
-//! What is known, in this process, of the requests that share a key.
+//! The state that all requests with the same key share in this process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 
 use super::Rate;
 
-/// What rates are counted over.
+/// The period over which rates are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The limiter of each key that somebody holds.
+/// The limiter of each key that is in use.
 static LIMITERS: LazyLock<Mutex<HashMap<String, Weak<Limiter>>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Default)]
@@ -22,12 +22,12 @@ pub(super) struct Limiter(Mutex<State>);
 struct State {
     /// The requests of the last minute, oldest first.
     sent: VecDeque<Sent>,
-    /// When the last request was sent.
+    /// The time of the last request.
     last: Option<Timestamp>,
-    /// The provider said not to come before the second of these; it said so at the first.
-    closed: Option<(Timestamp, Timestamp)>,
-    /// Those who wait, first come first.
-    line: VecDeque<Waiter>,
+    /// A retry delay from the provider: the time of its report, and the time until which it holds.
+    blocked: Option<(Timestamp, Timestamp)>,
+    /// The waiting calls, in order of arrival.
+    queue: VecDeque<Waiter>,
     next: u64,
 }
 
@@ -46,7 +46,8 @@ struct Waiter {
 }
 
 impl Limiter {
-    /// The one for `key`, shared by all in this process who ask for it while somebody holds it.
+    /// Returns the limiter for `key`. All callers in this process share it while one of them holds
+    /// it.
     pub(super) fn shared(key: &str) -> Arc<Self> {
         let mut all = LIMITERS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(limiter) = all.get(key).and_then(Weak::upgrade) {
@@ -58,33 +59,32 @@ impl Limiter {
         limiter
     }
 
-    /// Gets in line, and says how long it will take as things stand; `None` when the line is too
-    /// long.
-    pub(super) fn line_up(
+    /// Adds a call to the queue and estimates its wait. Returns `None` if the queue is full.
+    pub(super) fn enqueue(
         self: &Arc<Self>,
         tokens: u64,
         rate: &Rate,
         now: Timestamp,
-    ) -> Option<Place> {
+    ) -> Option<QueueSlot> {
         let mut state = self.state();
-        let full = state.line.len() >= rate.max_waiting;
-        // Who need not wait is let through also where nobody may.
-        if full && !state.line.is_empty() {
+        let full = state.queue.len() >= rate.max_waiting;
+        // A call that need not wait is admitted even if no call may wait.
+        if full && !state.queue.is_empty() {
             return None;
         }
         state.next += 1;
         let (id, first) = (state.next, Arc::new(Notify::new()));
-        state.line.push_back(Waiter {
+        state.queue.push_back(Waiter {
             id,
             tokens,
             first: first.clone(),
         });
         let expected = state.expected(rate, now);
         if full && !expected.is_zero() {
-            state.line.pop_back();
+            state.queue.pop_back();
             return None;
         }
-        Some(Place {
+        Some(QueueSlot {
             limiter: self.clone(),
             id,
             first,
@@ -92,22 +92,22 @@ impl Limiter {
         })
     }
 
-    /// Corrects what a request was thought to take.
-    pub(super) fn settle(&self, id: u64, tokens: u64) {
+    /// Replaces the estimated tokens of a request with the actual count.
+    pub(super) fn record_usage(&self, id: u64, tokens: u64) {
         let mut state = self.state();
         if let Some(sent) = state.sent.iter_mut().find(|sent| sent.id == id) {
             sent.tokens = tokens;
         }
     }
 
-    /// Lets nobody through for so long.
-    pub(super) fn close(&self, time: Duration, now: Timestamp) {
+    /// Blocks all requests for the given time.
+    pub(super) fn block_for(&self, time: Duration, now: Timestamp) {
         let mut state = self.state();
         let until = state
-            .closed
+            .blocked
             .map_or(now, |(_, until)| until)
             .max(now.after(time));
-        state.closed = Some((now, until));
+        state.blocked = Some((now, until));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,8 +116,8 @@ impl Limiter {
 }
 
 impl State {
-    /// Forgets what is over a minute ago. A clock that was set back must not make anybody wait
-    /// until it has caught up, so nothing was sent later than now.
+    /// Removes requests that are more than a minute old. It also caps all times at `now`, so that
+    /// no call waits for a clock that was set back to catch up.
     fn prune(&mut self, now: Timestamp) {
         while self
             .sent
@@ -130,47 +130,47 @@ impl State {
             sent.at = now;
         }
         self.last = self.last.map(|last| last.min(now));
-        self.closed = self
-            .closed
-            .filter(|(noted, until)| *noted <= now && *until > now);
+        self.blocked = self
+            .blocked
+            .filter(|(reported, until)| *reported <= now && *until > now);
     }
 
-    /// The first moment from `now` on at which a request of so many tokens may be sent.
-    fn opens(&self, tokens: u64, rate: &Rate, now: Timestamp) -> Timestamp {
+    /// Returns the earliest time from `now` on at which a request of this many tokens may be sent.
+    fn earliest_send(&self, tokens: u64, rate: &Rate, now: Timestamp) -> Timestamp {
         let gap = self.last.map(|last| last.after(rate.gap));
-        let mut opens = now
+        let mut earliest_send = now
             .max(gap.unwrap_or(now))
-            .max(self.closed.map_or(now, |(_, until)| until));
-        if let Some(most) = rate.requests {
-            let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
+            .max(self.blocked.map_or(now, |(_, until)| until));
+        if let Some(limit) = rate.requests {
+            let limit = usize::try_from(limit.max(1)).unwrap_or(usize::MAX);
             let nth = self
                 .sent
                 .len()
-                .checked_sub(most)
+                .checked_sub(limit)
                 .and_then(|at| self.sent.get(at));
-            opens = opens.max(nth.map_or(now, |sent| sent.at.after(WINDOW)));
+            earliest_send = earliest_send.max(nth.map_or(now, |sent| sent.at.after(WINDOW)));
         }
         match rate.tokens {
-            Some(most) => opens.max(self.room(tokens, most, now)),
-            None => opens,
+            Some(limit) => earliest_send.max(self.tokens_free_at(tokens, limit, now)),
+            None => earliest_send,
         }
     }
 
-    /// When enough tokens have left the window. A request that is larger than the whole window is
-    /// let through once the window is empty.
-    fn room(&self, tokens: u64, most: u64, now: Timestamp) -> Timestamp {
-        let mut used = self.sent.iter().fold(tokens.min(most), |sum, sent| {
+    /// Returns the time at which enough tokens have left the window. A request larger than the
+    /// whole window is admitted once the window is empty.
+    fn tokens_free_at(&self, tokens: u64, limit: u64, now: Timestamp) -> Timestamp {
+        let mut used = self.sent.iter().fold(tokens.min(limit), |sum, sent| {
             sum.saturating_add(sent.tokens)
         });
-        let mut opens = now;
+        let mut earliest_send = now;
         for sent in &self.sent {
-            if used <= most {
+            if used <= limit {
                 break;
             }
             used = used.saturating_sub(sent.tokens);
-            opens = sent.at.after(WINDOW);
+            earliest_send = sent.at.after(WINDOW);
         }
-        opens
+        earliest_send
     }
 
     fn send(&mut self, id: u64, tokens: u64, at: Timestamp) {
@@ -178,83 +178,83 @@ impl State {
         self.last = Some(at);
     }
 
-    /// How long the last in line will wait if all before it send as soon as they may.
+    /// Returns the wait of the last call in the queue if all calls before it are sent immediately.
     fn expected(&self, rate: &Rate, now: Timestamp) -> Duration {
-        let (sent, last, closed) = (self.sent.clone(), self.last, self.closed);
+        let (sent, last, blocked) = (self.sent.clone(), self.last, self.blocked);
         let mut then = Self {
             sent,
             last,
-            closed,
+            blocked,
             ..Self::default()
         };
         let mut at = now;
-        for waiter in &self.line {
+        for waiter in &self.queue {
             then.prune(at);
-            at = then.opens(waiter.tokens, rate, at);
+            at = then.earliest_send(waiter.tokens, rate, at);
             then.send(waiter.id, waiter.tokens, at);
         }
         at.since(now)
     }
 
-    /// Takes somebody out of the line and calls the one who is first then.
-    fn leave(&mut self, id: u64) {
-        self.line.retain(|waiter| waiter.id != id);
-        if let Some(waiter) = self.line.front() {
+    /// Removes a call from the queue and wakes the new first call.
+    fn dequeue(&mut self, id: u64) {
+        self.queue.retain(|waiter| waiter.id != id);
+        if let Some(waiter) = self.queue.front() {
             waiter.first.notify_one();
         }
     }
 }
 
-/// A place in line; dropping it gives it up.
+/// A place in the queue, which dropping gives up.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct QueueSlot {
     limiter: Arc<Limiter>,
     id: u64,
     first: Arc<Notify>,
     expected: Duration,
 }
 
-impl Place {
-    /// How long it will take, as things stood.
+impl QueueSlot {
+    /// Returns the wait that was estimated on entry.
     pub(super) fn expected(&self) -> Duration {
         self.expected
     }
 
-    /// Waits for its turn; the request is then taken for sent. Returns its number.
-    pub(super) async fn pass(self, rate: &Rate, world: &dyn World) -> u64 {
+    /// Waits for its turn, records the request as sent and returns its number.
+    pub(super) async fn wait_for_turn(self, rate: &Rate, world: &dyn World) -> u64 {
         loop {
-            match self.try_pass(rate, world.now()) {
-                Try::Pass => return self.id,
-                Try::Sleep(time) => world.sleep(time).await,
-                Try::InLine => self.first.notified().await,
+            match self.poll_slot(rate, world.now()) {
+                SlotState::Ready => return self.id,
+                SlotState::Sleep(time) => world.sleep(time).await,
+                SlotState::Queued => self.first.notified().await,
             }
         }
     }
 
-    fn try_pass(&self, rate: &Rate, now: Timestamp) -> Try {
+    fn poll_slot(&self, rate: &Rate, now: Timestamp) -> SlotState {
         let mut state = self.limiter.state();
-        let Some(waiter) = state.line.front().filter(|waiter| waiter.id == self.id) else {
-            return Try::InLine;
+        let Some(waiter) = state.queue.front().filter(|waiter| waiter.id == self.id) else {
+            return SlotState::Queued;
         };
         let tokens = waiter.tokens;
         state.prune(now);
-        let opens = state.opens(tokens, rate, now);
-        if opens > now {
-            return Try::Sleep(opens.since(now));
+        let earliest_send = state.earliest_send(tokens, rate, now);
+        if earliest_send > now {
+            return SlotState::Sleep(earliest_send.since(now));
         }
         state.send(self.id, tokens, now);
-        Try::Pass
+        SlotState::Ready
     }
 }
 
-enum Try {
-    Pass,
+enum SlotState {
+    Ready,
     Sleep(Duration),
-    InLine,
+    Queued,
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
-        self.limiter.state().leave(self.id);
+        self.limiter.state().dequeue(self.id);
     }
 }

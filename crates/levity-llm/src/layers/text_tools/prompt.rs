@@ -1,4 +1,4 @@
-//! What a model without tool calls is told instead.
+//! Prompt text that replaces native tool calls.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use levity_core::{
 use serde_json::json;
 
 use super::structured;
-use crate::rescue;
+use crate::text_calls;
 
-/// How calls are written.
+/// The form in which the model writes calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
     Text,
     Structured,
 }
 
-/// Whether the request offers tools.
-fn offers(request: &Request) -> bool {
+/// Returns `true` if the request offers tools.
+fn offers_tools(request: &Request) -> bool {
     !request.tools.is_empty() && request.tool_choice != ToolChoice::None
 }
 
-/// The request as a model understands it that has no tool calls.
-pub(super) fn plain(mut request: Request, form: Form) -> Request {
-    if offers(&request) {
+/// Rewrites a request for a model without native tool calls.
+pub(super) fn without_native_tools(mut request: Request, form: Form) -> Request {
+    if offers_tools(&request) {
         let mut system = request
             .system
             .as_deref()
             .map(|system| format!("{system}\n\n"))
             .unwrap_or_default();
         system.push_str(&catalogue(&request.tools, form));
-        must(&mut system, &request.tool_choice);
+        require_call(&mut system, &request.tool_choice);
         match form {
             Form::Structured => {
                 let output = request.output.as_deref();
                 let schema = structured::schema(&request.tools, &request.tool_choice, output);
                 request.output = Some(schema.into());
             }
-            // Held to its shape, the model could not call.
+            // A schema on the reply would prevent the model from calling tools.
             Form::Text => {
                 if let Some(output) = request.output.take() {
                     let _ = write!(
@@ -59,7 +59,7 @@ pub(super) fn plain(mut request: Request, form: Form) -> Request {
     request
 }
 
-/// The tools as models know them from their training: one JSON object a line.
+/// Lists the tools in the form that models know from training: one JSON object per line.
 fn catalogue(tools: &[Arc<ToolSpec>], form: Form) -> String {
     let mut text =
         "# Tools\n\nYou can call these functions to help with the question:\n<tools>\n".to_owned();
@@ -73,13 +73,13 @@ fn catalogue(tools: &[Arc<ToolSpec>], form: Form) -> String {
         );
     }
     text.push_str("</tools>\n\n");
-    text.push_str(how(form));
+    text.push_str(call_instructions(form));
     text.push('\n');
     text
 }
 
-/// How to call. Small models that are told that they may answer in words call nothing at all.
-fn how(form: Form) -> &'static str {
+/// Returns the call instructions. Small models that may answer in words never call a tool.
+fn call_instructions(form: Form) -> &'static str {
     match form {
         Form::Structured => {
             "To call a function, reply with {\"reply\": {\"name\": <function name>, \"arguments\": \
@@ -96,7 +96,7 @@ fn how(form: Form) -> &'static str {
     }
 }
 
-fn must(system: &mut String, choice: &ToolChoice) {
+fn require_call(system: &mut String, choice: &ToolChoice) {
     match choice {
         ToolChoice::Required => system.push_str("\nNow you must call a tool.\n"),
         ToolChoice::Tool(name) => {
@@ -106,8 +106,8 @@ fn must(system: &mut String, choice: &ToolChoice) {
     }
 }
 
-/// The conversation with calls and results in words. Each message becomes the same one each time,
-/// so that what a provider has in its cache stays of use.
+/// Returns the conversation with calls and results as text. The same message always produces the
+/// same text, so that provider caches remain valid.
 fn rewritten(history: &History, form: Form) -> History {
     let mut words = History::new();
     for message in history.messages() {
@@ -116,7 +116,7 @@ fn rewritten(history: &History, form: Form) -> History {
             _ if message.calls().next().is_some() => Arc::new(calls(message, form)),
             _ => message.clone(),
         };
-        // It neither calls nor answers.
+        // The message neither calls nor answers.
         let _ = words.say(message);
     }
     words
@@ -124,23 +124,23 @@ fn rewritten(history: &History, form: Form) -> History {
 
 fn calls(message: &Message, form: Form) -> Message {
     let mut parts: Vec<Part> = Vec::new();
-    let own = rescue::written(message);
+    let own = text_calls::source_text(message);
     for part in &message.parts {
         match part {
             Part::ToolCall(_) if own.is_some() => {}
-            Part::ToolCall(call) => say(&mut parts, "\n", &call_words(call, form)),
+            Part::ToolCall(call) => append_text(&mut parts, "\n", &call_text(call, form)),
             part => parts.push(part.clone()),
         }
     }
-    // It ended the reply, in a form that the model knows.
+    // The source text of the calls ended the reply, in a form that the model knows.
     if let Some(own) = own {
-        say(&mut parts, "", own);
+        append_text(&mut parts, "", own);
     }
     Message::new(message.role, parts)
 }
 
-/// Adds words to the text at the end, or as a text of their own.
-fn say(parts: &mut Vec<Part>, between: &str, words: &str) {
+/// Appends text to the last text part, or adds a new one.
+fn append_text(parts: &mut Vec<Part>, between: &str, words: &str) {
     match parts.last_mut() {
         Some(Part::Text(text)) if text.opaque.is_none() => {
             text.text.push_str(between);
@@ -150,10 +150,10 @@ fn say(parts: &mut Vec<Part>, between: &str, words: &str) {
     }
 }
 
-fn call_words(call: &ToolCall, form: Form) -> String {
+fn call_text(call: &ToolCall, form: Form) -> String {
     let args = call.raw.clone().unwrap_or_else(|| call.args.to_string());
     match form {
-        Form::Structured => structured::written(&call.name, &args),
+        Form::Structured => structured::format_call(&call.name, &args),
         Form::Text => {
             let args = if args.trim().is_empty() { "{}" } else { &args };
             format!(
@@ -171,7 +171,7 @@ fn results(message: &Message) -> Message {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&result_words(result));
+        text.push_str(&result_text(result));
         media.extend(result.content.iter().filter_map(|content| match content {
             Content::Media(media) => Some(Part::Media(media.clone())),
             _ => None,
@@ -180,7 +180,7 @@ fn results(message: &Message) -> Message {
     Message::new(Role::User, std::iter::once(Part::text(text)).chain(media))
 }
 
-fn result_words(result: &ToolResult) -> String {
+fn result_text(result: &ToolResult) -> String {
     let failed = if result.is_error() {
         " status=\"failed\""
     } else {

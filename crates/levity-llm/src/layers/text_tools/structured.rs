@@ -1,18 +1,18 @@
-//! Replies that a JSON Schema holds to: a call of a tool, or an answer.
+//! Replies that a JSON Schema restricts to a tool call or an answer.
 
 use std::sync::Arc;
 
 use levity_core::{OutputSchema, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
-/// The key everything is under: many endpoints want an object at the top, not an `anyOf`.
+/// The top-level key: many endpoints require an object there and reject an `anyOf`.
 const REPLY: &str = "reply";
 const NAME: &str = "name";
 const ARGUMENTS: &str = "arguments";
 const ANSWER: &str = "answer";
 
-/// The schema of a reply. Without a tool that must be called, one of its forms is an answer: a
-/// text, or what `output` says.
+/// Returns the schema of a reply. Unless a tool must be called, one alternative is an answer: a
+/// text, or a value of the `output` schema.
 pub(super) fn schema(
     tools: &[Arc<ToolSpec>],
     choice: &ToolChoice,
@@ -57,12 +57,12 @@ fn object(fields: &[(&str, Value)]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// A schema as a part of another. Its definitions go to `defs`, under names of their own, and
-/// references follow them; one that refers to itself otherwise goes there as a whole.
+/// Embeds a schema in another. Its definitions move to `defs` under unique names, and its
+/// references are updated. A schema that refers to itself in another way moves there as a whole.
 fn embed(schema: &Value, name: &str, defs: &mut Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     let mut whole = false;
-    refer(&mut schema, name, &mut whole);
+    rewrite_refs(&mut schema, name, &mut whole);
     if let Value::Object(map) = &mut schema {
         map.shift_remove("$schema");
         for key in ["$defs", "definitions"] {
@@ -83,14 +83,16 @@ fn embed(schema: &Value, name: &str, defs: &mut Map<String, Value>) -> Value {
     json!({"$ref": format!("#/$defs/{name}")})
 }
 
-fn refer(value: &mut Value, name: &str, whole: &mut bool) {
+fn rewrite_refs(value: &mut Value, name: &str, whole: &mut bool) {
     match value {
-        Value::Array(list) => list.iter_mut().for_each(|value| refer(value, name, whole)),
+        Value::Array(list) => list
+            .iter_mut()
+            .for_each(|value| rewrite_refs(value, name, whole)),
         Value::Object(map) => {
             for (key, value) in map.iter_mut() {
                 match value {
-                    Value::String(to) if key == "$ref" => *to = moved(to, name, whole),
-                    value => refer(value, name, whole),
+                    Value::String(to) if key == "$ref" => *to = relocate_ref(to, name, whole),
+                    value => rewrite_refs(value, name, whole),
                 }
             }
         }
@@ -98,7 +100,7 @@ fn refer(value: &mut Value, name: &str, whole: &mut bool) {
     }
 }
 
-fn moved(to: &str, name: &str, whole: &mut bool) -> String {
+fn relocate_ref(to: &str, name: &str, whole: &mut bool) -> String {
     let def = ["#/$defs/", "#/definitions/"]
         .iter()
         .find_map(|before| to.strip_prefix(before));
@@ -112,28 +114,28 @@ fn moved(to: &str, name: &str, whole: &mut bool) -> String {
     }
 }
 
-/// A call in the form of the schema, for the conversation so far.
-pub(super) fn written(name: &str, args: &str) -> String {
+/// Formats a call according to the schema, for the conversation history.
+pub(super) fn format_call(name: &str, args: &str) -> String {
     let args = read_json(args).unwrap_or_else(|| Value::String(args.to_owned()));
     json!({REPLY: {NAME: name, ARGUMENTS: args}}).to_string()
 }
 
-/// A reply of that schema.
+/// A parsed reply of that schema.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reply {
     Answer(String),
-    /// A call; the arguments are JSON text.
+    /// A call whose arguments are JSON text.
     Call {
         name: String,
         args: String,
     },
 }
 
-/// Reads a reply of that schema; `None` when it is something else.
+/// Parses a reply of that schema; returns `None` for any other text.
 pub(super) fn read(text: &str) -> Option<Reply> {
     let value = read_json(text)?;
     let reply = value.get(REPLY).unwrap_or(&value);
-    // Where nothing holds the model to the schema, it may use other names.
+    // Without enforcement of the schema, the model may use other names.
     if let Some(name) = [NAME, "tool"]
         .iter()
         .find_map(|key| reply.get(key)?.as_str())
@@ -151,8 +153,8 @@ pub(super) fn read(text: &str) -> Option<Reply> {
     }))
 }
 
-/// Reads JSON that a model wrote: the text must begin and end as an object or a list does, and may
-/// be wrong inside.
+/// Parses JSON that a model wrote. The text must start and end like an object or a list, and may
+/// contain errors.
 fn read_json(text: &str) -> Option<Value> {
     let text = text.trim();
     let framed = matches!(text.as_bytes(), [b'{', .., b'}'] | [b'[', .., b']']);

@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use levity_core::ModelErrorKind;
 
-/// Some kinds of errors.
+/// A predicate that selects kinds of errors.
 #[derive(Clone)]
-pub(super) struct Kinds(Arc<dyn Fn(ModelErrorKind) -> bool + Send + Sync>);
+pub(super) struct ErrorFilter(Arc<dyn Fn(ModelErrorKind) -> bool + Send + Sync>);
 
-impl Kinds {
+impl ErrorFilter {
     pub(super) fn new(contains: impl Fn(ModelErrorKind) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(contains))
     }
