@@ -1,12 +1,11 @@
-//! For this project's benchmarks and fuzzing; not for anybody else, and not kept stable.
+//! Internal entry points for this project's benchmarks and fuzzing, without stability guarantees.
 
 use levity_core::{ModelError, Response};
 
-/// Puts together what a server of OpenAI's Chat Completions streams, from bytes that are there
-/// already.
+/// Decodes a stream of OpenAI's Chat Completions from bytes in memory.
 ///
 /// # Errors
-/// As a model that reads the same from a server.
+/// Returns the same errors as a model that reads this stream from a server.
 pub fn decode_chat_stream<'a>(
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Response, ModelError> {

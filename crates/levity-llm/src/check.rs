@@ -1,4 +1,4 @@
-//! Finds out by three small requests what a model and its server do with tools.
+//! Tests with three small requests how a model and its server handle tools.
 
 use levity_core::{
     Finish, Message, Model, ModelError, Options, OutputSchema, Request, Response, ToolSpec, Usage,
@@ -8,71 +8,71 @@ use serde_json::{Value, json};
 
 use crate::layers::{ToolMode, refuses_schema, refuses_tools};
 
-/// The limit on a reply of a check, in tokens: room for a model that thinks first.
+/// The maximum number of tokens in a reply, with room for a model that thinks first.
 const MAX_TOKENS: u64 = 1_024;
 
-/// Findings of [`check_tools`]: how a model and its server treat tools.
+/// The result of [`check_tools`]: how a model and its server handle tools.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ToolCheck {
-    /// The fate of the tools that a request offers.
+    /// The treatment of the tools that a request offers.
     pub tools: ToolsSeen,
-    /// The way in which a call came back.
+    /// The form in which a call is returned.
     pub calls: CallsSeen,
-    /// The fate of a JSON Schema for the reply.
+    /// The treatment of a JSON Schema for the reply.
     pub schema: SchemaSeen,
-    /// The mode that fits.
+    /// The recommended mode for this model.
     pub mode: ToolMode,
-    /// The tokens of all requests.
+    /// The total usage of all requests.
     pub usage: Usage,
 }
 
-/// Tells whether a model sees the tools that a request offers.
+/// The visibility of offered tools to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolsSeen {
-    /// Yes: a call came, or the server counted the tools.
+    /// The model sees the tools: it made a call, or the server counted their tokens.
     Yes,
-    /// No: the server took them, and counted no more tokens than without them.
+    /// The server accepted the tools but counted no more tokens than without them.
     Dropped,
-    /// No: the server refused the request, with this error.
+    /// The server rejected the request with this error.
     Refused(String),
-    /// The server does not count tokens, and no call came.
+    /// The server does not count tokens, and the model made no call.
     Unknown,
 }
 
-/// The way in which a call came back.
+/// The form in which a call is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CallsSeen {
-    /// As a call of the provider's own form.
+    /// A call in the provider's own form.
     Native,
-    /// As text, which levity reads as a call.
+    /// Text that levity parses as a call.
     Text,
-    /// No call came.
+    /// No call was returned.
     None,
 }
 
-/// Tells whether a JSON Schema holds a reply.
+/// The effect of a JSON Schema on a reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SchemaSeen {
-    /// The reply keeps to it.
+    /// The reply matches the schema.
     Holds,
-    /// The server takes it, and the reply does not keep to it.
+    /// The server accepts the schema, but the reply does not match it.
     Ignored,
-    /// The server refused the request, with this error.
+    /// The server rejected the request with this error.
     Refused(String),
 }
 
-/// Finds out what a model and its server do with tools: asks it for a word, for a call, and for
-/// JSON of a certain shape.
+/// Tests how a model and its server handle tools. It requests a word, a tool call and JSON of a
+/// specific shape.
 ///
-/// The model has to be the bare one, as from `Models::bare_model`: a layer would hide what the
-/// server does.
+/// Pass the bare model, as from `Models::bare_model`: a layer would hide the behaviour of the
+/// server.
 ///
 /// ```
 /// use levity_llm::layers::ToolMode;
@@ -92,7 +92,7 @@ pub enum SchemaSeen {
 /// ```
 ///
 /// # Errors
-/// When the model answers not even the first request.
+/// Returns an error if even the first request fails.
 pub async fn check_tools(model: &dyn Model) -> Result<ToolCheck, ModelError> {
     let plain = model
         .complete(request("Reply with the word: ready"))
@@ -137,8 +137,8 @@ async fn check_calls(
 ) -> Result<(ToolsSeen, CallsSeen), ModelError> {
     let tool = weather();
     let size = (tool.description.len() + tool.input.to_string().len()) as u64;
-    let asked = request("What is the weather in Rome today?").with_tools([tool.into()]);
-    let reply = match model.complete(asked).await {
+    let probe = request("What is the weather in Rome today?").with_tools([tool.into()]);
+    let reply = match model.complete(probe).await {
         Ok(reply) => reply,
         Err(error) if refuses_tools(&error) => {
             return Ok((ToolsSeen::Refused(error.to_string()), CallsSeen::None));
@@ -158,7 +158,7 @@ async fn check_calls(
         .map(|(with, without)| with.saturating_sub(without));
     let tools = match (calls, more) {
         (CallsSeen::Native | CallsSeen::Text, _) => ToolsSeen::Yes,
-        // The questions differ by some tokens.
+        // The two prompts differ by a few tokens.
         (CallsSeen::None, Some(more)) if more < 10 + size / 8 => ToolsSeen::Dropped,
         (CallsSeen::None, Some(_)) => ToolsSeen::Yes,
         (CallsSeen::None, None) => ToolsSeen::Unknown,
@@ -166,15 +166,15 @@ async fn check_calls(
     Ok((tools, calls))
 }
 
-/// Asks for an object with keys that no model would choose by itself.
+/// Requests an object with keys that no model would choose on its own.
 async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSeen, ModelError> {
     let properties =
         json!({"seat_letter": {"enum": ["A", "B"]}, "row_number": {"type": "integer"}});
     let schema = json!({
         "type": "object", "properties": properties, "required": ["seat_letter", "row_number"], "additionalProperties": false,
     });
-    let asked = request("Pick a seat in a train.").with_output(OutputSchema::new("seat", schema));
-    let reply = match model.complete(asked).await {
+    let probe = request("Pick a seat in a train.").with_output(OutputSchema::new("seat", schema));
+    let reply = match model.complete(probe).await {
         Ok(reply) => reply,
         Err(error) if refuses_schema(&error) => return Ok(SchemaSeen::Refused(error.to_string())),
         Err(error) => return Err(error),

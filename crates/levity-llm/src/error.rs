@@ -4,62 +4,66 @@ use std::path::PathBuf;
 use levity_core::text::chain;
 use levity_core::{ModelError, ModelErrorKind};
 
-/// Why there is no model of a name.
+/// An error that prevents levity from creating a model.
 ///
-/// Its `Debug` is one line: what `Display` says, and whatever causes are not in it.
+/// Its `Debug` output is one line: the `Display` text, followed by any causes that the text lacks.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The name is none.
-    #[error("`{name}` names no model; {}write `provider:model`, such as \
-        `gemini:gemini-3.8-flash`", meant(near.as_ref()))]
+    /// The text is not a valid model name.
+    #[error("`{name}` is not a model name; {}write `provider:model`, such as \
+        `gemini:gemini-3.8-flash`", suggestion(near.as_ref()))]
     Name {
-        /// What was asked for, without what may be secret in an address.
+        /// The requested name, without any secret parts of an address.
         name: String,
-        /// What was probably meant.
+        /// A similar name that the user probably meant.
         near: Option<String>,
     },
-    /// The address behind a name is none.
+    /// The address after the model's name is not valid.
     #[error(
-        "`{address}` behind `{model}` is no address of a server; write `http://HOST:PORT/v1` or \
+        "`{address}` after `{model}` is not a server address; write `http://HOST:PORT/v1` or \
             `https://HOST/v1`, and `%40` for an `@` in a password"
     )]
     Address {
-        /// The name before the address.
+        /// The name that precedes the address.
         model: String,
-        /// The address, without what may be secret in it.
+        /// The address, without any secret parts.
         address: String,
     },
-    /// Nobody has a provider of this name.
-    #[error("there is no provider `{provider}`; {}there are {known}", meant(near.as_ref()))]
+    /// No provider has this name.
+    #[error("there is no provider `{provider}`; {}the known providers are \
+        {known}", suggestion(near.as_ref()))]
     UnknownProvider {
-        /// What was asked for.
+        /// The requested provider name.
         provider: String,
-        /// Those there are.
+        /// The known providers, as a list in words.
         known: String,
-        /// What was probably meant.
+        /// A similar name that the user probably meant.
         near: Option<String>,
     },
-    /// There is no profile of this name.
+    /// No profile has this name.
     #[error("there is no profile `{profile}`; {known}")]
     UnknownProfile {
-        /// What was asked for.
+        /// The requested profile name.
         profile: String,
-        /// Those there are, in words.
+        /// The known profiles, as a phrase.
         known: String,
     },
-    /// Profiles name each other in a circle, or too many one after the other.
-    #[error("the profile `{profile}` leads back to itself")]
+    /// Profiles refer to each other in a cycle, or their chain is too long.
+    #[error(
+        "the profile `{profile}` refers back to itself or its chain is too long; remove a \
+        reference"
+    )]
     Circle {
-        /// One of them.
+        /// The name of one profile in the cycle.
         profile: String,
     },
-    /// A profile leads to too many models.
-    #[error("the profile `{profile}` leads to more than {most} models; name fewer")]
+    /// A profile resolves to too many models.
+    #[error("the profile `{profile}` resolves to more than {most} models; name fewer")]
     TooMany {
-        /// The profile.
+        /// The name of the profile.
         profile: String,
-        /// How many it may lead to.
+        /// The maximum number of models.
         most: usize,
     },
     /// The provider is not compiled in.
@@ -68,136 +72,133 @@ pub enum Error {
             --features {feature}`"
     )]
     Feature {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// The feature.
+        /// The Cargo feature that enables the provider.
         feature: &'static str,
     },
-    /// The provider has models, but nothing that makes vectors of texts.
-    #[error("`{provider}` has no embedders; take `gemini`, `openai`, `ollama` or `compatible`")]
+    /// The provider has models but no embedders.
+    #[error("`{provider}` has no embedders; use `gemini`, `openai`, `ollama` or `compatible`")]
     NoEmbedders {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
     },
-    /// Something that the provider needs is not set.
+    /// A setting that the provider needs is missing.
     #[error("`{provider}` needs {what}; set {variables}")]
     Missing {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// What it needs.
+        /// The missing setting, such as a key.
         what: &'static str,
-        /// Where it is looked for.
+        /// The environment variables that levity checks.
         variables: String,
     },
-    /// A file says where the model is, and the key that it needs is not from that file.
+    /// A file sets the model's address, but the key does not come from that file.
     #[error("{key}, set {set}, is not sent to `{address}`, since that address is from {by}; {way}")]
     ForeignAddress {
-        /// The variable that holds the key, or what else would be sent.
+        /// The variable that holds the key, or a description of the other secret.
         key: String,
-        /// Where the key is set, in words.
+        /// A phrase that names the place where the key is set.
         set: String,
-        /// The address, without what may be secret in it.
+        /// The address, without any secret parts.
         address: String,
-        /// The file that names the address, in words.
+        /// A phrase that names the file with the address.
         by: String,
-        /// What to do, in words.
+        /// A phrase with the next step for the user.
         way: String,
     },
-    /// A list of a folder gives a server the name of a provider that levity knows.
-    #[error(
-        "the server `{name}` of {by} has the name of a provider that levity knows; rename the \
-            server"
-    )]
+    /// A model list in a folder gives a server the name of a built-in provider.
+    #[error("the server `{name}` of {by} has the name of a built-in provider; rename the server")]
     ForeignServer {
         /// The name of the server.
         name: String,
-        /// The list, in words.
+        /// A phrase that names the list.
         by: String,
     },
-    /// A profile of a file sends fields of its own to a provider whom the user pays: they may make
-    /// it call others' servers.
+    /// A profile in a file sends extra fields to a provider that charges the user. Such fields may
+    /// make the provider call third-party servers.
     #[error(
-        "the profile `{profile}`, from {by}, sends fields of its own (`extra`) with {key}; {way}, \
+        "the profile `{profile}`, from {by}, sends extra fields (`extra`) with {key}; {way}, \
             or leave `extra` out"
     )]
     ForeignFields {
-        /// The profile.
+        /// The name of the profile.
         profile: String,
-        /// The key that they would be sent with, and where it is set, in words.
+        /// A phrase that names the key and the place where it is set.
         key: String,
-        /// The file that has the profile, in words.
+        /// A phrase that names the file with the profile.
         by: String,
-        /// What to do, in words.
+        /// A phrase with the next step for the user.
         way: String,
     },
-    /// A `.env` is a link to a file outside of its folder.
+    /// A `.env` file is a link to a file outside its folder.
     #[error(
-        "`{}` is a link out of its folder and is not read: somebody else may have chosen that \
-            file; copy the file there, or set its variables in the environment",
+        "`{}` is a link to a file outside its folder and is not read, because a third party may \
+            have chosen that file; copy the file there, or set its variables in the environment",
         path.display()
     )]
     Link {
-        /// The link.
+        /// The path of the link.
         path: PathBuf,
     },
-    /// The environment offers no model.
-    #[error("the environment offers no model; set {variables}, or name one in `LEVITY_MODEL`")]
+    /// The environment configures no model.
+    #[error("the environment configures no model; set {variables}, or name one in `LEVITY_MODEL`")]
     Nothing {
-        /// What may be set.
+        /// The variables that the user can set.
         variables: String,
     },
     /// A file cannot be read.
     #[error("`{}` cannot be read", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
-    /// A table of vectors, or its tokeniser, is wrong.
+    /// An embedding table or its tokenizer is invalid.
     #[error("`{}` cannot be used: {problem}", path.display())]
     Table {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
-    /// A list of models is wrong.
+    /// A model list is invalid.
     #[error("{place}: {problem}")]
     List {
-        /// The file, and where in it.
+        /// The file and the position in it.
         place: String,
-        /// What is wrong, and the way out.
+        /// A description of the problem and its fix.
         problem: String,
     },
-    /// The provider's model could not be made.
+    /// The provider's model could not be created.
     #[error(transparent)]
     Model(#[from] ModelError),
 }
 
-/// What kind of error it is.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The name is none, or nobody has it.
+    /// The name is invalid or unknown.
     Name,
-    /// A key, a project or the like is not set.
+    /// A key, a project or another required setting is missing.
     Missing,
-    /// The program was built without it.
+    /// The program was built without the required feature.
     Feature,
-    /// A file is wrong or cannot be read.
+    /// A file is invalid or cannot be read.
     File,
-    /// A key would go to an address that a file names, or with fields that it names, and the file
-    /// may be a stranger's.
+    /// A file that may come from a third party sets the address or extra fields that a key would be
+    /// sent with.
     Untrusted,
 }
 
-fn meant(near: Option<&String>) -> String {
+fn suggestion(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!("did you mean `{near}`? "))
 }
 
 impl Error {
-    /// What kind of error it is.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Name { .. }
@@ -219,7 +220,7 @@ impl Error {
         }
     }
 
-    /// Whether the same may succeed later: never, as long as nothing is changed.
+    /// Returns `true` if a retry may succeed: always `false`, because a setting must change first.
     pub fn is_retryable(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! Models for levity: providers behind [`Model`](levity_core::Model), and layers that wrap a model
-//! and are one.
+//! Models for levity: providers that implement [`Model`](levity_core::Model), and layers that wrap
+//! a model and implement the same trait.
 
 pub mod json;
 pub mod layers;
@@ -26,8 +26,6 @@ mod effort;
 mod embed;
 #[cfg(any(feature = "http", feature = "static-embedder"))]
 mod error;
-#[cfg(feature = "static-embedder")]
-mod fixed;
 #[cfg(feature = "gemini")]
 mod gemini;
 #[cfg(feature = "http")]
@@ -41,9 +39,15 @@ mod models;
 mod names;
 #[cfg(feature = "ollama")]
 mod ollama;
+#[cfg(any(
+    feature = "openai",
+    feature = "compatible",
+    feature = "anthropic",
+    feature = "ollama"
+))]
+mod omitted_media;
 #[cfg(feature = "http")]
 mod origin;
-mod rescue;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]
@@ -52,14 +56,10 @@ mod responses;
     allow(dead_code, reason = "only some dialects need it")
 )]
 mod schema;
+#[cfg(feature = "static-embedder")]
+mod static_embedder;
+mod text_calls;
 mod thoughts;
-#[cfg(any(
-    feature = "openai",
-    feature = "compatible",
-    feature = "anthropic",
-    feature = "ollama"
-))]
-mod unseen;
 
 #[cfg(feature = "anthropic")]
 pub use anthropic::{AnthropicModel, CacheTtl};
@@ -68,8 +68,6 @@ pub use chat::{ChatModel, OpenAiEmbedder};
 pub use check::{CallsSeen, SchemaSeen, ToolCheck, ToolsSeen, check_tools};
 #[cfg(any(feature = "http", feature = "static-embedder"))]
 pub use error::{Error, ErrorKind};
-#[cfg(feature = "static-embedder")]
-pub use fixed::StaticEmbedder;
 #[cfg(feature = "gemini")]
 pub use gemini::{AccessToken, AccessTokens, GeminiEmbedder, GeminiModel};
 #[cfg(feature = "http")]
@@ -81,3 +79,5 @@ pub use models::{Chosen, ModelList, Models, ToolModes, embedder, model, model_fr
 pub use ollama::{OllamaEmbedder, OllamaEntry, OllamaModel};
 #[cfg(feature = "openai")]
 pub use responses::OpenAiModel;
+#[cfg(feature = "static-embedder")]
+pub use static_embedder::StaticEmbedder;

@@ -1,4 +1,4 @@
-//! Models by name.
+//! Creates models by their names.
 
 use std::fmt;
 use std::path::Path;
@@ -15,38 +15,37 @@ mod build;
 mod choose;
 mod embedders;
 mod list;
-mod place;
+mod location;
 mod profile;
 mod variables;
 
 pub use embedders::embedder;
 pub use list::ModelList;
-use place::Foreign;
+use location::UntrustedFile;
 use variables::Variables;
 
-/// Makes models by their names, with keys from the environment.
+/// Creates a model by its name, with keys from the environment.
 ///
-/// | name | what it is |
+/// | name | model |
 /// |---|---|
-/// | `gemini:gemini-3.8-flash` | a model of Google's AI Studio |
-/// | `vertex:gemini-3.1-pro-preview` | a model of Google's Vertex AI |
-/// | `openai:gpt-6.1-terra` | a model of OpenAI's, by Responses |
-/// | `openai-chat:gpt-5.4` | a model of OpenAI's, by Chat Completions |
-/// | `anthropic:claude-sonnet-5-5` | a model of Anthropic's |
-/// | `ollama:qwen3` | a model of an Ollama server's |
-/// | `compatible:name@https://host/v1` | a model of any server that speaks Chat Completions |
-/// | `groq:…`, `mistral:…`, `openrouter:…` and others | servers of the list |
-/// | `fast` | a profile of the list |
+/// | `gemini:gemini-3.8-flash` | a model from Google's AI Studio |
+/// | `vertex:gemini-3.1-pro-preview` | a model from Google's Vertex AI |
+/// | `openai:gpt-6.1-terra` | an OpenAI model, through the Responses API |
+/// | `openai-chat:gpt-5.4` | an OpenAI model, through Chat Completions |
+/// | `anthropic:claude-sonnet-5-5` | an Anthropic model |
+/// | `ollama:qwen3` | a model on an Ollama server |
+/// | `compatible:name@https://host/v1` | a model on any server that supports Chat Completions |
+/// | `groq:…`, `mistral:…`, `openrouter:…` and others | models on servers of the model list |
+/// | `fast` | a profile of the model list |
 ///
-/// Any name may end with `@` and an address, which is where its server is then looked for. Keys are
-/// looked for in the variables that are customary for each provider (`docs/models.md`), in the
-/// environment and in a `.env` in the working directory. A file named in `LEVITY_MODELS` adds to
-/// the list of models. An address from a `.env` only gets keys from that `.env`
-/// (`docs/untrusted-folders.md`).
+/// Any name may end with `@` and the address of its server. Keys come from the usual variables of
+/// each provider (`docs/models.md`), in the environment or in a `.env` file in the working
+/// directory. A file named in `LEVITY_MODELS` extends the model list. An address from a `.env` file
+/// receives only keys from the same file (`docs/untrusted-folders.md`).
 ///
 /// # Errors
-/// When the name is none or unknown, its provider is not compiled in, its key is not set, or the
-/// key may not go there.
+/// Returns an error if the name is invalid or unknown, or its provider is not compiled in. It also
+/// returns an error if the key is not set, or may not be sent to the address.
 ///
 /// ```
 /// let model = levity_llm::model("compatible:qwen3@http://127.0.0.1:8080/v1")?;
@@ -57,13 +56,13 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>, Error> {
     Models::from_env()?.model(name)
 }
 
-/// The model that the environment offers.
+/// Returns the model that the environment configures.
 ///
-/// What `LEVITY_MODEL` names comes first, then the first provider whose key is set. What was chosen
-/// and why is in the [`Chosen`], which is a model itself.
+/// The model named in `LEVITY_MODEL` takes precedence, then the first provider whose key is set.
+/// The returned [`Chosen`] is a model itself and states the choice and its reason.
 ///
 /// # Errors
-/// When it offers none; the error names the variables to set.
+/// Returns an error that names the variables to set if the environment configures no model.
 ///
 /// ```no_run
 /// let model = levity_llm::model_from_env()?;
@@ -74,7 +73,7 @@ pub fn model_from_env() -> Result<Chosen, Error> {
     Models::from_env()?.choose()
 }
 
-/// Where models come from: keys and addresses, and the list of models.
+/// A factory for models, with keys, addresses and the model list.
 ///
 /// ```
 /// use levity_llm::Models;
@@ -87,31 +86,31 @@ pub fn model_from_env() -> Result<Chosen, Error> {
 #[derive(Clone, Debug)]
 pub struct Models {
     list: Arc<ModelList>,
-    /// The list without what is from files that may be a stranger's.
+    /// The model list without entries from untrusted files.
     own: Arc<ModelList>,
     variables: Variables,
     streams: bool,
-    modes: Option<KeptModes>,
+    modes: Option<ModeStore>,
 }
 
-/// Keeps what was learned of servers.
+/// A store for the tool modes that were detected per server.
 #[derive(Clone)]
-struct KeptModes(Arc<dyn ToolModes>);
+struct ModeStore(Arc<dyn ToolModes>);
 
-impl fmt::Debug for KeptModes {
+impl fmt::Debug for ModeStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ToolModes")
     }
 }
 
-/// Keeps the [`ToolMode`]s that were learned of servers, for the next program that uses them.
+/// A store for the [`ToolMode`]s of servers, which the next program run reuses.
 ///
-/// A server is told by a text such as `ollama:gemma3@http://127.0.0.1:11434`, without keys.
+/// A text such as `ollama:gemma3@http://127.0.0.1:11434`, without keys, identifies a server.
 pub trait ToolModes: Send + Sync {
-    /// The mode that was learned of a server, if that is still to be believed.
+    /// Returns the mode that was detected for a server, if it is still valid.
     fn get(&self, server: &str) -> Option<ToolMode>;
 
-    /// Keeps the mode of a server.
+    /// Stores the mode of a server.
     fn set(&self, server: &str, mode: ToolMode);
 }
 
@@ -122,7 +121,7 @@ impl Default for Models {
 }
 
 impl Models {
-    /// The list that comes with levity, and no keys.
+    /// Creates a factory with the built-in list and no keys.
     pub fn new() -> Self {
         let list = ModelList::builtin().clone();
         Self {
@@ -134,27 +133,27 @@ impl Models {
         }
     }
 
-    /// What the environment, a `.env` in the working directory and a file named in `LEVITY_MODELS`
-    /// say.
+    /// Reads the environment, a `.env` file in the working directory and the file named in
+    /// `LEVITY_MODELS`.
     ///
-    /// Addresses that the `.env` sets only get keys from the same `.env`, and addresses in a list
-    /// that it names get none; see [`with_env_file`](Self::with_env_file).
+    /// Addresses that the `.env` file sets receive only keys from the same file. Addresses in a
+    /// list that it names receive none; see [`with_env_file`](Self::with_env_file).
     ///
     /// # Errors
-    /// When one of the files is there and cannot be read, or is wrong.
+    /// Returns an error if one of the files exists and cannot be read, or is invalid.
     pub fn from_env() -> Result<Self, Error> {
         let mut models = Self::new();
         models.variables = Variables::from_env();
         models.with_env_file(".env")
     }
 
-    /// Adds the variables of a file in the form of a `.env`, where there is one, and the list that
-    /// its `LEVITY_MODELS` names. What the environment or the program sets counts before it.
+    /// Adds the variables of a file in the `.env` format, if it exists, and the list that its
+    /// `LEVITY_MODELS` names. Values that the environment or the program sets take precedence.
     ///
-    /// The file may be a stranger's: an address that it names only gets keys that stand in the same
-    /// file. A list is another file, so that its addresses get no key. A model that would need
-    /// another key is refused, with [`Error::ForeignAddress`]. A link to a file outside of the
-    /// folder is refused, with [`Error::Link`].
+    /// The file may come from a third party, so an address in it receives only keys from the same
+    /// file. A list is another file, so its addresses receive no key. A model that would need
+    /// another key fails with [`Error::ForeignAddress`]. A link to a file outside the folder fails
+    /// with [`Error::Link`].
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -168,7 +167,7 @@ impl Models {
     /// ```
     ///
     /// # Errors
-    /// When one of the files is there and cannot be read, or is wrong.
+    /// Returns an error if one of the files exists and cannot be read, or is invalid.
     pub fn with_env_file(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
         self.variables.read(path.as_ref())?;
         self.with_named_list()
@@ -181,35 +180,35 @@ impl Models {
         self
     }
 
-    /// Adds to the list of models, and replaces what is in both.
+    /// Adds entries to the model list, replacing those that exist in both.
     #[must_use]
     pub fn with_list(mut self, list: ModelList) -> Self {
         self.own = Arc::new(ModelList::clone(&self.own).with(list.clone()));
-        self.with_foreign_list(list)
+        self.with_untrusted_list(list)
     }
 
-    fn with_foreign_list(mut self, list: ModelList) -> Self {
+    fn with_untrusted_list(mut self, list: ModelList) -> Self {
         self.list = Arc::new(ModelList::clone(&self.list).with(list));
         self
     }
 
-    /// Asks models of providers for replies in one piece.
+    /// Requests replies from providers without streaming.
     #[must_use]
     pub fn without_streaming(mut self) -> Self {
         self.streams = false;
         self
     }
 
-    /// Begins with what `modes` knows of servers, and has it keep what is learned; see
-    /// [`AdaptTools`](crate::layers::AdaptTools).
+    /// Starts with the modes that `modes` has stored for servers, and stores newly detected ones in
+    /// it; see [`AdaptTools`](crate::layers::AdaptTools).
     #[must_use]
     pub fn with_tool_modes(mut self, modes: Arc<dyn ToolModes>) -> Self {
-        self.modes = Some(KeptModes(modes));
+        self.modes = Some(ModeStore(modes));
         self
     }
 
-    /// What finds the values of all variables that are named like secrets: those of the
-    /// environment, the program and the `.env`. Logs and guards leave them out with it.
+    /// Returns a detector for the values of all variables with secret-like names, from the
+    /// environment, the program and the `.env` file. Logs and guards use it to redact them.
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -220,45 +219,45 @@ impl Models {
         self.variables.secrets()
     }
 
-    /// The list of models.
+    /// Returns the list of models.
     pub fn list(&self) -> &ModelList {
         &self.list
     }
 
-    /// The model of this name; see [`model`] for how names look.
+    /// Returns the model with this name; see [`model`] for the format of names.
     ///
     /// # Errors
-    /// As for [`model`].
+    /// Returns the same errors as [`model`].
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
         self.resolve(name.trim(), None, 0)
     }
 
-    /// The model of this name without any layer, to [check](crate::check_tools) what its server
-    /// does, and the text by which [`ToolModes`] tell the server. For a profile, this is its first
-    /// model.
+    /// Returns the model with this name without any layer, and the text that identifies its server
+    /// in [`ToolModes`]. Use it to [check](crate::check_tools) the behaviour of the server. For a
+    /// profile, this is its first model.
     ///
     /// # Errors
-    /// As for [`model`].
+    /// Returns the same errors as [`model`].
     pub fn bare_model(&self, name: &str) -> Result<(Arc<dyn Model>, String), Error> {
-        let (name, foreign) = self.first_model(name.trim())?;
+        let (name, untrusted) = self.first_model(name.trim())?;
         let parsed = Name::parse(name).map_err(|error| self.not_a_model(name, error))?;
         let parsed = Name {
-            foreign: foreign.cloned(),
+            untrusted: untrusted.cloned(),
             ..parsed
         };
-        let place = self.place(&parsed)?;
+        let location = self.location(&parsed)?;
         Ok((
             self.build(&parsed)?.0,
-            server_of(&parsed, place.base_url.as_deref()),
+            server_of(&parsed, location.base_url.as_deref()),
         ))
     }
 
-    /// The model of a name that a file says, such as the config of an agent. The file may be a
-    /// stranger's: an address in the name gets no key.
+    /// Returns the model whose name comes from a file, such as an agent's configuration. The file
+    /// may come from a third party, so an address in the name receives no key.
     ///
     /// # Errors
-    /// As for [`model`], and [`Error::ForeignAddress`] when a key would go to an address in the
-    /// name.
+    /// Returns the same errors as [`model`], and [`Error::ForeignAddress`] if a key would be sent
+    /// to an address in the name.
     pub fn model_named_in(
         &self,
         file: impl AsRef<Path>,
@@ -266,22 +265,22 @@ impl Models {
     ) -> Result<Arc<dyn Model>, Error> {
         self.resolve(
             name.trim(),
-            Some(&Arc::new(Foreign::file(file.as_ref()))),
+            Some(&Arc::new(UntrustedFile::file(file.as_ref()))),
             0,
         )
     }
 
-    /// Says where the model of a name is that a file says, if a file decides that; as
-    /// [`address_from_file`](Self::address_from_file), for
+    /// Describes the address of a model whose name comes from a file, if a file determines it. It
+    /// corresponds to [`address_from_file`](Self::address_from_file) for
     /// [`model_named_in`](Self::model_named_in).
     pub fn address_named_in(&self, file: impl AsRef<Path>, name: &str) -> Option<String> {
-        self.remark(name, Some(&Arc::new(Foreign::file(file.as_ref()))))
+        self.remark(name, Some(&Arc::new(UntrustedFile::file(file.as_ref()))))
     }
 
-    /// What is known of the model of this name, without making it.
+    /// Returns the card of the model with this name, without creating the model.
     ///
     /// # Errors
-    /// When the name is none, or there is no such provider.
+    /// Returns an error if the name is invalid or the provider is unknown.
     pub fn card(&self, name: &str) -> Result<ModelCard, Error> {
         let name =
             Name::parse(name.trim()).map_err(|error| self.not_a_model(name.trim(), error))?;
@@ -289,11 +288,11 @@ impl Models {
         Ok(self.list.card(name.provider, name.id))
     }
 
-    /// `foreign` is the file that says the name, unless it is the user's own word.
+    /// Resolves a name. `untrusted` is the untrusted file that contains the name, if any.
     fn resolve(
         &self,
         name: &str,
-        foreign: Option<&Arc<Foreign>>,
+        untrusted: Option<&Arc<UntrustedFile>>,
         depth: usize,
     ) -> Result<Arc<dyn Model>, Error> {
         if depth == 0 {
@@ -304,14 +303,15 @@ impl Models {
             None => {
                 let parsed = Name::parse(name).map_err(|error| self.not_a_model(name, error))?;
                 self.adapted(&Name {
-                    foreign: foreign.cloned(),
+                    untrusted: untrusted.cloned(),
                     ..parsed
                 })
             }
         }
     }
 
-    /// A name without a colon may be meant as a profile, or as a model of the list.
+    /// Refines the error for a name without a colon, which may refer to a profile or a listed
+    /// model.
     fn not_a_model(&self, name: &str, error: Error) -> Error {
         if name.is_empty() || name.contains(':') {
             return error;
@@ -334,9 +334,9 @@ impl Models {
                 near,
             };
         }
-        let meant = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+        let suggestion = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
         let known = format!(
-            "{meant}there are {}, and models are written `provider:model`",
+            "{suggestion}the profiles are {}, and models are written `provider:model`",
             known.join(", ")
         );
         Error::UnknownProfile {
@@ -346,19 +346,19 @@ impl Models {
     }
 }
 
-/// A model's name, taken apart.
+/// A model's name, split into its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name<'a> {
     provider: &'a str,
     id: &'a str,
     base_url: Option<&'a str>,
-    /// The file that says the name, unless it is the user's own word.
-    foreign: Option<Arc<Foreign>>,
+    /// The untrusted file that contains the name, if any.
+    untrusted: Option<Arc<UntrustedFile>>,
 }
 
 impl<'a> Name<'a> {
     fn parse(name: &'a str) -> Result<Self, Error> {
-        let wrong = || Error::Name {
+        let invalid = || Error::Name {
             name: bare_model_name(name),
             near: None,
         };
@@ -366,11 +366,11 @@ impl<'a> Name<'a> {
             Some((model, base_url)) => (model, Some(base_url)),
             None => (name, None),
         };
-        let (provider, id) = model.split_once(':').ok_or_else(wrong)?;
-        // An id of which a part must not be shown is an address, and none that can be reached.
+        let (provider, id) = model.split_once(':').ok_or_else(invalid)?;
+        // An id with a secret part is an address that cannot be used, not an id.
         let is_id = !model.contains(char::is_whitespace) && bare_model_name(model) == model;
         if provider.is_empty() || id.is_empty() || !is_id {
-            return Err(wrong());
+            return Err(invalid());
         }
         if let Some(address) = base_url.filter(|address| !is_web_address(address)) {
             return Err(Error::Address {
@@ -382,11 +382,11 @@ impl<'a> Name<'a> {
             provider,
             id,
             base_url,
-            foreign: None,
+            untrusted: None,
         })
     }
 
-    /// The project of Google Cloud that the id begins with, if it does: `projects/mine`.
+    /// Returns the Google Cloud project at the start of the id, if any: `projects/mine`.
     fn project(&self) -> Option<String> {
         let mut steps = self
             .id
@@ -401,7 +401,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The text by which a server and its model are told.
+/// Returns the text that identifies a server and its model.
 fn server_of(name: &Name<'_>, base_url: Option<&str>) -> String {
     format!(
         "{}:{}@{}",
@@ -411,7 +411,7 @@ fn server_of(name: &Name<'_>, base_url: Option<&str>) -> String {
     )
 }
 
-/// Whether a text is an address of a web server that everybody reads in the same way.
+/// Returns `true` if a text is an unambiguous address of a web server.
 fn is_web_address(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else {
         return false;
@@ -419,37 +419,37 @@ fn is_web_address(text: &str) -> bool {
     let web = ["http", "https"]
         .iter()
         .any(|name| scheme.eq_ignore_ascii_case(name));
-    let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
-    web && !rest.contains(odd) && bare_url(text) != format!("{scheme}://***")
+    let is_ambiguous = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
+    web && !rest.contains(is_ambiguous) && bare_url(text) != format!("{scheme}://***")
 }
 
-/// A model that was chosen from what the environment offers; shown, it says which and why.
+/// A model chosen from the environment; its `Display` text states the choice and the reason.
 #[derive(Clone)]
 pub struct Chosen {
     model: Arc<dyn Model>,
     name: String,
-    why: String,
+    reason: String,
     remark: Option<String>,
 }
 
 impl Chosen {
-    /// The model's name, as [`model`] takes it.
+    /// Returns the model's name, in the format of [`model`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Why it was chosen.
+    /// Returns the reason for the choice.
     pub fn why(&self) -> &str {
-        &self.why
+        &self.reason
     }
 
-    /// Which model it is, where it is and whose key it is asked with, as far as a file decides
-    /// that; as [`Models::address_from_file`].
+    /// Describes the parts of the model, its address and its key that a file determines, as
+    /// [`Models::address_from_file`] does.
     pub fn address_from_file(&self) -> Option<&str> {
         self.remark.as_deref()
     }
 
-    /// The model itself.
+    /// Returns the model without the reason.
     pub fn into_model(self) -> Arc<dyn Model> {
         self.model
     }
@@ -457,7 +457,7 @@ impl Chosen {
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, since {}", bare_model_name(&self.name), self.why)
+        write!(f, "{}, since {}", bare_model_name(&self.name), self.reason)
     }
 }
 
@@ -465,7 +465,7 @@ impl fmt::Debug for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chosen")
             .field("name", &bare_model_name(&self.name))
-            .field("why", &self.why)
+            .field("why", &self.reason)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! How a name becomes a model.
+//! Builds a model from its name.
 
 #[cfg(feature = "gemini")]
 use std::path::Path;
@@ -8,15 +8,16 @@ use levity_core::text::nearest;
 use levity_core::{Model, ModelCard};
 
 use super::list::Api;
-use super::place::Place;
+use super::location::Location;
 #[cfg(feature = "gemini")]
 use super::variables::Found;
-use super::{KeptModes, Models, Name, server_of};
+use super::{ModeStore, Models, Name, server_of};
 use crate::layers::AdaptTools;
 use crate::{Endpoint, Error, Secret};
 
 impl Models {
-    /// What shows that a provider can be used, in the order in which providers are chosen.
+    /// The variables that show that a provider is usable, in the order in which providers are
+    /// chosen.
     pub(super) const KEYS: [(&'static str, &'static [&'static str]); 5] = [
         ("gemini", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
         ("openai", &["OPENAI_API_KEY"]),
@@ -25,7 +26,7 @@ impl Models {
         ("ollama", &["OLLAMA_HOST"]),
     ];
 
-    /// All providers, beside the servers of the list.
+    /// All built-in providers; the list may add servers.
     pub(super) const PROVIDERS: [&'static str; 7] = [
         "gemini",
         "vertex",
@@ -36,7 +37,7 @@ impl Models {
         "compatible",
     ];
 
-    /// The variables that may hold a provider's key.
+    /// Returns the variables that may hold a provider's key.
     pub(super) fn keys_of(provider: &str) -> &'static [&'static str] {
         match provider {
             "gemini" => &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
@@ -48,8 +49,10 @@ impl Models {
         }
     }
 
+    /// Checks that a provider exists.
+    ///
     /// # Errors
-    /// When there is no such provider.
+    /// Returns an error if there is no such provider.
     pub(super) fn known(&self, provider: &str) -> Result<(), Error> {
         if Self::PROVIDERS.contains(&provider) || self.list.servers.contains_key(provider) {
             return Ok(());
@@ -67,20 +70,20 @@ impl Models {
         })
     }
 
-    /// A model that finds out how tools reach it, where servers differ in that.
+    /// Builds a model, with detection of the tool mode if servers of its API differ in that.
     pub(super) fn adapted(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
-        let (model, place) = self.build(name)?;
-        if !matches!(place.api, Api::Chat | Api::Ollama) {
+        let (model, location) = self.build(name)?;
+        if !matches!(location.api, Api::Chat | Api::Ollama) {
             return Ok(model);
         }
         let mut model = AdaptTools::new(model);
-        if place.api == Api::Ollama {
-            // It counts only what is not in its cache, and says by itself which models take no
-            // tools.
+        if location.api == Api::Ollama {
+            // Ollama counts only tokens that are not in its cache, and reports which models do not
+            // accept tools.
             model = model.ignore_counts();
         }
-        if let Some(KeptModes(modes)) = self.modes.clone() {
-            let server = server_of(name, place.base_url.as_deref());
+        if let Some(ModeStore(modes)) = self.modes.clone() {
+            let server = server_of(name, location.base_url.as_deref());
             if let Some(mode) = modes.get(&server) {
                 model = model.with_mode(mode);
             }
@@ -92,29 +95,29 @@ impl Models {
     pub(super) fn build<'a>(
         &'a self,
         name: &'a Name<'a>,
-    ) -> Result<(Arc<dyn Model>, Place<'a>), Error> {
+    ) -> Result<(Arc<dyn Model>, Location<'a>), Error> {
         self.build_where(name, is_built)
     }
 
-    /// The same; `has` fails for an API that is not compiled in.
+    /// Builds a model; `has` fails for an API that is not compiled in.
     fn build_where<'a>(
         &'a self,
         name: &'a Name<'a>,
         has: impl Fn(Api, &str) -> Result<(), Error>,
-    ) -> Result<(Arc<dyn Model>, Place<'a>), Error> {
-        let place = self.place(name)?;
-        has(place.api, name.provider)?;
-        place.has_address(name)?;
-        let key = match place.api {
-            // Its tokens run out.
+    ) -> Result<(Arc<dyn Model>, Location<'a>), Error> {
+        let location = self.location(name)?;
+        has(location.api, name.provider)?;
+        location.has_address(name)?;
+        let key = match location.api {
+            // Vertex uses access tokens, which expire.
             Api::Vertex => None,
-            _ => self.key(name, &place)?,
+            _ => self.key(name, &location)?,
         };
-        Ok((self.at(&place, name, key)?, place))
+        Ok((self.create_model(&location, name, key)?, location))
     }
 }
 
-/// What else a provider is called.
+/// Returns the provider that another common name refers to.
 fn alias(provider: &str) -> Option<&'static str> {
     match &*provider.to_lowercase() {
         "claude" => Some("anthropic"),
@@ -126,7 +129,7 @@ fn alias(provider: &str) -> Option<&'static str> {
     }
 }
 
-/// The feature that a model behind this API needs, and whether it is on.
+/// Returns the feature that this API needs and `true` if it is enabled.
 pub(super) fn feature(api: Api) -> (&'static str, bool) {
     match api {
         Api::Chat => ("compatible", cfg!(feature = "compatible")),
@@ -137,8 +140,10 @@ pub(super) fn feature(api: Api) -> (&'static str, bool) {
     }
 }
 
+/// Checks that the program includes this API.
+///
 /// # Errors
-/// When the program was built without what this API needs.
+/// Returns an error if the program was built without the feature.
 pub(super) fn is_built(api: Api, provider: &str) -> Result<(), Error> {
     match feature(api) {
         (_, true) => Ok(()),
@@ -149,7 +154,7 @@ pub(super) fn is_built(api: Api, provider: &str) -> Result<(), Error> {
     }
 }
 
-/// A model, streaming or not.
+/// Finishes a model: sets its card and its streaming mode.
 #[cfg(any(
     feature = "openai",
     feature = "anthropic",
@@ -157,12 +162,12 @@ pub(super) fn is_built(api: Api, provider: &str) -> Result<(), Error> {
     feature = "ollama",
     feature = "compatible"
 ))]
-macro_rules! made {
-    ($models:expr, $place:expr, $name:expr, $model:expr) => {{
+macro_rules! finish_model {
+    ($models:expr, $location:expr, $name:expr, $model:expr) => {{
         let model = $model;
         let mut card = levity_core::Model::card(&model).clone();
         card.provider = $name.provider.to_owned();
-        let model = model.with_card($models.facts(card, $place.foreign.is_some()));
+        let model = model.with_card($models.with_list_facts(card, $location.untrusted.is_some()));
         Arc::new(if $models.streams {
             model
         } else {
@@ -171,94 +176,109 @@ macro_rules! made {
     }};
 }
 
-/// What stands in for a key that a server does not want.
+/// Returns a placeholder for the key of a server that needs none.
 #[cfg(any(
     feature = "openai",
     feature = "compatible",
     feature = "anthropic",
     feature = "gemini"
 ))]
-pub(super) fn or_none(key: Option<Secret>) -> Secret {
+pub(super) fn or_placeholder(key: Option<Secret>) -> Secret {
     key.unwrap_or_else(|| Secret::new("none"))
 }
 
 impl Models {
-    /// A card with what the lists say of its model. A list that a file names does not say what is
-    /// paid with the user's own key: limits on money go by it.
+    /// Completes a card with the facts of the model list. A list from an untrusted file does not
+    /// set the price of calls with the user's own key, because cost limits depend on that price.
     #[allow(dead_code, reason = "only providers use it")]
-    fn facts(&self, card: ModelCard, foreign: bool) -> ModelCard {
+    fn with_list_facts(&self, card: ModelCard, untrusted: bool) -> ModelCard {
         let own = self.own.complete(card.clone());
         let mut card = self.list.complete(card);
-        if !foreign {
+        if !untrusted {
             card.price = own.price;
         }
         card
     }
 
-    /// A model behind this API.
+    /// Creates a model that uses this API.
     #[allow(unused_variables, reason = "which are used depends on the features")]
-    fn at(
+    fn create_model(
         &self,
-        place: &Place<'_>,
+        location: &Location<'_>,
         name: &Name<'_>,
         key: Option<Secret>,
     ) -> Result<Arc<dyn Model>, Error> {
-        let base_url = place.base_url.as_deref();
-        let there = moved(base_url);
-        match place.api {
+        let base_url = location.base_url.as_deref();
+        let set_address = with_address(base_url);
+        match location.api {
             #[cfg(feature = "compatible")]
             Api::Chat => {
                 let model =
                     crate::ChatModel::compatible(versioned(base_url.unwrap_or_default()), name.id);
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
-                Ok(made!(self, place, name, model))
+                Ok(finish_model!(self, location, name, model))
             }
             #[cfg(feature = "openai")]
             Api::Responses => {
-                // Others speak the same, and have not all that OpenAI has.
+                // Other servers support the same API, but lack some features of OpenAI's.
                 let model = match name.provider {
-                    "openai" => crate::OpenAiModel::new(or_none(key), name.id),
+                    "openai" => crate::OpenAiModel::new(or_placeholder(key), name.id),
                     _ => {
                         let model = crate::OpenAiModel::compatible("", name.id);
                         key.map_or_else(|| model.clone(), |key| model.clone().with_key(key))
                     }
                 };
                 let base_url = base_url.map(versioned);
-                Ok(made!(
+                Ok(finish_model!(
                     self,
-                    place,
+                    location,
                     name,
-                    model.with_endpoint(moved(base_url.as_deref()))
+                    model.with_endpoint(with_address(base_url.as_deref()))
                 ))
             }
             #[cfg(feature = "openai")]
             Api::OpenAiChat => {
                 let base_url = base_url.map(versioned);
-                let model = crate::ChatModel::openai(or_none(key), name.id);
-                Ok(made!(
+                let model = crate::ChatModel::openai(or_placeholder(key), name.id);
+                Ok(finish_model!(
                     self,
-                    place,
+                    location,
                     name,
-                    model.with_endpoint(moved(base_url.as_deref()))
+                    model.with_endpoint(with_address(base_url.as_deref()))
                 ))
             }
             #[cfg(feature = "anthropic")]
             Api::Messages => {
-                let model = crate::AnthropicModel::new(or_none(key), name.id);
-                Ok(made!(self, place, name, model.with_endpoint(there)))
+                let model = crate::AnthropicModel::new(or_placeholder(key), name.id);
+                Ok(finish_model!(
+                    self,
+                    location,
+                    name,
+                    model.with_endpoint(set_address)
+                ))
             }
             #[cfg(feature = "gemini")]
             Api::Gemini => {
-                let model = crate::GeminiModel::new(or_none(key), name.id);
-                Ok(made!(self, place, name, model.with_endpoint(there)))
+                let model = crate::GeminiModel::new(or_placeholder(key), name.id);
+                Ok(finish_model!(
+                    self,
+                    location,
+                    name,
+                    model.with_endpoint(set_address)
+                ))
             }
             #[cfg(feature = "gemini")]
-            Api::Vertex => self.vertex(place, name),
+            Api::Vertex => self.vertex(location, name),
             #[cfg(feature = "ollama")]
             Api::Ollama => {
                 let model = crate::OllamaModel::new(name.id);
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
-                Ok(made!(self, place, name, model.with_endpoint(there)))
+                Ok(finish_model!(
+                    self,
+                    location,
+                    name,
+                    model.with_endpoint(set_address)
+                ))
             }
             #[allow(
                 unreachable_patterns,
@@ -272,7 +292,7 @@ impl Models {
     }
 
     #[cfg(feature = "gemini")]
-    fn vertex(&self, place: &Place<'_>, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
+    fn vertex(&self, location: &Location<'_>, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
         let project = self
             .variables
             .first(&["GOOGLE_CLOUD_PROJECT"])
@@ -288,29 +308,33 @@ impl Models {
         let model = crate::GeminiModel::vertex(
             project.value.expose(),
             region,
-            self.tokens(place, name)?,
+            self.tokens(location, name)?,
             name.id,
         );
-        let model = model.with_endpoint(moved(place.base_url.as_deref()));
-        Ok(made!(self, place, name, model))
+        let model = model.with_endpoint(with_address(location.base_url.as_deref()));
+        Ok(finish_model!(self, location, name, model))
     }
 
-    /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own
-    /// file. A file that names the address has to hold the token itself: any other file that it
-    /// names may be the user's.
+    /// Returns the source of access tokens: a variable, a file that a variable names, or gcloud's
+    /// own file. A file that sets the address must contain the token itself, because any other file
+    /// that it names may belong to the user.
     #[cfg(feature = "gemini")]
-    fn tokens(&self, place: &Place<'_>, name: &Name<'_>) -> Result<crate::AccessTokens, Error> {
+    fn tokens(
+        &self,
+        location: &Location<'_>,
+        name: &Name<'_>,
+    ) -> Result<crate::AccessTokens, Error> {
         const TOKEN: &str = "GOOGLE_ACCESS_TOKEN";
         const CREDENTIALS: &str = "GOOGLE_APPLICATION_CREDENTIALS";
-        if let Some(foreign) = &place.foreign {
-            let token = self.key_beside(foreign, &[TOKEN]);
+        if let Some(untrusted) = &location.untrusted {
+            let token = self.key_from_same_file(untrusted, &[TOKEN]);
             return match token {
                 Some(token) => Ok(crate::AccessTokens::fixed(token.clone())),
-                None => Err(place.refused_credentials(name, foreign)),
+                None => Err(location.refused_credentials(name, untrusted)),
             };
         }
         let found = self.variables.first(&[TOKEN, CREDENTIALS]);
-        // A project says who gets what is asked, as an address does.
+        // A project determines who receives the request, just as an address does.
         let project = self
             .variables
             .first(&["GOOGLE_CLOUD_PROJECT"])
@@ -318,14 +342,15 @@ impl Models {
         if let Some(project) = project
             && let Some(file) = project.origin.file()
         {
-            let beside = |found: &Found<'_, '_>| {
+            let is_in_same_folder = |found: &Found<'_, '_>| {
                 let is_own =
                     found.name == TOKEN || is_in_folder_of(file, Path::new(found.value.expose()));
                 found.origin.file() == Some(file) && is_own
             };
-            if !found.as_ref().is_some_and(beside) {
-                let foreign = super::place::Foreign::variable("GOOGLE_CLOUD_PROJECT", file);
-                return Err(place.refused_project(project.value.expose(), &foreign));
+            if !found.as_ref().is_some_and(is_in_same_folder) {
+                let untrusted =
+                    super::location::UntrustedFile::variable("GOOGLE_CLOUD_PROJECT", file);
+                return Err(location.refused_project(project.value.expose(), &untrusted));
             }
         }
         match found {
@@ -338,8 +363,8 @@ impl Models {
     }
 }
 
-/// Whether a path leads into the folder of a file: such a file may name any file of the user's, and
-/// only those beside it are its own.
+/// Returns `true` if a path leads into the folder of a file. An untrusted file may name any of the
+/// user's files, but only those next to it belong to it.
 #[cfg(feature = "gemini")]
 fn is_in_folder_of(file: &Path, path: &Path) -> bool {
     let folder = file
@@ -351,30 +376,31 @@ fn is_in_folder_of(file: &Path, path: &Path) -> bool {
         .is_some_and(|(folder, path)| path.starts_with(folder))
 }
 
-/// Moves an endpoint to another address, if there is one.
-pub(super) fn moved(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint + '_ {
+/// Changes the address of an endpoint, if one is given.
+pub(super) fn with_address(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint + '_ {
     move |endpoint| match base_url {
         Some(base_url) => endpoint.with_base(base_url),
         None => endpoint,
     }
 }
 
-/// An address without a path means the first version of the API there. What stands behind the path
-/// stays behind it.
+/// Adds the first API version to an address without a path. Text after the path stays there.
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(super) fn versioned(base_url: &str) -> String {
     let end = base_url.find(['?', '#']).unwrap_or(base_url.len());
-    let (place, behind) = base_url.split_at(end);
-    let place = place.trim_end_matches('/');
-    let host = place.split_once("://").map_or(place, |(_, host)| host);
+    let (location, behind) = base_url.split_at(end);
+    let location = location.trim_end_matches('/');
+    let host = location
+        .split_once("://")
+        .map_or(location, |(_, host)| host);
     if host.contains('/') {
-        format!("{place}{behind}")
+        format!("{location}{behind}")
     } else {
-        format!("{place}/v1{behind}")
+        format!("{location}/v1{behind}")
     }
 }
 
-/// Ollama's own variable may hold a host alone, and the address that the server listens on.
+/// Converts `OLLAMA_HOST` to an address; it may be a bare host or the server's listening address.
 pub(super) fn ollama_host(host: &str) -> String {
     let url = if host.contains("://") {
         host.to_owned()
@@ -388,7 +414,7 @@ pub(super) fn ollama_host(host: &str) -> String {
     let has_port = rest
         .rsplit_once(':')
         .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    // A port is only customary where the server speaks plain HTTP.
+    // The default port applies only to plain HTTP.
     if has_port || rest.contains('/') || scheme == "https" {
         url
     } else {
@@ -401,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn feature_that_a_build_lacks_is_named_before_a_missing_key_or_address() {
+    fn missing_feature_is_reported_before_missing_key_or_address() {
         let lacks = |api: Api, provider: &str| {
             Err(Error::Feature {
                 provider: provider.to_owned(),
@@ -423,9 +449,9 @@ mod tests {
                 .build_where(&parsed, lacks)
                 .err()
                 .map(|error| error.to_string());
-            let way = format!("`cargo add levity --features {feature}`");
+            let command = format!("`cargo add levity --features {feature}`");
             assert!(
-                error.as_ref().is_some_and(|error| error.contains(&way)),
+                error.as_ref().is_some_and(|error| error.contains(&command)),
                 "{name}: {error:?}"
             );
         }
@@ -433,7 +459,7 @@ mod tests {
 
     #[cfg(feature = "compatible")]
     #[test]
-    fn an_address_without_a_path_gets_a_version() {
+    fn address_without_path_gets_version() {
         assert_eq!(
             versioned("http://127.0.0.1:8080"),
             "http://127.0.0.1:8080/v1"
@@ -451,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn ollamas_own_variable_is_understood() {
+    fn ollama_host_accepts_host_and_listening_address() {
         for (host, expected) in [
             ("0.0.0.0", "http://127.0.0.1:11434"),
             ("127.0.0.1:11500", "http://127.0.0.1:11500"),

@@ -1,26 +1,26 @@
-//! Which model the environment offers.
+//! Chooses a model from the environment.
 
 use std::sync::Arc;
 
 use super::build::feature;
 use super::list::Api;
-use super::place::{Foreign, foreign};
+use super::location::{UntrustedFile, untrusted_file};
 use super::variables::Found;
 use super::{Chosen, Models, Name};
 use crate::Error;
 
-/// What one thing that is set offers.
-struct Offer {
+/// A provider that a variable makes available.
+struct Candidate {
     provider: String,
-    why: String,
+    reason: String,
 }
 
 impl Models {
-    /// The model that the variables offer: what `LEVITY_MODEL` names, or else the first provider
+    /// Chooses a model from the variables: the one that `LEVITY_MODEL` names, or the first provider
     /// whose key is set.
     ///
     /// # Errors
-    /// When there is none; the error names the variables to set.
+    /// Returns an error that names the variables to set if no model is configured.
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -31,55 +31,59 @@ impl Models {
     /// ```
     pub fn choose(&self) -> Result<Chosen, Error> {
         if let Some((name, origin)) = self.variables.get("LEVITY_MODEL") {
-            let (name, foreign) = (name.expose().to_owned(), foreign("LEVITY_MODEL", origin));
-            let model = self.resolve(name.trim(), foreign.as_ref(), 0)?;
-            let place = origin
+            let (name, untrusted) = (
+                name.expose().to_owned(),
+                untrusted_file("LEVITY_MODEL", origin),
+            );
+            let model = self.resolve(name.trim(), untrusted.as_ref(), 0)?;
+            let location = origin
                 .file()
                 .map_or_else(String::new, |_| format!(" {origin}"));
-            let why = format!("`LEVITY_MODEL`{place} names it");
-            let remark = self.remark_chosen(&name, foreign.as_ref());
+            let reason = format!("`LEVITY_MODEL`{location} names it");
+            let remark = self.remark_chosen(&name, untrusted.as_ref());
             return Ok(Chosen {
                 model,
                 name,
-                why: with_remark(why, remark.as_ref()),
+                reason: with_remark(reason, remark.as_ref()),
                 remark,
             });
         }
-        let mut offers = self.offers().into_iter();
-        let mut away = None;
-        for offer in offers.by_ref() {
-            let (id, foreign) = self.default_of(&offer.provider);
-            let name = format!("{}:{id}", offer.provider);
-            match self.resolve(&name, foreign.as_ref(), 0) {
+        let mut candidates = self.candidates().into_iter();
+        let mut first_error = None;
+        for candidate in candidates.by_ref() {
+            let (id, untrusted) = self.default_of(&candidate.provider);
+            let name = format!("{}:{id}", candidate.provider);
+            match self.resolve(&name, untrusted.as_ref(), 0) {
                 Ok(model) => {
-                    let others: Vec<_> = offers.map(|offer| offer.provider).collect();
-                    let remark = self.remark_chosen(&name, foreign.as_ref());
-                    let why = reason(with_remark(offer.why, remark.as_ref()), &others);
+                    let others: Vec<_> = candidates.map(|candidate| candidate.provider).collect();
+                    let remark = self.remark_chosen(&name, untrusted.as_ref());
+                    let reason =
+                        with_alternatives(with_remark(candidate.reason, remark.as_ref()), &others);
                     return Ok(Chosen {
                         model,
                         name,
-                        why,
+                        reason,
                         remark,
                     });
                 }
-                // Another provider in its place would hide what a file does.
-                Err(error) if foreign.is_some() || self.fails_by_file(&name, &error) => {
+                // A silent switch to another provider would hide the effect of a file.
+                Err(error) if untrusted.is_some() || self.may_fail_due_to_file(&name, &error) => {
                     return Err(error);
                 }
-                Err(error) => away = away.or(Some(error)),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        Err(away.unwrap_or_else(|| Error::Nothing {
-            variables: self.wanted(|api| feature(api).1),
+        Err(first_error.unwrap_or_else(|| Error::Nothing {
+            variables: self.variables_to_set(|api| feature(api).1),
         }))
     }
 
-    /// Says where the model of this name is and whose key it is asked with, as far as a file
-    /// decides that: a `.env`, or a list that it names. `None` if both are your own word. For a
-    /// profile, it says so of each model behind it.
+    /// Describes the address and the key of the model with this name, as far as a file determines
+    /// them. Such a file is a `.env` file, or a list that it names. Returns `None` if the user sets
+    /// both. For a profile, the text covers each of its models.
     ///
-    /// Show it to whoever starts the program: whoever owns the address, the project or the account
-    /// may see the conversation.
+    /// Show it to the user who starts the program: the owner of the address, the project or the
+    /// account may see the conversation.
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -95,12 +99,16 @@ impl Models {
         self.remark(name, None)
     }
 
-    pub(super) fn remark(&self, name: &str, foreign: Option<&Arc<Foreign>>) -> Option<String> {
+    pub(super) fn remark(
+        &self,
+        name: &str,
+        untrusted: Option<&Arc<UntrustedFile>>,
+    ) -> Option<String> {
         let mut remarks: Vec<String> = Vec::new();
-        let mut see = |name: &str, foreign: Option<&Arc<Foreign>>| {
+        let mut see = |name: &str, untrusted: Option<&Arc<UntrustedFile>>| {
             let found = match self.list.profiles.contains_key(name) {
-                true => foreign.map(|list| list.remark()).into_iter().collect(),
-                false => self.place_remarks(name, foreign),
+                true => untrusted.map(|list| list.describe()).into_iter().collect(),
+                false => self.describe_location(name, untrusted),
             };
             for remark in found {
                 if !remarks.contains(&remark) {
@@ -108,49 +116,50 @@ impl Models {
                 }
             }
         };
-        // Names that lead to too many models lead to none.
-        let _ = self.visit(name.trim(), foreign, &mut see);
+        // A name that refers to too many models cannot be used, so it needs no description.
+        let _ = self.visit(name.trim(), untrusted, &mut see);
         (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
-    /// Returns whether a file may be why there is no model of this name.
-    fn fails_by_file(&self, name: &str, error: &Error) -> bool {
+    /// Returns `true` if a file may be the reason that this model is unavailable.
+    fn may_fail_due_to_file(&self, name: &str, error: &Error) -> bool {
         let lacks = matches!(
             error,
             Error::Feature { .. } | Error::Missing { .. } | Error::Model(_)
         );
-        let place = Name::parse(name).and_then(|name| Ok(self.place(&name)?.foreign.is_some()));
+        let location =
+            Name::parse(name).and_then(|name| Ok(self.location(&name)?.untrusted.is_some()));
         let account = matches!(error, Error::Model(_)) && self.remark(name, None).is_some();
-        !lacks || account || place.unwrap_or(true)
+        !lacks || account || location.unwrap_or(true)
     }
 
-    /// The same of a model that nobody named: a file may have chosen it.
-    fn remark_chosen(&self, name: &str, foreign: Option<&Arc<Foreign>>) -> Option<String> {
-        let choice = foreign.map(|foreign| foreign.remark_choice(name));
+    /// Describes a model that was not named explicitly, because a file may have chosen it.
+    fn remark_chosen(&self, name: &str, untrusted: Option<&Arc<UntrustedFile>>) -> Option<String> {
+        let choice = untrusted.map(|untrusted| untrusted.describe_choice(name));
         let all: Vec<String> = choice
             .into_iter()
-            .chain(self.remark(name, foreign))
+            .chain(self.remark(name, untrusted))
             .collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// What is set, in the order in which it is taken.
-    fn offers(&self) -> Vec<Offer> {
-        let mut offers = Vec::new();
-        let mut offer = |provider: &str, found: Found<'_, '_>| {
-            let place = found
+    /// Returns the available providers in order of precedence.
+    fn candidates(&self) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        let mut candidate = |provider: &str, found: Found<'_, '_>| {
+            let location = found
                 .origin
                 .file()
                 .map_or_else(String::new, |_| format!(" {}", found.origin));
-            let why = format!("`{}` is set{place}", found.name);
-            offers.push(Offer {
+            let reason = format!("`{}` is set{location}", found.name);
+            candidates.push(Candidate {
                 provider: provider.to_owned(),
-                why,
+                reason,
             });
         };
         for (provider, variables) in Self::KEYS {
             if let Some(found) = self.variables.first(variables) {
-                offer(provider, found);
+                candidate(provider, found);
             }
         }
         for (provider, server) in &self.list.servers {
@@ -159,14 +168,14 @@ impl Models {
                 .as_deref()
                 .and_then(|key| self.variables.first(&[key]));
             if let (Some(found), true) = (set, server.default.is_some()) {
-                offer(provider, found);
+                candidate(provider, found);
             }
         }
-        offers
+        candidates
     }
 
-    /// The model to take of a provider, and the file that says so unless it is the user's own word.
-    fn default_of(&self, provider: &str) -> (&str, Option<Arc<Foreign>>) {
+    /// Returns the default model of a provider and the untrusted file that sets it, if any.
+    fn default_of(&self, provider: &str) -> (&str, Option<Arc<UntrustedFile>>) {
         let family = if provider == "vertex" {
             "gemini"
         } else {
@@ -178,20 +187,20 @@ impl Models {
             .get(provider)
             .or_else(|| list.defaults.get(family))
         {
-            return (&known.id, known.foreign.clone());
+            return (&known.id, known.untrusted.clone());
         }
         match list.servers.get(provider) {
             Some(server) => (
                 server.default.as_deref().unwrap_or_default(),
-                server.foreign.clone(),
+                server.untrusted.clone(),
             ),
             None => ("", None),
         }
     }
 
-    /// The variables to set, in words: one for each provider that is compiled in, and the features
-    /// of the others. `has` says whether an API is compiled in.
-    fn wanted(&self, has: impl Fn(Api) -> bool) -> String {
+    /// Returns the variables to set as a phrase: one for each provider that is compiled in, plus
+    /// the features of the others. `has` returns `true` if an API is compiled in.
+    fn variables_to_set(&self, has: impl Fn(Api) -> bool) -> String {
         let providers = [
             ("gemini", Api::Gemini, "`GEMINI_API_KEY`"),
             ("openai", Api::Responses, "`OPENAI_API_KEY`"),
@@ -201,7 +210,7 @@ impl Models {
         ];
         let (built, missing): (Vec<_>, Vec<_>) =
             providers.into_iter().partition(|(_, api, _)| has(*api));
-        let mut wanted: Vec<String> = built
+        let mut variables_to_set: Vec<String> = built
             .iter()
             .map(|(name, _, variable)| format!("{variable} for {name}"))
             .collect();
@@ -211,7 +220,7 @@ impl Models {
             .iter()
             .filter(|(_, server)| server.default.is_some());
         let servers = servers.filter(|(_, server)| has(server.api));
-        wanted.extend(
+        variables_to_set.extend(
             servers.filter_map(|(name, server)| {
                 Some(format!("`{}` for {name}", server.key.as_ref()?))
             }),
@@ -230,16 +239,16 @@ impl Models {
             .into_iter()
             .map(|feature| format!("`{feature}`"))
             .collect();
-        match (wanted.is_empty(), features.is_empty()) {
-            (_, true) => wanted.join(", "),
+        match (variables_to_set.is_empty(), features.is_empty()) {
+            (_, true) => variables_to_set.join(", "),
             (true, false) => format!(
-                "a key after switching on one of levity's features {}: no provider is compiled in",
+                "a key after enabling one of levity's features {}: no provider is compiled in",
                 features.join(", ")
             ),
             (false, false) => {
                 format!(
                     "{} (not compiled in: levity's features {})",
-                    wanted.join(", "),
+                    variables_to_set.join(", "),
                     features.join(", ")
                 )
             }
@@ -247,19 +256,19 @@ impl Models {
     }
 }
 
-fn with_remark(why: String, remark: Option<&String>) -> String {
+fn with_remark(reason: String, remark: Option<&String>) -> String {
     match remark {
-        Some(remark) => format!("{why}, {remark}"),
-        None => why,
+        Some(remark) => format!("{reason}, {remark}"),
+        None => reason,
     }
 }
 
-fn reason(why: String, others: &[String]) -> String {
+fn with_alternatives(reason: String, others: &[String]) -> String {
     if others.is_empty() {
-        return why;
+        return reason;
     }
     format!(
-        "{why} (there are also {}; `LEVITY_MODEL` chooses)",
+        "{reason} (also available: {}; set `LEVITY_MODEL` to choose)",
         others.join(", ")
     )
 }
@@ -269,13 +278,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn environment_without_a_model_names_the_features_that_a_build_lacks() {
+    fn choose_without_model_names_missing_features() {
         let models = Models::new();
-        let none = models.wanted(|_| false);
+        let none = models.variables_to_set(|_| false);
         let all = "features `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: no provider \
             is compiled in";
         assert!(none.contains(all) && !none.contains("_API_KEY"), "{none}");
-        let one = models.wanted(|api| matches!(api, Api::Messages));
+        let one = models.variables_to_set(|api| matches!(api, Api::Messages));
         assert!(
             one.starts_with("`ANTHROPIC_API_KEY` for anthropic (not compiled in:"),
             "{one}"
@@ -284,7 +293,7 @@ mod tests {
             one.contains("features `gemini`, `openai`, `ollama`, `compatible`)"),
             "{one}"
         );
-        let every = models.wanted(|_| true);
+        let every = models.variables_to_set(|_| true);
         assert!(
             every.contains("`GROQ_API_KEY` for groq") && !every.contains("compiled in"),
             "{every}"

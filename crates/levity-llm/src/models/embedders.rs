@@ -1,4 +1,4 @@
-//! Embedders by name.
+//! Creates embedders by their names.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use super::list::Api;
 use super::{Models, Name};
 use crate::{Error, Secret};
 
-/// Makes the embedder of a name, with keys from the environment.
+/// Creates an embedder by its name, with keys from the environment.
 ///
-/// | name | what it is |
+/// | name | embedder |
 /// |---|---|
-/// | `gemini:gemini-embedding-001` | an embedder of Google's AI Studio |
-/// | `openai:text-embedding-3-small` | an embedder of OpenAI's |
-/// | `ollama:nomic-embed-text` | an embedder of an Ollama server's |
-/// | `compatible:name@https://host/v1` | an embedder of any server that speaks as OpenAI's does |
-/// | `mistral:…`, `together:…` and others | servers of the list |
+/// | `gemini:gemini-embedding-001` | an embedder from Google's AI Studio |
+/// | `openai:text-embedding-3-small` | an OpenAI embedder |
+/// | `ollama:nomic-embed-text` | an embedder on an Ollama server |
+/// | `compatible:name@https://host/v1` | an embedder on any OpenAI-compatible server |
+/// | `mistral:…`, `together:…` and others | embedders on servers of the model list |
 ///
-/// Addresses and keys are those of [`model`](crate::model).
+/// Addresses and keys work as for [`model`](crate::model).
 ///
 /// # Errors
-/// When the name is none or unknown, its provider has no embedders or is not compiled in, or its
-/// key is not set.
+/// Returns an error if the name is invalid or unknown, its provider has no embedders or is not
+/// compiled in, or its key is not set.
 ///
 /// ```
 /// let embedder = levity_llm::embedder("compatible:bge-m3@http://127.0.0.1:8080/v1")?;
@@ -34,26 +34,28 @@ pub fn embedder(name: &str) -> Result<Arc<dyn Embedder>, Error> {
 }
 
 impl Models {
-    /// The embedder of this name; see [`embedder`] for how names look.
+    /// Returns the embedder with this name; see [`embedder`] for the format of names.
     ///
     /// # Errors
-    /// As for [`embedder`].
+    /// Returns the same errors as [`embedder`].
     pub fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, Error> {
         let name = &Name::parse(name.trim())?;
-        let place = self.place(name)?;
-        embedder_is_built(place.api, name)?;
-        place.has_address(name)?;
-        let key = self.key(name, &place)?;
-        embedder_at(place.api, name, place.base_url.as_deref(), key)
+        let location = self.location(name)?;
+        embedder_is_built(location.api, name)?;
+        location.has_address(name)?;
+        let key = self.key(name, &location)?;
+        embedder_at(location.api, name, location.base_url.as_deref(), key)
     }
 }
 
+/// Checks that embedders of this API are available.
+///
 /// # Errors
-/// When there are no embedders behind this API, or they are not compiled in.
+/// Returns an error if this API has no embedders or is not compiled in.
 fn embedder_is_built(api: Api, name: &Name<'_>) -> Result<(), Error> {
     let chat = cfg!(any(feature = "openai", feature = "compatible"));
     match api {
-        // Vertex has them under an API of its own.
+        // Vertex offers embedders through a different API.
         Api::Messages | Api::Vertex => Err(Error::NoEmbedders {
             provider: name.provider.to_owned(),
         }),
@@ -62,7 +64,7 @@ fn embedder_is_built(api: Api, name: &Name<'_>) -> Result<(), Error> {
     }
 }
 
-/// An embedder behind this API.
+/// Creates an embedder that uses this API.
 #[allow(unused_variables, reason = "which are used depends on the features")]
 fn embedder_at(
     api: Api,
@@ -70,37 +72,40 @@ fn embedder_at(
     base_url: Option<&str>,
     key: Option<Secret>,
 ) -> Result<Arc<dyn Embedder>, Error> {
-    let there = super::build::moved(base_url);
+    let set_address = super::build::with_address(base_url);
     match api {
         #[cfg(any(feature = "openai", feature = "compatible"))]
         Api::Chat | Api::Responses | Api::OpenAiChat => {
-            let made = match (api, name.provider) {
+            let embedder = match (api, name.provider) {
                 (Api::Responses | Api::OpenAiChat, "openai" | "openai-chat") => {
                     let base_url = base_url.map(super::build::versioned);
-                    let there = super::build::moved(base_url.as_deref());
-                    crate::OpenAiEmbedder::new(super::build::or_none(key), name.id)
-                        .with_endpoint(there)
+                    let set_address = super::build::with_address(base_url.as_deref());
+                    crate::OpenAiEmbedder::new(super::build::or_placeholder(key), name.id)
+                        .with_endpoint(set_address)
                 }
                 _ => {
                     let base_url = super::build::versioned(base_url.unwrap_or_default());
-                    let made = crate::OpenAiEmbedder::compatible(base_url, name.id);
-                    key.map_or_else(|| made.clone(), |key| made.clone().with_key(key))
+                    let embedder = crate::OpenAiEmbedder::compatible(base_url, name.id);
+                    key.map_or_else(|| embedder.clone(), |key| embedder.clone().with_key(key))
                 }
             };
-            Ok(Arc::new(made.of_provider(name.provider)))
+            Ok(Arc::new(embedder.of_provider(name.provider)))
         }
         #[cfg(feature = "gemini")]
         Api::Gemini => {
-            let made = crate::GeminiEmbedder::new(super::build::or_none(key), name.id);
+            let embedder = crate::GeminiEmbedder::new(super::build::or_placeholder(key), name.id);
             Ok(Arc::new(
-                made.with_endpoint(there).of_provider(name.provider),
+                embedder
+                    .with_endpoint(set_address)
+                    .of_provider(name.provider),
             ))
         }
         #[cfg(feature = "ollama")]
         Api::Ollama => {
-            let made = crate::OllamaEmbedder::new(name.id).with_endpoint(there);
-            let made = key.map_or_else(|| made.clone(), |key| made.clone().with_key(key));
-            Ok(Arc::new(made.of_provider(name.provider)))
+            let embedder = crate::OllamaEmbedder::new(name.id).with_endpoint(set_address);
+            let embedder =
+                key.map_or_else(|| embedder.clone(), |key| embedder.clone().with_key(key));
+            Ok(Arc::new(embedder.of_provider(name.provider)))
         }
         api => Err(embedder_is_built(api, name)
             .err()

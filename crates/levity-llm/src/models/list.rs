@@ -1,4 +1,4 @@
-//! The list of models: what is known of them, and where they are served.
+//! The model list: facts about models and the servers that offer them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,16 +13,16 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::place::Foreign;
+use super::location::UntrustedFile;
 use crate::Error;
 
-/// The longest list that is read.
-const LONGEST: u64 = 8 << 20;
+/// The maximum size of a list in bytes.
+const MAX_BYTES: u64 = 8 << 20;
 
-/// What is known of models without calling them: windows, abilities, prices; servers; profiles.
+/// A list of models with windows, abilities and prices, servers and profiles.
 ///
-/// The list that comes with levity is [`ModelList::builtin`]; a file of your own in the same form
-/// adds to it or replaces parts of it. See `docs/models.md` for the form.
+/// The built-in list is [`ModelList::builtin`]. Your own file in the same format adds to it or
+/// replaces parts of it. See `docs/models.md` for the format.
 ///
 /// ```
 /// # use levity_llm::ModelList;
@@ -35,11 +35,11 @@ const LONGEST: u64 = 8 << 20;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelList {
-    /// When the facts in the file were looked up.
+    /// The date when the facts in the file were checked.
     #[serde(default)]
     checked: Option<String>,
     #[serde(default)]
-    models: BTreeMap<String, Known>,
+    models: BTreeMap<String, ModelFacts>,
     #[serde(default)]
     pub(super) servers: BTreeMap<String, Server>,
     #[serde(default)]
@@ -48,43 +48,43 @@ pub struct ModelList {
     pub(super) profiles: BTreeMap<String, Profile>,
 }
 
-/// What is known of a model.
+/// The known facts about a model.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct ModelFacts {
     window: Option<u64>,
     max_output: Option<u64>,
     #[serde(default)]
-    abilities: Able,
-    price: Option<Dollars>,
+    abilities: AbilityFlags,
+    price: Option<DollarPrice>,
 }
 
-/// What a model can do, as far as it is said.
+/// The known abilities of a model.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Able {
+struct AbilityFlags {
     tools: Option<bool>,
     output_schema: Option<bool>,
     images: Option<bool>,
     thinking: Option<bool>,
 }
 
-/// Dollars per million tokens.
+/// Prices in dollars per million tokens.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Dollars {
+struct DollarPrice {
     input: f64,
     output: f64,
     cached: Option<f64>,
     cache_write: Option<f64>,
     cache_write_hour: Option<f64>,
-    /// Percent of the rates for requests that are served before others.
+    /// The rates for prioritised requests, in percent of the normal rates.
     priority: Option<u32>,
     fees: Option<DollarFees>,
-    long: Option<Long>,
+    long: Option<LongRates>,
 }
 
-/// Dollars per thousand uses of tools that the provider runs itself.
+/// Fees in dollars per thousand uses of tools that the provider runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DollarFees {
@@ -95,7 +95,7 @@ struct DollarFees {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Long {
+struct LongRates {
     over: u64,
     input: f64,
     output: f64,
@@ -104,7 +104,7 @@ struct Long {
     cache_write_hour: Option<f64>,
 }
 
-/// Where models are served.
+/// A server that offers models.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Server {
@@ -114,79 +114,82 @@ pub(super) struct Server {
     /// The variable that holds the key.
     #[serde(default)]
     pub(super) key: Option<String>,
-    /// The model to take when nobody names one.
+    /// The default model if no model is named.
     #[serde(default)]
     pub(super) default: Option<String>,
-    /// The file that names it, unless it is the user's own word.
+    /// The untrusted file that defines the server, if any.
     #[serde(skip)]
-    pub(super) foreign: Option<Arc<Foreign>>,
+    pub(super) untrusted: Option<Arc<UntrustedFile>>,
 }
 
-/// The model to take of a provider when nobody names one. It may have an address behind it.
+/// The default model of a provider, optionally with an address after the name.
 #[derive(Clone, Deserialize)]
 #[serde(from = "String")]
 pub(super) struct DefaultModel {
     pub(super) id: String,
-    pub(super) foreign: Option<Arc<Foreign>>,
+    pub(super) untrusted: Option<Arc<UntrustedFile>>,
 }
 
 impl From<String> for DefaultModel {
     fn from(id: String) -> Self {
-        Self { id, foreign: None }
+        Self {
+            id,
+            untrusted: None,
+        }
     }
 }
 
-/// How a server is spoken to.
+/// The API of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Api {
-    /// Chat completions.
+    /// The Chat Completions API.
     #[default]
     Chat,
-    /// OpenAI's Responses.
+    /// The Responses API of OpenAI.
     Responses,
-    /// Anthropic's Messages.
+    /// The Messages API of Anthropic.
     Messages,
-    /// Gemini's generateContent.
+    /// The `generateContent` API of Gemini.
     Gemini,
-    /// Ollama's own.
+    /// The native API of Ollama.
     Ollama,
-    /// OpenAI's chat completions, which only OpenAI itself has.
+    /// OpenAI's Chat Completions API, on OpenAI's own servers only.
     #[serde(skip)]
     OpenAiChat,
-    /// Gemini's generateContent, as Vertex AI has it.
+    /// Gemini's `generateContent` API on Vertex AI.
     #[serde(skip)]
     Vertex,
 }
 
-/// A model with its settings, under a name.
+/// A named model with its settings.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Profile {
     pub(super) model: String,
-    /// What requests do not set themselves.
+    /// Options that requests do not set themselves.
     #[serde(default, deserialize_with = "known_options")]
     pub(super) options: Options,
-    /// How often a request is sent at most.
+    /// The maximum number of attempts per request.
     #[serde(default)]
     pub(super) attempts: Option<u64>,
     #[serde(default)]
     pub(super) rate: Option<RateSetting>,
-    /// Models to take when this one fails, in order.
+    /// The models to call if this one fails, in order.
     #[serde(default)]
     pub(super) fallback: Vec<String>,
-    /// Tool calls by text.
+    /// Enables tool calls as text.
     #[serde(default)]
     pub(super) text_tools: bool,
-    /// Thinking for queries that need it.
+    /// Enables thinking for queries that need it.
     #[serde(default)]
     pub(super) auto_thinking: bool,
-    /// The file that names it, unless it is the user's own word.
+    /// The untrusted file that defines the profile, if any.
     #[serde(skip)]
-    pub(super) foreign: Option<Arc<Foreign>>,
+    pub(super) untrusted: Option<Arc<UntrustedFile>>,
 }
 
-// Addresses may have keys in them.
+// Addresses may contain keys, so `Debug` prints them without secrets.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = bare_url(&self.base_url);
@@ -217,7 +220,7 @@ impl fmt::Debug for Profile {
     }
 }
 
-/// How fast a model may be called.
+/// A limit on the rate of calls.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RateSetting {
@@ -227,7 +230,7 @@ pub(super) struct RateSetting {
     pub(super) gap_seconds: Option<f64>,
 }
 
-/// Options, none of which is misspelt.
+/// Deserializes options and rejects unknown names.
 fn known_options<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error> {
     const NAMES: [&str; 7] = [
         "temperature",
@@ -239,8 +242,11 @@ fn known_options<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error
         "extra",
     ];
     let map = Map::deserialize(from)?;
-    if let Some(odd) = map.keys().find(|name| !NAMES.contains(&name.as_str())) {
-        let problem = format!("there is no option `{odd}`; there are {}", NAMES.join(", "));
+    if let Some(unknown) = map.keys().find(|name| !NAMES.contains(&name.as_str())) {
+        let problem = format!(
+            "there is no option `{unknown}`; the options are {}",
+            NAMES.join(", ")
+        );
         return Err(D::Error::custom(problem));
     }
     Options::deserialize(Value::Object(map)).map_err(|error| D::Error::custom(json_problem(&error)))
@@ -250,26 +256,26 @@ fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> 
     let seconds = Option::<f64>::deserialize(from)?;
     match seconds.map(Duration::try_from_secs_f64) {
         Some(Err(_)) => Err(D::Error::custom(
-            "`gap_seconds` is no time; write seconds from 0 on",
+            "`gap_seconds` is not a valid time; write a number of seconds, 0 or more",
         )),
         _ => Ok(seconds),
     }
 }
 
 impl ModelList {
-    /// The list that comes with levity.
+    /// Returns the built-in list of models.
     pub fn builtin() -> &'static Arc<Self> {
         static BUILTIN: OnceLock<Arc<ModelList>> = OnceLock::new();
         BUILTIN.get_or_init(|| {
-            // A test reads it, so that it is right.
+            // A test parses the list, so it is valid.
             Arc::new(Self::parse(include_str!("../../models.json")).unwrap_or_default())
         })
     }
 
-    /// Reads a list from JSON.
+    /// Parses a list from JSON.
     ///
     /// # Errors
-    /// When it is not JSON, or something in it is wrong or unknown.
+    /// Returns an error if the text is not JSON, or a part of it is invalid or unknown.
     pub fn parse(json: &str) -> Result<Self, Error> {
         Self::parse_at(json, "the list of models")
     }
@@ -277,7 +283,7 @@ impl ModelList {
     /// Reads a list from a file.
     ///
     /// # Errors
-    /// When the file cannot be read, or as for [`parse`](Self::parse).
+    /// Returns an error if the file cannot be read, or the same errors as [`parse`](Self::parse).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let failed = |source| Error::File {
@@ -288,31 +294,31 @@ impl ModelList {
         Self::parse_at(&json, &format!("`{}`", path.display()))
     }
 
-    /// Says that a file named all that is in it.
-    pub(super) fn of(mut self, foreign: &Arc<Foreign>) -> Self {
+    /// Marks all entries as defined by an untrusted file.
+    pub(super) fn of(mut self, untrusted: &Arc<UntrustedFile>) -> Self {
         self.servers
             .values_mut()
-            .for_each(|server| server.foreign = Some(foreign.clone()));
+            .for_each(|server| server.untrusted = Some(untrusted.clone()));
         self.profiles
             .values_mut()
-            .for_each(|profile| profile.foreign = Some(foreign.clone()));
+            .for_each(|profile| profile.untrusted = Some(untrusted.clone()));
         self.defaults
             .values_mut()
-            .for_each(|model| model.foreign = Some(foreign.clone()));
+            .for_each(|model| model.untrusted = Some(untrusted.clone()));
         self
     }
 
     fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
-        let wrong = |place: String, problem: String| Error::List { place, problem };
+        let list_error = |place: String, problem: String| Error::List { place, problem };
         let list: Self = serde_json::from_str(json).map_err(|error| {
-            wrong(
+            list_error(
                 format!("{place}, line {}", error.line()),
                 json_problem(&error),
             )
         })?;
         if let Some(name) = list.models.keys().find(|name| !name.contains(':')) {
             let problem = format!("the model `{name}` has no provider; write `provider:model`");
-            return Err(wrong(place.to_owned(), problem));
+            return Err(list_error(place.to_owned(), problem));
         }
         if let Some(name) = list
             .profiles
@@ -320,13 +326,13 @@ impl ModelList {
             .chain(list.servers.keys())
             .find(|name| name.contains(':'))
         {
-            let problem = format!("`{name}` must have no colon in it");
-            return Err(wrong(place.to_owned(), problem));
+            let problem = format!("`{name}` must not contain a colon");
+            return Err(list_error(place.to_owned(), problem));
         }
         Ok(list)
     }
 
-    /// Adds another list, which counts where both know something.
+    /// Merges another list, whose entries take precedence.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.checked = other.checked.or(self.checked);
@@ -339,41 +345,41 @@ impl ModelList {
         self
     }
 
-    /// When the facts in it were looked up, as a date.
+    /// Returns the date when the facts in the list were checked.
     pub fn checked(&self) -> Option<&str> {
         self.checked.as_deref()
     }
 
-    /// The names of all models in it, as `provider:model`.
+    /// Returns the names of all models in the list, as `provider:model`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.models.keys().map(String::as_str)
     }
 
-    /// The names of all profiles in it.
+    /// Returns the names of all profiles in the list.
     pub fn profiles(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(String::as_str)
     }
 
-    /// What is known of a model; a card with its name alone when nothing is.
+    /// Returns the card of a model, with only its name if the model is unknown.
     ///
-    /// A date behind a name does not matter: `gpt-4o-2024-08-06` is a `gpt-4o` unless it is listed
-    /// itself.
+    /// A date at the end of a name is ignored: `gpt-4o-2024-08-06` counts as `gpt-4o` unless the
+    /// list contains the full name.
     pub fn card(&self, provider: &str, id: &str) -> ModelCard {
         self.complete(ModelCard::new(provider, id))
     }
 
-    /// A card with what the list says of its model.
+    /// Completes a card with the facts in the list.
     pub(crate) fn complete(&self, mut card: ModelCard) -> ModelCard {
         if let Some(known) = self.find(&card.provider, &card.id) {
             card.window = known.window.or(card.window);
             card.max_output = known.max_output.or(card.max_output);
-            card.price = known.price.as_ref().map(Dollars::price).or(card.price);
-            card.abilities = known.abilities.over(card.abilities);
+            card.price = known.price.as_ref().map(DollarPrice::price).or(card.price);
+            card.abilities = known.abilities.apply_to(card.abilities);
         }
         card
     }
 
-    fn find(&self, provider: &str, id: &str) -> Option<&Known> {
+    fn find(&self, provider: &str, id: &str) -> Option<&ModelFacts> {
         let family = match provider {
             "vertex" => "gemini",
             "openai-chat" => "openai",
@@ -384,30 +390,30 @@ impl ModelList {
             let own = self.models.get(&format!("{provider}:{id}"));
             own.or_else(|| self.models.get(&format!("{family}:{id}")))
         };
-        known(id).or_else(|| undated(id).find_map(known))
+        known(id).or_else(|| without_version(id).find_map(known))
     }
 }
 
-/// Reads a file that has an end.
+/// Reads a regular file of limited size.
 fn read(path: &Path) -> std::io::Result<String> {
     // A pipe or a device may never end.
     if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("it is no regular file"));
+        return Err(std::io::Error::other("not a regular file"));
     }
     let mut json = String::new();
     std::fs::File::open(path)?
-        .take(LONGEST + 1)
+        .take(MAX_BYTES + 1)
         .read_to_string(&mut json)?;
-    if json.len() as u64 > LONGEST {
+    if json.len() as u64 > MAX_BYTES {
         return Err(std::io::Error::other(format!(
-            "it has more than {} MiB",
-            LONGEST >> 20
+            "the file is larger than {} MiB",
+            MAX_BYTES >> 20
         )));
     }
     Ok(json)
 }
 
-impl Known {
+impl ModelFacts {
     fn update(&mut self, newer: Self) {
         self.window = newer.window.or(self.window);
         self.max_output = newer.max_output.or(self.max_output);
@@ -416,7 +422,7 @@ impl Known {
     }
 }
 
-impl Able {
+impl AbilityFlags {
     fn update(&mut self, newer: Self) {
         self.tools = newer.tools.or(self.tools);
         self.output_schema = newer.output_schema.or(self.output_schema);
@@ -424,8 +430,8 @@ impl Able {
         self.thinking = newer.thinking.or(self.thinking);
     }
 
-    /// What is known, and the rest as it was.
-    fn over(self, mut abilities: Abilities) -> Abilities {
+    /// Overrides the abilities that are known and keeps the others.
+    fn apply_to(self, mut abilities: Abilities) -> Abilities {
         abilities.tools = self.tools.unwrap_or(abilities.tools);
         abilities.output_schema = self.output_schema.unwrap_or(abilities.output_schema);
         abilities.images = self.images.unwrap_or(abilities.images);
@@ -434,7 +440,7 @@ impl Able {
     }
 }
 
-impl Dollars {
+impl DollarPrice {
     fn price(&self) -> Price {
         let mut price = rates(
             self.input,
@@ -449,7 +455,7 @@ impl Dollars {
             .fees
             .as_ref()
             .map_or(price, |fees| price.with_fees(fees.fees()));
-        let long = |long: &Long| {
+        let long = |long: &LongRates| {
             let writes = [long.cache_write, long.cache_write_hour];
             (
                 long.over,
@@ -477,7 +483,7 @@ impl DollarFees {
     }
 }
 
-/// Rates with those for writing to the cache: for minutes, and for an hour.
+/// Creates a price with the rates for cache writes: for minutes, and for an hour.
 fn rates(input: f64, output: f64, cached: Option<f64>, [write, hour]: [Option<f64>; 2]) -> Price {
     let mut price = Price::new(input, output);
     price = cached.map_or(price, |dollars| price.with_cached(dollars));
@@ -485,8 +491,8 @@ fn rates(input: f64, output: f64, cached: Option<f64>, [write, hour]: [Option<f6
     hour.map_or(price, |dollars| price.with_cache_write_hour(dollars))
 }
 
-/// A name without the date, `latest` or number of its version behind it; the longest first.
-fn undated(id: &str) -> impl Iterator<Item = &str> {
+/// Returns the name without a date, `latest` or version number at its end; the longest first.
+fn without_version(id: &str) -> impl Iterator<Item = &str> {
     let marks = id
         .char_indices()
         .rev()
@@ -496,8 +502,8 @@ fn undated(id: &str) -> impl Iterator<Item = &str> {
         .filter_map(|(at, _)| id.get(..at))
 }
 
-/// `2024-08-06`, `05-20`, `20250929`, `001`, `latest`. A number before a date is of another model:
-/// `5-7-20270101` is no version.
+/// Returns `true` for `2024-08-06`, `05-20`, `20250929`, `001` and `latest`. A number before a date
+/// belongs to another model: `5-7-20270101` is not a version.
 fn is_version(end: &str) -> bool {
     let digits = |group: &str| {
         group

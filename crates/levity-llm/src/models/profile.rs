@@ -1,4 +1,4 @@
-//! Profiles: models with their settings, under a name.
+//! Profiles: named models with their settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use levity_core::Model;
 
 use super::Models;
 use super::list::{Profile, RateSetting};
-use super::place::Foreign;
+use super::location::UntrustedFile;
 use crate::layers::{Defaults, Rate, Retry};
 use crate::{Error, ModelExt as _};
 
-/// How many profiles may stand one behind the other.
-const DEEPEST: usize = 8;
+/// The maximum length of a chain of profiles.
+const MAX_DEPTH: usize = 8;
 
-/// How many models and profiles a profile may lead to in all: each of a few profiles may name the
-/// next one many times.
-const MOST: usize = 256;
+/// The maximum number of models and profiles that a profile may refer to in total. Without it, a
+/// few profiles that each name the next one many times would expand without limit.
+const MAX_MODELS: usize = 256;
 
 impl Models {
     pub(super) fn profile(
@@ -25,19 +25,19 @@ impl Models {
         profile: &Profile,
         depth: usize,
     ) -> Result<Arc<dyn Model>, Error> {
-        if depth >= DEEPEST {
+        if depth >= MAX_DEPTH {
             return Err(Error::Circle {
                 profile: name.to_owned(),
             });
         }
-        if let Some(foreign) = profile
-            .foreign
+        if let Some(untrusted) = profile
+            .untrusted
             .as_ref()
             .filter(|_| !profile.options.extra.is_empty())
         {
-            self.check_fields(name, foreign)?;
+            self.check_fields(name, untrusted)?;
         }
-        let mut model = self.resolve(&profile.model, profile.foreign.as_ref(), depth + 1)?;
+        let mut model = self.resolve(&profile.model, profile.untrusted.as_ref(), depth + 1)?;
         if let Some(rate) = &profile.rate {
             model = Arc::new(model.rate_limit(rate.rate()));
         }
@@ -47,7 +47,7 @@ impl Models {
         for next in &profile.fallback {
             model = Arc::new(model.fallback(self.resolve(
                 next,
-                profile.foreign.as_ref(),
+                profile.untrusted.as_ref(),
                 depth + 1,
             )?));
         }
@@ -62,83 +62,87 @@ impl Models {
 }
 
 impl Models {
+    /// Checks the number of models that a name refers to.
+    ///
     /// # Errors
-    /// When a name leads to too many models, or back to itself.
+    /// Returns an error if a name refers to too many models, or back to itself.
     pub(super) fn check_size(&self, name: &str) -> Result<(), Error> {
         self.visit(name, None, &mut |_, _| {})
     }
 
-    /// # Errors
-    /// When a model that a profile leads to is asked with a key, which cannot be from the profile's
-    /// file. Fields of a provider's own may have it call any server, keep what is said, or take
-    /// more money.
-    fn check_fields(&self, name: &str, foreign: &Foreign) -> Result<(), Error> {
-        let mut key = None;
-        let mut see = |name: &str, by: Option<&Arc<Foreign>>| {
-            if !self.list.profiles.contains_key(name) {
-                key = key.take().or_else(|| self.key_in_words(name, by));
-            }
-        };
-        self.visit(name, None, &mut see)?;
-        key.map_or(Ok(()), |key| Err(foreign.refused_fields(name, key)))
-    }
-
-    /// The first model behind a name, and the file that says so unless it is the user's own word.
+    /// Checks that a profile from a file sends no extra fields with a key.
     ///
     /// # Errors
-    /// When profiles lead back to each other.
+    /// Returns an error if a model of the profile uses a key, which cannot come from the profile's
+    /// file. Provider-specific fields may make the provider call any server, store the conversation
+    /// or charge more.
+    fn check_fields(&self, name: &str, untrusted: &UntrustedFile) -> Result<(), Error> {
+        let mut key = None;
+        let mut visitor = |name: &str, by: Option<&Arc<UntrustedFile>>| {
+            if !self.list.profiles.contains_key(name) {
+                key = key.take().or_else(|| self.describe_key(name, by));
+            }
+        };
+        self.visit(name, None, &mut visitor)?;
+        key.map_or(Ok(()), |key| Err(untrusted.refused_fields(name, key)))
+    }
+
+    /// Returns the first model that a name refers to, and the untrusted file that names it, if any.
+    ///
+    /// # Errors
+    /// Returns an error if profiles refer to each other in a cycle.
     pub(super) fn first_model<'a>(
         &'a self,
         mut name: &'a str,
-    ) -> Result<(&'a str, Option<&'a Arc<Foreign>>), Error> {
-        let mut foreign = None;
-        for _ in 0..=DEEPEST {
+    ) -> Result<(&'a str, Option<&'a Arc<UntrustedFile>>), Error> {
+        let mut untrusted = None;
+        for _ in 0..=MAX_DEPTH {
             let Some(profile) = self.list.profiles.get(name) else {
-                return Ok((name, foreign));
+                return Ok((name, untrusted));
             };
-            (name, foreign) = (&profile.model, profile.foreign.as_ref().or(foreign));
+            (name, untrusted) = (&profile.model, profile.untrusted.as_ref().or(untrusted));
         }
         Err(Error::Circle {
             profile: name.to_owned(),
         })
     }
 
-    /// Calls `see` with each profile and each model that a name leads to, and with the file that
-    /// says so unless it is the user's own word.
+    /// Calls `visitor` with each profile and each model that a name refers to, and with the
+    /// untrusted file that names it, if any.
     ///
     /// # Errors
-    /// When there are too many of them.
+    /// Returns an error if there are too many of them.
     pub(super) fn visit<'a>(
         &'a self,
         name: &'a str,
-        foreign: Option<&'a Arc<Foreign>>,
-        see: &mut dyn FnMut(&'a str, Option<&'a Arc<Foreign>>),
+        untrusted: Option<&'a Arc<UntrustedFile>>,
+        visitor: &mut dyn FnMut(&'a str, Option<&'a Arc<UntrustedFile>>),
     ) -> Result<(), Error> {
-        let mut next = vec![(name, foreign, 0)];
-        for _ in 0..MOST {
-            let Some((name, foreign, depth)) = next.pop() else {
+        let mut next = vec![(name, untrusted, 0)];
+        for _ in 0..MAX_MODELS {
+            let Some((name, untrusted, depth)) = next.pop() else {
                 return Ok(());
             };
             let profile = self.list.profiles.get(name);
-            see(
+            visitor(
                 name,
-                profile.map_or(foreign, |profile| profile.foreign.as_ref()),
+                profile.map_or(untrusted, |profile| profile.untrusted.as_ref()),
             );
             let Some(profile) = profile else { continue };
-            if depth >= DEEPEST {
+            if depth >= MAX_DEPTH {
                 return Err(Error::Circle {
                     profile: name.to_owned(),
                 });
             }
             let models = profile.fallback.iter().rev().chain([&profile.model]);
-            next.extend(models.map(|model| (&**model, profile.foreign.as_ref(), depth + 1)));
+            next.extend(models.map(|model| (&**model, profile.untrusted.as_ref(), depth + 1)));
         }
         if next.is_empty() {
             Ok(())
         } else {
             Err(Error::TooMany {
                 profile: name.to_owned(),
-                most: MOST,
+                most: MAX_MODELS,
             })
         }
     }

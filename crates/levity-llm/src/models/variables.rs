@@ -1,4 +1,4 @@
-//! The environment, and `.env` beside it.
+//! Variables from the environment and `.env` files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use crate::{Error, Secret};
 
-/// The longest `.env` that is read.
-const LONGEST: u64 = 1 << 20;
+/// The maximum size of a `.env` file in bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Who set a variable. It decides where the variable's value may be sent.
+/// The origin of a variable, which decides where its value may be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The program, by [`Models::with_variable`](super::Models::with_variable).
+    /// The program, through [`Models::with_variable`](super::Models::with_variable).
     Code,
-    /// Whoever started the program.
+    /// The environment of the process, which the user controls.
     Environment,
-    /// A file, which may be from a stranger.
+    /// A file, which may come from a third party.
     File(Arc<Path>),
 }
 
 impl Origin {
-    /// The file, if it is one.
+    /// Returns the file, if the origin is one.
     pub(super) fn file(&self) -> Option<&Arc<Path>> {
         match self {
             Self::File(path) => Some(path),
@@ -42,10 +42,10 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What is set, by name and origin. Nothing prints the values.
+/// Variables by name and origin. Their values are never printed.
 ///
-/// The program counts before the environment, the environment before files, and an earlier file
-/// before a later one.
+/// The program takes precedence over the environment, the environment over files, and an earlier
+/// file over a later one.
 #[derive(Clone, Default)]
 pub(super) struct Variables(Vec<(Origin, BTreeMap<String, Secret>)>);
 
@@ -57,7 +57,7 @@ pub(super) struct Found<'a, 'n> {
 }
 
 impl Variables {
-    /// Sets a variable of the program's own; an empty one counts as not set.
+    /// Sets a variable from the program; an empty value counts as not set.
     pub(super) fn set(&mut self, name: impl Into<String>, value: impl Into<Secret>) {
         let value = value.into();
         if !value.is_empty() {
@@ -71,8 +71,8 @@ impl Variables {
             .find_map(|(origin, values)| Some((values.get(name)?, origin)))
     }
 
-    /// The first of these that is set. One that the user sets counts before one that a file sets by
-    /// another name.
+    /// Returns the first of these variables that is set. A variable that the user sets takes
+    /// precedence over one that a file sets under another name.
     pub(super) fn first<'n>(&self, names: &[&'n str]) -> Option<Found<'_, 'n>> {
         self.0.iter().find_map(|(origin, values)| {
             let (name, value) = names
@@ -86,7 +86,7 @@ impl Variables {
         })
     }
 
-    /// The first of these that this file sets, whatever else does.
+    /// Returns the first of these variables that this file sets, regardless of other origins.
     pub(super) fn first_in(&self, file: &Path, names: &[&str]) -> Option<&Secret> {
         let (_, values) = self
             .0
@@ -95,13 +95,13 @@ impl Variables {
         names.iter().find_map(|name| values.get(*name))
     }
 
-    /// Finds the values of variables that are named like secrets.
+    /// Returns a detector for the values of variables with secret-like names.
     pub(super) fn secrets(&self) -> levity_core::Secrets {
         let all = self.0.iter().flat_map(|(_, values)| values);
         levity_core::Secrets::new().variables(all.map(|(name, value)| (name, value.expose())))
     }
 
-    /// The environment of the process.
+    /// Reads the environment of the process.
     pub(super) fn from_env() -> Self {
         let mut variables = Self::default();
         let values = variables.from(Origin::Environment);
@@ -115,7 +115,7 @@ impl Variables {
         variables
     }
 
-    /// Adds what a file sets. Nothing is added where there is no such file.
+    /// Adds the variables that a file sets, if the file exists.
     pub(super) fn read(&mut self, path: &Path) -> Result<(), Error> {
         let Some(text) = read(path)? else {
             return Ok(());
@@ -129,7 +129,7 @@ impl Variables {
         Ok(())
     }
 
-    /// What is set from there.
+    /// Returns the variables of an origin, creating an empty set if needed.
     fn from(&mut self, origin: Origin) -> &mut BTreeMap<String, Secret> {
         let rank = |origin: &Origin| match origin {
             Origin::Code => 0,
@@ -163,30 +163,32 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
         path: path.to_owned(),
         source,
     };
-    // A stranger's link may lead to a file of the user's, whose relative names then mean the
-    // stranger's files.
-    if leads_away(path) {
+    // A link from a third party may lead to one of the user's files, whose relative names would
+    // then refer to the third party's files.
+    if links_outside_folder(path) {
         return Err(Error::Link {
             path: path.to_owned(),
         });
     }
     match std::fs::metadata(path) {
-        // Some keep a folder of this name, and a pipe may never end.
-        Ok(about) if !about.is_file() => return Ok(None),
+        // A folder may have this name, and a pipe may never end.
+        Ok(metadata) if !metadata.is_file() => return Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Ok(_) => {}
         Err(error) => return Err(failed(error)),
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(LONGEST).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(MAX_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Returns whether a path is a link to something outside of its folder. Links within the folder are
-/// of whoever wrote the folder.
-fn leads_away(path: &Path) -> bool {
-    if !std::fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_symlink()) {
+/// Returns `true` if a path is a link to a target outside its folder. Links within the folder
+/// belong to the author of the folder.
+fn links_outside_folder(path: &Path) -> bool {
+    if !std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_symlink()) {
         return false;
     }
     let folder = path
@@ -195,14 +197,14 @@ fn leads_away(path: &Path) -> bool {
         .unwrap_or(Path::new("."));
     match (std::fs::canonicalize(path), std::fs::canonicalize(folder)) {
         (Ok(real), Ok(folder)) => !real.starts_with(folder),
-        // A link that leads nowhere is no file.
+        // A dangling link is not a file.
         (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => false,
         _ => true,
     }
 }
 
-/// Lines of `NAME=value`, also with `export` before them, quotes around the value and a comment
-/// behind it. Others are for other programs to read.
+/// Parses lines of `NAME=value`, optionally with `export`, quotes around the value and a comment at
+/// the end. Other lines are ignored, because they are for other programs.
 fn parse(text: &str, mut set: impl FnMut(&str, String)) {
     for line in text.trim_start_matches('\u{feff}').lines() {
         let line = line.trim();
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_set_something_are_read() {
+    fn parse_reads_assignments_and_skips_other_lines() {
         check(
             "A=1\n# B=2\n\nexport C = 3 # three\r\nnonsense\n=x\n",
             &[("A", "1"), ("C", "3")],
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_is_not_set() {
+    fn empty_value_counts_as_unset() {
         let mut variables = Variables::default();
         variables.set("A", " ");
         assert!(variables.get("A").is_none());
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn variable_set_twice_has_the_origin_that_counts() {
+    fn variable_set_twice_uses_origin_with_precedence() {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         let path = folder.path().join(".env");
         std::fs::write(&path, "A=file\nB=file\n").unwrap_or_else(|error| panic!("{error}"));

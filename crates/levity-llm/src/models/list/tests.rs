@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_list_that_comes_along_is_right() {
+fn builtin_list_is_valid() {
     let list = ModelList::parse(include_str!("../../../models.json"))
         .unwrap_or_else(|error| panic!("{error}"));
     assert!(list.names().count() > 40, "{}", list.names().count());
@@ -29,7 +29,7 @@ fn the_list_that_comes_along_is_right() {
         );
         assert!(
             card.max_output
-                .is_none_or(|most| most <= card.window.unwrap_or(u64::MAX)),
+                .is_none_or(|max| max <= card.window.unwrap_or(u64::MAX)),
             "{name}"
         );
     }
@@ -43,7 +43,7 @@ fn the_list_that_comes_along_is_right() {
 }
 
 #[test]
-fn a_date_behind_a_name_does_not_matter() {
+fn card_ignores_date_at_end_of_name() {
     let json = r#"{"models": {"openai:gpt-4o": {"window": 1}, "openai:gpt-4o-2024-05-13": {"window": 2},
         "gemini:gemini-2.0-flash": {"window": 3}, "openai:o3": {"window": 4},
         "anthropic:claude-opus-4-1": {"window": 5}, "anthropic:claude-opus-4": {"window": 6}}}"#;
@@ -62,14 +62,14 @@ fn a_date_behind_a_name_does_not_matter() {
     assert_eq!(
         window("anthropic", "claude-opus-4-7-20270101"),
         None,
-        "another model, of which nothing is known"
+        "an unknown model"
     );
     assert_eq!(window("gemini", "gemini-2.0-flash-05-20"), Some(3));
     assert_eq!(window("openai", "o3-mini-2025-01-31"), None);
 }
 
 #[test]
-fn a_list_of_ones_own_counts_before_the_other() {
+fn merged_list_takes_precedence() {
     let one = r#"{"models": {"a:b": {"window": 1, "price": {"input": 1, "output": 2}}}, "defaults": {"a": "b"}}"#;
     let two = r#"{"models": {"a:b": {"window": 5}, "a:c": {"window": 6}}}"#;
     let parse = |json| ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
@@ -84,7 +84,7 @@ fn a_list_of_ones_own_counts_before_the_other() {
 }
 
 #[test]
-fn an_ability_of_ones_own_leaves_the_others() {
+fn merged_ability_keeps_other_abilities() {
     let parse = |json| ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
     let list =
         parse(r#"{"models": {"a:b": {"abilities": {"images": true, "output_schema": false}}}}"#);
@@ -98,7 +98,7 @@ fn an_ability_of_ones_own_leaves_the_others() {
 }
 
 #[track_caller]
-fn refused(json: &str, expected: &str) {
+fn check_error(json: &str, expected: &str) {
     let error = ModelList::parse(json)
         .err()
         .map(|error| error.to_string())
@@ -107,31 +107,31 @@ fn refused(json: &str, expected: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
-    refused("{", "line 1");
-    refused(
+fn parse_error_names_line_and_problem() {
+    check_error("{", "line 1");
+    check_error(
         "{\n\"models\": {\"a:b\": {\"windows\": 1}}}",
         "line 2: unknown field `windows`",
     );
-    refused(r#"{"models": {"gpt": {}}}"#, "`gpt` has no provider");
-    refused(
+    check_error(r#"{"models": {"gpt": {}}}"#, "`gpt` has no provider");
+    check_error(
         r#"{"models": {"a:b": {"price": {"input": 1}}}}"#,
         "missing field `output`",
     );
-    refused(
+    check_error(
         r#"{"profiles": {"a:b": {"model": "c:d"}}}"#,
-        "`a:b` must have no colon",
+        "`a:b` must not contain a colon",
     );
-    refused(
+    check_error(
         "{\n\"models\": {\"a:b\": {\"abilities\": {\"image\": true}}}}",
         "line 2: unknown field `image`",
     );
-    refused(
+    check_error(
         r#"{"profiles": {"p": {"model": "c:d", "options": {"temprature": 0}}}}"#,
         "no option `temprature`",
     );
-    refused(
+    check_error(
         r#"{"profiles": {"p": {"model": "c:d", "rate": {"gap_seconds": -1}}}}"#,
-        "`gap_seconds` is no time",
+        "`gap_seconds` is not a valid time",
     );
 }
