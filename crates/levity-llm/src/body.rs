@@ -1,54 +1,54 @@
-//! JSON bodies that are written once.
+//! Writes JSON request bodies directly to bytes.
 
 use levity_core::History;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::http::Asked;
+use crate::http::WireRequest;
 
-/// Room for what is mostly small, so that it need not grow time and again.
-pub(crate) const ROOM: usize = 512;
+/// The initial capacity for small values, which avoids repeated growth.
+pub(crate) const INITIAL_CAPACITY: usize = 512;
 
-/// An object, field by field.
+/// A JSON object that is written field by field.
 pub(crate) struct Body {
     bytes: Vec<u8>,
-    /// Fields that stand already, and are not written again.
-    taken: Vec<String>,
+    /// Fields that are already present and must not be written again.
+    present: Vec<String>,
 }
 
 impl Body {
     pub(crate) fn new() -> Self {
-        let mut bytes = Vec::with_capacity(ROOM);
+        let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
         bytes.push(b'{');
         Self {
             bytes,
-            taken: Vec::new(),
+            present: Vec::new(),
         }
     }
 
-    /// A body that begins with fields of the user's own. A field that is added later under the same
-    /// name is left out.
+    /// Creates a body that starts with the user's extra fields. Later fields with the same name are
+    /// skipped.
     pub(crate) fn over(extra: &Map<String, Value>) -> Self {
         let mut body = Self::new();
         extra
             .iter()
             .for_each(|(name, value)| body.field(name, value));
-        body.taken = extra.keys().cloned().collect();
+        body.present = extra.keys().cloned().collect();
         body
     }
 
-    /// Makes room for what a conversation takes.
+    /// Reserves capacity for a conversation.
     pub(crate) fn reserve(&mut self, history: &History) {
         self.bytes
-            .reserve(2 * ROOM + history.size() + history.len() * ROOM / 4);
+            .reserve(2 * INITIAL_CAPACITY + history.size() + history.len() * INITIAL_CAPACITY / 4);
     }
 
-    /// Adds a field.
+    /// Adds a field to the object.
     pub(crate) fn field(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.raw(name, |bytes| write(bytes, value));
     }
 
-    /// Adds a field, if there is a value.
+    /// Adds a field if it has a value.
     #[allow(dead_code, reason = "only some providers need it")]
     pub(crate) fn optional(&mut self, name: &str, value: Option<&(impl Serialize + ?Sized)>) {
         if let Some(value) = value {
@@ -56,9 +56,9 @@ impl Body {
         }
     }
 
-    /// Adds a field whose value is written by hand.
+    /// Adds a field whose value the closure writes.
     pub(crate) fn raw(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
-        if self.taken.iter().any(|taken| taken == name) {
+        if self.present.iter().any(|present| present == name) {
             return;
         }
         if self.bytes.len() > 1 {
@@ -75,15 +75,15 @@ impl Body {
     }
 }
 
-/// Fields of the user's own: the request's, and the endpoint's where the request has none of that
-/// name.
-pub(crate) fn extra(asked: Asked<'_>) -> Map<String, Value> {
-    let mut extra = asked.endpoint.extra().clone();
-    extra.extend(asked.request.options.extra.clone());
+/// Returns the user's extra fields: those of the request, and those of the endpoint that the
+/// request does not override.
+pub(crate) fn extra(wire_request: WireRequest<'_>) -> Map<String, Value> {
+    let mut extra = wire_request.endpoint.extra().clone();
+    extra.extend(wire_request.request.options.extra.clone());
     extra
 }
 
-/// Writes a value as JSON. What cannot be JSON at all becomes `null`.
+/// Writes a value as JSON. A value that JSON cannot represent becomes `null`.
 pub(crate) fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let start = bytes.len();
     if serde_json::to_writer(&mut *bytes, value).is_err() {
@@ -92,7 +92,7 @@ pub(crate) fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     }
 }
 
-/// A text as it stands between the quotes of a JSON string.
+/// Returns a text in the escaped form of a JSON string, without quotes.
 pub(crate) fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted
@@ -101,8 +101,7 @@ pub(crate) fn escaped(text: &str) -> String {
         .to_owned()
 }
 
-/// Writes a list whose items are written by hand, each as nothing or more items with commas between
-/// them.
+/// Writes a list whose items the closure writes, each as zero or more items separated by commas.
 pub(crate) fn list(bytes: &mut Vec<u8>, items: impl FnOnce(&mut List<'_>)) {
     bytes.push(b'[');
     items(&mut List { bytes, first: true });
@@ -115,7 +114,7 @@ pub(crate) struct List<'a> {
 }
 
 impl List<'_> {
-    /// Adds items that are JSON already.
+    /// Adds items that are already JSON.
     pub(crate) fn add(&mut self, json: &[u8]) {
         if json.is_empty() {
             return;
@@ -126,7 +125,7 @@ impl List<'_> {
         self.bytes.extend_from_slice(json);
     }
 
-    /// Adds an item.
+    /// Adds an item to the list.
     pub(crate) fn item(&mut self, value: &(impl Serialize + ?Sized)) {
         if !std::mem::replace(&mut self.first, false) {
             self.bytes.push(b',');

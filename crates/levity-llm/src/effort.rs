@@ -1,18 +1,18 @@
-//! What the names of models tell of how they think, in OpenAI's protocols.
+//! Infers from model names how models think, for OpenAI's protocols.
 
 use levity_core::ThinkingMode;
 
-/// The name alone: without who serves it and whether it was tuned.
-fn bare(id: &str) -> &str {
+/// Returns the bare model name, without the server and the fine-tuning suffix.
+fn bare_name(id: &str) -> &str {
     let name = id.rsplit('/').next().unwrap_or(id);
     let name = name.strip_prefix("ft:").unwrap_or(name);
     name.strip_prefix("openai.").unwrap_or(name)
 }
 
-/// Whether a model thinks before it speaks, as far as is known. OpenAI's do unless they are old or
-/// made for chats; of others, only those that are known to.
+/// Returns `true` if a model thinks before it answers, as far as is known. OpenAI's models do
+/// unless they are old or made for chat; of others, only the known ones do.
 pub(crate) fn thinks(id: &str, own: bool) -> bool {
-    let name = bare(id);
+    let name = bare_name(id);
     if name.contains("-chat") {
         return false;
     }
@@ -20,22 +20,22 @@ pub(crate) fn thinks(id: &str, own: bool) -> bool {
         let silent = ["gpt-3", "gpt-4", "chatgpt", "davinci", "babbage"];
         return !silent.iter().any(|start| name.starts_with(start));
     }
-    let numbered = |start: &str, least: u32| {
+    let numbered = |start: &str, minimum: u32| {
         let rest = name.strip_prefix(start).unwrap_or_default();
         let digits = rest
             .find(|c: char| !c.is_ascii_digit())
             .unwrap_or(rest.len());
         rest.get(..digits)
             .and_then(|digits| digits.parse::<u32>().ok())
-            .is_some_and(|number| number >= least)
+            .is_some_and(|number| number >= minimum)
     };
     numbered("gpt-", 5) || numbered("o", 1) || numbered("grok-", 4)
 }
 
-/// How much a model is to think, in the protocol's words. Each generation has another word for the
-/// least, and refuses those of the others: `none` is taken since GPT-5.1, `minimal` by the first
-/// GPT-5 only, and `pro` models have no low effort. A model that is not known to take a word for
-/// "not at all" gets none.
+/// Returns the protocol's word for a thinking mode. Each generation has another word for the lowest
+/// effort and rejects those of the others. `none` is valid since GPT-5.1, `minimal` only for the
+/// first GPT-5, and `pro_version` models have no low effort. The result is `None` for a model
+/// without a known word for "no thinking".
 pub(crate) fn effort(
     base: &str,
     id: &str,
@@ -44,34 +44,34 @@ pub(crate) fn effort(
 ) -> Option<&'static str> {
     let wanted = match mode {
         ThinkingMode::Off | ThinkingMode::Budget(0) => {
-            let least = if takes_none(base, id) {
+            let lowest_effort = if takes_none(base, id) {
                 Some("none")
             } else {
-                least(id)
+                lowest_effort(id)
             };
-            return least.filter(|_| thinks);
+            return lowest_effort.filter(|_| thinks);
         }
         ThinkingMode::Low | ThinkingMode::Budget(1..4_096) => "low",
         ThinkingMode::Medium | ThinkingMode::Budget(4_096..16_384) => "medium",
         ThinkingMode::High | ThinkingMode::Budget(_) => "high",
         _ => return None,
     };
-    match pro(bare(id)) {
-        // It has one effort, and needs no word for it.
+    match pro_version(bare_name(id)) {
+        // The model has a single effort and needs no word for it.
         Some(0) => None,
         Some(_) if wanted == "low" => Some("medium"),
         _ => Some(wanted),
     }
 }
 
-/// Whether a server takes `none` for a model whatever its own words are: OpenRouter puts efforts
-/// into each model's words, and Groq's Qwen knows no others.
+/// Returns `true` if a server accepts `none` regardless of the model's own words. OpenRouter
+/// translates efforts for each model, and Qwen on Groq knows no other words.
 fn takes_none(base: &str, id: &str) -> bool {
     base.contains("openrouter.ai/") || (base.contains("groq.com/") && id.contains("qwen3"))
 }
 
-/// The number behind `gpt-5.` in the name of a `pro` model; 0 for the first one.
-fn pro(name: &str) -> Option<u32> {
+/// Returns the number after `gpt-5.` in the name of a `pro_version` model; 0 for the first one.
+fn pro_version(name: &str) -> Option<u32> {
     let rest = name.strip_prefix("gpt-5")?;
     let (version, _) = rest.split_once("-pro")?;
     if version.is_empty() {
@@ -81,15 +81,15 @@ fn pro(name: &str) -> Option<u32> {
     }
 }
 
-/// The least that a model can be told to think.
-fn least(id: &str) -> Option<&'static str> {
-    let name = bare(id);
+/// Returns the word for the lowest effort of a model.
+fn lowest_effort(id: &str) -> Option<&'static str> {
+    let name = bare_name(id);
     let o_series = || {
         let rest = name.strip_prefix('o').unwrap_or_default();
         rest.starts_with(|c: char| c.is_ascii_digit())
     };
     match name {
-        // These have one way to think, or none.
+        // These models have a single effort, or none.
         _ if name.contains("-chat")
             || name.starts_with("o1-mini")
             || name.starts_with("o1-preview") =>
@@ -97,12 +97,12 @@ fn least(id: &str) -> Option<&'static str> {
             None
         }
         _ if name.contains("gpt-oss") || name.contains("codex") || o_series() => Some("low"),
-        _ if pro(name) == Some(0) => None,
-        _ if pro(name).is_some() => Some("medium"),
+        _ if pro_version(name) == Some(0) => None,
+        _ if pro_version(name).is_some() => Some("medium"),
         "gpt-5" => Some("minimal"),
         _ if name.starts_with("gpt-5-") => Some("minimal"),
         _ if name.starts_with("gpt-5.") || newer_gpt(name) => Some("none"),
-        // Behind Google's own endpoint of this protocol.
+        // Google's own endpoint of this protocol serves these models.
         _ if name.starts_with("gemini-2.5-flash") => Some("none"),
         _ if name.starts_with("gemini-2.5") || name.starts_with("gemini-3") => Some("low"),
         _ if name.starts_with("grok-3-mini") => Some("low"),
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_who_thinks() {
+    fn model_name_determines_thinking() {
         for name in [
             "gpt-5",
             "gpt-5.2",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_has_many_names() {
+    fn lowest_effort_depends_on_model() {
         let off = |id| effort("", id, true, ThinkingMode::Off);
         assert_eq!(
             (off("gpt-5"), off("gpt-5-mini")),

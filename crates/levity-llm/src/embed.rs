@@ -1,4 +1,4 @@
-//! Embedders behind HTTP: what all providers have in common.
+//! Shared code of all embedders that use HTTP.
 
 use std::borrow::Cow;
 
@@ -6,69 +6,72 @@ use async_trait::async_trait;
 use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind, Purpose, Usage};
 use serde_json::Value;
 
-use crate::http::{Endpoint, Place, Secret, foreign, plain, refused, scrubbed};
+use crate::http::{
+    Endpoint, ErrorTarget, Secret, error_from_reply, find_failure, scrub_error,
+    unexpected_body_error,
+};
 
 mod vectors;
 
-use vectors::Checked;
+use vectors::ValidVectors;
 
-/// The longest reply that is read.
-const LONGEST: usize = 64 << 20;
+/// The maximum size of a reply in bytes.
+const MAX_REPLY_BYTES: usize = 64 << 20;
 
-/// How many bytes of text go into one request. No tokeniser makes more tokens of them, and
-/// providers take as many.
-const MOST_BYTES: usize = 256 << 10;
+/// The maximum number of bytes of text in one request. No tokenizer produces more tokens than
+/// bytes, and providers accept this many.
+const MAX_BATCH_BYTES: usize = 256 << 10;
 
-/// What stands for a text that says nothing, where only its answer's length is wanted.
-const SOMETHING: &str = "-";
+/// A replacement for empty text, if only the number of dimensions is needed.
+const PLACEHOLDER: &str = "-";
 
-/// How one provider embeds.
+/// The embedding protocol of one provider.
 #[async_trait]
-pub(crate) trait Embeds: Clone + Send + Sync + 'static {
-    /// Where requests go, behind the server's address.
+pub(crate) trait EmbeddingWire: Clone + Send + Sync + 'static {
+    /// Returns the request path, relative to the server's address.
     fn path(&self, card: &EmbedderCard) -> String;
 
-    /// Headers of its own: who asks.
+    /// Returns the provider's own headers, which authenticate the request.
     fn headers(&self) -> Vec<(&'static str, Secret)>;
 
-    /// What stands before a text in the request.
+    /// Returns the prefix for each text in the request.
     fn prefix(&self, card: &EmbedderCard, purpose: Purpose) -> Cow<'_, str>;
 
-    /// The request's body.
-    fn body(&self, asked: &Texts<'_>) -> Vec<u8>;
+    /// Returns the body of the request.
+    fn body(&self, input: &Texts<'_>) -> Vec<u8>;
 
-    /// Reads a reply: vectors in the order of the texts, and how many tokens were sent, where that
-    /// is said.
+    /// Parses a reply: vectors in the order of the texts, and the number of tokens sent, if
+    /// reported.
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError>;
 
-    /// Says more of an error, where the provider knows what to do about it.
+    /// Adds details to an error, if the provider has advice for it.
     fn explain(&self, error: ModelError, _: &EmbedderCard, _: &Endpoint) -> ModelError {
         error
     }
 }
 
-/// What a body is made from.
+/// The input for the body of a request.
 pub(crate) struct Texts<'a> {
     pub(crate) card: &'a EmbedderCard,
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) texts: &'a [Cow<'a, str>],
     #[allow(dead_code, reason = "only some providers need it")]
     pub(crate) purpose: Purpose,
-    /// How many components are asked for.
+    /// The requested number of dimensions.
     pub(crate) dimensions: Option<usize>,
 }
 
-/// An embedder that is reached by HTTP.
+/// An embedder that calls a server over HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote<E> {
     pub(crate) wire: E,
     pub(crate) card: EmbedderCard,
     pub(crate) endpoint: Endpoint,
-    /// How many texts go into one request.
+    /// The maximum number of texts in one request.
     pub(crate) batch: usize,
 }
 
-impl<E: Embeds> Remote<E> {
+impl<E: EmbeddingWire> Remote<E> {
     pub(crate) fn new(wire: E, card: EmbedderCard, endpoint: Endpoint, batch: usize) -> Self {
         Self {
             wire,
@@ -78,7 +81,7 @@ impl<E: Embeds> Remote<E> {
         }
     }
 
-    /// Sends one request.
+    /// Sends one request and returns its vectors and tokens.
     async fn send(
         &self,
         texts: &[Cow<'_, str>],
@@ -94,42 +97,44 @@ impl<E: Embeds> Remote<E> {
         });
         let headers = self.wire.headers();
         let sent = endpoint.send(&self.wire.path(card), &headers, body).await;
-        let place = Place::new(&card.provider, &card.id, endpoint);
-        let explain = |error| place.sent(self.wire.explain(error, card, endpoint));
+        let target = ErrorTarget::new(&card.provider, &card.id, endpoint);
+        let explain = |error| target.sent(self.wire.explain(error, card, endpoint));
         let mut reply = sent.map_err(explain)?;
         if !(200..300).contains(&reply.status()) {
-            return Err(explain(refused(&mut reply, endpoint, &headers).await));
+            return Err(explain(
+                error_from_reply(&mut reply, endpoint, &headers).await,
+            ));
         }
-        let body = reply.rest(LONGEST + 1).await.map_err(explain)?;
-        if body.len() > LONGEST {
+        let body = reply.rest(MAX_REPLY_BYTES + 1).await.map_err(explain)?;
+        if body.len() > MAX_REPLY_BYTES {
             return Err(explain(malformed(format!(
-                "the reply is larger than {LONGEST} bytes"
+                "the reply is larger than {MAX_REPLY_BYTES} bytes"
             ))));
         }
-        if let Some(error) = foreign(&reply, &body) {
-            return Err(explain(scrubbed(error, endpoint, &headers)));
+        if let Some(error) = unexpected_body_error(&reply, &body) {
+            return Err(explain(scrub_error(error, endpoint, &headers)));
         }
         self.wire
             .read(&body)
-            .map_err(|error| explain(scrubbed(error, endpoint, &headers)))
+            .map_err(|error| explain(scrub_error(error, endpoint, &headers)))
     }
 
-    /// The vectors of texts that say something.
+    /// Returns the vectors of texts that are not empty.
     async fn embed_all(&self, texts: &[&str], purpose: Purpose) -> Result<Embedded, ModelError> {
         let prefix = self.wire.prefix(&self.card, purpose);
         let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| prefixed(&prefix, text)).collect();
-        let mut checked = Checked::new(self.card.dimensions);
+        let mut checked = ValidVectors::new(self.card.dimensions);
         let mut input = Some(0_u64);
         for batch in batches(&texts, self.batch) {
             let sent = self.send(batch, purpose).await;
-            let taken = sent.and_then(|(vectors, tokens)| {
+            let result = sent.and_then(|(vectors, tokens)| {
                 input = input
                     .zip(tokens)
                     .map(|(all, more)| all.saturating_add(more));
                 checked.take(vectors, batch.len())
             });
             let before = !std::ptr::eq(batch.as_ptr(), texts.as_ptr());
-            taken.map_err(|error| if before { error.with_charge() } else { error })?;
+            result.map_err(|error| if before { error.with_charge() } else { error })?;
         }
         let mut usage = Usage::default();
         usage.input = input;
@@ -138,7 +143,7 @@ impl<E: Embeds> Remote<E> {
 }
 
 #[async_trait]
-impl<E: Embeds> Embedder for Remote<E> {
+impl<E: EmbeddingWire> Embedder for Remote<E> {
     fn card(&self) -> &EmbedderCard {
         &self.card
     }
@@ -147,23 +152,23 @@ impl<E: Embeds> Embedder for Remote<E> {
         if texts.is_empty() {
             return Ok(Embedded::default());
         }
-        // Providers refuse a text that says nothing, and all the others with it.
-        let mut said: Vec<&str> = texts
+        // Providers reject an empty text, along with all other texts of the request.
+        let mut nonempty: Vec<&str> = texts
             .iter()
             .map(String::as_str)
-            .filter(|text| says(text))
+            .filter(|text| has_text(text))
             .collect();
-        let nothing = said.is_empty();
-        if nothing {
+        let all_empty = nonempty.is_empty();
+        if all_empty {
             if let Some(dimensions) = self.card.dimensions {
                 return Ok(Embedded::new(vec![vec![0.0; dimensions]; texts.len()]));
             }
-            said.push(SOMETHING);
+            nonempty.push(PLACEHOLDER);
         }
-        let mut embedded = self.embed_all(&said, purpose).await?;
+        let mut embedded = self.embed_all(&nonempty, purpose).await?;
         let dimensions = embedded.vectors.first().map_or(0, Vec::len);
         let mut found = std::mem::take(&mut embedded.vectors).into_iter();
-        let vector = |text: &String| match says(text) {
+        let vector = |text: &String| match has_text(text) {
             true => found.next().unwrap_or_default(),
             false => vec![0.0; dimensions],
         };
@@ -172,7 +177,7 @@ impl<E: Embeds> Embedder for Remote<E> {
     }
 }
 
-fn says(text: &str) -> bool {
+fn has_text(text: &str) -> bool {
     !text.trim().is_empty()
 }
 
@@ -184,19 +189,19 @@ fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// The texts, cut into what goes into one request each.
-fn batches<'a>(mut texts: &'a [Cow<'a, str>], most: usize) -> Vec<&'a [Cow<'a, str>]> {
+/// Splits the texts into batches of one request each.
+fn batches<'a>(mut texts: &'a [Cow<'a, str>], max_texts: usize) -> Vec<&'a [Cow<'a, str>]> {
     let mut batches = Vec::new();
     while !texts.is_empty() {
         let mut bytes = 0_usize;
         let fits = |text: &&Cow<'_, str>| {
             bytes = bytes.saturating_add(text.len());
-            bytes <= MOST_BYTES
+            bytes <= MAX_BATCH_BYTES
         };
-        // One text alone goes, however long: the provider says what it makes of it.
+        // A single text is sent regardless of its length; the provider reports if it is too long.
         let count = texts
             .iter()
-            .take(most.max(1))
+            .take(max_texts.max(1))
             .take_while(fits)
             .count()
             .max(1);
@@ -211,14 +216,14 @@ pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Malformed, message)
 }
 
-/// A reply that is not what was asked for: an error of the provider's in disguise, or nothing we
-/// understand.
-pub(crate) fn odd(reply: &[u8], error: &serde_json::Error) -> ModelError {
+/// Returns the error for an unexpected reply: an error of the provider in another form, or an
+/// unknown format.
+pub(crate) fn unexpected_reply(reply: &[u8], error: &serde_json::Error) -> ModelError {
     let value: Option<Value> = serde_json::from_slice(reply).ok();
-    match value.as_ref().and_then(plain) {
+    match value.as_ref().and_then(find_failure) {
         Some(failure) => failure.into_error(None),
-        // What is wrong there may be anything, also a key; where it is says enough.
-        None => malformed("the reply has no vectors in it").with_source(format!(
+        // The content may include a key, so the error states only its position.
+        None => malformed("the reply contains no vectors").with_source(format!(
             "line {}, column {}",
             error.line(),
             error.column()
@@ -226,11 +231,11 @@ pub(crate) fn odd(reply: &[u8], error: &serde_json::Error) -> ModelError {
     }
 }
 
-/// Gives a type that wraps a [`Remote`] the settings all embedders share, and makes it an embedder.
+/// Implements the shared settings and `Embedder` for a type that wraps a [`Remote`].
 macro_rules! embedder {
     ($embedder:ident) => {
         impl $embedder {
-            /// Changes where the server is and how it is reached: address, headers, fields, time
+            /// Changes the address of the server and its connection: headers, fields and time
             /// limits.
             #[must_use]
             pub fn with_endpoint(
@@ -241,22 +246,22 @@ macro_rules! embedder {
                 self
             }
 
-            /// Asks for vectors of so many components; the model's own number unless set. Vectors
-            /// of another number are an error.
+            /// Requests vectors with this number of dimensions; by default the model decides. A
+            /// reply with another number is an error.
             #[must_use]
             pub fn with_dimensions(mut self, dimensions: usize) -> Self {
                 self.0.card.dimensions = Some(dimensions);
                 self
             }
 
-            /// How many texts go into one request at most.
+            /// Sets the maximum number of texts per request.
             #[must_use]
             pub fn with_batch(mut self, texts: usize) -> Self {
                 self.0.batch = texts.max(1);
                 self
             }
 
-            /// Says by whose name it was asked for.
+            /// Sets the provider name under which the embedder was requested.
             pub(crate) fn of_provider(mut self, provider: &str) -> Self {
                 self.0.card.provider = provider.to_owned();
                 self

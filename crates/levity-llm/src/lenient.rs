@@ -1,4 +1,4 @@
-//! Fields that servers fill as they see fit. Text is borrowed where it stands as it is meant.
+//! Lenient fields for servers that deviate from the protocol. Unescaped text is borrowed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,22 +8,22 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Text, or what stands in its place. Nothing and `null` are an empty text.
+/// A text, or another value in its place. A missing field and `null` are an empty text.
 #[derive(Debug)]
-pub(crate) enum Said<'a> {
+pub(crate) enum TextOrValue<'a> {
     Text(Cow<'a, str>),
-    /// Boxed, since it is rare, and a piece of a reply is moved often.
+    /// Boxed, because it is rare and chunks of a reply are moved often.
     Other(Box<Value>),
 }
 
-impl Default for Said<'_> {
+impl Default for TextOrValue<'_> {
     fn default() -> Self {
         Self::Text(Cow::Borrowed(""))
     }
 }
 
-impl Said<'_> {
-    /// The text, or nothing where something else stands.
+impl TextOrValue<'_> {
+    /// Returns the text, or an empty text for another value.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Text(text) => text,
@@ -32,7 +32,7 @@ impl Said<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Said<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for TextOrValue<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Reader)
     }
@@ -41,52 +41,52 @@ impl<'de: 'a, 'a> Deserialize<'de> for Said<'a> {
 struct Reader;
 
 impl<'de> Visitor<'de> for Reader {
-    type Value = Said<'de>;
+    type Value = TextOrValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text")
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Said::Text(Cow::Borrowed(text)))
+        Ok(TextOrValue::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Said::Text(Cow::Owned(text.to_owned())))
+        Ok(TextOrValue::Text(Cow::Owned(text.to_owned())))
     }
 
     fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
-        Ok(Said::Text(Cow::Owned(text)))
+        Ok(TextOrValue::Text(Cow::Owned(text)))
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Said::default())
+        Ok(TextOrValue::default())
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Said::Other(Box::new(value.into())))
+        Ok(TextOrValue::Other(Box::new(value.into())))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Said::Other(Box::new(value.into())))
+        Ok(TextOrValue::Other(Box::new(value.into())))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Said::Other(Box::new(value.into())))
+        Ok(TextOrValue::Other(Box::new(value.into())))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Said::Other(Box::new(value.into())))
+        Ok(TextOrValue::Other(Box::new(value.into())))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
         Value::deserialize(SeqAccessDeserializer::new(items))
-            .map(|value| Said::Other(Box::new(value)))
+            .map(|value| TextOrValue::Other(Box::new(value)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
         Value::deserialize(MapAccessDeserializer::new(fields))
-            .map(|value| Said::Other(Box::new(value)))
+            .map(|value| TextOrValue::Other(Box::new(value)))
     }
 }
 
@@ -95,17 +95,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_borrowed_and_all_else_is_taken() {
-        let read = |json: &'static str| serde_json::from_str::<Said<'_>>(json).unwrap_or_default();
+    fn text_is_borrowed_and_other_values_are_accepted() {
+        let read =
+            |json: &'static str| serde_json::from_str::<TextOrValue<'_>>(json).unwrap_or_default();
         assert!(matches!(
             read("\"plain\""),
-            Said::Text(Cow::Borrowed("plain"))
+            TextOrValue::Text(Cow::Borrowed("plain"))
         ));
         assert_eq!(read("\"a\\nb\"").as_str(), "a\nb");
         assert_eq!(read("null").as_str(), "");
         for other in ["[1,{\"a\":[]}]", "{\"a\":null}", "true", "-1", "1", "0.5"] {
-            let Said::Other(value) = read(other) else {
-                panic!("{other} is no text")
+            let TextOrValue::Other(value) = read(other) else {
+                panic!("{other} is not a text")
             };
             assert_eq!(value.to_string(), other);
         }

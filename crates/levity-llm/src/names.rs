@@ -1,5 +1,5 @@
-//! Names and ids as providers take them. What another provider gave out, or a model made up, may be
-//! none.
+//! Converts names and ids to the form that a provider accepts. Names from another provider or
+//! invented by a model may be invalid.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,47 +7,47 @@ use std::sync::Arc;
 
 use levity_core::{Request, ToolChoice};
 
-/// The longest name of a tool, and the longest id of a call.
-const LONGEST: usize = 64;
+/// The maximum length of a tool's name and of a call's id.
+const MAX_LENGTH: usize = 64;
 
-/// The name of a tool that was called: letters, digits, `_`, `-` and what else is in `more`. Models
-/// call tools that nobody has, by names that no tool can have; a provider would refuse the
-/// conversation from then on.
+/// Returns a valid form of the name of a called tool: letters, digits, `_`, `-` and the characters
+/// in `more`. Models call unknown tools by names that no tool can have, and a provider would reject
+/// the conversation from then on.
 pub(crate) fn tool<'a>(name: &'a str, more: &str) -> Cow<'a, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || more.contains(c);
     match name {
         "" => Cow::Borrowed("unnamed"),
-        name if name.len() <= LONGEST && name.chars().all(fits) => Cow::Borrowed(name),
+        name if name.len() <= MAX_LENGTH && name.chars().all(fits) => Cow::Borrowed(name),
         name => name
             .chars()
-            .take(LONGEST)
+            .take(MAX_LENGTH)
             .map(|c| if fits(c) { c } else { '_' })
             .collect(),
     }
 }
 
-/// The id of a call. One that is too long is cut, and told from others that begin alike by a hash
-/// (FNV-1a).
+/// Returns a valid form of a call's id. A long id is truncated, and a hash (FNV-1a) distinguishes
+/// it from others with the same start.
 pub(crate) fn id(id: Cow<'_, str>) -> Cow<'_, str> {
-    if id.len() <= LONGEST {
+    if id.len() <= MAX_LENGTH {
         return id;
     }
     let hash = hash(&id);
-    let mut end = LONGEST - 17;
+    let mut end = MAX_LENGTH - 17;
     while !id.is_char_boundary(end) {
         end -= 1;
     }
     Cow::Owned(format!("{}-{hash:016x}", id.get(..end).unwrap_or_default()))
 }
 
-/// What tools are called in truth, by the names they are offered under.
-pub(crate) type Offered = HashMap<String, String>;
+/// The original names of tools, by the names under which they are offered.
+pub(crate) type OriginalNames = HashMap<String, String>;
 
-/// A request whose tools have names that the provider takes, where some had others.
-pub(crate) fn offered<'a>(
+/// Returns the request with tool names that the provider accepts, if some need a change.
+pub(crate) fn with_valid_names<'a>(
     request: &'a Request,
     fit: impl for<'n> Fn(&'n str) -> Cow<'n, str>,
-) -> (Cow<'a, Request>, Option<Arc<Offered>>) {
+) -> (Cow<'a, Request>, Option<Arc<OriginalNames>>) {
     if request
         .tools
         .iter()
@@ -55,9 +55,9 @@ pub(crate) fn offered<'a>(
     {
         return (Cow::Borrowed(request), None);
     }
-    let mut offered = Offered::new();
-    let taken = |name: &str, offered: &Offered| {
-        offered.contains_key(name) || request.tools.iter().any(|tool| tool.name == name)
+    let mut original_names = OriginalNames::new();
+    let is_taken = |name: &str, original_names: &OriginalNames| {
+        original_names.contains_key(name) || request.tools.iter().any(|tool| tool.name == name)
     };
     let mut tools = Vec::with_capacity(request.tools.len());
     let mut request_of = request.clone();
@@ -67,28 +67,28 @@ pub(crate) fn offered<'a>(
             tools.push(tool.clone());
             continue;
         }
-        if taken(&name, &offered) {
+        if is_taken(&name, &original_names) {
             name = format!(
                 "{}_{:08x}",
-                name.get(..name.len().min(LONGEST - 9)).unwrap_or("tool"),
+                name.get(..name.len().min(MAX_LENGTH - 9)).unwrap_or("tool"),
                 hash(&tool.name) as u32
             );
         }
         if request.tool_choice == ToolChoice::Tool(tool.name.clone()) {
             request_of.tool_choice = ToolChoice::Tool(name.clone());
         }
-        let mut clean = (**tool).clone();
-        clean.name.clone_from(&name);
-        offered.insert(name, tool.name.clone());
-        tools.push(Arc::new(clean));
+        let mut renamed = (**tool).clone();
+        renamed.name.clone_from(&name);
+        original_names.insert(name, tool.name.clone());
+        tools.push(Arc::new(renamed));
     }
     (
         Cow::Owned(request_of.with_tools(tools)),
-        Some(Arc::new(offered)),
+        Some(Arc::new(original_names)),
     )
 }
 
-/// A short number for a text (FNV-1a).
+/// Returns the FNV-1a hash of a text.
 pub(crate) fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_fits_stays() {
+    fn valid_tool_name_is_unchanged() {
         assert_eq!(
             (tool("read_file-2", ""), tool("a.b:c", ".:")),
             ("read_file-2".into(), "a.b:c".into())
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_id_is_cut_and_stays_itself() {
+    fn long_call_id_is_truncated_and_stays_unique() {
         let long = |end: &str| id(Cow::Owned(format!("{}{end}", "x".repeat(100)))).into_owned();
         assert_eq!(
             (id("call_1".into()), long("a").len()),

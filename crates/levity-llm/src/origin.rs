@@ -1,8 +1,8 @@
-//! Who made state that is to go back, and who takes it.
+//! Tracks which server produced provider state, and which servers accept it back.
 //!
-//! Sealed reasoning can be opened by the server and the organisation that sealed it, and by models
-//! of the same family; ids of stored items, containers and files mean nothing elsewhere. A server
-//! refuses a conversation with state that it cannot read, so after a fallback or a change of model
+//! Only the server and the organisation that encrypted reasoning can decrypt it, with models of the
+//! same family. Ids of stored items, containers and files mean nothing on other servers. A server
+//! rejects a conversation with state that it cannot read. After a fallback or a change of model,
 //! every later turn would fail.
 
 use std::borrow::Cow;
@@ -15,25 +15,24 @@ use serde_json::Value;
 use crate::http::Endpoint;
 use crate::names;
 
-/// A server, an account there and a family of models. The server and the account are shown as short
-/// numbers, since histories are kept and passed on: neither an address nor a key can be read from
-/// them.
+/// A server, an account on it and a model family. The server and the account appear as hashes,
+/// because histories are stored and shared: they reveal neither an address nor a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(Arc<str>);
 
-/// What state is bound to.
+/// The scope within which state is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     dead_code,
-    reason = "a build with one provider alone may bind state in fewer ways"
+    reason = "a build with a single provider may use fewer scopes"
 )]
-pub(crate) enum Bound {
-    /// The server, the account and the family of models.
+pub(crate) enum StateScope {
+    /// Valid for the server, the account and the model family.
     Account,
-    /// The server and the family.
+    /// Valid for the server and the family.
     #[allow(dead_code, reason = "only some providers need it")]
     Server,
-    /// The family alone, wherever it is served.
+    /// Valid for the family on any server.
     #[allow(dead_code, reason = "only some providers need it")]
     Family,
 }
@@ -53,31 +52,31 @@ impl Origin {
         )
     }
 
-    /// What is written down of it.
+    /// Returns the text that histories store.
     pub(crate) fn name(&self) -> Arc<str> {
         self.0.clone()
     }
 
-    /// The state in `opaque`, if it is of this protocol and may go back. State that does not say
-    /// who made it may.
+    /// Returns the state in `opaque` if it belongs to this protocol and may be sent back. State
+    /// without an origin may always be sent back.
     pub(crate) fn data<'a>(
         &self,
         protocol: &str,
         opaque: Option<&'a ProviderState>,
-        bound: Bound,
+        scope: StateScope,
     ) -> Option<&'a Value> {
         let opaque = opaque.filter(|opaque| &*opaque.provider == protocol)?;
         let is_own = opaque
             .origin()
-            .is_none_or(|origin| self.is_bound(origin, bound));
+            .is_none_or(|origin| self.is_in_scope(origin, scope));
         is_own.then_some(&*opaque.data)
     }
 
-    fn is_bound(&self, other: &str, bound: Bound) -> bool {
-        let from = match bound {
-            Bound::Account => return *self.0 == *other,
-            Bound::Server => 0,
-            Bound::Family => 2,
+    fn is_in_scope(&self, other: &str, scope: StateScope) -> bool {
+        let from = match scope {
+            StateScope::Account => return *self.0 == *other,
+            StateScope::Server => 0,
+            StateScope::Family => 2,
         };
         let parts = |origin: &'_ str| -> Vec<String> {
             let parts = origin.splitn(3, ' ').enumerate();
@@ -89,8 +88,8 @@ impl Origin {
         parts(&self.0) == parts(other)
     }
 
-    /// The name for what is made of a message in the way of `wire`. It depends on who is asked only
-    /// where there is state in the message, or in the one before it.
+    /// Returns the cache key for the form of a message in the protocol `wire`. It depends on the
+    /// origin only if the message or the one before it contains state.
     pub(crate) fn key(
         &self,
         wire: &'static str,
@@ -111,7 +110,7 @@ impl Origin {
     }
 }
 
-/// The host and port of an address. It is kept in journals, so that no part of it may be a secret.
+/// Returns the host and port of an address. Journals store it, so it must not contain secrets.
 fn authority(base: &str) -> String {
     let base = bare_url(base);
     let rest = base.split_once("://").map_or(&*base, |(_, rest)| rest);
@@ -121,8 +120,9 @@ fn authority(base: &str) -> String {
         .to_ascii_lowercase()
 }
 
-/// The family of a model, as far as its name tells: `claude` of `us.anthropic.claude-opus-4-1`,
-/// `gpt` of `openai/gpt-5.2`. Open models of OpenAI's share no state with the others.
+/// Returns the model family as far as its name reveals it: `claude` for
+/// `us.anthropic.claude-opus-4-1`, `gpt` for `openai/gpt-5.2`. OpenAI's open models share no state
+/// with the others.
 fn family(model: &str) -> String {
     let lower = model.to_ascii_lowercase();
     for known in ["claude", "gemini", "gpt-oss"] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_the_family() {
+    fn model_name_determines_family() {
         let families = [
             ("gpt-5.2", "gpt"),
             ("openai/gpt-5-mini", "gpt"),
@@ -181,12 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn state_goes_back_to_whom_it_is_bound() {
-        let made = origin("https://api.example/v1", Some("key-1"), "gpt-5");
-        let state = ProviderState::new("p", json!(1)).with_origin(&*made.name());
-        // Who asks, and what they may have: bound to the account, the server, the family.
+    fn state_returns_only_within_its_scope() {
+        let own = origin("https://api.example/v1", Some("key-1"), "gpt-5");
+        let state = ProviderState::new("p", json!(1)).with_origin(&*own.name());
+        // Each case lists the requester and the state that it may receive: scoped to the account,
+        // the server and the family.
         let cases = [
-            (made.clone(), [true, true, true]),
+            (own.clone(), [true, true, true]),
             (
                 origin("https://API.example/v2?key=x", Some("key-1"), "gpt-5.2"),
                 [true, true, true],
@@ -221,23 +222,24 @@ mod tests {
             ),
         ];
         for (asks, expected) in cases {
-            let may = [Bound::Account, Bound::Server, Bound::Family]
-                .map(|bound| asks.data("p", Some(&state), bound).is_some());
+            let may = [StateScope::Account, StateScope::Server, StateScope::Family]
+                .map(|scope| asks.data("p", Some(&state), scope).is_some());
             assert_eq!(may, expected, "{asks:?}");
             assert!(
-                asks.data("q", Some(&state), Bound::Family).is_none(),
+                asks.data("q", Some(&state), StateScope::Family).is_none(),
                 "another protocol"
             );
             let unsigned = ProviderState::new("p", json!(1));
             assert!(
-                asks.data("p", Some(&unsigned), Bound::Account).is_some(),
-                "nobody says whose it is"
+                asks.data("p", Some(&unsigned), StateScope::Account)
+                    .is_some(),
+                "state without an origin"
             );
         }
     }
 
     #[test]
-    fn no_address_and_no_key_can_be_read() {
+    fn origin_reveals_neither_address_nor_key() {
         let name = origin(
             "https://internal.example/v1",
             Some("sk-secret-1234"),

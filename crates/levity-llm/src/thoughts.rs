@@ -1,33 +1,33 @@
-//! Thoughts that stand in the text before the reply: `<think>..</think>`, `[Thinking: ..]`.
+//! Separates thoughts from the reply text that follows them: `<think>..</think>`, `[Thinking: ..]`.
 
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 const NOTE: &str = "[Thinking:";
 
-/// The longest `[Thinking: ..]` that is waited for, in bytes.
-const LONGEST_NOTE: usize = 16 << 10;
+/// The maximum length of a `[Thinking: ..]` note in bytes.
+const MAX_NOTE_BYTES: usize = 16 << 10;
 
-/// Tells thoughts from the text behind them, however both are cut.
+/// A streaming parser that separates thoughts from text, regardless of chunk boundaries.
 #[derive(Debug, Default)]
 pub(crate) struct Thoughts {
-    place: Place,
-    /// True if `[Thinking: ..]` is a thought, too.
+    position: Position,
+    /// True if `[Thinking: ..]` also counts as a thought.
     notes: bool,
-    /// Text that may be the beginning of a thought, or of its end.
+    /// Text that may be the start of a thought or of its end tag.
     held: String,
 }
 
 #[derive(Debug, Default, PartialEq)]
-enum Place {
+enum Position {
     #[default]
     Start,
     Thoughts,
-    /// Behind the thoughts, before the first word.
+    /// After the thoughts, before the first word.
     Gap,
     Text,
 }
 
-/// A piece of the reply.
+/// A piece of the parsed reply.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Piece {
     Thinking(String),
@@ -35,7 +35,7 @@ pub(crate) enum Piece {
 }
 
 impl Thoughts {
-    /// Reads `[Thinking: ..]` as well.
+    /// Creates a parser that also recognises `[Thinking: ..]`.
     pub(crate) fn with_notes() -> Self {
         Self {
             notes: true,
@@ -43,80 +43,82 @@ impl Thoughts {
         }
     }
 
-    /// Takes more of the text.
-    pub(crate) fn take(&mut self, text: &str, mut give: impl FnMut(Piece)) {
+    /// Parses the next chunk of text.
+    pub(crate) fn take(&mut self, text: &str, mut emit: impl FnMut(Piece)) {
         self.held.push_str(text);
         loop {
-            match self.place {
-                Place::Start => {
+            match self.position {
+                Position::Start => {
                     let words = self.held.trim_start();
                     if let Some(rest) = words.strip_prefix(OPEN) {
                         self.held = rest.to_owned();
-                        self.place = Place::Thoughts;
+                        self.position = Position::Thoughts;
                     } else if let Some(note) = words.strip_prefix(NOTE).filter(|_| self.notes) {
-                        match note_end(note).filter(|end| *end <= LONGEST_NOTE) {
+                        match note_end(note).filter(|end| *end <= MAX_NOTE_BYTES) {
                             Some(end) => {
-                                give_some(
+                                emit_nonempty(
                                     Piece::Thinking(note[..end].trim().to_owned()),
-                                    &mut give,
+                                    &mut emit,
                                 );
                                 self.held = note[end + 1..].to_owned();
-                                self.place = Place::Gap;
+                                self.position = Position::Gap;
                             }
-                            None if note.len() <= LONGEST_NOTE => return,
-                            None => self.place = Place::Text,
+                            None if note.len() <= MAX_NOTE_BYTES => return,
+                            None => self.position = Position::Text,
                         }
                     } else if OPEN.starts_with(words) || (self.notes && NOTE.starts_with(words)) {
                         return;
                     } else {
-                        self.place = Place::Text;
+                        self.position = Position::Text;
                     }
                 }
-                Place::Thoughts => {
+                Position::Thoughts => {
                     let Some((thought, rest)) = self.held.split_once(CLOSE) else {
-                        let sure = self.held.len() - overlap(&self.held, CLOSE);
-                        let rest = self.held.split_off(sure);
-                        return give_some(
+                        let certain = self.held.len() - overlap(&self.held, CLOSE);
+                        let rest = self.held.split_off(certain);
+                        return emit_nonempty(
                             Piece::Thinking(std::mem::replace(&mut self.held, rest)),
-                            give,
+                            emit,
                         );
                     };
-                    give_some(Piece::Thinking(thought.to_owned()), &mut give);
+                    emit_nonempty(Piece::Thinking(thought.to_owned()), &mut emit);
                     self.held = rest.to_owned();
-                    self.place = Place::Gap;
+                    self.position = Position::Gap;
                 }
-                Place::Gap => {
+                Position::Gap => {
                     self.held = self.held.trim_start().to_owned();
                     if self.held.is_empty() {
                         return;
                     }
-                    self.place = Place::Text;
+                    self.position = Position::Text;
                 }
-                Place::Text => return give_some(Piece::Text(std::mem::take(&mut self.held)), give),
+                Position::Text => {
+                    return emit_nonempty(Piece::Text(std::mem::take(&mut self.held)), emit);
+                }
             }
         }
     }
 
-    /// No more will come.
-    pub(crate) fn end(&mut self, give: impl FnMut(Piece)) {
+    /// Ends the text and emits the rest.
+    pub(crate) fn end(&mut self, emit: impl FnMut(Piece)) {
         let held = std::mem::take(&mut self.held);
-        let piece = if self.place == Place::Thoughts {
+        let piece = if self.position == Position::Thoughts {
             Piece::Thinking(held)
         } else {
             Piece::Text(held)
         };
-        give_some(piece, give);
+        emit_nonempty(piece, emit);
     }
 }
 
-fn give_some(piece: Piece, mut give: impl FnMut(Piece)) {
+fn emit_nonempty(piece: Piece, mut emit: impl FnMut(Piece)) {
     let (Piece::Thinking(text) | Piece::Text(text)) = &piece;
     if !text.is_empty() {
-        give(piece);
+        emit(piece);
     }
 }
 
-/// Finds the bracket that closes a note, which may have brackets inside.
+/// Finds the bracket that closes a note, which may contain brackets.
 fn note_end(note: &str) -> Option<usize> {
     let mut depth = 0_usize;
     note.char_indices().find_map(|(at, char)| {
@@ -130,7 +132,7 @@ fn note_end(note: &str) -> Option<usize> {
     })
 }
 
-/// How many bytes at the end of a text may be the beginning of a tag.
+/// Returns the number of bytes at the end of a text that may start a tag.
 fn overlap(text: &str, tag: &str) -> usize {
     let longest = (1..tag.len()).rev();
     longest
@@ -144,34 +146,34 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, thinking: &str, said: &str) {
-        check_with(Thoughts::default, text, thinking, said);
+    fn check(text: &str, thinking: &str, reply: &str) {
+        check_with(Thoughts::default, text, thinking, reply);
     }
 
     #[track_caller]
-    fn check_with(new: fn() -> Thoughts, text: &str, thinking: &str, said: &str) {
+    fn check_with(new: fn() -> Thoughts, text: &str, thinking: &str, reply: &str) {
         for length in [1, 2, 3, text.len()] {
             let (mut thoughts, mut words) = (String::new(), String::new());
-            let mut give = |piece: Piece| match piece {
+            let mut emit = |piece: Piece| match piece {
                 Piece::Thinking(text) => thoughts.push_str(&text),
                 Piece::Text(text) => words.push_str(&text),
             };
             let mut thoughts_of = new();
             let chars: Vec<char> = text.chars().collect();
             for piece in chars.chunks(length.max(1)) {
-                thoughts_of.take(&piece.iter().collect::<String>(), &mut give);
+                thoughts_of.take(&piece.iter().collect::<String>(), &mut emit);
             }
-            thoughts_of.end(&mut give);
+            thoughts_of.end(&mut emit);
             assert_eq!(
                 (&*thoughts, &*words),
-                (thinking, said),
+                (thinking, reply),
                 "in pieces of {length}"
             );
         }
     }
 
     #[test]
-    fn thoughts_come_first() {
+    fn thoughts_precede_text() {
         check("<think>Hm.</think>\n\nSeven.", "Hm.", "Seven.");
         check(
             "\n<think>\na < b </thin </think> x <think>",
@@ -188,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_thoughts_where_they_are_wanted() {
+    fn notes_are_thoughts_if_enabled() {
         let check_note =
-            |text, thinking, said| check_with(Thoughts::with_notes, text, thinking, said);
+            |text, thinking, reply| check_with(Thoughts::with_notes, text, thinking, reply);
         check_note("[Thinking: a [b] c]\n\nYes.", "a [b] c", "Yes.");
         check_note(" [Thinking: hm]", "hm", "");
         check_note("<think>\nhm [b]\n</think>\n\nYes.", "\nhm [b]\n", "Yes.");

@@ -1,20 +1,20 @@
-//! Vectors as they come from a server, and as the contract has them.
+//! Validates vectors from a server and normalises them.
 
 use levity_core::ModelError;
 
 use super::malformed;
 
-/// No model has more components.
-const MOST: usize = 1 << 16;
+/// The maximum number of components in a vector.
+const MAX_COMPONENTS: usize = 1 << 16;
 
-/// Vectors that were looked at: as many as texts, of one length, each of length 1.
-pub(super) struct Checked {
+/// Validated vectors: one per text, with equal dimensions, each of length 1.
+pub(super) struct ValidVectors {
     pub(super) vectors: Vec<Vec<f32>>,
     dimensions: Option<usize>,
 }
 
-impl Checked {
-    /// Vectors of so many components, or as many as the first one has.
+impl ValidVectors {
+    /// Expects vectors of this many components, or as many as the first vector has.
     pub(super) fn new(dimensions: Option<usize>) -> Self {
         Self {
             vectors: Vec::new(),
@@ -22,10 +22,10 @@ impl Checked {
         }
     }
 
-    /// Takes the vectors of `count` texts.
+    /// Adds the vectors of `count` texts.
     pub(super) fn take(&mut self, vectors: Vec<Vec<f32>>, count: usize) -> Result<(), ModelError> {
         if vectors.len() != count {
-            let message = format!("there are {} vectors for {count} texts", vectors.len());
+            let message = format!("the reply has {} vectors for {count} texts", vectors.len());
             return Err(malformed(message));
         }
         for mut vector in vectors {
@@ -42,14 +42,13 @@ impl Checked {
             0 => Err(malformed(
                 "a vector is empty; is it a model for embeddings?",
             )),
-            length if length > MOST => Err(malformed(format!(
-                "a vector has more than {MOST} components"
+            length if length > MAX_COMPONENTS => Err(malformed(format!(
+                "a vector has more than {MAX_COMPONENTS} components"
             ))),
             length if length != dimensions => {
                 let message = format!(
-                    "a vector has {length} components, not {dimensions}; leave the number to the \
-                        model, or ask for \
-                     one that it has"
+                    "a vector has {length} components instead of {dimensions}; omit the number or \
+                     use one that the model supports"
                 );
                 Err(malformed(message))
             }
@@ -58,7 +57,7 @@ impl Checked {
     }
 }
 
-/// Gives a vector the length 1.
+/// Scales a vector to length 1.
 fn normalise(vector: &mut [f32]) -> Result<(), ModelError> {
     let length = vector
         .iter()
@@ -66,12 +65,10 @@ fn normalise(vector: &mut [f32]) -> Result<(), ModelError> {
         .sum::<f64>()
         .sqrt();
     if !length.is_finite() {
-        return Err(malformed("a vector has components that are no numbers"));
+        return Err(malformed("a vector has components that are not numbers"));
     }
     if length == 0.0 {
-        return Err(malformed(
-            "a vector has no direction, although its text says something",
-        ));
+        return Err(malformed("a vector is zero although its text is not empty"));
     }
     for part in vector {
         #[expect(clippy::cast_possible_truncation, reason = "it is at most 1")]

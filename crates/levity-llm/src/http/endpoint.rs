@@ -13,10 +13,10 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use super::Secret;
-use super::post::Shared;
+use super::post::SharedClient;
 use super::timer::Timer;
 
-/// Where a provider is, and how it is reached. Cloning costs nothing.
+/// The address of a provider and the settings to reach it. Cloning is cheap.
 ///
 /// ```
 /// # use levity_llm::Endpoint;
@@ -31,20 +31,20 @@ pub struct Endpoint {
     limits: TimeLimits,
 }
 
-/// Parts of a query that hold no key, and help to understand an error.
-const HARMLESS: [&str; 4] = ["api-version", "alt", "version", "beta"];
+/// Query parameters that contain no key and help to understand an error.
+const PUBLIC_PARAMETERS: [&str; 4] = ["api-version", "alt", "version", "beta"];
 
-/// How long the parts of a call may take.
+/// Time limits for the parts of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimeLimits {
-    /// Until there is a connection: 10 seconds.
+    /// The time to establish a connection: 10 seconds.
     pub connect: Duration,
-    /// Until the reply begins: 5 minutes, since models think.
+    /// The time until the reply starts: 5 minutes, because models think first.
     pub first_byte: Duration,
-    /// Between two pieces of the reply: 2 minutes.
+    /// The time between two chunks of the reply: 2 minutes.
     pub stall: Duration,
-    /// For all of it: 30 minutes.
+    /// The time for the whole call: 30 minutes.
     pub total: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Default for TimeLimits {
 }
 
 impl Endpoint {
-    /// A server at this address, without a slash at the end.
+    /// Creates an endpoint for this address; a slash at its end is removed.
     pub fn new(base: impl AsRef<str>) -> Self {
         Self {
             base: base.as_ref().trim().trim_end_matches('/').into(),
@@ -72,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    /// Moves to a server at another address.
+    /// Changes the address of the server.
     #[must_use]
     pub fn with_base(mut self, base: impl AsRef<str>) -> Self {
         self.base = base.as_ref().trim().trim_end_matches('/').into();
@@ -89,43 +89,44 @@ impl Endpoint {
         self
     }
 
-    /// Adds this field to every request's body, as it is.
+    /// Adds this field unchanged to the body of every request.
     #[must_use]
     pub fn with_field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         Arc::make_mut(&mut self.extra).insert(name.into(), value.into());
         self
     }
 
-    /// How long the parts of a call may take.
+    /// Sets the time limits for the parts of a call.
     #[must_use]
     pub fn with_limits(mut self, limits: TimeLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The server's address.
+    /// Returns the address of the server.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// Fields for every request's body.
+    /// Returns the extra fields for the body of every request.
     pub(crate) fn extra(&self) -> &Map<String, Value> {
         &self.extra
     }
 
-    /// The values of the headers that the user set.
+    /// Returns the values of the headers that the user set.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.headers.iter().map(|(_, value)| value)
     }
 
-    /// The server's address as it may be shown.
+    /// Returns the server's address without secrets.
     pub(crate) fn shown(&self) -> String {
         bare_url(&self.base)
     }
 
-    /// Everything in the address that may be a key: user, password, steps of the path that are not
-    /// shown, what the query and the fragment hold; and the header that the HTTP client makes of
-    /// user and password. A server that repeats a request in an error would show it.
+    /// Returns everything in the address that may be a key: the user, the password, hidden path
+    /// segments, and the values of the query and the fragment. It also returns the header that the
+    /// HTTP client derives from user and password. A server that repeats a request in an error
+    /// would reveal them.
     pub(crate) fn address_secrets(&self) -> Vec<String> {
         let base: &str = &self.base;
         let (before, fragment) = base.split_once('#').unwrap_or((base, ""));
@@ -136,10 +137,10 @@ impl Endpoint {
             .next()
             .and_then(|host| host.rsplit_once('@'))
             .map_or("", |(user, _)| user);
-        // A value that is too short to look for is found with its name.
+        // A value that is too short to search for is matched together with its name.
         let pairs = query
             .split('&')
-            .filter(|pair| !HARMLESS.contains(&pair.split('=').next().unwrap_or("")));
+            .filter(|pair| !PUBLIC_PARAMETERS.contains(&pair.split('=').next().unwrap_or("")));
         let values = pairs
             .clone()
             .filter_map(|pair| pair.split_once('='))
@@ -161,8 +162,8 @@ impl Endpoint {
         found.into_iter().chain(self.user_secrets()).collect()
     }
 
-    /// User and password as the HTTP client reads them, which may be where nobody looks for them,
-    /// and sends them.
+    /// Returns user and password as the HTTP client parses and sends them, which may be in an
+    /// unexpected place of the address.
     fn user_secrets(&self) -> Vec<String> {
         let Ok(url) = reqwest::Url::parse(&self.base) else {
             return Vec::new();
@@ -186,29 +187,29 @@ impl Endpoint {
         parts.chain(headers).collect()
     }
 
-    /// Sends a request, and waits for the reply to begin.
+    /// Sends a request and waits for the reply to start.
     pub(crate) async fn send(
         &self,
         path: &str,
         own: &[(&str, Secret)],
         mut body: Vec<u8>,
     ) -> Result<Reply, ModelError> {
-        // It is kept until the reply begins.
+        // The body is retained until the reply starts.
         body.shrink_to_fit();
         let (url, headers) = (self.url(path), self.headers(own)?);
-        let client = Shared::here(self.limits.connect)?;
+        let client = SharedClient::for_current_runtime(self.limits.connect)?;
         self.wait(pin!(client.post(&url, headers, body.into())))
             .await
     }
 
-    /// Asks for what stands at a path, and waits for the reply to begin.
+    /// Sends a GET request and waits for the reply to start.
     pub(crate) async fn get(
         &self,
         path: &str,
         own: &[(&str, Secret)],
     ) -> Result<Reply, ModelError> {
         let (url, headers) = (self.url(path), self.headers(own)?);
-        let client = Shared::here(self.limits.connect)?;
+        let client = SharedClient::for_current_runtime(self.limits.connect)?;
         self.wait(pin!(client.get(&url, headers))).await
     }
 
@@ -224,16 +225,14 @@ impl Endpoint {
                 timer,
             }),
             Some(Err(error)) => Err(failed(error, self.limits.connect)),
-            None if timer.is_over() => Err(too_slow("the call", self.limits.total)),
-            None => Err(too_slow(
-                "the beginning of the reply",
-                self.limits.first_byte,
-            )),
+            None if timer.is_over() => Err(timed_out("the call did not finish", self.limits.total)),
+            None => Err(timed_out("the reply did not start", self.limits.first_byte)),
         }
     }
 
-    /// Where a request goes. The address may be given with the version that paths begin with, or
-    /// with another one, which then counts; and with a query, which goes behind the path.
+    /// Returns the URL of a request. The address may contain an API version, which replaces the
+    /// version at the start of the path. It may also contain a query, which is appended to the
+    /// path.
     fn url(&self, path: &str) -> String {
         let (base, query) = self.base.split_once('?').unwrap_or((&self.base, ""));
         let base = base.trim_end_matches('/');
@@ -257,20 +256,23 @@ impl Endpoint {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("application/json"));
         let own = own.iter().map(|(name, value)| (*name, value));
-        // What the user set comes last, and so counts.
+        // The user's headers are last, so they take precedence.
         for (name, value) in own.chain(
             self.headers
                 .iter()
                 .map(|(name, value)| (name.as_str(), value)),
         ) {
-            let wrong = || {
-                let message = format!("the header `{name}` cannot be sent as it is");
+            let invalid = || {
+                let message = format!(
+                    "the header `{name}` contains characters that HTTP does not \
+                    allow"
+                );
                 ModelError::new(ModelErrorKind::BadRequest, message)
             };
-            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
+            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| invalid())?;
             value.set_sensitive(true);
             headers.insert(
-                HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?,
+                HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?,
                 value,
             );
         }
@@ -286,13 +288,13 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Credentials that the HTTP client gives to proxies: a proxy may repeat them in an error.
+/// Credentials that the HTTP client sends to proxies. A proxy may repeat them in an error.
 pub(super) fn proxy_secrets() -> &'static [String] {
     static SECRETS: OnceLock<Vec<String>> = OnceLock::new();
-    SECRETS.get_or_init(|| secrets_of_proxies(|name| std::env::var(name).ok()))
+    SECRETS.get_or_init(|| proxy_secrets_from(|name| std::env::var(name).ok()))
 }
 
-fn secrets_of_proxies(var: impl Fn(&str) -> Option<String>) -> Vec<String> {
+fn proxy_secrets_from(var: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let names = [
         "HTTP_PROXY",
         "http_proxy",
@@ -310,18 +312,17 @@ fn secrets_of_proxies(var: impl Fn(&str) -> Option<String>) -> Vec<String> {
     };
     let proxies = names.iter().filter_map(|name| var(name)).map(address);
     let secrets = proxies.flat_map(|url| Endpoint::new(url).user_secrets());
-    // A user's name may be a word.
+    // A shorter user name may be an ordinary word, so it is not treated as a secret.
     secrets.filter(|secret| secret.len() >= 8).collect()
 }
 
-/// What is sent for a user and a password, in both alphabets. The signs that fill it up are no part
-/// of it.
+/// Returns the encoded form of user and password in both base64 alphabets, without padding.
 fn basic(pair: &[u8]) -> [String; 2] {
     [STANDARD_NO_PAD.encode(pair), URL_SAFE_NO_PAD.encode(pair)]
 }
 
-/// The forms in which a server may repeat the value of a header: without the scheme before it, and
-/// for a user and a password what it reads there.
+/// Returns the forms in which a server may repeat the value of a header. They are the value without
+/// its scheme, and the decoded user and password, if any.
 pub(super) fn header_secrets(value: &str) -> Vec<String> {
     let Some((scheme, rest)) = value.split_once(' ') else {
         return vec![value.to_owned()];
@@ -345,12 +346,12 @@ pub(super) fn header_secrets(value: &str) -> Vec<String> {
     found
 }
 
-/// A part of an address without its `%` signs, as a server reads it in a query.
+/// Returns a part of an address with its `%` escapes decoded, as a server reads it in a query.
 fn decoded(part: &str) -> String {
     String::from_utf8_lossy(&unescaped(&part.replace('+', " "))).into_owned()
 }
 
-/// A part of an address without its `%` signs.
+/// Returns a part of an address with its `%` escapes decoded.
 fn unescaped(part: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
@@ -373,14 +374,14 @@ fn unescaped(part: &str) -> Vec<u8> {
     bytes
 }
 
-/// Whether a step of a path is a version, such as `v1` or `v1beta`.
+/// Returns `true` if a path segment is a version, such as `v1` or `v1beta`.
 fn is_version(step: &str) -> bool {
     let digits = step.strip_prefix('v').unwrap_or_default();
     digits.starts_with(|c: char| c.is_ascii_digit())
         && digits.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// A reply that has begun. Dropping it closes the connection.
+/// A reply that has started. Dropping it closes the connection.
 pub(crate) struct Reply {
     response: reqwest::Response,
     stall: Duration,
@@ -396,7 +397,7 @@ impl Reply {
         self.response.headers()
     }
 
-    /// The next bytes, or `None` at the end.
+    /// Returns the next bytes, or `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
         match self
             .timer
@@ -404,18 +405,18 @@ impl Reply {
             .await
         {
             Some(Ok(chunk)) => Ok(chunk),
-            Some(Err(error)) => Err(broken(&error)),
+            Some(Err(error)) => Err(connection_lost(&error)),
             None if self.timer.is_over() => Err(ModelError::new(
                 ModelErrorKind::Timeout,
-                "the call took longer than it may in all",
+                "the call exceeded its total time limit",
             )),
-            None => Err(too_slow("more of the reply", self.stall)),
+            None => Err(timed_out("no more of the reply arrived", self.stall)),
         }
     }
 
-    /// Reads what is left, if it is little and comes soon. A program that is busy with thousands of
-    /// calls takes its time, and would need a new connection for each; a server that never ends its
-    /// reply must not hold us up.
+    /// Reads the rest of the reply if it is short and arrives soon, so that the connection can be
+    /// reused. A program with thousands of calls would otherwise need a new connection for each. A
+    /// server that never ends its reply must not block the call, so the time is limited.
     pub(crate) async fn drain(&mut self) {
         let Self {
             response, timer, ..
@@ -430,11 +431,11 @@ impl Reply {
         let _ = timer.limit(Duration::from_millis(250), pin!(rest)).await;
     }
 
-    /// All that is left, as long as it is no more than `most` bytes; the rest is left unread.
-    pub(crate) async fn rest(&mut self, most: usize) -> Result<Vec<u8>, ModelError> {
+    /// Returns the rest of the reply, up to `limit` bytes; anything beyond that is not read.
+    pub(crate) async fn rest(&mut self, limit: usize) -> Result<Vec<u8>, ModelError> {
         let mut all = Vec::new();
         while let Some(chunk) = self.chunk().await? {
-            let room = most.saturating_sub(all.len());
+            let room = limit.saturating_sub(all.len());
             all.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
             if chunk.len() > room {
                 break;
@@ -444,11 +445,12 @@ impl Reply {
     }
 }
 
-/// Why a request got no reply. The address is not in it: a key may be there.
+/// Returns the error for a request without a reply. The address may contain a key, so it is
+/// omitted.
 pub(super) fn failed(error: reqwest::Error, connect: Duration) -> ModelError {
     let error = error.without_url();
     if error.is_builder() {
-        let message = "the server's address is no URL of `http` or `https`; write it as \
+        let message = "the server's address is not an `http` or `https` URL; write it as \
             `http://HOST:PORT/v1`";
         return ModelError::new(ModelErrorKind::BadRequest, message).with_source(root(&error));
     }
@@ -461,35 +463,36 @@ pub(super) fn failed(error: reqwest::Error, connect: Duration) -> ModelError {
         return ModelError::new(ModelErrorKind::Timeout, "the server did not answer in time");
     }
     if !error.is_connect() {
-        return broken(&error);
+        return connection_lost(&error);
     }
-    let (what, advice) = why_unreachable(&error);
+    let (what, advice) = connect_failure(&error);
     let message = if advice.is_empty() {
         what.clone()
     } else {
         format!("{what}; {advice}")
     };
     let error = ModelError::new(ModelErrorKind::Transport, message).with_unreachable();
-    // Its words are in the message already.
+    // The message already contains the cause.
     error.with_source(what)
 }
 
-/// Why there is no connection, and what to do about it.
-fn why_unreachable(error: &reqwest::Error) -> (String, &'static str) {
+/// Returns the reason that a connection failed, and advice for the user.
+fn connect_failure(error: &reqwest::Error) -> (String, &'static str) {
     if let Some(error) = find::<rustls::Error>(error) {
         return match error {
             rustls::Error::InvalidMessage(_) => (
                 "the server does not speak TLS on this port".to_owned(),
-                "write `http://` if it is to be reached without",
+                "write `http://` to connect without TLS",
             ),
-            rustls::Error::InvalidCertificate(_) => {
-                (format!("the server's certificate is refused: {error}"), "")
-            }
+            rustls::Error::InvalidCertificate(_) => (
+                format!("the server's certificate was rejected: {error}"),
+                "",
+            ),
             error => (format!("TLS failed: {error}"), ""),
         };
     }
     if texts(error).iter().any(|text| text == "dns error") {
-        return ("the host name is not known".to_owned(), "check the address");
+        return ("the host name is unknown".to_owned(), "check the address");
     }
     match find::<io::Error>(error).map(io::Error::kind) {
         Some(io::ErrorKind::ConnectionRefused) => {
@@ -500,8 +503,8 @@ fn why_unreachable(error: &reqwest::Error) -> (String, &'static str) {
     }
 }
 
-/// A connection that came to its end before the reply did.
-fn broken(error: &reqwest::Error) -> ModelError {
+/// Returns the error for a connection that closed before the reply was complete.
+fn connection_lost(error: &reqwest::Error) -> ModelError {
     let parse = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse);
     let what = match find::<io::Error>(error).map(io::Error::kind) {
         _ if parse => {
@@ -516,8 +519,7 @@ fn broken(error: &reqwest::Error) -> ModelError {
     ModelError::new(ModelErrorKind::Transport, what).with_source(root(error))
 }
 
-/// The first error of this type that another came from. An error inside of an I/O error is looked
-/// at too.
+/// Returns the first error of this type in the chain of causes, including errors inside I/O errors.
 fn find<T: Error + 'static>(error: &reqwest::Error) -> Option<&T> {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -535,12 +537,12 @@ fn find<T: Error + 'static>(error: &reqwest::Error) -> Option<&T> {
     None
 }
 
-/// What an error came from in the end, in words.
+/// Returns the text of the root cause of an error.
 fn root(error: &reqwest::Error) -> String {
     texts(error).pop().unwrap_or_default()
 }
 
-/// The words of an error and of all that it came from.
+/// Returns the texts of an error and all its causes.
 fn texts(error: &reqwest::Error) -> Vec<String> {
     let (mut texts, mut next) = (Vec::new(), Some(error as &dyn Error));
     while let Some(error) = next {
@@ -550,11 +552,8 @@ fn texts(error: &reqwest::Error) -> Vec<String> {
     texts
 }
 
-fn too_slow(what: &str, limit: Duration) -> ModelError {
-    ModelError::new(
-        ModelErrorKind::Timeout,
-        format!("{what} did not come within {limit:?}"),
-    )
+fn timed_out(what: &str, limit: Duration) -> ModelError {
+    ModelError::new(ModelErrorKind::Timeout, format!("{what} within {limit:?}"))
 }
 
 #[cfg(test)]
@@ -567,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_have_a_version_and_a_query() {
+    fn url_keeps_version_and_query_of_address() {
         check("http://h", "/v1/messages", "http://h/v1/messages");
         check("http://h/v1/", "/v1/messages", "http://h/v1/messages");
         check("http://h/v1", "/responses", "http://h/v1/responses");
@@ -597,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn header_secrets_are_the_value_without_its_scheme_and_what_is_encoded_in_it() {
+    fn header_secrets_include_value_without_scheme_and_decoded_pair() {
         for (value, secrets) in [
             ("abc", &["abc"][..]),
             ("Bearer abc", &["Bearer abc", "abc"]),
@@ -624,9 +623,9 @@ mod tests {
     }
 
     #[test]
-    fn proxies_are_known_by_what_is_sent_to_them() {
+    fn proxy_secrets_include_password_and_encoded_pair() {
         let of =
-            |url: &str| secrets_of_proxies(|name| (name == "https_proxy").then(|| url.to_owned()));
+            |url: &str| proxy_secrets_from(|name| (name == "https_proxy").then(|| url.to_owned()));
         for url in ["http://me:password@proxy:3128", "me:password@proxy:3128"] {
             let found = of(url);
             assert!(found.iter().any(|secret| secret == "password"), "{found:?}");
@@ -639,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_knows_what_may_be_secret_in_its_address() {
+    fn address_secrets_cover_user_path_query_and_fragment() {
         for (base, secrets) in [
             ("http://h/v1", &[][..]),
             ("http://h/s/0123456789abcdef0/v1", &["0123456789abcdef0"]),

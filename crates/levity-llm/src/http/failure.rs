@@ -1,4 +1,4 @@
-//! What providers say when something is wrong, in all the shapes they have for it.
+//! Parses the error replies of providers in their various formats.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,14 +7,13 @@ use levity_core::{ModelError, ModelErrorKind};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::foreign::{markup, words};
+use super::unexpected_reply::{markup, sanitized};
 
-/// The longest message that is passed on. It is cut when it is without secrets: of one that is cut
-/// itself, a part would be left.
-pub(super) const LONGEST: usize = 2_000;
+/// The maximum length of an error message. It is truncated only after secrets are removed, because
+/// a part of a truncated secret would not be recognised.
+pub(super) const MAX_MESSAGE_BYTES: usize = 2_000;
 
-/// What servers say of a request with which they will fail again, although they call it a fault of
-/// their own.
+/// Phrases in server errors (500) that will recur for the same request.
 const REFUSALS: [&str; 6] = [
     "input is not supported",
     "failed to parse messages",
@@ -24,19 +23,19 @@ const REFUSALS: [&str; 6] = [
     "cannot use custom grammar",
 ];
 
-/// What a provider says is wrong.
+/// A failure that a provider reports.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     pub(crate) message: String,
-    /// Types, codes and states, in lower case, one after the other.
-    words: String,
+    /// Types, codes and statuses in lower case, separated by spaces.
+    codes: String,
     retry_after: Option<Duration>,
 }
 
-/// What a reply says is wrong, if it does.
-pub(crate) fn plain(value: &Value) -> Option<Failure> {
+/// Returns the failure that a reply reports, if any.
+pub(crate) fn find_failure(value: &Value) -> Option<Failure> {
     match value {
-        Value::Array(items) => items.iter().find_map(plain),
+        Value::Array(items) => items.iter().find_map(find_failure),
         Value::Object(map) => {
             let error = map.get("error").filter(|error| !error.is_null());
             error.map(|error| Failure::of(error, value))
@@ -46,17 +45,17 @@ pub(crate) fn plain(value: &Value) -> Option<Failure> {
 }
 
 impl Failure {
-    fn of(error: &Value, around: &Value) -> Self {
+    fn of(error: &Value, outer: &Value) -> Self {
         let mut failure = Self {
-            message: words_of(error).unwrap_or_default(),
+            message: find_message(error).unwrap_or_default(),
             ..Self::default()
         };
-        // What a server says that hands on the error of another.
+        // The server forwards the error of another provider.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
             failure.message = format!("{}: {raw}", failure.message);
         }
         let inner = error.get("innererror").unwrap_or(&Value::Null);
-        for place in [around, error, inner] {
+        for object in [outer, error, inner] {
             for name in [
                 "type",
                 "code",
@@ -66,16 +65,16 @@ impl Failure {
                 "reason",
                 "error_type",
             ] {
-                let word = match place.get(name) {
+                let word = match object.get(name) {
                     Some(Value::String(word)) => word.to_lowercase(),
                     Some(Value::Number(number)) => number.to_string(),
                     _ => continue,
                 };
-                failure.words.push_str(&word);
-                failure.words.push(' ');
+                failure.codes.push_str(&word);
+                failure.codes.push(' ');
             }
         }
-        // Google has the reason among the details.
+        // Google puts the reason into the details.
         for detail in error
             .get("details")
             .and_then(Value::as_array)
@@ -83,15 +82,15 @@ impl Failure {
             .flatten()
         {
             if let Some(reason) = detail.get("reason").and_then(Value::as_str) {
-                failure.words.push_str(&reason.to_lowercase());
-                failure.words.push(' ');
+                failure.codes.push_str(&reason.to_lowercase());
+                failure.codes.push(' ');
             }
         }
         failure.retry_after = google_delay(error);
         failure
     }
 
-    /// What a body says, whatever its shape.
+    /// Parses a failure from a body of any format.
     pub(crate) fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
             Ok(value) => Self::any(&value),
@@ -102,16 +101,16 @@ impl Failure {
         }
     }
 
-    /// What a value says, whatever its shape.
+    /// Parses a failure from a JSON value of any shape.
     pub(crate) fn any(value: &Value) -> Self {
         let value = match value {
             Value::Array(items) if items.len() == 1 => items.first().unwrap_or(value),
             value => value,
         };
-        plain(value).unwrap_or_else(|| Self::of(value, &Value::Null))
+        find_failure(value).unwrap_or_else(|| Self::of(value, &Value::Null))
     }
 
-    /// The error that an HTTP reply of this status means.
+    /// Converts the failure to the error for an HTTP reply with this status.
     pub(crate) fn into_http_error(mut self, status: u16, headers: &HeaderMap) -> ModelError {
         self.retry_after = retry_after(headers).or(self.retry_after);
         let id = [
@@ -136,7 +135,7 @@ impl Failure {
         }
         let asked = self.retry_after;
         let error = self.into_error(Some(status)).with_status(status);
-        // An overloaded server says so too.
+        // An overloaded server may also send a retry delay.
         let error = match asked.filter(|_| error.is_retryable()) {
             Some(time) => error.with_retry_after(time),
             None => error,
@@ -147,21 +146,21 @@ impl Failure {
         }
     }
 
-    /// The error that it means, of a reply that began well.
+    /// Converts the failure to an error, for a reply with a successful status.
     pub(crate) fn into_error(self, status: Option<u16>) -> ModelError {
-        let kind = self.kind(status.or_else(|| self.status_in_words()));
+        let kind = self.kind(status.or_else(|| self.status_in_codes()));
         let message = if self.message.is_empty() {
-            "the provider says that it failed"
+            "the provider reported a failure without a message"
         } else {
             &*self.message
         };
         ModelError::new(kind, message)
     }
 
-    /// A code that is an HTTP status.
-    fn status_in_words(&self) -> Option<u16> {
+    /// Returns a code that is an HTTP status.
+    fn status_in_codes(&self) -> Option<u16> {
         let numbers = self
-            .words
+            .codes
             .split_whitespace()
             .filter_map(|word| word.parse::<u16>().ok());
         numbers
@@ -171,8 +170,8 @@ impl Failure {
 
     fn kind(&self, status: Option<u16>) -> ModelErrorKind {
         let message = self.message.to_lowercase();
-        let says = |words: &[&str]| words.iter().any(|word| self.words.contains(word));
-        let tells = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        let has_code = |words: &[&str]| words.iter().any(|word| self.codes.contains(word));
+        let message_contains = |words: &[&str]| words.iter().any(|word| message.contains(word));
         let too_long = [
             "maximum context length",
             "context length",
@@ -192,10 +191,10 @@ impl Failure {
             "request_too_large",
             "too_many_prompt_tokens",
         ];
-        if says(&too_large) || (tells(&too_long) && status != Some(429)) {
+        if has_code(&too_large) || (message_contains(&too_long) && status != Some(429)) {
             return ModelErrorKind::ContextTooLong;
         }
-        if says(&[
+        if has_code(&[
             "content_filter",
             "content_policy",
             "responsibleai",
@@ -203,12 +202,12 @@ impl Failure {
         ]) {
             return ModelErrorKind::ContentFiltered;
         }
-        if says(&[
+        if has_code(&[
             "insufficient_quota",
             "billing",
             "payment_required",
             "api_key_invalid",
-        ]) || tells(&["credit balance is too low"])
+        ]) || message_contains(&["credit balance is too low"])
         {
             return ModelErrorKind::Auth;
         }
@@ -220,16 +219,16 @@ impl Failure {
                 retry_after: self.retry_after,
             },
             Some(503 | 529) => ModelErrorKind::Overloaded,
-            // What llama.cpp says of a request that it cannot take.
-            Some(500) if tells(&REFUSALS) => ModelErrorKind::BadRequest,
+            // llama.cpp reports a request that it cannot handle in this way.
+            Some(500) if message_contains(&REFUSALS) => ModelErrorKind::BadRequest,
             Some(500..) => ModelErrorKind::Server,
             Some(300..) => ModelErrorKind::BadRequest,
-            _ => self.kind_by_words(says),
+            _ => self.kind_by_codes(has_code),
         }
     }
 
-    fn kind_by_words(&self, says: impl Fn(&[&str]) -> bool) -> ModelErrorKind {
-        if says(&["rate_limit", "resource_exhausted", "too_many"]) {
+    fn kind_by_codes(&self, has_code: impl Fn(&[&str]) -> bool) -> ModelErrorKind {
+        if has_code(&["rate_limit", "resource_exhausted", "too_many"]) {
             return ModelErrorKind::RateLimited {
                 retry_after: self.retry_after,
             };
@@ -255,16 +254,16 @@ impl Failure {
                 ModelErrorKind::BadRequest,
             ),
         ];
-        let known = kinds.into_iter().find(|(words, _)| says(words));
+        let known = kinds.into_iter().find(|(words, _)| has_code(words));
         known.map_or(ModelErrorKind::Server, |(_, kind)| kind)
     }
 }
 
-/// The words in an error, wherever they are.
-fn words_of(error: &Value) -> Option<String> {
+/// Finds the message text in an error of any shape.
+fn find_message(error: &Value) -> Option<String> {
     match error {
         Value::String(text) => Some(text.clone()),
-        Value::Array(items) => items.iter().find_map(words_of),
+        Value::Array(items) => items.iter().find_map(find_message),
         Value::Object(map) => {
             let names = [
                 "message",
@@ -277,14 +276,14 @@ fn words_of(error: &Value) -> Option<String> {
             ];
             names
                 .iter()
-                .find_map(|name| map.get(*name).and_then(words_of))
+                .find_map(|name| map.get(*name).and_then(find_message))
         }
         _ => None,
     }
     .filter(|text| !text.trim().is_empty())
 }
 
-/// A page that is no JSON, in a few words.
+/// Describes a page that is not JSON in a few words.
 fn page(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
@@ -296,14 +295,14 @@ fn page(body: &[u8]) -> String {
         .collect()
 }
 
-/// A redirect, which is not followed, and where it leads: without what may be secret there.
+/// Describes a redirect, which is not followed, and its target without secrets.
 fn redirect(place: &[u8]) -> String {
     let place = String::from_utf8_lossy(place);
     let place = match place
         .strip_prefix('/')
         .filter(|rest| !rest.starts_with(['/', '\\']))
     {
-        // A path on the same server.
+        // The target is a path on the same server.
         Some(path) => bare_url(&format!("h/{path}"))
             .trim_start_matches('h')
             .to_owned(),
@@ -311,11 +310,11 @@ fn redirect(place: &[u8]) -> String {
     };
     format!(
         "the server redirects to `{}`, which is not followed; check the address",
-        words(&place)
+        sanitized(&place)
     )
 }
 
-/// How long a provider asks to wait, by its headers.
+/// Returns the retry delay in the headers.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(millis) = header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
@@ -328,13 +327,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let date = httpdate::parse_http_date(text).ok()?;
     #[expect(
         clippy::disallowed_methods,
-        reason = "the date in the header is one of the real clock"
+        reason = "the date in the header refers to the real clock"
     )]
     let now = SystemTime::now();
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// Google's `RetryInfo`: `{"retryDelay": "34.4s"}` among the details.
+/// Returns the delay in Google's `RetryInfo`: `{"retryDelay": "34.4s"}` among the details.
 fn google_delay(error: &Value) -> Option<Duration> {
     let details = error.get("details")?.as_array()?;
     let delay = details
@@ -358,11 +357,11 @@ mod tests {
     }
 
     #[test]
-    fn bodies_have_many_shapes() {
+    fn failure_is_read_from_formats_of_all_providers() {
         use ModelErrorKind::{
             Auth, BadRequest, ContentFiltered, ContextTooLong, RateLimited, Server,
         };
-        // OpenAI, and most of the others.
+        // OpenAI and most others.
         let body = r#"{"error":{"message":"no such model","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#;
         check(404, body, BadRequest, "no such model");
         // Ollama, Venice.
@@ -389,13 +388,13 @@ mod tests {
             Auth,
             "Invalid API Key",
         );
-        // Whatever is built on FastAPI.
+        // Servers that are built on FastAPI.
         let body = r#"{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required","input":{}}]}"#;
         check(422, body, BadRequest, "Field required");
-        // Mistral, of old.
+        // Mistral in older versions.
         let body = r#"{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body"],"msg":"Extra inputs are not permitted"}]},"type":"invalid_request_error","code":null}"#;
         check(422, body, BadRequest, "Extra inputs are not permitted");
-        // OpenRouter, with what its provider says.
+        // OpenRouter, with the error of its provider.
         check(
             401,
             r#"{"error":{"message":"Missing Authentication header","code":401},"user_id":"u"}"#,
@@ -421,7 +420,7 @@ mod tests {
             BadRequest,
             "Resource not found",
         );
-        // Google, behind this protocol.
+        // Google, with OpenAI's protocol.
         let body = r#"[{"error":{"code":429,"message":"exhausted","status":"RESOURCE_EXHAUSTED","details":[{"@type":"t","retryDelay":"1.5s"}]}}]"#;
         check(
             429,
@@ -431,7 +430,7 @@ mod tests {
             },
             "exhausted",
         );
-        // Cloudflare, and pages of proxies.
+        // Cloudflare, and error pages of proxies.
         check(
             403,
             r#"{"success":false,"errors":[{"code":10000,"message":"Authentication error"}]}"#,
@@ -448,7 +447,7 @@ mod tests {
         check(500, "", Server, "the server answered with status 500");
         check(500, "[]", Server, "the server answered with status 500");
         check(500, "null", Server, "the server answered with status 500");
-        // Windows that are too small.
+        // Requests that exceed the context window.
         let body = r#"{"error":{"code":400,"message":"request (9 tokens) exceeds the available context size (5 tokens)","type":"exceed_context_size_error"}}"#;
         check(
             400,
@@ -469,7 +468,7 @@ mod tests {
             ContextTooLong,
             "prompt too long",
         );
-        // No money.
+        // Accounts without credit.
         check(
             429,
             r#"{"error":{"message":"no credit","code":"insufficient_quota"}}"#,
@@ -491,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn redirect_shows_no_secret_of_its_address() {
+    fn redirect_message_hides_secrets_in_address() {
         for (place, shown) in [
             ("/login", "/login"),
             ("/login?next=hush", "/login"),
@@ -503,19 +502,19 @@ mod tests {
             ("https:///me:hush@h", "https://***"),
             ("//me:hush@h", "***"),
         ] {
-            let said = redirect(place.as_bytes());
+            let message = redirect(place.as_bytes());
             assert!(
-                said.contains(&format!("to `{shown}`")) && !said.contains("hush"),
-                "{place}: {said}"
+                message.contains(&format!("to `{shown}`")) && !message.contains("hush"),
+                "{place}: {message}"
             );
         }
     }
 
     #[test]
-    fn a_long_message_is_cut_at_a_letter() {
+    fn long_message_is_truncated_at_character_boundary() {
         let body = format!("{{\"error\":\"{}\"}}", "ä".repeat(5_000));
         let error = Failure::read(body.as_bytes()).into_error(None);
         let error = crate::http::scrubbed(error, &crate::Endpoint::new("http://h"), &[]);
-        assert_eq!(error.to_string().len(), LONGEST);
+        assert_eq!(error.to_string().len(), MAX_MESSAGE_BYTES);
     }
 }

@@ -1,36 +1,37 @@
-//! Streams of events and lines, however the network cuts them.
+//! Splits a byte stream into events or lines, regardless of network chunk boundaries.
 
 use levity_core::{ModelError, ModelErrorKind};
 
-/// The longest line, and the longest event: 32 MiB.
-const LONGEST: usize = 32 << 20;
+/// The maximum size of a line and of an event: 32 MiB.
+const MAX_BYTES: usize = 32 << 20;
 
-/// How a reply is cut into events.
+/// The framing of events in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// Server-sent events.
+    /// The framing of server-sent events.
     Sse,
-    /// One JSON value on a line.
-    #[allow(dead_code, reason = "only some providers speak like this")]
+    /// One JSON value per line.
+    #[allow(dead_code, reason = "only some providers use this framing")]
     JsonLines,
 }
 
-/// Takes bytes as they come, and gives out events.
+/// A parser that turns chunks of bytes into events.
 #[derive(Debug)]
 pub(crate) struct Lines {
     framing: Framing,
-    /// A line that has not come to its end.
+    /// The current line, which is still incomplete.
     open: Vec<u8>,
-    /// The event's name and data so far.
+    /// The name and the data of the current event.
     name: String,
     data: Vec<u8>,
     has_data: bool,
-    begun: bool,
-    /// The last byte was a carriage return, so that a line feed that comes next ends no other line.
-    returned: bool,
+    started: bool,
+    /// True if the last byte was a carriage return: a following line feed belongs to the same line
+    /// end.
+    after_carriage_return: bool,
 }
 
-/// What takes events: a name, where there is one, and the data.
+/// A consumer of events: an optional name, and the data.
 pub(crate) trait Events {
     fn event(&mut self, name: &str, data: &[u8]) -> Result<(), ModelError>;
 }
@@ -50,12 +51,12 @@ impl Lines {
             name,
             data,
             has_data: false,
-            begun: false,
-            returned: false,
+            started: false,
+            after_carriage_return: false,
         }
     }
 
-    /// Takes the next bytes.
+    /// Parses the next chunk of bytes.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
@@ -67,7 +68,7 @@ impl Lines {
         }
     }
 
-    /// Takes what stands without an end when the bytes do.
+    /// Parses the rest at the end of the stream, which may lack a line end.
     pub(crate) fn finish(&mut self, events: &mut impl Events) -> Result<(), ModelError> {
         let last = std::mem::take(&mut self.open);
         match self.framing {
@@ -75,7 +76,7 @@ impl Lines {
             Framing::Sse => {
                 let mut held = None;
                 self.field(self.line(&last), &mut held, events)?;
-                self.keep_data(held)?;
+                self.append_data(held)?;
                 self.dispatch(None, events)
             }
         }
@@ -88,18 +89,18 @@ impl Lines {
             if self.open.is_empty() {
                 self.json(line, events)?;
             } else {
-                let whole = self.close(line)?;
+                let whole = self.complete_line(line)?;
                 self.json(&whole, events)?;
-                self.reuse(whole);
+                self.reuse_buffer(whole);
             }
         }
-        self.keep(bytes)
+        self.append_to_line(bytes)
     }
 
     fn json(&mut self, line: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
-        within(line.len())?;
+        check_size(line.len())?;
         let line = self.line(line).trim_ascii();
-        self.begun |= !line.is_empty();
+        self.started |= !line.is_empty();
         if line.is_empty() {
             Ok(())
         } else {
@@ -107,8 +108,8 @@ impl Lines {
         }
     }
 
-    /// Lines end with a line feed, a carriage return, or both. Data that is all there is not
-    /// copied.
+    /// Parses lines that end with a line feed, a carriage return, or both. Data within a single
+    /// chunk is not copied.
     fn push_sse<'a>(
         &mut self,
         mut bytes: &'a [u8],
@@ -118,7 +119,7 @@ impl Lines {
         if bytes.is_empty() {
             return Ok(());
         }
-        if std::mem::take(&mut self.returned) {
+        if std::mem::take(&mut self.after_carriage_return) {
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
@@ -126,53 +127,53 @@ impl Lines {
             let (mark, rest) = rest.split_at(1);
             bytes = rest;
             if mark == b"\r" {
-                self.returned = rest.is_empty();
+                self.after_carriage_return = rest.is_empty();
                 bytes = rest.strip_prefix(b"\n").unwrap_or(rest);
             }
             if self.open.is_empty() {
                 self.field(self.line(line), &mut held, events)?;
             } else {
-                self.keep_data(held.take())?;
-                let whole = self.close(line)?;
+                self.append_data(held.take())?;
+                let whole = self.complete_line(line)?;
                 let mut inside = None;
                 self.field(self.line(&whole), &mut inside, events)?;
-                self.keep_data(inside)?;
-                self.reuse(whole);
+                self.append_data(inside)?;
+                self.reuse_buffer(whole);
             }
-            self.begun = true;
+            self.started = true;
         }
-        self.keep_data(held)?;
-        self.keep(bytes)
+        self.append_data(held)?;
+        self.append_to_line(bytes)
     }
 
-    /// A line, without the mark that may stand at the very beginning.
+    /// Returns a line without the byte order mark that may start the stream.
     fn line<'a>(&self, line: &'a [u8]) -> &'a [u8] {
-        if self.begun {
+        if self.started {
             line
         } else {
             line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line)
         }
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
-        within(self.open.len() + bytes.len())?;
+    fn append_to_line(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
+        check_size(self.open.len() + bytes.len())?;
         self.open.extend_from_slice(bytes);
         Ok(())
     }
 
-    /// The open line with its end, to be given back by `reuse`.
-    fn close(&mut self, end: &[u8]) -> Result<Vec<u8>, ModelError> {
-        self.keep(end)?;
+    /// Completes the open line; pass its buffer to `reuse_buffer` afterwards.
+    fn complete_line(&mut self, end: &[u8]) -> Result<Vec<u8>, ModelError> {
+        self.append_to_line(end)?;
         Ok(std::mem::take(&mut self.open))
     }
 
-    fn reuse(&mut self, mut line: Vec<u8>) {
+    fn reuse_buffer(&mut self, mut line: Vec<u8>) {
         line.clear();
         self.open = line;
     }
 
-    /// Takes a line of an event. The first line of data is held, in the hope that it is the only
-    /// one.
+    /// Parses a line of an event. The first line of data is only borrowed, because it is usually
+    /// the only one.
     fn field<'a>(
         &mut self,
         line: &'a [u8],
@@ -189,23 +190,23 @@ impl Lines {
         match field {
             b"data" if held.is_none() && !self.has_data => *held = Some(value),
             b"data" => {
-                self.keep_data(held.take())?;
-                self.keep_data(Some(value))?;
+                self.append_data(held.take())?;
+                self.append_data(Some(value))?;
             }
             b"event" => {
                 self.name.clear();
                 self.name.push_str(&String::from_utf8_lossy(value));
             }
-            // A comment, an id, how long to wait before coming back.
+            // Comments, ids and reconnection times are ignored.
             _ => {}
         }
         Ok(())
     }
 
-    /// Puts a line of data behind those before it.
-    fn keep_data(&mut self, value: Option<&[u8]>) -> Result<(), ModelError> {
+    /// Appends a line of data to the previous ones.
+    fn append_data(&mut self, value: Option<&[u8]>) -> Result<(), ModelError> {
         let Some(value) = value else { return Ok(()) };
-        within(self.data.len() + value.len())?;
+        check_size(self.data.len() + value.len())?;
         if std::mem::replace(&mut self.has_data, true) {
             self.data.push(b'\n');
         }
@@ -213,7 +214,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The event has come to its end.
+    /// Emits the event that an empty line ends.
     fn dispatch(
         &mut self,
         held: Option<&[u8]>,
@@ -221,7 +222,7 @@ impl Lines {
     ) -> Result<(), ModelError> {
         let has_data = std::mem::take(&mut self.has_data);
         let sent = match held {
-            Some(data) => within(data.len()).and_then(|()| events.event(&self.name, data)),
+            Some(data) => check_size(data.len()).and_then(|()| events.event(&self.name, data)),
             None if has_data => events.event(&self.name, &self.data),
             None => Ok(()),
         };
@@ -231,11 +232,11 @@ impl Lines {
     }
 }
 
-fn within(length: usize) -> Result<(), ModelError> {
-    if length <= LONGEST {
+fn check_size(length: usize) -> Result<(), ModelError> {
+    if length <= MAX_BYTES {
         return Ok(());
     }
-    let message = format!("the reply has a line of more than {LONGEST} bytes");
+    let message = format!("the reply has a line that is longer than {MAX_BYTES} bytes");
     Err(ModelError::new(ModelErrorKind::Malformed, message))
 }
 
@@ -243,7 +244,7 @@ fn within(length: usize) -> Result<(), ModelError> {
 mod tests {
     use super::*;
 
-    /// The events of these bytes, cut into pieces of this length.
+    /// Returns the events in these bytes, split into chunks of this length.
     fn events(framing: Framing, bytes: &[u8], piece: usize) -> Vec<(String, String)> {
         let mut found = Vec::new();
         let mut take = |name: &str, data: &[u8]| {
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_whole_however_they_are_cut() {
+    fn sse_events_are_complete_for_any_chunk_size() {
         let sse = |text, expected| check(Framing::Sse, text, expected);
         sse("data: a\n\ndata: b\n\n", &[("", "a"), ("", "b")]);
         sse("event: ping\r\ndata: {}\r\n\r\n", &[("ping", "{}")]);
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_json_come_whole() {
+    fn json_lines_are_complete_for_any_chunk_size() {
         check(
             Framing::JsonLines,
             "{\"a\":1}\n\r\n  \n{\"ä\":2}",
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_or_an_event_without_end_is_refused() {
+    fn oversized_line_or_event_returns_error() {
         let data = format!("data: {}\n", "x".repeat(1_000));
         for (framing, piece) in [
             (Framing::Sse, "x"),
@@ -331,13 +332,13 @@ mod tests {
             let mut lines = Lines::new(framing);
             let piece = piece.repeat((1 << 20) / piece.len());
             let mut take = |_: &str, _: &[u8]| Ok(());
-            let refused = (0..80).find_map(|_| lines.push(piece.as_bytes(), &mut take).err());
+            let error = (0..80).find_map(|_| lines.push(piece.as_bytes(), &mut take).err());
             assert_eq!(
-                refused.map(|error| error.kind()),
+                error.map(|error| error.kind()),
                 Some(ModelErrorKind::Malformed),
                 "{framing:?}"
             );
-            let whole = format!("data: {}\n\n", "x".repeat(LONGEST + 1));
+            let whole = format!("data: {}\n\n", "x".repeat(MAX_BYTES + 1));
             assert!(
                 Lines::new(framing)
                     .push(whole.as_bytes(), &mut take)

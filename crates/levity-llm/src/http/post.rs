@@ -1,4 +1,4 @@
-//! The one client of a process, and how a request leaves by it.
+//! The shared HTTP client of a process, and the sending of requests.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -13,22 +13,22 @@ use reqwest::{Client, Response};
 use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
-/// How soon a connection breaks that was closed before the request was sent on it.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// The time within which a request on an already closed connection fails.
+const STALE_CONNECTION_WINDOW: Duration = Duration::from_secs(1);
 
-/// A client, shared by all models of a process, as far as can be: connections belong to a tokio
-/// runtime.
+/// A client that all models of a process share within one tokio runtime, because connections belong
+/// to a runtime.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedClient {
     client: Client,
-    /// Whether there may be connections that were used before.
+    /// True if connections from earlier requests may be reused.
     used: Arc<AtomicBool>,
 }
 
-impl Shared {
-    /// The client of this runtime.
-    pub(super) fn here(connect: Duration) -> Result<Self, ModelError> {
-        type Clients = Mutex<HashMap<(Id, Duration), Shared>>;
+impl SharedClient {
+    /// Returns the client of the current runtime.
+    pub(super) fn for_current_runtime(connect: Duration) -> Result<Self, ModelError> {
+        type Clients = Mutex<HashMap<(Id, Duration), SharedClient>>;
         static CLIENTS: OnceLock<Clients> = OnceLock::new();
         let Ok(runtime) = Handle::try_current() else {
             let message = "a model can only be called inside a tokio runtime";
@@ -40,7 +40,7 @@ impl Shared {
         if let Some(client) = clients.get(&key) {
             return Ok(client.clone());
         }
-        // A program that makes many runtimes has done with the old ones.
+        // A program that creates many runtimes no longer uses the old ones.
         if clients.len() >= 64 {
             clients.clear();
         }
@@ -60,8 +60,8 @@ impl Shared {
         self.client.get(url).headers(headers).send().await
     }
 
-    /// Sends a request. Some servers close a connection behind a reply and say the opposite, which
-    /// is noticed only by the next request on it: that one has reached nobody, and is sent again,
+    /// Sends a request. Some servers announce a persistent connection but close it after a reply,
+    /// which only the next request detects. That request reached no server, so it is sent again
     /// once.
     pub(super) async fn post(
         &self,
@@ -71,11 +71,11 @@ impl Shared {
     ) -> Result<Response, reqwest::Error> {
         #[expect(
             clippy::disallowed_methods,
-            reason = "how long a connection lives is a matter of the real clock"
+            reason = "the lifetime of a connection depends on the real clock"
         )]
-        let begun = Instant::now();
+        let started = Instant::now();
         let used = self.used.load(Ordering::Relaxed);
-        let again = used.then(|| (headers.clone(), body.clone()));
+        let retry = used.then(|| (headers.clone(), body.clone()));
         let mut sent = self
             .client
             .post(url)
@@ -83,11 +83,12 @@ impl Shared {
             .body(body)
             .send()
             .await;
-        if let (Err(error), Some((headers, body))) = (&sent, again)
+        if let (Err(error), Some((headers, body))) = (&sent, retry)
             && was_closed(error)
-            && begun.elapsed() < AT_ONCE
+            && started.elapsed() < STALE_CONNECTION_WINDOW
         {
-            // In a box: it is rare, and a call that is under way keeps the room for it.
+            // The retry is boxed because it is rare and would otherwise enlarge every call's
+            // future.
             sent = Box::pin(self.client.post(url).headers(headers).body(body).send()).await;
         }
         if sent.is_ok() {
@@ -97,7 +98,7 @@ impl Shared {
     }
 }
 
-/// Whether a connection came to its end before anything of a reply was there.
+/// Returns `true` if a connection closed before any part of a reply arrived.
 fn was_closed(error: &reqwest::Error) -> bool {
     let mut next = error.source();
     while let Some(cause) = next {
@@ -110,11 +111,11 @@ fn was_closed(error: &reqwest::Error) -> bool {
 }
 
 fn build(connect: Duration) -> Result<Client, reqwest::Error> {
-    // Another part of the program may have chosen one already, which is as good.
+    // Another part of the program may have installed a provider already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .connect_timeout(connect)
-        // A redirect would take keys to another place.
+        // A redirect would send keys to another server.
         .redirect(reqwest::redirect::Policy::none())
         .tcp_nodelay(true)
         .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))

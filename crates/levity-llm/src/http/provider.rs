@@ -1,11 +1,10 @@
-//! What every provider's model offers beside its own settings.
+//! The settings that the models of all providers share.
 
-/// Gives a type that wraps a [`Remote`](super::Remote) the settings all providers share, and makes
-/// it a model.
+/// Implements the shared settings and `Model` for a type that wraps a [`Remote`](super::Remote).
 macro_rules! provider {
     ($model:ident) => {
         impl $model {
-            /// Changes where the server is and how it is reached: address, headers, fields, time
+            /// Changes the address of the server and its connection: headers, fields and time
             /// limits.
             #[must_use]
             pub fn with_endpoint(
@@ -16,26 +15,26 @@ macro_rules! provider {
                 self
             }
 
-            /// Says more of the model than its name.
+            /// Sets the model's card, which has more facts than its name.
             #[must_use]
             pub fn with_card(mut self, card: levity_core::ModelCard) -> Self {
                 self.0.card = card;
                 self
             }
 
-            /// Sets whether a call that the model wrote as text is read as a call, where the server
-            /// did not recognise it. On by default for servers of others' models and for Ollama,
-            /// off for OpenAI, Anthropic and Gemini.
+            /// Enables or disables the parsing of calls that the model wrote as text and the server
+            /// did not recognise. It is enabled by default for Ollama and for servers that host
+            /// third-party models. It is disabled for OpenAI, Anthropic and Gemini.
             ///
-            /// Only text that is nothing but calls of offered tools is read so, and a notice in the
-            /// stream says that it happened. `docs/models.md` lists the forms.
+            /// Only text that consists of calls to offered tools is parsed this way, and a notice
+            /// in the stream reports it. `docs/models.md` lists the formats.
             #[must_use]
             pub fn with_text_calls(mut self, on: bool) -> Self {
-                self.0.rescues = on;
+                self.0.parses_text_calls = on;
                 self
             }
 
-            /// Asks for replies in one piece.
+            /// Requests replies without streaming.
             #[must_use]
             pub fn without_streaming(mut self) -> Self {
                 self.0.streams = false;

@@ -1,4 +1,4 @@
-//! Makes a reply of bytes, however they are cut.
+//! Assembles a reply from chunks of bytes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,29 +8,31 @@ use levity_core::{Fold, Response};
 use levity_core::{ModelError, ModelErrorKind};
 use serde_json::Value;
 
-use super::foreign::{Came, HEAD, MARK, other_json, without_mark};
 use super::lines::Events;
-use super::{Decode, Framing, Lines, Sink, Wire, plain};
+use super::unexpected_reply::{
+    BYTE_ORDER_MARK, HEAD, ReplyHeaders, unexpected_json_error, without_byte_order_mark,
+};
+use super::{Decode, Framing, Lines, Sink, Wire, find_failure};
 use crate::schema::nulls::Nulls;
 
-/// The longest reply that comes in one piece.
-pub(super) const LONGEST: usize = 64 << 20;
+/// The maximum size of a reply without streaming.
+pub(super) const MAX_REPLY_BYTES: usize = 64 << 20;
 
-/// What has been read of a reply.
+/// The state of a partially read reply.
 pub(super) struct Reader<W: Wire> {
     lines: Lines,
     decoder: W::Decoder,
     pub(super) sink: Sink,
-    /// Whether the first bytes have been looked at.
-    begun: bool,
-    /// What there is of a reply that comes in one piece although a stream was asked for.
+    /// True once the first bytes have been inspected.
+    started: bool,
+    /// The body of a reply that is a single value although a stream was requested.
     whole: Option<Vec<u8>>,
-    /// How the reply begins, as long as nothing of it could be read; and what its headers say.
+    /// The start of the reply, as long as no event was parsed, and its headers.
     head: Vec<u8>,
-    pub(super) came: Came,
-    /// How many events there were.
+    pub(super) reply_headers: ReplyHeaders,
+    /// The number of events in the reply.
     events: u64,
-    /// Whether bytes were replaced that are no UTF-8.
+    /// True if bytes that are not UTF-8 were replaced.
     replaced: bool,
     wire: W,
 }
@@ -42,10 +44,10 @@ impl<W: Wire> Reader<W> {
             lines,
             decoder,
             sink: Sink::new(nulls, origin),
-            begun: false,
+            started: false,
             whole: None,
             head: Vec::new(),
-            came: Came::default(),
+            reply_headers: ReplyHeaders::default(),
             events: 0,
             replaced: false,
             wire,
@@ -54,40 +56,40 @@ impl<W: Wire> Reader<W> {
 
     pub(super) fn take(&mut self, chunk: &[u8]) -> Result<(), ModelError> {
         let (mut chunk, mut joined) = (chunk, std::mem::take(&mut self.head));
-        if self.begun {
+        if self.started {
             self.head = std::mem::take(&mut joined);
         } else {
-            // The mark of UTF-8 and blanks may come in pieces of their own.
+            // The byte order mark and white space may arrive in separate chunks.
             if !joined.is_empty() {
                 joined.extend_from_slice(chunk);
                 chunk = &joined;
             }
             let start = chunk.trim_ascii_start();
-            let Some(first) = without_mark(start).trim_ascii_start().first() else {
-                self.head = start.get(..MARK.len()).unwrap_or(start).to_vec();
+            let Some(first) = without_byte_order_mark(start).trim_ascii_start().first() else {
+                self.head = start.get(..BYTE_ORDER_MARK.len()).unwrap_or(start).to_vec();
                 return Ok(());
             };
-            if start.len() < MARK.len() && MARK.starts_with(start) {
+            if start.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(start) {
                 self.head = start.to_vec();
                 return Ok(());
             }
-            let start = without_mark(start).trim_ascii_start();
-            // Some servers answer with one JSON value, be it an error or all of the reply. A web
-            // page has no events either, and is taken in to say what it is.
+            let start = without_byte_order_mark(start).trim_ascii_start();
+            // Some servers answer with a single JSON value: an error or the complete reply. A web
+            // page has no events either, and is collected in order to describe it.
             let whole = matches!(first, b'{' | b'[') && W::FRAMING == Framing::Sse;
-            let foreign = matches!(first, b'<' | 0x1f);
-            self.whole = (whole || foreign).then(Vec::new);
+            let is_page = matches!(first, b'<' | 0x1f);
+            self.whole = (whole || is_page).then(Vec::new);
             if self.whole.is_some() || W::FRAMING == Framing::Sse {
                 chunk = start;
             }
         }
-        self.begun = true;
+        self.started = true;
         if let Some(whole) = &mut self.whole {
-            within(whole.len() + chunk.len())?;
+            check_size(whole.len() + chunk.len())?;
             whole.extend_from_slice(chunk);
-            // A page is known by its beginning, and may have no end.
+            // The start is enough to recognise a page, which may never end.
             return match whole.as_slice() {
-                [b'<' | 0x1f, ..] if whole.len() >= HEAD => Err(self.came.error(whole)),
+                [b'<' | 0x1f, ..] if whole.len() >= HEAD => Err(self.reply_headers.error(whole)),
                 _ => Ok(()),
             };
         }
@@ -97,8 +99,8 @@ impl<W: Wire> Reader<W> {
                 .extend_from_slice(chunk.get(..room).unwrap_or(chunk));
         }
         let (lines, mut events) = self.feed();
-        let taken = lines.push(chunk, &mut events);
-        taken.map_err(|error| self.first(error))
+        let result = lines.push(chunk, &mut events);
+        result.map_err(|error| self.first_event_error(error))
     }
 
     fn feed(&mut self) -> (&mut Lines, Feed<'_, W::Decoder>) {
@@ -121,30 +123,30 @@ impl<W: Wire> Reader<W> {
         )
     }
 
-    /// An error of the first event. One that is no JSON at all is no reply of a model's.
-    fn first(&self, error: ModelError) -> ModelError {
+    /// Returns the error of the first event. Text that is not JSON is not a model's reply.
+    fn first_event_error(&self, error: ModelError) -> ModelError {
         let json =
             matches!(self.head.trim_ascii_start(), [b'{' | b'[', ..]) || W::FRAMING == Framing::Sse;
         if self.events > 1 || json || error.kind() != ModelErrorKind::Malformed {
             return error;
         }
-        self.came.error(&self.head)
+        self.reply_headers.error(&self.head)
     }
 
     pub(super) fn end(&mut self) -> Result<(), ModelError> {
         if let Some(whole) = self.whole.take() {
-            self.sink = read_whole(&self.wire, &whole, &self.sink, &self.came)?;
+            self.sink = read_whole(&self.wire, &whole, &self.sink, &self.reply_headers)?;
             return Ok(());
         }
         let (lines, mut events) = self.feed();
         let finished = lines.finish(&mut events);
         finished
-            .map_err(|error| self.first(error))
+            .map_err(|error| self.first_event_error(error))
             .map_err(|error| match error.kind() {
-                // The last line had no end.
+                // The last line was incomplete.
                 ModelErrorKind::Malformed if error.status().is_none() => self
-                    .foreign()
-                    .unwrap_or_else(|| broken_off().with_source(error)),
+                    .unexpected_stream_error()
+                    .unwrap_or_else(|| incomplete_reply().with_source(error)),
                 _ => error,
             })?;
         if self.sink.done {
@@ -153,84 +155,86 @@ impl<W: Wire> Reader<W> {
         self.decoder
             .end(&mut self.sink)
             .map_err(|error| match error.kind() {
-                ModelErrorKind::Transport => self.foreign().unwrap_or(error),
+                ModelErrorKind::Transport => self.unexpected_stream_error().unwrap_or(error),
                 _ => error,
             })
     }
 
-    /// The error of a stream that ended without anything of a reply, if that was never one.
-    fn foreign(&self) -> Option<ModelError> {
+    /// Returns the error for a stream that ended without a reply, if it never was one.
+    fn unexpected_stream_error(&self) -> Option<ModelError> {
         let head = self.head.trim_ascii();
         match W::FRAMING {
-            // Comments and the like are of a stream that broke off.
+            // Comments and similar fields indicate a stream that ended early.
             Framing::Sse if self.events == 0 => {
                 let fields = ["data", "event", "id", "retry", ":"];
                 let begins = |field: &&str| head.starts_with(field.as_bytes());
-                (!fields.iter().any(begins)).then(|| self.came.error(head))
+                (!fields.iter().any(begins)).then(|| self.reply_headers.error(head))
             }
             Framing::Sse => None,
-            Framing::JsonLines if head.is_empty() => Some(self.came.error(head)),
+            Framing::JsonLines if head.is_empty() => Some(self.reply_headers.error(head)),
             Framing::JsonLines => {
                 let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 let value: Value = serde_json::from_slice(line).ok()?;
-                let error = self.wire.whole(&value, &mut self.sink.again()).err()?;
+                let error = self.wire.whole(&value, &mut self.sink.empty_copy()).err()?;
                 (error.kind() == ModelErrorKind::Malformed)
-                    .then(|| other_json(&value, &self.came, &error))
+                    .then(|| unexpected_json_error(&value, &self.reply_headers, &error))
             }
         }
     }
 }
 
-fn within(length: usize) -> Result<(), ModelError> {
-    if length <= LONGEST {
+fn check_size(length: usize) -> Result<(), ModelError> {
+    if length <= MAX_REPLY_BYTES {
         return Ok(());
     }
-    let message = format!("the reply is larger than {LONGEST} bytes");
+    let message = format!("the reply is larger than {MAX_REPLY_BYTES} bytes");
     Err(ModelError::new(ModelErrorKind::Malformed, message))
 }
 
-fn broken_off() -> ModelError {
+fn incomplete_reply() -> ModelError {
     ModelError::new(
         ModelErrorKind::Transport,
-        "the reply broke off before its end",
+        "the reply ended before it was complete",
     )
 }
 
-/// Reads a reply that came in one piece.
+/// Parses a reply that arrived as a single value.
 pub(super) fn read_whole(
     wire: &impl Wire,
     body: &[u8],
     sink: &Sink,
-    came: &Came,
+    reply_headers: &ReplyHeaders,
 ) -> Result<Sink, ModelError> {
-    within(body.len())?;
+    check_size(body.len())?;
     let raw = body;
-    let body = &*readable(without_mark(body), &mut false);
-    let mut usual = sink.again();
-    if wire.usual(body, &mut usual) {
-        return Ok(usual);
+    let body = &*replace_invalid_utf8(without_byte_order_mark(body), &mut false);
+    let mut common = sink.empty_copy();
+    if wire.read_common(body, &mut common) {
+        return Ok(common);
     }
     let value: Value = serde_json::from_slice(body).map_err(|error| match error.is_eof() {
-        true if !body.trim_ascii().is_empty() => broken_off().with_source(error),
-        _ => came.error(raw),
+        true if !body.trim_ascii().is_empty() => incomplete_reply().with_source(error),
+        _ => reply_headers.error(raw),
     })?;
-    if let Some(failure) = plain(&value) {
+    if let Some(failure) = find_failure(&value) {
         return Err(failure.into_error(None));
     }
-    let mut sink = sink.again();
+    let mut sink = sink.empty_copy();
     wire.whole(&value, &mut sink)
         .map_err(|error| match error.kind() {
-            ModelErrorKind::Malformed => other_json(&value, came, &error),
-            // Words without any sign of an error are of another API, and will be the same next
-            // time.
-            ModelErrorKind::Server if !tells_failure(&value) => other_json(&value, came, &error),
+            ModelErrorKind::Malformed => unexpected_json_error(&value, reply_headers, &error),
+            // An object without any sign of an error comes from another API, and a retry would
+            // return the same.
+            ModelErrorKind::Server if !indicates_failure(&value) => {
+                unexpected_json_error(&value, reply_headers, &error)
+            }
             _ => error,
         })?;
     Ok(sink)
 }
 
-/// Whether an object says by its fields that something failed.
-fn tells_failure(value: &Value) -> bool {
+/// Returns `true` if the fields of an object indicate a failure.
+fn indicates_failure(value: &Value) -> bool {
     let names = [
         "error",
         "errors",
@@ -245,21 +249,22 @@ fn tells_failure(value: &Value) -> bool {
     names.iter().any(|name| value.get(name).is_some())
 }
 
-/// A text with U+FFFD in place of bytes that are no UTF-8. Inside of a JSON string that harms one
-/// letter; anywhere else the text is no JSON then, as it was none before.
-fn readable<'a>(data: &'a [u8], replaced: &mut bool) -> Cow<'a, [u8]> {
+/// Replaces bytes that are not UTF-8 with U+FFFD. Within a JSON string that changes one character;
+/// anywhere else the text was not valid JSON to begin with.
+fn replace_invalid_utf8<'a>(data: &'a [u8], replaced: &mut bool) -> Cow<'a, [u8]> {
     if std::str::from_utf8(data).is_ok() {
         return Cow::Borrowed(data);
     }
     if !std::mem::replace(replaced, true) {
         #[cfg(feature = "tracing")]
-        tracing::warn!(target: "levity::model", "a reply has bytes that are no UTF-8; they are \
-            shown as U+FFFD");
+        tracing::warn!(target: "levity::model", "a reply contains bytes that are not UTF-8; they \
+            are \
+            replaced with U+FFFD");
     }
     Cow::Owned(String::from_utf8_lossy(data).into_owned().into_bytes())
 }
 
-/// Puts a reply together whose bytes are there already.
+/// Assembles a reply from bytes in memory.
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) fn fold<'a, W: Wire>(
     wire: W,
@@ -268,13 +273,13 @@ pub(crate) fn fold<'a, W: Wire>(
     let mut reader = Reader::new(wire, None, None);
     let mut fold = Fold::new();
     for chunk in chunks {
-        let taken = reader.take(chunk);
+        let result = reader.take(chunk);
         reader
             .sink
             .deltas
             .drain(..)
             .try_for_each(|delta| fold.push(delta))?;
-        taken.map_err(|error| fold.broken(error))?;
+        result.map_err(|error| fold.broken(error))?;
         if reader.sink.done {
             return Ok(fold.finish());
         }
@@ -303,6 +308,6 @@ impl<D: Decode> Events for Feed<'_, D> {
             return Ok(());
         }
         self.decoder
-            .event(name, &readable(data, self.replaced), self.sink)
+            .event(name, &replace_invalid_utf8(data, self.replaced), self.sink)
     }
 }

@@ -1,4 +1,4 @@
-//! A model behind HTTP: what all providers have in common.
+//! Shared code of all models that use HTTP.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -13,138 +13,136 @@ use levity_core::{
 use serde_json::Value;
 
 use super::endpoint::{Reply, header_secrets, proxy_secrets};
-use super::failure::LONGEST as LONGEST_MESSAGE;
-use super::foreign::Came;
-use super::reader::{LONGEST, Reader, read_whole};
+use super::failure::MAX_MESSAGE_BYTES;
+use super::reader::{MAX_REPLY_BYTES, Reader, read_whole};
+use super::unexpected_reply::ReplyHeaders;
 use super::{Endpoint, Failure, Framing, Secret};
 use crate::ModelList;
 use crate::names;
 use crate::origin::Origin;
-use crate::rescue::Rescue;
 use crate::schema::nulls::{Filter, Nulls};
+use crate::text_calls::TextCallParser;
 
-/// The longest error that is read.
-const LONGEST_ERROR: usize = 1 << 20;
+/// The maximum size of an error body in bytes.
+const MAX_ERROR_BYTES: usize = 1 << 20;
 
-/// How one provider speaks.
+/// The wire protocol of one provider.
 #[async_trait]
 pub(crate) trait Wire: Clone + Send + Sync + 'static {
-    /// How its streams are cut.
+    /// The framing of its streams.
     const FRAMING: Framing;
-    /// Puts a stream's events together.
+    /// The decoder for the events of a stream.
     type Decoder: Decode;
 
-    /// Where requests go, behind the server's address.
+    /// Returns the request path, relative to the server's address.
     fn path(&self, card: &ModelCard, stream: bool) -> String;
 
-    /// Headers of its own: who asks.
+    /// Returns the provider's own headers, which authenticate the request.
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError>;
 
-    /// The server does not know who asks by these headers (401).
-    async fn refused(&self, _headers: &[(&'static str, Secret)]) {}
+    /// Reports that the server rejected these headers as unauthenticated (401).
+    async fn on_unauthorized(&self, _headers: &[(&'static str, Secret)]) {}
 
-    /// The name of a tool as the provider takes it.
+    /// Returns a form of a tool's name that the provider accepts.
     fn tool_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
         names::tool(name, "")
     }
 
-    /// Whose state it is that the server hands out, as far as it is known: a key, a project.
+    /// Returns the owner of the state that the server hands out, if known: a key or a project.
     fn account(&self) -> Option<&str> {
         None
     }
 
-    /// The request's body.
+    /// Returns the body of the request.
     ///
     /// # Errors
-    /// `BadRequest` when the request has something in it that the provider cannot be given.
-    fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError>;
+    /// Returns `BadRequest` if the request contains content that the provider cannot accept.
+    fn body(&self, wire_request: WireRequest<'_>) -> Result<Vec<u8>, ModelError>;
 
-    /// Which nulls in the arguments of calls stand for nothing, given the tools that the body
+    /// Returns the nulls in call arguments that mean an absent value, for the tools that the body
     /// offers.
     fn nulls(&self, _: &Request) -> Option<Arc<Nulls>> {
         None
     }
 
-    /// Whether it asks the provider to keep requests in its cache for an hour, which costs more.
-    fn keeps_an_hour(&self) -> bool {
+    /// Returns `true` if requests are cached at the provider for an hour, which costs more.
+    fn caches_for_hour(&self) -> bool {
         false
     }
 
-    /// Begins a stream.
+    /// Creates a decoder for a stream.
     fn decoder(&self) -> Self::Decoder;
 
-    /// Reads a reply that came in one piece.
+    /// Decodes a reply that arrived as a single value.
     fn whole(&self, reply: &Value, sink: &mut Sink) -> Result<(), ModelError>;
 
-    /// Reads a reply in one piece that is as replies mostly are, without taking it apart first.
-    /// Where it says no, the reply is left to [`whole`](Self::whole), and what is in the sink to
-    /// nobody.
-    fn usual(&self, _: &[u8], _: &mut Sink) -> bool {
+    /// Decodes a reply of the most common form directly from its bytes. If it returns `false`, the
+    /// sink is discarded and [`whole`](Self::whole) decodes the reply.
+    fn read_common(&self, _: &[u8], _: &mut Sink) -> bool {
         false
     }
 
-    /// Says more of an error that came instead of a reply, where the provider knows what to do
-    /// about it.
+    /// Adds details to an error that replaced a reply, if the provider has advice for it.
     fn explain(&self, error: ModelError, _: &ModelCard, _: &Endpoint) -> ModelError {
         error
     }
 }
 
-/// What a body is made from.
+/// The input for the body of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct WireRequest<'a> {
     pub(crate) card: &'a ModelCard,
     pub(crate) request: &'a Request,
-    /// Whether the reply is to come piece by piece.
+    /// True if the reply is requested as a stream.
     pub(crate) stream: bool,
     pub(crate) endpoint: &'a Endpoint,
-    /// Whose state goes back.
+    /// The origin whose state is sent back.
     pub(crate) origin: &'a Origin,
 }
 
-/// Puts a stream's events together.
+/// A decoder for the events of a stream.
 pub(crate) trait Decode: Send + 'static {
-    /// Takes an event.
+    /// Decodes one event of the stream.
     fn event(&mut self, name: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError>;
 
-    /// The stream has come to its end; what is still to be said?
+    /// Handles the end of the stream and emits the remaining deltas.
     fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError>;
 }
 
-/// Takes the pieces of a reply.
+/// A collector for the deltas of a reply.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     pub(super) deltas: VecDeque<Delta>,
-    /// Nothing that comes now belongs to the reply.
+    /// True once the reply is complete and later events are ignored.
     pub(crate) done: bool,
-    /// Which nulls in arguments stand for nothing, and the calls that are gone through for them.
+    /// The nulls in arguments that mean an absent value, and the filters of the open calls.
     nulls: Option<Arc<Nulls>>,
     filters: HashMap<u32, Filter>,
-    /// Which model replies; told with the end of the reply.
+    /// The model that replies, reported at the end of the reply.
     model: Option<Arc<str>>,
-    /// What tools are called that are offered under another name.
-    offered: Option<Arc<names::Offered>>,
-    /// Who replies, for the state that only they take back.
+    /// The original names of tools that are offered under another name.
+    original_names: Option<Arc<names::OriginalNames>>,
+    /// The origin of the reply, for state that only it accepts back.
     origin: Option<Arc<str>>,
-    /// What more of the same kind would be added to.
-    last: Last,
-    /// Whether the headers of the reply say that the request is served before others.
+    /// The kind of the last delta, which later deltas may extend.
+    last: LastKind,
+    /// True if the headers of the reply show that the request has priority.
     prioritised: bool,
-    /// What was sent and must not be kept, though the server may repeat it.
+    /// Secrets of the request that a server may repeat and that must not be stored.
     pub(super) secrets: Option<Arc<Secrets>>,
 }
 
-/// The kind of the last piece.
+/// The kind of the last delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Last {
+enum LastKind {
     #[default]
     Other,
     Text,
     Thinking,
 }
 
-/// How many letters of a model's name are kept.
-const LONGEST_NAME: usize = 256;
+/// The maximum number of characters of a model's name.
+const MAX_NAME_CHARS: usize = 256;
 
 #[allow(dead_code, reason = "not every provider needs all of it")]
 impl Sink {
@@ -156,30 +154,30 @@ impl Sink {
         }
     }
 
-    /// Begins anew.
-    pub(super) fn again(&self) -> Self {
+    /// Returns an empty sink with the same settings.
+    pub(super) fn empty_copy(&self) -> Self {
         Self {
-            offered: self.offered.clone(),
+            original_names: self.original_names.clone(),
             prioritised: self.prioritised,
             secrets: self.secrets.clone(),
             ..Self::new(self.nulls.clone(), self.origin.clone())
         }
     }
 
-    /// Takes a piece. A whole part with text in it is told as text, since many listen for nothing
-    /// else.
+    /// Adds a delta. A complete part with text is split into text deltas, because many consumers
+    /// handle only those.
     pub(crate) fn push(&mut self, delta: Delta) {
         let Delta::Part(part) = delta else {
             return self.add(delta);
         };
-        let begins = match (&part, self.last) {
-            (Part::Text(part), Last::Text) if !part.text.is_empty() => Some(Part::text("")),
-            (Part::Thinking(part), Last::Thinking) if !part.text.is_empty() => {
+        let separator = match (&part, self.last) {
+            (Part::Text(part), LastKind::Text) if !part.text.is_empty() => Some(Part::text("")),
+            (Part::Thinking(part), LastKind::Thinking) if !part.text.is_empty() => {
                 Some(Part::thinking(""))
             }
             _ => None,
         };
-        begins
+        separator
             .into_iter()
             .for_each(|empty| self.add(Delta::Part(empty)));
         Delta::of_part(part).for_each(|delta| self.add(delta));
@@ -191,9 +189,9 @@ impl Sink {
             usage.priority |= self.prioritised;
         }
         self.last = match &delta {
-            Delta::Text(_) => Last::Text,
-            Delta::Thinking(_) => Last::Thinking,
-            delta if delta.is_content() => Last::Other,
+            Delta::Text(_) => LastKind::Text,
+            Delta::Thinking(_) => LastKind::Thinking,
+            delta if delta.is_content() => LastKind::Other,
             _ => self.last,
         };
         if let Some(origin) = &self.origin {
@@ -220,8 +218,9 @@ impl Sink {
             }
             _ => {}
         }
-        if let (Delta::CallStart { name, .. }, Some(offered)) = (&mut delta, &self.offered)
-            && let Some(own) = offered.get(name)
+        if let (Delta::CallStart { name, .. }, Some(original_names)) =
+            (&mut delta, &self.original_names)
+            && let Some(own) = original_names.get(name)
         {
             name.clone_from(own);
         }
@@ -231,15 +230,14 @@ impl Sink {
         self.deltas.push_back(delta);
     }
 
-    /// Which model replies, as the provider says; it may say so in every piece.
+    /// Sets the model that replies, as the provider reports it, possibly in every chunk.
     pub(crate) fn model(&mut self, name: &str) {
         if self.model.is_none() && !name.is_empty() {
             self.model = Some(self.clean_name(name).into());
         }
     }
 
-    /// A word of the server's for names and ends, without the keys that were sent and no longer
-    /// than such words are.
+    /// Returns a name from the server without the request's secrets, and of limited length.
     fn clean_name(&self, name: &str) -> String {
         let clean = self
             .secrets
@@ -249,12 +247,12 @@ impl Sink {
             .as_deref()
             .unwrap_or(name)
             .chars()
-            .take(LONGEST_NAME)
+            .take(MAX_NAME_CHARS)
             .collect()
     }
 
-    /// Takes the keys that were sent out of all that is kept as the server says it, but for what
-    /// the model says: programs do not look for keys there.
+    /// Removes the request's secrets from all stored server data except the model's text, in which
+    /// programs do not expect keys.
     fn clean(&self, delta: &mut Delta) {
         if let Delta::Finish(Finish::Other(word)) = delta {
             *word = self.clean_name(word);
@@ -276,21 +274,21 @@ impl Sink {
         }
     }
 
-    /// Whether it is known why the model stopped.
+    /// Returns `true` if the reason for the model's stop is known.
     pub(crate) fn has_finish(&self) -> bool {
         self.deltas
             .iter()
             .any(|delta| matches!(delta, Delta::Finish(_)))
     }
 
-    /// Text, unless there is none.
+    /// Adds text, unless it is empty.
     pub(crate) fn text(&mut self, text: &str) {
         if !text.is_empty() {
             self.push(Delta::Text(text.to_owned()));
         }
     }
 
-    /// More text. What comes in one read of the network is one piece for those who listen.
+    /// Adds more text. Consumers receive the text of one network read as one delta.
     pub(crate) fn add_text(&mut self, text: Cow<'_, str>) {
         match self.deltas.back_mut() {
             Some(Delta::Text(last)) => last.push_str(&text),
@@ -298,7 +296,7 @@ impl Sink {
         }
     }
 
-    /// More thinking, in the same way.
+    /// Adds more thinking, in the same way.
     pub(crate) fn add_thinking(&mut self, text: Cow<'_, str>) {
         match self.deltas.back_mut() {
             Some(Delta::Thinking(last)) => last.push_str(&text),
@@ -306,7 +304,7 @@ impl Sink {
         }
     }
 
-    /// More of a call's arguments, in the same way.
+    /// Adds more of a call's arguments, in the same way.
     pub(crate) fn add_args(&mut self, call: u32, text: Cow<'_, str>) {
         match (self.deltas.back_mut(), self.filters.get_mut(&call)) {
             (Some(Delta::CallArgs { index, text: last }), filter) if *index == call => match filter
@@ -321,7 +319,7 @@ impl Sink {
         }
     }
 
-    /// Thinking, unless there is none.
+    /// Adds thinking, unless it is empty.
     pub(crate) fn thinking(&mut self, text: &str) {
         if !text.is_empty() {
             self.push(Delta::Thinking(text.to_owned()));
@@ -329,19 +327,19 @@ impl Sink {
     }
 }
 
-/// The error that a reply is, without the keys that were sent.
-pub(crate) async fn refused(
+/// Returns the error of an unsuccessful reply, without the request's secrets.
+pub(crate) async fn error_from_reply(
     reply: &mut Reply,
     endpoint: &Endpoint,
     headers: &[(&'static str, Secret)],
 ) -> ModelError {
-    let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
+    let body = reply.rest(MAX_ERROR_BYTES).await.unwrap_or_default();
     let error = Failure::read(&body).into_http_error(reply.status(), reply.headers());
-    scrubbed(error, endpoint, headers)
+    scrub_error(error, endpoint, headers)
 }
 
-/// An error without the keys that were sent.
-pub(crate) fn scrubbed(
+/// Removes the request's secrets from an error.
+pub(crate) fn scrub_error(
     error: ModelError,
     endpoint: &Endpoint,
     headers: &[(&'static str, Secret)],
@@ -349,23 +347,23 @@ pub(crate) fn scrubbed(
     Secrets::of(headers, endpoint).scrub(error)
 }
 
-/// What was sent and must not be shown, though a server may repeat it. It is also found as it is
-/// written within JSON and within addresses.
+/// The secrets of a request, which a server may repeat and which must not be shown. They are also
+/// recognised in their JSON and URL encodings.
 #[derive(Debug)]
 pub(crate) struct Secrets(levity_core::Secrets);
 
 impl Secrets {
     fn of(own: &[(&'static str, Secret)], endpoint: &Endpoint) -> Self {
-        // Others, such as a project, help to understand an error.
-        let tells = |name: &str| name == "authorization" || name.contains("key");
+        // Other headers, such as a project, help to understand an error.
+        let is_secret = |name: &str| name == "authorization" || name.contains("key");
         let own = own
             .iter()
-            .filter(|(name, _)| tells(name))
+            .filter(|(name, _)| is_secret(name))
             .map(|(_, secret)| secret);
         let headers = own
             .chain(endpoint.secrets())
             .flat_map(|secret| header_secrets(secret.expose()));
-        // What is shorter is no key, and may be a word.
+        // A shorter value is not a key, and may be an ordinary word.
         let headers = headers
             .filter(|bare| bare.len() >= 8)
             .chain(proxy_secrets().iter().cloned());
@@ -381,7 +379,7 @@ impl Secrets {
         )
     }
 
-    /// A text without them; `None` when it has none.
+    /// Returns the text without secrets, or `None` if it contains none.
     fn clean(&self, text: &str) -> Option<String> {
         match self.0.replace(text, |_| "***") {
             Cow::Borrowed(_) => None,
@@ -408,10 +406,10 @@ impl Secrets {
         let clean = |text: &str| self.clean(text);
         let cause = std::error::Error::source(&error).and_then(|cause| clean(&chain(cause)));
         let message = clean(error.message()).or_else(|| {
-            let long = error.message().len() > LONGEST_MESSAGE;
+            let long = error.message().len() > MAX_MESSAGE_BYTES;
             long.then(|| error.message().to_owned())
         });
-        let message = message.map(|message| head(&message, LONGEST_MESSAGE).to_owned());
+        let message = message.map(|message| head(&message, MAX_MESSAGE_BYTES).to_owned());
         let error = match error.request_id().and_then(clean) {
             Some(id) => error.with_request_id(id),
             None => error,
@@ -427,9 +425,9 @@ impl Secrets {
     }
 }
 
-/// Whether fields of the provider's own name a time for its cache. What time it is does not matter:
-/// the longest costs the most.
-fn asks_for_hour(fields: &serde_json::Map<String, Value>) -> bool {
+/// Returns `true` if provider-specific fields set a cache time. The value does not matter, because
+/// the bound assumes the longest, which costs the most.
+fn sets_cache_time(fields: &serde_json::Map<String, Value>) -> bool {
     fn names(value: &Value) -> bool {
         match value {
             Value::Object(map) => map.contains_key("ttl") || map.values().any(names),
@@ -440,13 +438,13 @@ fn asks_for_hour(fields: &serde_json::Map<String, Value>) -> bool {
     fields.values().any(names)
 }
 
-/// Which model is asked, and where: for errors.
-pub(crate) struct Place {
+/// The model and its address, for use in errors.
+pub(crate) struct ErrorTarget {
     model: String,
     address: Option<String>,
 }
 
-impl Place {
+impl ErrorTarget {
     pub(crate) fn new(provider: &str, id: &str, endpoint: &Endpoint) -> Self {
         let address = endpoint.shown().trim_end_matches('/').to_owned();
         Self {
@@ -455,7 +453,7 @@ impl Place {
         }
     }
 
-    /// An error of a request that never left.
+    /// Adds the model to the error of a request that was not sent.
     fn unsent(&self, error: ModelError) -> ModelError {
         if error.model().is_some() {
             error
@@ -464,17 +462,16 @@ impl Place {
         }
     }
 
-    /// An error of a request that was sent, or was to be.
+    /// Adds the model and the address to the error of a request that was sent.
     pub(crate) fn sent(&self, error: ModelError) -> ModelError {
-        // What a value is that has another type may be anything, also a key; where it is says
-        // enough.
-        let wrong = std::error::Error::source(&error)
+        // The invalid value may contain a key, so the error states only its position.
+        let json_error = std::error::Error::source(&error)
             .and_then(|cause| cause.downcast_ref::<serde_json::Error>());
-        let place = wrong
+        let position = json_error
             .filter(|error| error.is_data())
             .map(|error| format!("line {}, column {}", error.line(), error.column()));
-        let error = match place {
-            Some(place) => error.with_source(place),
+        let error = match position {
+            Some(position) => error.with_source(position),
             None => error,
         };
         match &self.address {
@@ -485,106 +482,107 @@ impl Place {
     }
 }
 
-/// A model that is reached by HTTP.
+/// A model that a server provides over HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote<W> {
     pub(crate) wire: W,
     pub(crate) card: ModelCard,
     pub(crate) endpoint: Endpoint,
-    /// Whether replies are asked for piece by piece.
+    /// True if replies are requested as streams.
     pub(crate) streams: bool,
-    /// Whether calls that the model wrote as text are read as calls.
-    pub(crate) rescues: bool,
+    /// True if calls that the model wrote as text are parsed.
+    pub(crate) parses_text_calls: bool,
 }
 
 impl<W: Wire> Remote<W> {
-    /// A model of this name, with what the list says of it.
+    /// Creates a model, with the facts of the built-in list.
     pub(crate) fn new(wire: W, card: ModelCard, endpoint: Endpoint) -> Self {
         Self {
             wire,
             card: ModelList::builtin().complete(card),
             endpoint,
             streams: true,
-            rescues: false,
+            parses_text_calls: false,
         }
     }
 
-    /// Sends a request. A reply that comes in one piece is read here.
-    async fn open(&self, request: &Request) -> Result<Flow<W>, ModelError> {
-        let (request, offered) = names::offered(request, |name| self.wire.tool_name(name));
+    /// Sends a request. A reply without streaming is decoded here.
+    async fn open(&self, request: &Request) -> Result<ReplyStream<W>, ModelError> {
+        let (request, original_names) =
+            names::with_valid_names(request, |name| self.wire.tool_name(name));
         let request = &*request;
         let (card, endpoint) = (&self.card, &self.endpoint);
-        let place = Place::new(&card.provider, &card.id, endpoint);
+        let target = ErrorTarget::new(&card.provider, &card.id, endpoint);
         let origin = &Origin::new(endpoint, self.wire.account(), &card.id);
-        let body = self.wire.body(Asked {
+        let body = self.wire.body(WireRequest {
             card,
             request,
             stream: self.streams,
             endpoint,
             origin,
         });
-        let begun = self
-            .begin(body.map_err(|error| place.unsent(error))?, &place)
+        let started = self
+            .begin(body.map_err(|error| target.unsent(error))?, &target)
             .await;
         let (mut reply, secrets) =
-            begun.map_err(|error| place.sent(self.wire.explain(error, card, endpoint)))?;
+            started.map_err(|error| target.sent(self.wire.explain(error, card, endpoint)))?;
         let mut reader = Reader::new(
             self.wire.clone(),
             self.wire.nulls(request),
             Some(origin.name()),
         );
-        let rescue = self
-            .rescues
-            .then(|| Rescue::new(request, offered.clone()))
+        let call_parser = self
+            .parses_text_calls
+            .then(|| TextCallParser::new(request, original_names.clone()))
             .flatten();
-        reader.sink.offered = offered;
+        reader.sink.original_names = original_names;
         reader.sink.secrets = Some(secrets.clone());
-        reader.came = Came::of(reply.status(), reply.headers());
+        reader.reply_headers = ReplyHeaders::of(reply.status(), reply.headers());
         reader.sink.prioritised = reply
             .headers()
             .get("x-gemini-service-tier")
             .is_some_and(|tier| tier == "priority");
         if !self.streams {
-            let read = match reply.rest(LONGEST + 1).await {
-                Ok(body) => read_whole(&self.wire, &body, &reader.sink, &reader.came),
+            let read = match reply.rest(MAX_REPLY_BYTES + 1).await {
+                Ok(body) => read_whole(&self.wire, &body, &reader.sink, &reader.reply_headers),
                 Err(error) => Err(error),
             };
-            reader.sink = read.map_err(|error| place.sent(secrets.scrub(error)))?;
+            reader.sink = read.map_err(|error| target.sent(secrets.scrub(error)))?;
         }
-        let mut flow = Flow {
+        let mut stream = ReplyStream {
             reply,
             secrets,
-            place,
+            target,
             reader,
-            rescue,
+            call_parser,
             failed: None,
-            over: !self.streams,
+            ended: !self.streams,
         };
-        if flow.over {
-            flow.rescue(true);
+        if stream.ended {
+            stream.parse_text_calls(true);
         }
-        Ok(flow)
+        Ok(stream)
     }
 
     async fn begin(
         &self,
         body: Vec<u8>,
-        place: &Place,
+        target: &ErrorTarget,
     ) -> Result<(Reply, Arc<Secrets>), ModelError> {
         let headers = self
             .wire
             .headers()
             .await
-            .map_err(|error| place.unsent(error))?;
+            .map_err(|error| target.unsent(error))?;
         let path = self.wire.path(&self.card, self.streams);
         let mut reply = self.endpoint.send(&path, &headers, body).await?;
         if (200..300).contains(&reply.status()) {
             return Ok((reply, Secrets::of(&headers, &self.endpoint).into()));
         }
         if reply.status() == 401 {
-            self.wire.refused(&headers).await;
+            self.wire.on_unauthorized(&headers).await;
         }
-        Err(refused(&mut reply, &self.endpoint, &headers).await)
+        Err(error_from_reply(&mut reply, &self.endpoint, &headers).await)
     }
 }
 
@@ -599,9 +597,9 @@ impl<W: Wire> Model for Remote<W> {
         let extra = self.endpoint.extra();
         let mut worst =
             levity_core::CostBound::of(&self.card, request).with_fields(&self.card, extra);
-        let hour = self.wire.keeps_an_hour()
-            || asks_for_hour(extra)
-            || asks_for_hour(&request.options.extra);
+        let hour = self.wire.caches_for_hour()
+            || sets_cache_time(extra)
+            || sets_cache_time(&request.options.extra);
         worst.price = worst.price.map(|price| {
             if hour {
                 price.with_hour()
@@ -613,18 +611,19 @@ impl<W: Wire> Model for Remote<W> {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let flow = self.open(&request).await?;
+        let stream = self.open(&request).await?;
         Ok(Deltas::new(futures_util::stream::unfold(
-            flow,
-            |mut flow| async move { flow.next().await.map(|delta| (delta, flow)) },
+            stream,
+            |mut stream| async move { stream.next().await.map(|delta| (delta, stream)) },
         )))
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        let mut flow = self.open(&request).await?;
+        let mut stream = self.open(&request).await?;
         let mut fold = Fold::new();
-        while flow.fill().await.map_err(|error| fold.broken(error))? {
-            flow.reader
+        while stream.fill().await.map_err(|error| fold.broken(error))? {
+            stream
+                .reader
                 .sink
                 .deltas
                 .drain(..)
@@ -634,19 +633,19 @@ impl<W: Wire> Model for Remote<W> {
     }
 }
 
-/// A reply on its way. Dropping it closes the connection.
-struct Flow<W: Wire> {
+/// A reply in progress. Dropping it closes the connection.
+struct ReplyStream<W: Wire> {
     reply: Reply,
     secrets: Arc<Secrets>,
-    place: Place,
+    target: ErrorTarget,
     reader: Reader<W>,
-    rescue: Option<Rescue>,
-    /// Why there is no more, once all that came before has been said.
+    call_parser: Option<TextCallParser>,
+    /// The error that ended the reply, returned after all earlier deltas.
     failed: Option<ModelError>,
-    over: bool,
+    ended: bool,
 }
 
-impl<W: Wire> Flow<W> {
+impl<W: Wire> ReplyStream<W> {
     async fn next(&mut self) -> Option<Result<Delta, ModelError>> {
         match self.fill().await {
             Ok(true) => self.reader.sink.deltas.pop_front().map(Ok),
@@ -655,50 +654,50 @@ impl<W: Wire> Flow<W> {
         }
     }
 
-    /// Waits until there is more to say; `false` at the end. What came before an error is said
-    /// first.
+    /// Waits for more deltas; returns `false` at the end. Deltas that arrived before an error are
+    /// returned first.
     async fn fill(&mut self) -> Result<bool, ModelError> {
         while self.reader.sink.deltas.is_empty() {
-            if self.over {
+            if self.ended {
                 return self.failed.take().map_or(Ok(false), Err);
             }
             if let Err(error) = self.more().await {
-                let error = self.place.sent(self.secrets.scrub(error));
-                (self.over, self.failed) = (true, Some(error));
+                let error = self.target.sent(self.secrets.scrub(error));
+                (self.ended, self.failed) = (true, Some(error));
             }
-            self.rescue(self.over);
+            self.parse_text_calls(self.ended);
         }
         Ok(true)
     }
 
-    /// Looks for calls in the text of the pieces that came.
-    fn rescue(&mut self, end: bool) {
-        let Some(rescue) = &mut self.rescue else {
+    /// Parses calls in the text of new deltas.
+    fn parse_text_calls(&mut self, end: bool) {
+        let Some(call_parser) = &mut self.call_parser else {
             return;
         };
         let deltas = &mut self.reader.sink.deltas;
         let mut out = VecDeque::with_capacity(deltas.len());
         deltas
             .drain(..)
-            .for_each(|delta| rescue.take(delta, &mut out));
+            .for_each(|delta| call_parser.take(delta, &mut out));
         if end {
-            rescue.end(&mut out);
+            call_parser.end(&mut out);
         }
         *deltas = out;
     }
 
-    /// Takes the next bytes in, or the end.
+    /// Reads the next bytes, or the end.
     async fn more(&mut self) -> Result<(), ModelError> {
         if self.reader.sink.done {
-            self.over = true;
-            // A connection whose reply was read to its end can be used again.
+            self.ended = true;
+            // A connection whose reply was read completely can be reused.
             self.reply.drain().await;
             return Ok(());
         }
         match self.reply.chunk().await? {
             Some(chunk) => self.reader.take(&chunk),
             None => {
-                self.over = true;
+                self.ended = true;
                 self.reader.end()
             }
         }

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A key or token. Nothing prints it: not `Debug`, no error, no log.
+/// A key or token that is never printed: not in `Debug`, errors or logs.
 ///
 /// ```
 /// # use levity_llm::Secret;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// Wraps a secret; white space around it is no part of it.
+    /// Wraps a secret and removes white space around it.
     pub fn new(secret: impl AsRef<str>) -> Self {
         Self(secret.as_ref().trim().into())
     }
 
-    /// What it says.
+    /// Returns the text of the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is nothing in it.
+    /// Returns `true` if the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

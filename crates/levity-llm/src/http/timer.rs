@@ -1,4 +1,4 @@
-//! Time limits.
+//! Time limits for the parts of a call.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The one timer of a call, for all that is waited for in it.
+/// The single timer of a call, used for all its waits.
 pub(super) struct Timer {
-    /// When the call must be over.
+    /// The deadline of the whole call.
     until: Instant,
     sleep: Pin<Box<Sleep>>,
 }
@@ -23,12 +23,12 @@ impl Timer {
         }
     }
 
-    /// What comes of the work, unless it takes longer than `most`, or the call than it may. What is
-    /// there at once needs no clock. The work is lent: every future that it is handed on to keeps
-    /// room for it.
+    /// Returns the output of the work, or `None` if it exceeds `limit` or the call exceeds its
+    /// total limit. Work that is ready immediately does not read the clock. The work is borrowed,
+    /// because every future that owns it would grow by its size.
     pub(super) async fn limit<T>(
         &mut self,
-        most: Duration,
+        limit: Duration,
         mut work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
         let mut set = false;
@@ -37,14 +37,14 @@ impl Timer {
                 return Poll::Ready(Some(output));
             }
             if !std::mem::replace(&mut set, true) {
-                self.sleep.as_mut().reset(after(most).min(self.until));
+                self.sleep.as_mut().reset(after(limit).min(self.until));
             }
             self.sleep.as_mut().poll(cx).map(|()| None)
         })
         .await
     }
 
-    /// Whether it was all of the call that took too long.
+    /// Returns `true` if the total limit of the call was exceeded.
     pub(super) fn is_over(&self) -> bool {
         self.sleep.deadline() >= self.until
     }
@@ -52,7 +52,7 @@ impl Timer {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a limit on a connection is one of the real clock"
+    reason = "limits on a connection depend on the real clock"
 )]
 fn after(time: Duration) -> Instant {
     let (now, years) = (Instant::now(), Duration::from_secs(30 * 365 * 86_400));

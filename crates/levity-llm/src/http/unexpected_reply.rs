@@ -1,5 +1,5 @@
-//! Replies that no model gave: web pages, documents of another API, text, compressed data, nothing
-//! at all.
+//! Errors for replies that do not come from a model: web pages, documents of another API, text,
+//! compressed data or an empty body.
 
 use levity_core::text::{head, one_line};
 use levity_core::{ModelError, ModelErrorKind};
@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use super::endpoint::Reply;
 
-/// How much of a reply is looked at to say what it is.
+/// The number of bytes of a reply that are inspected to describe it.
 pub(super) const HEAD: usize = 4_096;
 
-/// The longest words of a server's that are repeated, in bytes.
-const LONGEST: usize = 120;
+/// The maximum length of quoted server text in bytes.
+const MAX_QUOTE_BYTES: usize = 120;
 
-/// The longest name of a field that is repeated, in bytes.
-const LONGEST_NAME: usize = 32;
+/// The maximum length of a quoted field name in bytes.
+const MAX_NAME_BYTES: usize = 32;
 
-/// Content types that are shown. A server may repeat a key in one, in other letters than it was
-/// sent.
+/// Content types that messages may quote. Others are hidden, because a server may repeat a key in a
+/// content type, in a different spelling.
 const KINDS: [&str; 26] = [
     "application/grpc",
     "application/gzip",
@@ -48,7 +48,7 @@ const KINDS: [&str; 26] = [
     "text/xml",
 ];
 
-/// Compressions that are shown.
+/// Compression formats that messages may quote.
 const ENCODINGS: [&str; 7] = [
     "br",
     "compress",
@@ -59,15 +59,15 @@ const ENCODINGS: [&str; 7] = [
     "zstd",
 ];
 
-/// What the headers say of a body.
+/// The headers and the status that describe a body.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Came {
+pub(super) struct ReplyHeaders {
     kind: String,
     encoding: String,
     status: Option<u16>,
 }
 
-impl Came {
+impl ReplyHeaders {
     pub(super) fn of(status: u16, headers: &HeaderMap) -> Self {
         let header = |name: &str| {
             let value = headers
@@ -88,7 +88,7 @@ impl Came {
         }
     }
 
-    /// The content type in words.
+    /// Returns the content type for use in a message.
     fn shown(&self) -> &str {
         match &*self.kind {
             "" => "no content type",
@@ -97,22 +97,21 @@ impl Came {
         }
     }
 
-    /// The error that a body means which is no reply of a model's, given how it begins. A server
-    /// that said that a reply comes and sent nothing may do better next time; whatever else came
-    /// will come again.
+    /// Returns the error for a body that is not a model's reply, based on its start. An empty body
+    /// of a reply that the server announced is transient; any other body will recur.
     pub(super) fn error(&self, body: &[u8]) -> ModelError {
-        let body = without_mark(body).trim_ascii();
+        let body = without_byte_order_mark(body).trim_ascii();
         let kind = self.shown();
         let what = match body {
             [] if self.announces_reply() => {
                 return ModelError::new(
                     ModelErrorKind::Transport,
-                    "the reply broke off before it began: its body is empty",
+                    "the reply ended before it started: its body is empty",
                 );
             }
             [] => format!("an empty body ({kind})"),
             body => match compression(body, &self.encoding) {
-                Some(name) => format!("compressed data ({name}, {kind}), which was not asked for,"),
+                Some(name) => format!("compressed data ({name}, {kind}), which was not requested,"),
                 None => self.text(body, kind),
             },
         };
@@ -129,7 +128,7 @@ impl Came {
 
     fn text(&self, body: &[u8], kind: &str) -> String {
         let text = String::from_utf8_lossy(body.get(..HEAD).unwrap_or(body));
-        // What is cut may be a key.
+        // A truncated word may be part of a key.
         let whole = if body.len() < HEAD {
             &text
         } else {
@@ -150,48 +149,53 @@ impl Came {
             .filter(|c| c.is_control() && !c.is_whitespace() || *c == '\u{fffd}')
             .count();
         if control > 0 {
-            return format!("bytes that are no text ({kind})");
+            return format!("bytes that are not text ({kind})");
         }
         match text.starts_with(['{', '[', '"']) {
-            true => format!("what is no JSON to its end ({kind})"),
-            false => format!("text, `{}` ({kind})", words(text)),
+            true => format!("incomplete JSON ({kind})"),
+            false => format!("text, `{}` ({kind})", sanitized(text)),
         }
     }
 }
 
-/// The error that a body means which is something else than JSON.
-pub(crate) fn foreign(reply: &Reply, body: &[u8]) -> Option<ModelError> {
+/// Returns the error for a body that is not JSON.
+pub(crate) fn unexpected_body_error(reply: &Reply, body: &[u8]) -> Option<ModelError> {
     let known = matches!(
-        without_mark(body).trim_ascii_start(),
+        without_byte_order_mark(body).trim_ascii_start(),
         [] | [b'{' | b'[', ..]
     );
-    (!known).then(|| Came::of(reply.status(), reply.headers()).error(body))
+    (!known).then(|| ReplyHeaders::of(reply.status(), reply.headers()).error(body))
 }
 
-/// The error that JSON means which is no reply of a model's: its fields tell where it came from.
-pub(super) fn other_json(value: &Value, came: &Came, wire: &ModelError) -> ModelError {
-    let kind = came.shown();
+/// Returns the error for JSON that is not a model's reply; its field names hint at the origin.
+pub(super) fn unexpected_json_error(
+    value: &Value,
+    headers: &ReplyHeaders,
+    wire: &ModelError,
+) -> ModelError {
+    let kind = headers.shown();
     let what = match value {
         Value::Object(map) if map.is_empty() => "an empty JSON object".to_owned(),
         Value::Object(map) => {
-            let name = |name: &String| format!("`{}`", words_within(name, LONGEST_NAME));
+            let name = |name: &String| format!("`{}`", sanitized_within(name, MAX_NAME_BYTES));
             let names: Vec<_> = map.keys().take(5).map(name).collect();
             format!("JSON of another API with {}", names.join(", "))
         }
         Value::Array(_) => "a JSON list".to_owned(),
         _ => "a bare JSON value".to_owned(),
     };
-    let said = wire.message();
+    let message_text = wire.message();
     let message = format!(
-        "{said}: the server sent {what} ({kind}) instead of a model's reply; check the address"
+        "{message_text}: the server sent {what} ({kind}) instead of a model's reply; check the \
+            address"
     );
     let error = ModelError::new(ModelErrorKind::Malformed, message);
-    came.status
+    headers
+        .status
         .map_or(error.clone(), |status| error.with_status(status))
 }
 
-/// What a text of tags is, with its title or first words where it has some; nothing of one that is
-/// no such text.
+/// Describes markup, with its title or first words if present. Returns `None` for other text.
 pub(super) fn markup(text: &str) -> Option<String> {
     let text = text.trim_start();
     if !text.starts_with('<') {
@@ -212,19 +216,24 @@ pub(super) fn markup(text: &str) -> Option<String> {
     if html.iter().any(|tag| lower.contains(tag)) {
         let title = ["title", "h1", "h2", "p"]
             .iter()
-            .find_map(|tag| inside(text, &lower, tag));
+            .find_map(|tag| element_text(text, &lower, tag));
         return Some(title.map_or("a web page".to_owned(), |title| {
             format!("a web page titled `{title}`")
         }));
     }
-    let said = ["message", "code", "faultstring", "title"]
+    let message_text = ["message", "code", "faultstring", "title"]
         .iter()
-        .find_map(|tag| inside(text, &lower, tag));
-    Some(said.map_or("XML".to_owned(), |said| format!("XML that says `{said}`")))
+        .find_map(|tag| element_text(text, &lower, tag));
+    Some(message_text.map_or("XML".to_owned(), |message_text| {
+        format!(
+            "XML with the text \
+        `{message_text}`"
+        )
+    }))
 }
 
-/// The words in the first element of this name, cleaned and cut.
-fn inside(text: &str, lower: &str, tag: &str) -> Option<String> {
+/// Returns the sanitised text of the first element with this name.
+fn element_text(text: &str, lower: &str, tag: &str) -> Option<String> {
     let mut from = 0;
     while let Some(found) = lower.get(from..)?.find(&format!("<{tag}")) {
         let after = from + found + 1 + tag.len();
@@ -238,8 +247,8 @@ fn inside(text: &str, lower: &str, tag: &str) -> Option<String> {
                 .get(start..)?
                 .find('<')
                 .map_or(lower.len(), |end| start + end);
-            return Some(words(&unescaped(text.get(start..end)?)))
-                .filter(|words| !words.is_empty());
+            return Some(sanitized(&unescaped(text.get(start..end)?)))
+                .filter(|sanitized| !sanitized.is_empty());
         }
         from = after;
     }
@@ -260,14 +269,14 @@ fn unescaped(text: &str) -> String {
     })
 }
 
-/// A server's words for a message of ours: on one line, short, without tags, quotes of ours and
-/// letters that change how the rest is shown. They end with a whole word: a part of a key would not
-/// be found as one.
-pub(super) fn words(text: &str) -> String {
-    words_within(text, LONGEST)
+/// Sanitises server text for use in a message: one line, short, without tags, backquotes and
+/// characters that affect the display. It ends with a whole word, because a part of a key would not
+/// be recognised as a secret.
+pub(super) fn sanitized(text: &str) -> String {
+    sanitized_within(text, MAX_QUOTE_BYTES)
 }
 
-fn words_within(text: &str, most: usize) -> String {
+fn sanitized_within(text: &str, limit: usize) -> String {
     let hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let plain = |c: char| match c {
         '`' => '\'',
@@ -277,12 +286,12 @@ fn words_within(text: &str, most: usize) -> String {
     };
     let clean: String = text.chars().map(plain).collect();
     let line = one_line(&clean, clean.len());
-    if line.len() <= most {
+    if line.len() <= limit {
         return line;
     }
-    let cut = head(&line, most);
-    let goes_on = line[cut.len()..].starts_with(|c: char| c.is_ascii_graphic());
-    let whole = if goes_on {
+    let cut = head(&line, limit);
+    let continues = line[cut.len()..].starts_with(|c: char| c.is_ascii_graphic());
+    let whole = if continues {
         cut.trim_end_matches(|c: char| c.is_ascii_graphic())
     } else {
         cut
@@ -293,7 +302,7 @@ fn words_within(text: &str, most: usize) -> String {
     }
 }
 
-/// How a body is compressed, by its first bytes or by its header.
+/// Returns the compression of a body, by its first bytes or its header.
 fn compression(body: &[u8], encoding: &str) -> Option<&'static str> {
     match body {
         [0x1f, 0x8b, ..] => Some("gzip"),
@@ -307,12 +316,12 @@ fn compression(body: &[u8], encoding: &str) -> Option<&'static str> {
     }
 }
 
-/// The mark of UTF-8 that may stand before a text.
-pub(super) const MARK: &[u8] = "\u{feff}".as_bytes();
+/// The UTF-8 byte order mark that may precede a text.
+pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// A text without the mark that may stand before it.
-pub(super) fn without_mark(body: &[u8]) -> &[u8] {
-    body.strip_prefix(MARK).unwrap_or(body)
+/// Removes a byte order mark from the start of a text.
+pub(super) fn without_byte_order_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body)
 }
 
 #[cfg(test)]
@@ -321,12 +330,12 @@ mod tests {
 
     #[track_caller]
     fn check(kind: &str, body: &[u8], expected: &str) {
-        let came = Came {
+        let headers = ReplyHeaders {
             kind: kind.to_owned(),
             encoding: String::new(),
             status: Some(200),
         };
-        let error = came.error(body);
+        let error = headers.error(body);
         assert_eq!(
             error.message(),
             format!("the server sent {expected} instead of a model's reply; check the address")
@@ -336,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn body_that_is_no_reply_is_named() {
+    fn unexpected_body_is_described() {
         let html = "text/html";
         check(
             html,
@@ -368,7 +377,7 @@ mod tests {
         check(
             "application/xml",
             b"<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>",
-            "XML that says `Access Denied` (application/xml)",
+            "XML with the text `Access Denied` (application/xml)",
         );
         check("application/xml", b"<a/>", "XML (application/xml)");
         check(html, b"", "an empty body (text/html)");
@@ -381,12 +390,12 @@ mod tests {
         check(
             "application/json",
             b"\x1f\x8b\x08\x00",
-            "compressed data (gzip, application/json), which was not asked for,",
+            "compressed data (gzip, application/json), which was not requested,",
         );
         check(
             "image/png",
             b"\x89PNG\r\n\x1a\n",
-            "bytes that are no text (image/png)",
+            "bytes that are not text (image/png)",
         );
         check(
             "text/event-stream",
@@ -394,26 +403,26 @@ mod tests {
             "a stream of events (text/event-stream)",
         );
         let long = format!("<html><title>{}", "ä".repeat(9_000));
-        let came = Came {
+        let headers = ReplyHeaders {
             kind: "text/html".to_owned(),
-            ..Came::default()
+            ..ReplyHeaders::default()
         };
-        assert!(came.error(long.as_bytes()).message().len() < 250);
+        assert!(headers.error(long.as_bytes()).message().len() < 250);
     }
 
     #[test]
-    fn empty_body_that_was_to_be_a_reply_may_come_again() {
+    fn empty_body_of_announced_reply_is_retryable() {
         for kind in [
             "",
             "application/json",
             "text/event-stream",
             "application/x-ndjson",
         ] {
-            let came = Came {
+            let headers = ReplyHeaders {
                 kind: kind.to_owned(),
-                ..Came::default()
+                ..ReplyHeaders::default()
             };
-            assert!(came.error(b" \n").is_retryable(), "{kind}");
+            assert!(headers.error(b" \n").is_retryable(), "{kind}");
         }
     }
 }
