@@ -1,7 +1,7 @@
-//! Robust JSON from what a model wrote.
+//! Robust parsing of JSON that a model wrote.
 //!
-//! A model that is asked for JSON writes prose around it, puts it into a code fence, forgets
-//! quotes, writes Python, or is cut off. [`parse`] finds the value that is meant and mends it:
+//! A model that is asked for JSON may add prose, use a code fence, forget quotes, write Python, or
+//! stop early. [`parse`] finds the intended value and repairs it:
 //!
 //! ```
 //! use levity_llm::json;
@@ -12,7 +12,7 @@
 //! # Ok::<(), json::JsonError>(())
 //! ```
 //!
-//! Into a type of one's own, or with keys that must be there:
+//! You can also parse into your own type, or require certain keys:
 //!
 //! ```
 //! # use levity_llm::json::{self, JsonErrorKind};
@@ -28,8 +28,7 @@
 //! # Ok::<(), json::JsonError>(())
 //! ```
 //!
-//! [`repair`] says what was mended as well, which tells an answer that was cut off from a whole
-//! one:
+//! [`repair`] also reports the repairs, which distinguishes a truncated answer from a complete one:
 //!
 //! ```
 //! # use levity_llm::json::{self, Repair};
@@ -39,30 +38,30 @@
 //! # Ok::<(), json::JsonError>(())
 //! ```
 //!
-//! # Which value is taken
-//! 1. The whole text, if it is JSON as it stands. A string that holds an object or an array gives
-//!    that.
-//! 2. Otherwise the objects and arrays in it compete, best place first: a fence marked as JSON; a
-//!    fence without a mark, or marked as text or JavaScript; the text outside fences; a fence in
-//!    another language. In one kind of place the longest wins, and among equally long ones the
-//!    last.
-//! 3. What stands before the last `</think>` counts only when there is nothing behind it.
-//! 4. Without objects and arrays: the whole text, or else the first fence, if it is one string,
-//!    number or literal.
+//! # Selection of the value
+//! 1. The whole text, if it is valid JSON. A string that contains an object or an array yields that
+//!    value.
+//! 2. Otherwise the objects and arrays in the text compete by their position. The order is: a fence
+//!    marked as JSON; a fence without a mark, or marked as text or JavaScript; the text outside
+//!    fences; a fence in another language. Within one kind of position the longest wins, and among
+//!    equal lengths the last.
+//! 3. Text before the last `</think>` counts only if no value follows it.
+//! 4. Without objects and arrays: the whole text, or otherwise the first fence, if it is a single
+//!    string, number or literal.
 //!
-//! [`parse_as`] and [`parse_with_keys`] go down the best eight and take the first that fits.
+//! [`parse_as`] and [`parse_with_keys`] try the best eight values and return the first that fits.
 //!
-//! # Promises
-//! Time and memory grow with the length of the text and no faster, whatever is in it; nothing
-//! panics; nesting beyond 128 is an error, as in `serde_json`. JSON that is valid is never changed.
-//! `docs/json.md` has all that is mended, and where that differs from Python's `json_repair`.
+//! # Guarantees
+//! Time and memory grow linearly with the length of any text. Nothing panics. Nesting beyond 128
+//! levels is an error, as in `serde_json`. Valid JSON is never changed. `docs/json.md` lists all
+//! repairs and the differences to Python's `json_repair`.
 
-mod ahead;
 mod cursor;
 mod error;
 mod find;
-mod mend;
+mod lookahead;
 mod parser;
+mod repairs;
 mod scalar;
 mod string;
 
@@ -72,64 +71,64 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use error::{JsonError, JsonErrorKind};
-pub use mend::{Mends, Repair};
+pub use repairs::{Mends, Repair};
 
 use find::Found;
 
-/// How many values of one text are tried for a type or for keys.
-const TRIED: usize = 8;
+/// The maximum number of values in a text that are tried for a type or for keys.
+const MAX_CANDIDATES: usize = 8;
 
-/// A value that was found in a text, and what was done to it.
+/// A value found in a text, with the repairs that were made.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Repaired {
-    /// The value.
+    /// The parsed and repaired value.
     pub value: Value,
-    /// What was mended; empty if the whole text was JSON as it stood.
+    /// The repairs that were made; empty if the whole text was valid JSON.
     pub mends: Mends,
-    /// The bytes of the text that the value was read from.
+    /// The byte range of the text that contains the value.
     pub span: Range<usize>,
 }
 
-/// The value that `text` means.
+/// Returns the value that `text` contains.
 ///
 /// # Errors
-/// [`JsonErrorKind::Nothing`] if there is no value in it, [`JsonErrorKind::TooDeep`] if it is
-/// nested too deep.
+/// Returns [`JsonErrorKind::Nothing`] if the text contains no value, and [`JsonErrorKind::TooDeep`]
+/// if the nesting is too deep.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
     repair(text).map(|repaired| repaired.value)
 }
 
-/// The value that `text` means as a `T`.
+/// Returns the value that `text` contains as a `T`.
 ///
 /// # Errors
-/// As [`parse`]; and [`JsonErrorKind::Shape`] if no value in `text` is a `T`, with the reason for
-/// the likeliest one as the source.
+/// Returns the same errors as [`parse`], and [`JsonErrorKind::Shape`] if no value in `text` is a
+/// `T`. The source of that error is the reason for the best candidate.
 pub fn parse_as<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
     }
-    let mut complaint = None;
-    for found in candidates(text, TRIED)? {
+    let mut first_error = None;
+    for found in candidates(text, MAX_CANDIDATES)? {
         match T::deserialize(&found.value) {
             Ok(value) => return Ok(value),
-            Err(error) => complaint = complaint.or(Some((error, found.span.start))),
+            Err(error) => first_error = first_error.or(Some((error, found.span.start))),
         }
     }
-    Err(match complaint {
+    Err(match first_error {
         Some((error, at)) => JsonError::shape(text, at, error),
         None => JsonError::new(JsonErrorKind::Nothing, text, None),
     })
 }
 
-/// The object that `text` means, which has all of `keys`.
+/// Returns the object that `text` contains and that has all of `keys`.
 ///
 /// # Errors
-/// As [`parse`]; and [`JsonErrorKind::Missing`] if no object in `text` has them all, with those
-/// that the likeliest one lacks.
+/// Returns the same errors as [`parse`], and [`JsonErrorKind::Missing`] if no object in `text` has
+/// all keys. That error lists the keys that the best candidate lacks.
 pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
-    let mut complaint = None;
-    for found in candidates(text, TRIED)? {
+    let mut first_error = None;
+    for found in candidates(text, MAX_CANDIDATES)? {
         let missing: Vec<_> = keys
             .iter()
             .filter(|key| found.value.get(**key).is_none())
@@ -137,7 +136,7 @@ pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
         if missing.is_empty() && found.value.is_object() {
             return Ok(found.value);
         }
-        complaint.get_or_insert_with(|| {
+        first_error.get_or_insert_with(|| {
             let missing = missing.into_iter().map(|key| (*key).to_owned()).collect();
             JsonError::new(
                 JsonErrorKind::Missing(missing),
@@ -146,13 +145,13 @@ pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
             )
         });
     }
-    Err(complaint.unwrap_or_else(|| JsonError::new(JsonErrorKind::Nothing, text, None)))
+    Err(first_error.unwrap_or_else(|| JsonError::new(JsonErrorKind::Nothing, text, None)))
 }
 
-/// The value that `text` means, with what was mended and where it stood.
+/// Returns the value that `text` contains, with its repairs and its position.
 ///
 /// # Errors
-/// As [`parse`].
+/// Returns the same errors as [`parse`].
 pub fn repair(text: &str) -> Result<Repaired, JsonError> {
     match candidates(text, 1)?.pop() {
         Some(found) => Ok(Repaired {
@@ -164,7 +163,7 @@ pub fn repair(text: &str) -> Result<Repaired, JsonError> {
     }
 }
 
-/// The values in `text`, the likeliest first, `keep` of them at most.
+/// Returns at most `keep` values in `text`, best first.
 fn candidates(text: &str, keep: usize) -> Result<Vec<Found>, JsonError> {
     if let Some(found) = strict(text) {
         return Ok(vec![found]);
@@ -173,7 +172,7 @@ fn candidates(text: &str, keep: usize) -> Result<Vec<Found>, JsonError> {
         .map_err(|deep| JsonError::new(JsonErrorKind::TooDeep, text, Some(deep.at)))
 }
 
-/// The whole text as JSON, without any mending.
+/// Parses the whole text as JSON without repairs.
 fn strict(text: &str) -> Option<Found> {
     let trimmed = text.trim_start_matches('\u{feff}').trim();
     let start = text.len() - text.trim_start_matches('\u{feff}').trim_start().len();
@@ -194,7 +193,7 @@ fn strict(text: &str) -> Option<Found> {
     })
 }
 
-/// The length of the object or list that begins a text; `None` when it does not end.
+/// Returns the length of the object or list at the start of a text; `None` if it does not end.
 pub(crate) fn balanced(text: &str) -> Option<usize> {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, byte) in text.bytes().enumerate() {

@@ -1,17 +1,18 @@
-use super::mend::{Mends, Repair};
+use super::repairs::{Mends, Repair};
 
-/// A place in the text, and what was noticed on the way to it.
+/// A position in the text, with the observations made up to it.
 pub(super) struct Cursor<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
-    /// Where reading stops: the end of the text, or a fence that was come upon between two tokens.
+    /// The end of reading: the end of the text, or a fence between two tokens.
     pub(super) end: usize,
     pub(super) mends: Mends,
-    /// How many lists, objects and calls are open, which says whether a bracket can close anything.
+    /// The number of open lists, objects and calls, which shows whether a bracket can close
+    /// anything.
     pub(super) open: Open,
-    /// Whether words with blanks in them were taken for strings: the mark of prose.
+    /// True if words with spaces were taken for strings, which indicates prose.
     pub(super) loose: bool,
-    /// Whether the end came inside a string.
+    /// True if the text ended inside a string.
     pub(super) unterminated: bool,
 }
 
@@ -31,7 +32,7 @@ pub(super) enum Quote {
     CurlyDouble,
     CurlySingle,
     Angle,
-    /// A double quote behind a backslash, in JSON that was escaped once too often.
+    /// A double quote after a backslash, in JSON that was escaped twice.
     Escaped,
 }
 
@@ -61,7 +62,7 @@ impl<'a> Cursor<'a> {
         self.byte(self.at)
     }
 
-    /// Whether `what` stands at `at`.
+    /// Returns `true` if `what` is at `at`.
     pub(super) fn is(&self, at: usize, what: &str) -> bool {
         self.text
             .as_bytes()
@@ -69,7 +70,7 @@ impl<'a> Cursor<'a> {
             .is_some_and(|rest| rest.starts_with(what.as_bytes()))
     }
 
-    /// Passes over one character, if there is one.
+    /// Skips one character, if there is one.
     pub(super) fn bump(&mut self) {
         self.at += usize::from(self.at < self.end);
         while self.at < self.end && !self.text.is_char_boundary(self.at) {
@@ -77,7 +78,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes over what stands between two tokens. A fence there is the end of the text.
+    /// Skips the text between two tokens. A fence there is the end of the text.
     pub(super) fn skip(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -85,13 +86,13 @@ impl<'a> Cursor<'a> {
                 b'\\' if matches!(self.byte(self.at + 1), Some(b'n' | b't' | b'r')) => self.at += 2,
                 b'`' if self.is(self.at, "```") => self.end = self.at,
                 b'/' | b'#' | b'<' if self.comment(self.at) => self.skip_comment(),
-                0x80.. if self.skip_foreign_space() => {}
+                0x80.. if self.skip_unicode_space() => {}
                 _ => return,
             }
         }
     }
 
-    /// Whether a comment begins at `at`.
+    /// Returns `true` if a comment starts at `at`.
     pub(super) fn comment(&self, at: usize) -> bool {
         match self.byte(at) {
             Some(b'#') => true,
@@ -108,7 +109,7 @@ impl<'a> Cursor<'a> {
             [b'<', ..] => "-->",
             _ => "\n",
         };
-        // The opener of a block is passed first, so that `/*/` does not close itself.
+        // The opener of a block is skipped first, so that `/*/` does not close itself.
         let from = if closer == "\n" { 0 } else { 2 };
         let length = rest[from..]
             .find(closer)
@@ -117,7 +118,7 @@ impl<'a> Cursor<'a> {
         self.mends.add(Repair::Comment);
     }
 
-    fn skip_foreign_space(&mut self) -> bool {
+    fn skip_unicode_space(&mut self) -> bool {
         let next = self.text[self.at..self.end].chars().next();
         let space =
             next.filter(|c| c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}'));
@@ -125,7 +126,7 @@ impl<'a> Cursor<'a> {
         space.is_some()
     }
 
-    /// The first place from `at` on that is no space, tab or line break.
+    /// Returns the first position from `at` on that is not a space, tab or line break.
     pub(super) fn past_space(&self, mut at: usize) -> usize {
         loop {
             match self.byte(at) {
@@ -136,7 +137,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The quote that opens a string at `at`, and its length.
+    /// Returns the quote that opens a string at `at`, and its length.
     pub(super) fn quote(&self, at: usize) -> Option<(Quote, usize)> {
         let found = match self.byte(at)? {
             b'"' => (Quote::Double, 1),
@@ -154,11 +155,10 @@ impl<'a> Cursor<'a> {
         Some(found)
     }
 
-    /// The length of what may close a string of this kind at `at`; none if it cannot be closed
-    /// there.
+    /// Returns the length of the quote at `at` if it may close a string of this kind.
     ///
-    /// Whatever opens a string can close one of the same kind. So a search for the end of a string
-    /// never passes the beginning of the next, and many strings without an end cost no more than
+    /// Any quote that opens a string can close one of the same kind. So a search for the end of a
+    /// string never passes the start of the next, and many unterminated strings cost no more than
     /// one.
     pub(super) fn closer(&self, quote: Quote, at: usize) -> Option<usize> {
         let byte = self.byte(at)?;

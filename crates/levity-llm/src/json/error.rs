@@ -1,23 +1,23 @@
 use std::error::Error;
 use std::fmt;
 
-/// Why there is no value to be had from a text.
+/// The category of a [`JsonError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JsonErrorKind {
-    /// There is no JSON in it.
+    /// The text contains no JSON.
     Nothing,
-    /// The JSON is nested deeper than 128.
+    /// The JSON is nested deeper than 128 levels.
     TooDeep,
-    /// These keys are not in it.
+    /// The JSON lacks these keys.
     Missing(Vec<String>),
-    /// There is JSON, of another shape than was asked for; the source says what does not fit.
+    /// The JSON does not have the requested shape; the source names the difference.
     Shape,
 }
 
-/// Why there is no value to be had from a text, and the text.
+/// An error of reading a value from a text, with the text.
 ///
-/// The text is neither in `Display` nor in `Debug`; the source of a [`JsonErrorKind::Shape`] may
+/// Neither `Display` nor `Debug` prints the text; the source of a [`JsonErrorKind::Shape`] may
 /// quote a part of it.
 pub struct JsonError {
     kind: JsonErrorKind,
@@ -43,22 +43,22 @@ impl JsonError {
         }
     }
 
-    /// What is wrong.
+    /// Returns the category of the error.
     pub fn kind(&self) -> &JsonErrorKind {
         &self.kind
     }
 
-    /// The text that was read, whole.
+    /// Returns the complete text that was read.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The text that was read, without a copy.
+    /// Returns the text that was read, without a copy.
     pub fn into_text(self) -> String {
         self.text.into()
     }
 
-    /// The byte of the text where the value begins that does not fit, or where it becomes too deep.
+    /// Returns the byte at which the unsuitable value starts, or at which the nesting is too deep.
     pub fn at(&self) -> Option<usize> {
         self.at
     }
@@ -67,14 +67,12 @@ impl JsonError {
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            JsonErrorKind::Nothing => write!(
-                f,
-                "there is no JSON in the {} bytes of text",
-                self.text.len()
-            )?,
+            JsonErrorKind::Nothing => {
+                write!(f, "the text of {} bytes contains no JSON", self.text.len())?
+            }
             JsonErrorKind::TooDeep => write!(f, "the JSON is nested deeper than 128")?,
             JsonErrorKind::Missing(keys) => write!(f, "the JSON lacks `{}`", keys.join("`, `"))?,
-            JsonErrorKind::Shape => write!(f, "the JSON has another shape than was asked for")?,
+            JsonErrorKind::Shape => write!(f, "the JSON does not have the requested shape")?,
         }
         self.at.map_or(Ok(()), |at| write!(f, ", at byte {at}"))
     }

@@ -2,27 +2,27 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::ahead::Role;
 use super::cursor::Cursor;
-use super::mend::{Mends, Repair};
+use super::lookahead::Role;
 use super::parser::{Parser, TooDeep};
+use super::repairs::{Mends, Repair};
 use super::scalar::Scalar;
 
-/// How often a text is gone over again from a place that turned out to be prose. The limit keeps
-/// the time in proportion to the length.
+/// The maximum number of restarts from a position that turned out to be prose. The limit keeps the
+/// time linear in the length.
 const RETRIES: usize = 4;
 
-/// A value in a text.
+/// A value found in a text.
 pub(super) struct Found {
     pub(super) value: Value,
     pub(super) mends: Mends,
     pub(super) span: Range<usize>,
 }
 
-/// Where a value stands; the later, the better.
+/// The position of a value, from worst to best.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    /// What was cut off and reads like prose.
+enum PositionKind {
+    /// A truncated value that resembles prose.
     Doubtful,
     OtherFence,
     Prose,
@@ -30,12 +30,12 @@ enum Place {
     JsonFence,
 }
 
-/// The objects and arrays in `text`, the likeliest first, `keep` of them at most; else a scalar
-/// that is all there is.
+/// Returns at most `keep` objects and arrays in `text`, best first, or otherwise a scalar that is
+/// the whole text.
 pub(super) fn find(text: &str, keep: usize) -> Result<Vec<Found>, TooDeep> {
     let whole = trimmed(text, 0..text.len());
     let mut best = Vec::new();
-    if let Some(start) = behind_thoughts(text) {
+    if let Some(start) = after_thoughts(text) {
         best = Finder::new(text, start, keep).run()?;
     }
     if best.is_empty() {
@@ -49,8 +49,8 @@ pub(super) fn find(text: &str, keep: usize) -> Result<Vec<Found>, TooDeep> {
     Ok(best)
 }
 
-/// Where the text begins that is not thoughts.
-fn behind_thoughts(text: &str) -> Option<usize> {
+/// Returns the start of the text after the thoughts.
+fn after_thoughts(text: &str) -> Option<usize> {
     if text.trim_start().starts_with(['{', '[', '`', '"']) {
         return None;
     }
@@ -78,12 +78,12 @@ struct Finder<'a> {
     text: &'a str,
     at: usize,
     keep: usize,
-    /// The place that the text here is in.
-    place: Place,
+    /// The kind of the current position.
+    position: PositionKind,
     retries: usize,
-    /// The best ones, the best first.
-    best: Vec<(Place, Found)>,
-    /// Where the first fence begins.
+    /// The best values, best first.
+    best: Vec<(PositionKind, Found)>,
+    /// The start of the first fence.
     fenced: Option<usize>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Finder<'a> {
             text,
             at,
             keep,
-            place: Place::Prose,
+            position: PositionKind::Prose,
             retries: RETRIES,
             best: Vec::new(),
             fenced: None,
@@ -133,12 +133,12 @@ impl<'a> Finder<'a> {
         Ok(self.best.into_iter().map(|(_, found)| found).collect())
     }
 
-    /// The beginning of the text or of a fence: here JSON may begin that does not look like it
-    /// elsewhere.
+    /// Reads at the start of the text or of a fence, where JSON may have forms that are not
+    /// recognised elsewhere.
     fn opening(&mut self) -> Result<(), TooDeep> {
         let mut cursor = Cursor::new(self.text, self.at, self.text.len());
         let mut start = cursor.past_space(self.at);
-        // A comment may go on to the end of the text, so not every fence may look for one.
+        // A comment may extend to the end of the text, so not every fence may search for one.
         if cursor.comment(start) && self.retry() {
             cursor.skip();
             start = cursor.at;
@@ -155,36 +155,36 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// A fence opens or closes.
+    /// Handles a fence that opens or closes.
     fn fence(&mut self) -> Result<(), TooDeep> {
         self.at += self.text[self.at..]
             .bytes()
             .take_while(|byte| *byte == b'`')
             .count();
-        if self.place != Place::Prose {
-            self.place = Place::Prose;
+        if self.position != PositionKind::Prose {
+            self.position = PositionKind::Prose;
             return Ok(());
         }
         let rest = &self.text[self.at..];
         let part =
             |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'_' | b'#');
         let language = &rest[..rest.bytes().take(16).take_while(part).count()];
-        self.place = place_of(language);
+        self.position = fence_position(language);
         self.at += language.len();
         self.fenced = self.fenced.or(Some(self.at));
         self.opening()
     }
 
-    /// A bracket or brace that may begin a value.
+    /// Handles a bracket or brace that may start a value.
     fn candidate(&mut self) -> Result<(), TooDeep> {
-        if self.place >= Place::PlainFence || self.plausible() {
+        if self.position >= PositionKind::PlainFence || self.plausible() {
             return self.read(false);
         }
         self.at += 1;
         Ok(())
     }
 
-    /// Whether what is behind a bracket or brace in prose looks like JSON.
+    /// Returns `true` if the text after a bracket or brace in prose resembles JSON.
     fn plausible(&self) -> bool {
         let cursor = Cursor::new(self.text, self.at, self.text.len());
         let object = cursor.peek() == Some(b'{');
@@ -193,11 +193,11 @@ impl<'a> Finder<'a> {
             return false;
         };
         match byte {
-            // In code that is an empty block.
-            b'}' => object && self.place == Place::Prose,
+            // In code, this is an empty block.
+            b'}' => object && self.position == PositionKind::Prose,
             b'{' => true,
             b'[' | b'-' | b'0'..=b'9' => !object,
-            // `[ ]` is a box to be ticked.
+            // `[ ]` is a checkbox.
             b']' => !object && next == self.at + 1,
             _ if cursor.quote(next).is_some() || cursor.comment(next) => true,
             _ if object => cursor.bare_key(next),
@@ -205,12 +205,12 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Reads the value that begins here, and goes on behind it.
+    /// Reads the value at the current position and continues after it.
     fn read(&mut self, opening: bool) -> Result<(), TooDeep> {
         let start = self.at;
         let mut parser = Parser::new(Cursor::new(self.text, start, self.text.len()), opening);
         let mut value = parser.value()?;
-        if parser.cursor.unterminated && self.place != Place::Prose && self.retry() {
+        if parser.cursor.unterminated && self.position != PositionKind::Prose && self.retry() {
             let end = self.text[start..]
                 .find("\n```")
                 .map_or(self.text.len(), |found| start + found);
@@ -218,36 +218,42 @@ impl<'a> Finder<'a> {
             value = parser.value()?;
         }
         let link = value.is_array() && self.text.as_bytes().get(parser.cursor.at) == Some(&b'(');
-        if link && self.place == Place::Prose && !opening {
+        if link && self.position == PositionKind::Prose && !opening {
             self.at = parser.cursor.at;
-        } else if self.take(&parser.cursor, value, start) == Place::Doubtful && self.retry() {
+        } else if self.take(&parser.cursor, value, start) == PositionKind::Doubtful && self.retry()
+        {
             self.at = start + 1;
         }
         Ok(())
     }
 
     fn retry(&mut self) -> bool {
-        let left = self.retries > 0;
-        self.retries -= usize::from(left);
-        left
+        let has_retry = self.retries > 0;
+        self.retries -= usize::from(has_retry);
+        has_retry
     }
 
-    /// Puts a value among the best, if it is one of them.
-    fn take(&mut self, cursor: &Cursor<'_>, value: Value, start: usize) -> Place {
-        let prose =
-            cursor.loose && cursor.mends.contains(Repair::Truncated) && self.place == Place::Prose;
-        let place = if prose { Place::Doubtful } else { self.place };
+    /// Adds a value to the best ones, if it qualifies.
+    fn take(&mut self, cursor: &Cursor<'_>, value: Value, start: usize) -> PositionKind {
+        let prose = cursor.loose
+            && cursor.mends.contains(Repair::Truncated)
+            && self.position == PositionKind::Prose;
+        let position = if prose {
+            PositionKind::Doubtful
+        } else {
+            self.position
+        };
         self.at = cursor.at.max(start + 1);
         let span = trimmed(self.text, start..cursor.at.max(start + 1));
-        let rank = (place, span.len());
+        let rank = (position, span.len());
         let behind = self
             .best
             .iter()
-            .position(|(place, found)| (*place, found.span.len()) <= rank);
+            .position(|(position, found)| (*position, found.span.len()) <= rank);
         self.best.insert(
             behind.unwrap_or(self.best.len()),
             (
-                place,
+                position,
                 Found {
                     value,
                     mends: cursor.mends,
@@ -256,10 +262,10 @@ impl<'a> Finder<'a> {
             ),
         );
         self.best.truncate(self.keep);
-        place
+        position
     }
 
-    /// A string, number or literal that is all there is in this range.
+    /// Returns a string, number or literal that is the only content of this range.
     fn alone(&self, range: Range<usize>) -> Option<Found> {
         let span = trimmed(self.text, range);
         let mut cursor = Cursor::new(self.text, span.start, span.end);
@@ -280,11 +286,11 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// What kind of place a fence in this language is.
-fn place_of(language: &str) -> Place {
+/// Returns the kind of position for a fence in this language.
+fn fence_position(language: &str) -> PositionKind {
     match language.to_ascii_lowercase().as_str() {
-        "json" | "json5" | "jsonc" | "jsonl" | "ndjson" => Place::JsonFence,
-        "" | "text" | "txt" | "plaintext" | "js" | "javascript" => Place::PlainFence,
-        _ => Place::OtherFence,
+        "json" | "json5" | "jsonc" | "jsonl" | "ndjson" => PositionKind::JsonFence,
+        "" | "text" | "txt" | "plaintext" | "js" | "javascript" => PositionKind::PlainFence,
+        _ => PositionKind::OtherFence,
     }
 }

@@ -3,24 +3,24 @@ mod object;
 
 use serde_json::{Map, Value};
 
-use super::ahead::Role;
 use super::cursor::{Cursor, Open};
-use super::mend::Repair;
+use super::lookahead::Role;
+use super::repairs::Repair;
 use super::scalar::Scalar;
 
-/// How deep values may be nested; `serde_json` has the same limit.
-const DEPTH: usize = 128;
+/// The maximum nesting of values; `serde_json` has the same limit.
+const MAX_DEPTH: usize = 128;
 
-/// A value is nested too deep.
+/// An error for a value that is nested too deeply.
 pub(super) struct TooDeep {
     pub(super) at: usize,
 }
 
-/// Reads one object or array, with a stack of its own instead of recursion.
+/// A parser for one object or array, with an explicit stack instead of recursion.
 pub(super) struct Parser<'a> {
     pub(super) cursor: Cursor<'a>,
     stack: Vec<Frame>,
-    /// Values that are joined by commas are one array: nothing but them is in the text.
+    /// True if values joined by commas form one array, because the text contains nothing else.
     series: bool,
     done: Option<Value>,
 }
@@ -34,7 +34,7 @@ enum Frame {
 struct List {
     items: Vec<Value>,
     close: u8,
-    /// Whether a comma came since the last item.
+    /// True if a comma followed the last item.
     comma: bool,
 }
 
@@ -44,11 +44,11 @@ struct Object {
     key: Option<String>,
     close: u8,
     comma: bool,
-    /// Braces that were opened a second time, and will be closed a second time.
+    /// The number of braces that were opened twice and will be closed twice.
     extra: usize,
 }
 
-/// What is closed by the end of the text, or by whatever does not belong to it.
+/// The closer of a frame that ends with the text, or with any text that does not belong to it.
 const NONE: u8 = 0;
 
 impl List {
@@ -83,13 +83,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads the object or array that begins here.
+    /// Parses the object or array at the current position.
     pub(super) fn value(&mut self) -> Result<Value, TooDeep> {
         self.start(Role::Alone)?;
         self.run()
     }
 
-    /// Reads the members of an object without its opening brace.
+    /// Parses the members of an object without its opening brace.
     pub(super) fn members(&mut self) -> Result<Value, TooDeep> {
         self.cursor.mends.add(Repair::Bracket);
         self.push(Frame::Object(Object::new(NONE)))?;
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
         loop {
             self.cursor.skip();
             match self.stack.last_mut() {
-                _ if self.cursor.peek().is_none() => self.cut_off(),
+                _ if self.cursor.peek().is_none() => self.end_of_text(),
                 Some(Frame::List(list)) if list.close == NONE => self.series_item()?,
                 Some(Frame::List(_)) => self.element()?,
                 Some(Frame::Object(object)) if object.key.is_some() => self.member()?,
@@ -116,8 +116,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The text has ended: what is open is closed, and a key without a value is left out.
-    fn cut_off(&mut self) {
+    /// Handles the end of the text: closes open frames and drops a key without a value.
+    fn end_of_text(&mut self) {
         while let Some(frame) = self.stack.last() {
             let close = match frame {
                 Frame::List(list) => list.close,
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
     }
 
     fn push(&mut self, frame: Frame) -> Result<(), TooDeep> {
-        if self.stack.len() >= DEPTH {
+        if self.stack.len() >= MAX_DEPTH {
             return Err(TooDeep { at: self.cursor.at });
         }
         *self.count(&frame) += 1;
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes the innermost frame away.
+    /// Removes the innermost frame.
     fn pop(&mut self) -> Option<Frame> {
         let frame = self.stack.pop()?;
         *self.count(&frame) -= 1;
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
     /// Closes the innermost list or object.
     fn close(&mut self) {
         let value = match self.pop() {
-            // A comma makes a tuple of what would be a value in brackets.
+            // A comma turns a value in brackets into a tuple.
             Some(Frame::List(mut list))
                 if list.close == b')' && list.items.len() == 1 && !list.comma =>
             {
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
         self.put(value);
     }
 
-    /// Puts a value where it belongs.
+    /// Adds a value to the innermost frame.
     fn put(&mut self, value: Value) {
         match self.stack.last_mut() {
             Some(Frame::List(list)) => {
@@ -192,8 +192,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The outermost value is there. If others follow behind a comma, the brackets around them are
-    /// missing.
+    /// Handles the completed outermost value. If others follow after a comma, the brackets around
+    /// them are missing.
     fn finish(&mut self, value: Value) {
         let cursor = &mut self.cursor;
         let next = cursor.past_space(cursor.at);
@@ -212,7 +212,7 @@ impl<'a> Parser<'a> {
         }));
     }
 
-    /// Reads a value, or begins to.
+    /// Parses a value, or starts to.
     fn start(&mut self, role: Role) -> Result<(), TooDeep> {
         let cursor = &mut self.cursor;
         match cursor.peek() {
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
         self.cursor.at += 1;
     }
 
-    /// A closing bracket: of this frame, of one around it, or of none.
+    /// Handles a closing bracket: of this frame, of an outer one, or of none.
     fn closer(&mut self, byte: u8, close: u8, comma: bool) {
         let Open {
             lists,

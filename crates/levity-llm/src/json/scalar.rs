@@ -1,23 +1,23 @@
 use serde_json::{Number, Value};
 
-use super::ahead::Role;
 use super::cursor::Cursor;
-use super::mend::Repair;
+use super::lookahead::Role;
+use super::repairs::Repair;
 
-/// How long the name of a call may be.
-const NAME: usize = 64;
+/// The maximum length of a call's name.
+const MAX_NAME_BYTES: usize = 64;
 
-/// What stood where a value was expected.
+/// The result of parsing a value that is not quoted.
 pub(super) enum Scalar {
     Value(Value),
-    /// A call has begun, and its arguments follow.
+    /// A call has started, and its arguments follow.
     Call,
-    /// Nothing that means anything.
+    /// No meaningful text was found.
     Nothing,
 }
 
 impl Cursor<'_> {
-    /// Reads a number, a literal, or words without quotes.
+    /// Parses a number, a literal, or unquoted words.
     pub(super) fn scalar(&mut self, role: Role) -> Scalar {
         if let Some(value) = self.atom(role) {
             return Scalar::Value(value);
@@ -28,21 +28,23 @@ impl Cursor<'_> {
         }
     }
 
-    /// A number or a literal.
+    /// Parses a number or a literal.
     fn atom(&mut self, role: Role) -> Option<Value> {
-        let (value, mend, after) = self.atom_at(self.at, role)?;
-        let (value, mend, after) = self.thousands(role, after).unwrap_or((value, mend, after));
-        self.mends.0 |= mend.map_or(0, |mend| 1 << mend as u32);
+        let (value, repair, after) = self.atom_at(self.at, role)?;
+        let (value, repair, after) = self
+            .thousands(role, after)
+            .unwrap_or((value, repair, after));
+        self.mends.0 |= repair.map_or(0, |repair| 1 << repair as u32);
         self.at = after;
         Some(value)
     }
 
-    /// Where the number or literal at `at` ends, if one stands there as a value of its own.
+    /// Returns the end of the number or literal at `at`, if it is a separate value.
     pub(super) fn atom_end(&self, at: usize, role: Role) -> Option<usize> {
         self.atom_at(at, role).map(|(_, _, after)| after)
     }
 
-    /// The number or literal at `at`, and where it ends.
+    /// Returns the number or literal at `at`, and its end.
     fn atom_at(&self, at: usize, role: Role) -> Option<(Value, Option<Repair>, usize)> {
         let rest = self.text.as_bytes().get(at..self.end)?;
         let part =
@@ -55,14 +57,15 @@ impl Cursor<'_> {
         } else {
             number(word)
         };
-        let (value, mend) = match found {
+        let (value, repair) = match found {
             Some(found) => found,
             None => literal(word, after == self.end && role != Role::Alone)?,
         };
-        self.atom_ends(after, role).then_some((value, mend, after))
+        self.atom_ends(after, role)
+            .then_some((value, repair, after))
     }
 
-    /// Whether a number or literal ends at `after`, rather than being the beginning of some words.
+    /// Returns `true` if a number or literal ends at `after` and does not start a phrase.
     fn atom_ends(&self, after: usize, role: Role) -> bool {
         let blanks = self
             .text
@@ -93,7 +96,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// `1,234,567` as the value of a member; in a list that is three numbers.
+    /// Parses `1,234,567` as the value of a member; in a list it is three numbers.
     fn thousands(&self, role: Role, after: usize) -> Option<(Value, Option<Repair>, usize)> {
         let digits =
             |at: usize| (at..).take_while(|&at| self.byte(at).is_some_and(|b| b.is_ascii_digit()));
@@ -114,11 +117,14 @@ impl Cursor<'_> {
         Some((value, Some(Repair::Number), end))
     }
 
-    /// Words without quotes.
+    /// Parses words without quotes.
     fn bare(&mut self, role: Role) -> Scalar {
         let start = self.at;
         while let Some(byte) = self.peek() {
-            if byte == b'(' && self.at - start <= NAME && callable(&self.text[start..self.at]) {
+            if byte == b'('
+                && self.at - start <= MAX_NAME_BYTES
+                && callable(&self.text[start..self.at])
+            {
                 self.at += 1;
                 self.mends.add(Repair::Call);
                 return Scalar::Call;
@@ -163,7 +169,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// What the words from `start` to here mean.
+    /// Returns the meaning of the words from `start` to the current position.
     fn words(&mut self, start: usize) -> Scalar {
         let words = self.text[start..self.at].trim();
         if words.is_empty() {
@@ -183,14 +189,14 @@ impl Cursor<'_> {
     }
 }
 
-/// Whether a bracket behind these words makes them a call.
+/// Returns `true` if a bracket after these words makes them a call.
 fn callable(words: &str) -> bool {
     let name = words.strip_prefix("new ").unwrap_or(words);
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.');
     name.chars().all(part) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Whether these letters before a quote say what kind of string it is, as in Python.
+/// Returns `true` if these letters before a quote are a string prefix, as in Python.
 fn prefix(letters: &str) -> bool {
     matches!(
         letters,
@@ -198,7 +204,7 @@ fn prefix(letters: &str) -> bool {
     )
 }
 
-/// The literal that a word is, or the beginning of, if the text ends there.
+/// Returns the literal that a word is, or that it starts if the text ends there.
 fn literal(word: &str, cut: bool) -> Option<(Value, Option<Repair>)> {
     match word {
         "true" => return Some((Value::Bool(true), None)),
@@ -213,21 +219,21 @@ fn literal(word: &str, cut: bool) -> Option<(Value, Option<Repair>)> {
         Value::Bool(true)
     } else if is("false") || begins(["false", "False"]) {
         Value::Bool(false)
-    } else if is("null") || is("none") || begins(["null", "None"]) || nothing(word) {
+    } else if is("null") || is("none") || begins(["null", "None"]) || denotes_null(word) {
         Value::Null
     } else {
         return None;
     };
-    let mend = if cut && word.len() < 4 {
+    let repair = if cut && word.len() < 4 {
         Repair::Truncated
     } else {
         Repair::Literal
     };
-    Some((found, Some(mend)))
+    Some((found, Some(repair)))
 }
 
-/// Whether a word stands for what JSON cannot say.
-fn nothing(word: &str) -> bool {
+/// Returns `true` if a word denotes a value that JSON cannot represent.
+fn denotes_null(word: &str) -> bool {
     let unsigned = word.strip_prefix(['-', '+']).unwrap_or(word);
     matches!(
         unsigned,
@@ -235,7 +241,7 @@ fn nothing(word: &str) -> bool {
     )
 }
 
-/// The number that a word is, and whether it had to be mended.
+/// Returns the number that a word denotes, and the repair that it needed.
 fn number(word: &str) -> Option<(Value, Option<Repair>)> {
     if matches!(word.as_bytes(), [b'1'..=b'9', ..])
         && let Ok(whole) = word.parse::<u64>()
@@ -249,7 +255,7 @@ fn number(word: &str) -> Option<(Value, Option<Repair>)> {
     Some((number, Some(Repair::Number)))
 }
 
-/// `0x1F`, `0b101`, `0o17`.
+/// Parses `0x1F`, `0b101` and `0o17`.
 fn radix(word: &str) -> Option<Value> {
     let (negative, word) = match word.strip_prefix('-') {
         Some(word) => (true, word),
@@ -273,7 +279,8 @@ fn radix(word: &str) -> Option<Value> {
     u64::from_str_radix(&digits, radix).ok().map(Value::from)
 }
 
-/// A decimal number with a plus, leading zeros, underscores, or something missing around its point.
+/// Parses a decimal number with a plus, leading zeros, underscores, or a missing digit at its
+/// point.
 fn decimal(word: &str) -> Option<Value> {
     let plain = word.replace('_', "");
     let (sign, rest) = match plain.strip_prefix('-') {
@@ -297,7 +304,7 @@ fn decimal(word: &str) -> Option<Value> {
     if !power.is_empty() {
         clean.push_str(&format!("e{exponent_sign}{power}"));
     }
-    // What is too big for a number keeps its digits as a string.
+    // A number that is too large keeps its digits as a string.
     Some(
         clean
             .parse::<Number>()

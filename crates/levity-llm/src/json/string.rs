@@ -1,13 +1,13 @@
 mod escape;
 
-use super::ahead::Role;
 use super::cursor::{Cursor, Quote};
-use super::mend::Repair;
+use super::lookahead::Role;
+use super::repairs::Repair;
 
-/// How far the end of a key is looked for beyond the first quote that does not look like it.
-const KEY: usize = 256;
+/// The maximum distance to the end of a key, after the first quote that does not look like its end.
+const MAX_KEY_BYTES: usize = 256;
 
-/// Bytes that may mean something in a string: quotes, the first bytes of quotes, backslashes,
+/// Bytes with a possible meaning in a string: quotes, the first bytes of quotes, backslashes and
 /// control characters.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
@@ -22,23 +22,22 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
-/// A string as far as it has been read.
-struct Reading {
+/// The state of a partially read string.
+struct PartialString {
     quote: Quote,
-    /// Where the text of the string begins.
+    /// The start of the string's text.
     start: usize,
     out: String,
-    /// Where the text begins that is not in `out` yet.
+    /// The start of the text that is not in `out` yet.
     from: usize,
-    /// The last quote that was taken for a part of the string, and how long the string was there.
+    /// The last quote that was taken as part of the string, and the length of the string there.
     inner: Option<(usize, usize)>,
-    /// The first one.
+    /// The first such quote, with the same data.
     first: Option<(usize, usize)>,
 }
 
 impl Cursor<'_> {
-    /// Reads a string, with those that are joined to it. None for a key of which too little is
-    /// there.
+    /// Parses a string and those joined to it. Returns `None` for a key that is too incomplete.
     pub(super) fn string(&mut self, role: Role) -> Option<String> {
         let mut whole = self.one_string(role)?;
         while role != Role::Key
@@ -58,7 +57,7 @@ impl Cursor<'_> {
         }
         self.at += length;
         let (start, out) = (self.at, String::new());
-        let mut reading = Reading {
+        let mut partial = PartialString {
             quote,
             start,
             out,
@@ -67,39 +66,39 @@ impl Cursor<'_> {
             first: None,
         };
         loop {
-            self.plain();
+            self.skip_ordinary();
             let Some(byte) = self.peek() else {
-                return self.cut_off(reading, role);
+                return self.end_of_text(partial, role);
             };
             if let Some(length) = self.closer(quote, self.at) {
-                if let Some(done) = self.at_quote(&mut reading, role, length) {
+                if let Some(done) = self.at_quote(&mut partial, role, length) {
                     return Some(done);
                 }
             } else if byte == b'\\' {
-                self.flush(&mut reading);
-                self.escape(&mut reading);
+                self.flush(&mut partial);
+                self.escape(&mut partial);
             } else {
                 if byte < 0x20 {
                     self.mends.add(Repair::Control);
                 }
                 self.at += 1;
-                // A byte that begins a quote of several bytes may begin another character too.
+                // A byte that starts a multi-byte quote may also start another character.
                 while !self.text.is_char_boundary(self.at) {
                     self.at += 1;
                 }
             }
             if role == Role::Key
-                && reading
+                && partial
                     .first
-                    .is_some_and(|(first, _)| self.at > first + KEY)
+                    .is_some_and(|(first, _)| self.at > first + MAX_KEY_BYTES)
             {
-                return Some(self.cut_key(reading));
+                return Some(self.cut_key(partial));
             }
         }
     }
 
-    /// Passes over bytes that mean themselves in any string.
-    fn plain(&mut self) {
+    /// Skips bytes without a special meaning in any string.
+    fn skip_ordinary(&mut self) {
         let rest = self
             .text
             .as_bytes()
@@ -111,49 +110,54 @@ impl Cursor<'_> {
             .unwrap_or(rest.len());
     }
 
-    fn flush(&self, reading: &mut Reading) {
-        reading.out.push_str(&self.text[reading.from..self.at]);
-        reading.from = self.at;
+    fn flush(&self, partial: &mut PartialString) {
+        partial.out.push_str(&self.text[partial.from..self.at]);
+        partial.from = self.at;
     }
 
-    /// Takes a quote for the end of the string, and returns it, or for a part of it.
-    fn at_quote(&mut self, reading: &mut Reading, role: Role, length: usize) -> Option<String> {
+    /// Treats a quote as the end of the string, which it returns, or as a part of it.
+    fn at_quote(
+        &mut self,
+        partial: &mut PartialString,
+        role: Role,
+        length: usize,
+    ) -> Option<String> {
         let after = self.at + length;
         if self.ends(role, after) {
-            self.flush(reading);
+            self.flush(partial);
             self.at = after;
-            return Some(self.undouble(std::mem::take(&mut reading.out), reading));
+            return Some(self.undouble(std::mem::take(&mut partial.out), partial));
         }
         if role == Role::Member
             && self.byte(self.past_space(after)) == Some(b':')
-            && self.before_key(reading)
+            && self.before_key(partial)
         {
-            return Some(self.end_before_key(reading));
+            return Some(self.end_before_key(partial));
         }
-        let here = (self.at, reading.out.len() + self.at - reading.from);
-        reading.inner = Some(here);
-        reading.first = reading.first.or(Some(here));
+        let here = (self.at, partial.out.len() + self.at - partial.from);
+        partial.inner = Some(here);
+        partial.first = partial.first.or(Some(here));
         if role == Role::Key
-            && let Some(colon) = self.colon(reading)
+            && let Some(colon) = self.colon(partial)
         {
-            return Some(self.end_at_colon(reading, colon));
+            return Some(self.end_at_colon(partial, colon));
         }
         self.mends.add(Repair::InnerQuote);
         self.at = after;
         None
     }
 
-    /// `""twice""` is meant to be quoted once.
-    fn undouble(&self, out: String, reading: &Reading) -> String {
-        let mark = match reading.quote {
+    /// Removes doubled quotes as in `""twice""`.
+    fn undouble(&self, out: String, partial: &PartialString) -> String {
+        let mark = match partial.quote {
             Quote::Double => '"',
             Quote::Single => '\'',
             _ => return out,
         };
-        let doubled = reading.first.is_some_and(|first| first.0 == reading.start)
-            && reading
+        let doubled = partial.first.is_some_and(|first| first.0 == partial.start)
+            && partial
                 .inner
-                .is_some_and(|inner| inner.0 > reading.start && inner.1 + 1 == out.len());
+                .is_some_and(|inner| inner.0 > partial.start && inner.1 + 1 == out.len());
         match out
             .strip_prefix(mark)
             .and_then(|out| out.strip_suffix(mark))
@@ -163,90 +167,90 @@ impl Cursor<'_> {
         }
     }
 
-    /// Whether the last quote inside begins the next member, so that the end of this string is
+    /// Returns `true` if the last inner quote starts the next member, so the end of this string is
     /// missing.
-    fn before_key(&self, reading: &Reading) -> bool {
-        let Some((inner, _)) = reading.inner else {
+    fn before_key(&self, partial: &PartialString) -> bool {
+        let Some((inner, _)) = partial.inner else {
             return false;
         };
-        let before = &self.text[reading.start..inner];
+        let before = &self.text[partial.start..inner];
         let trimmed = before.trim_end();
         trimmed.ends_with(',') || before[trimmed.len()..].contains('\n')
     }
 
-    fn end_before_key(&mut self, reading: &mut Reading) -> String {
-        self.flush(reading);
-        let (inner, length) = reading.inner.unwrap_or((self.at, reading.out.len()));
-        reading.out.truncate(length);
+    fn end_before_key(&mut self, partial: &mut PartialString) -> String {
+        self.flush(partial);
+        let (inner, length) = partial.inner.unwrap_or((self.at, partial.out.len()));
+        partial.out.truncate(length);
         self.at = inner;
         self.mends.add(Repair::Quotes);
-        let text = reading.out.trim_end();
+        let text = partial.out.trim_end();
         text.strip_suffix(',')
             .unwrap_or(text)
             .trim_end_matches(['”', '’', ' '])
             .to_owned()
     }
 
-    /// The colon in what should be a key.
-    fn colon(&self, reading: &Reading) -> Option<usize> {
+    /// Returns the position of the colon in an assumed key.
+    fn colon(&self, partial: &PartialString) -> Option<usize> {
         // Only the part before the first quote is searched, so that it is searched once.
-        let first = reading
+        let first = partial
             .first
-            .filter(|first| Some(*first) == reading.inner)?;
-        self.text[reading.start..first.0]
+            .filter(|first| Some(*first) == partial.inner)?;
+        self.text[partial.start..first.0]
             .find(':')
-            .map(|found| reading.start + found)
+            .map(|found| partial.start + found)
     }
 
     /// Ends a key without a closing quote at its colon.
-    fn end_at_colon(&mut self, reading: &Reading, colon: usize) -> String {
+    fn end_at_colon(&mut self, partial: &PartialString, colon: usize) -> String {
         self.at = colon;
         self.mends.add(Repair::Quotes);
-        self.text[reading.start..colon].trim().to_owned()
+        self.text[partial.start..colon].trim().to_owned()
     }
 
-    /// Ends a key that has become too long at the first quote in it.
-    fn cut_key(&mut self, mut reading: Reading) -> String {
-        self.flush(&mut reading);
-        let (first, length) = reading.first.unwrap_or((self.at, reading.out.len()));
-        self.at = first + self.closer(reading.quote, first).unwrap_or(1);
-        reading.out.truncate(length);
-        reading.out
+    /// Ends a key that is too long at the first quote in it.
+    fn cut_key(&mut self, mut partial: PartialString) -> String {
+        self.flush(&mut partial);
+        let (first, length) = partial.first.unwrap_or((self.at, partial.out.len()));
+        self.at = first + self.closer(partial.quote, first).unwrap_or(1);
+        partial.out.truncate(length);
+        partial.out
     }
 
-    /// The text ended inside the string.
-    fn cut_off(&mut self, mut reading: Reading, role: Role) -> Option<String> {
+    /// Handles the end of the text inside the string.
+    fn end_of_text(&mut self, mut partial: PartialString, role: Role) -> Option<String> {
         if role == Role::Key {
-            if reading.first.is_some() {
-                return Some(self.cut_key(reading));
+            if partial.first.is_some() {
+                return Some(self.cut_key(partial));
             }
-            let colon = self.text[reading.start..self.end].find(':');
-            return colon.map(|found| self.end_at_colon(&reading, reading.start + found));
+            let colon = self.text[partial.start..self.end].find(':');
+            return colon.map(|found| self.end_at_colon(&partial, partial.start + found));
         }
-        let closers = self.closers(&reading);
+        let closers = self.closers(&partial);
         self.at -= closers.unwrap_or(0);
-        self.flush(&mut reading);
+        self.flush(&mut partial);
         if closers.is_some() {
             self.mends.add(Repair::Quotes);
-            reading.out.truncate(reading.out.trim_end().len());
+            partial.out.truncate(partial.out.trim_end().len());
         } else {
             self.unterminated = true;
             self.mends.add(Repair::Truncated);
         }
-        Some(reading.out)
+        Some(partial.out)
     }
 
-    /// How much of the end of an unclosed string is what closes all that is open. A brace or
-    /// bracket that the string itself opened is its own.
-    fn closers(&self, reading: &Reading) -> Option<usize> {
-        let rest = &self.text[reading.from..self.end];
+    /// Returns the length of the suffix of an unclosed string that closes everything open. A brace
+    /// or bracket that the string itself opened belongs to the string.
+    fn closers(&self, partial: &PartialString) -> Option<usize> {
+        let rest = &self.text[partial.from..self.end];
         let tail =
             rest.trim_end_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '}' | ']'));
         let count = |closer| rest[tail.len()..].matches(closer).count();
         let open = self.open.objects + self.open.lists > 0;
         let fits = open && count('}') == self.open.objects && count(']') == self.open.lists;
         let tally = |brackets: [char; 2]| {
-            reading.out.matches(brackets).count() + tail.matches(brackets).count()
+            partial.out.matches(brackets).count() + tail.matches(brackets).count()
         };
         let own = tally(['{', '[']) > tally(['}', ']']);
         (fits && !own).then_some(rest.len() - tail.len())

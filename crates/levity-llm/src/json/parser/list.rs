@@ -1,8 +1,8 @@
 use serde_json::Value;
 
 use super::{Frame, NONE, Object, Parser, TooDeep};
-use crate::json::ahead::Role;
-use crate::json::mend::Repair;
+use crate::json::lookahead::Role;
+use crate::json::repairs::Repair;
 
 impl Parser<'_> {
     pub(super) fn element(&mut self) -> Result<(), TooDeep> {
@@ -28,7 +28,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The next item of a series without brackets; anything but a comma and a value ends it.
+    /// Parses the next item of a series without brackets; any text but a comma and a value ends it.
     pub(super) fn series_item(&mut self) -> Result<(), TooDeep> {
         let next = self.cursor.past_space(self.cursor.at + 1);
         match self.cursor.peek() {
@@ -44,7 +44,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A colon in a list: what came before it is a key.
+    /// Handles a colon in a list: the item before it is a key.
     fn colon_in_list(&mut self) -> Result<(), TooDeep> {
         self.cursor.at += 1;
         self.cursor.mends.add(Repair::Bracket);

@@ -1,9 +1,9 @@
 use serde_json::Value;
 
-use super::{DEPTH, Frame, List, Parser, TooDeep};
-use crate::json::ahead::Role;
+use super::{Frame, List, MAX_DEPTH, Parser, TooDeep};
 use crate::json::cursor::Cursor;
-use crate::json::mend::Repair;
+use crate::json::lookahead::Role;
+use crate::json::repairs::Repair;
 
 impl Parser<'_> {
     pub(super) fn key(&mut self) -> Result<(), TooDeep> {
@@ -29,7 +29,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A closing brace. If another member follows the outermost one, it came too early.
+    /// Handles a closing brace. If another member follows the outermost one, the brace was too
+    /// early.
     fn end_of_object(&mut self, close: u8, comma: bool) {
         let cursor = &mut self.cursor;
         let next = cursor.past_space(cursor.at + 1);
@@ -47,8 +48,8 @@ impl Parser<'_> {
         self.closer(b'}', b'}', comma);
     }
 
-    /// An opening brace where a key should be: opened twice, or the last object in a list was not
-    /// closed.
+    /// Handles an opening brace in place of a key: it was doubled, or the last object in a list was
+    /// not closed.
     fn brace_for_key(&mut self, empty: bool) -> Result<(), TooDeep> {
         self.cursor.mends.add(Repair::Bracket);
         let in_list = self
@@ -64,7 +65,7 @@ impl Parser<'_> {
         let at = self.cursor.at;
         if let Some(object) = self.object() {
             object.extra += 1;
-            if object.extra >= DEPTH {
+            if object.extra >= MAX_DEPTH {
                 return Err(TooDeep { at });
             }
         }
@@ -103,7 +104,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `{1, 2}` is a set in Python, and the nearest to it is a list.
+    /// Converts a Python set such as `{1, 2}` to a list, its closest equivalent.
     fn become_set(&mut self, start: usize) {
         let Some(object) = self
             .object()
@@ -137,7 +138,7 @@ impl Parser<'_> {
 }
 
 impl Cursor<'_> {
-    /// Passes over a colon, or what stands for one.
+    /// Skips a colon, or a character that replaces it.
     fn pass_colon(&mut self) {
         let length = if self.is(self.at, "=>") || self.is(self.at, ":=") {
             2
@@ -150,7 +151,7 @@ impl Cursor<'_> {
         self.at += length;
     }
 
-    /// A key without quotes. None if there is nothing like one.
+    /// Parses an unquoted key. Returns `None` if there is none.
     fn bare_key_text(&mut self) -> Option<String> {
         let rest = &self.text[self.at..self.end];
         let stops = [':', '=', ',', '}', ']', '{', '[', '\n', '"', '\''];

@@ -1,34 +1,34 @@
-use super::Reading;
+use super::PartialString;
 use crate::json::cursor::{Cursor, Quote};
-use crate::json::mend::Repair;
+use crate::json::repairs::Repair;
 
 impl Cursor<'_> {
-    /// Reads what is behind a backslash.
-    pub(super) fn escape(&mut self, reading: &mut Reading) {
-        // JSON that was escaped once too often has two backslashes where one is meant.
-        let twice = reading.quote == Quote::Escaped && self.byte(self.at + 1) == Some(b'\\');
+    /// Parses the text after a backslash.
+    pub(super) fn escape(&mut self, partial: &mut PartialString) {
+        // JSON that was escaped twice has two backslashes in place of one.
+        let twice = partial.quote == Quote::Escaped && self.byte(self.at + 1) == Some(b'\\');
         let at = self.at + 1 + usize::from(twice);
         let at = at + usize::from(twice && self.byte(at) == Some(b'\\'));
         let Some(byte) = self.byte(at) else {
             self.at = self.end;
-            reading.from = self.end;
+            partial.from = self.end;
             return;
         };
         let plain = match byte {
-            b'u' => self.unicode(at + 1, &mut reading.out),
-            b'x' => self.hex(at + 1, 2, &mut reading.out),
+            b'u' => self.unicode(at + 1, &mut partial.out),
+            b'x' => self.hex(at + 1, 2, &mut partial.out),
             _ => self
                 .short(byte)
-                .or_else(|| self.keep_backslash(at, &mut reading.out)),
+                .or_else(|| self.keep_backslash(at, &mut partial.out)),
         };
         if let Some(plain) = plain {
-            reading.out.push(plain);
+            partial.out.push(plain);
             self.at = at + 1;
         }
-        reading.from = self.at;
+        partial.from = self.at;
     }
 
-    /// What a single character behind a backslash stands for.
+    /// Returns the character for a single-character escape.
     fn short(&mut self, byte: u8) -> Option<char> {
         Some(match byte {
             b'"' | b'\\' | b'/' => char::from(byte),
@@ -45,7 +45,7 @@ impl Cursor<'_> {
         })
     }
 
-    /// A backslash that escapes nothing stands for itself, as in a path or a formula.
+    /// Keeps a backslash that escapes nothing, as in a path or a formula.
     fn keep_backslash(&mut self, at: usize, out: &mut String) -> Option<char> {
         self.mends.add(Repair::Escape);
         out.push('\\');
@@ -53,7 +53,7 @@ impl Cursor<'_> {
         None
     }
 
-    /// `\x41`, which JSON does not have.
+    /// Parses `\x41`, which JSON does not define.
     fn hex(&mut self, at: usize, digits: usize, out: &mut String) -> Option<char> {
         match self.digits(at, digits).and_then(char::from_u32) {
             Some(found) => {
@@ -66,7 +66,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// `\u0041`, also in pairs. Half a pair becomes the replacement character.
+    /// Parses `\u0041`, including surrogate pairs. Half a pair becomes the replacement character.
     fn unicode(&mut self, at: usize, out: &mut String) -> Option<char> {
         let Some(first) = self.digits(at, 4) else {
             let hex = self.text.as_bytes().get(at..self.end).unwrap_or_default();

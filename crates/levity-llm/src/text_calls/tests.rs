@@ -5,7 +5,7 @@ use levity_core::{Delta, Finish, Fold, Message, Request, ToolSpec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Rescue;
+use super::TextCallParser;
 
 fn tools() -> Vec<Arc<ToolSpec>> {
     let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
@@ -28,21 +28,21 @@ fn tools() -> Vec<Arc<ToolSpec>> {
     ]
 }
 
-fn request(asked: &str) -> Request {
+fn request(question: &str) -> Request {
     Request::new()
         .with_tools(tools())
-        .with_message(Message::user(asked))
+        .with_message(Message::user(question))
 }
 
-/// Reads a reply that comes in these pieces: its text, and its calls with their arguments.
-fn read(asked: &str, pieces: &[&str]) -> (String, Vec<(String, Value)>, Finish) {
-    let mut rescue = Rescue::new(&request(asked), None).unwrap();
+/// Parses a reply in these chunks and returns its text and its calls with arguments.
+fn read(question: &str, pieces: &[&str]) -> (String, Vec<(String, Value)>, Finish) {
+    let mut call_parser = TextCallParser::new(&request(question), None).unwrap();
     let mut out = VecDeque::new();
     for piece in pieces {
-        rescue.take(Delta::Text((*piece).to_owned()), &mut out);
+        call_parser.take(Delta::Text((*piece).to_owned()), &mut out);
     }
-    rescue.take(Delta::Finish(Finish::Stop), &mut out);
-    rescue.end(&mut out);
+    call_parser.take(Delta::Finish(Finish::Stop), &mut out);
+    call_parser.end(&mut out);
     let mut fold = Fold::new();
     out.into_iter().for_each(|delta| fold.push(delta).unwrap());
     let response = fold.finish();
@@ -54,22 +54,22 @@ fn read(asked: &str, pieces: &[&str]) -> (String, Vec<(String, Value)>, Finish) 
     (response.message.text().into_owned(), calls, response.finish)
 }
 
-/// The same for a whole text, and for each of its letters alone.
+/// Does the same for a whole text and for its single characters.
 #[track_caller]
-fn whole(asked: &str, text: &str) -> (String, Vec<(String, Value)>, Finish) {
-    let read_whole = read(asked, &[text]);
+fn whole(question: &str, text: &str) -> (String, Vec<(String, Value)>, Finish) {
+    let read_whole = read(question, &[text]);
     let letters: Vec<String> = text.chars().map(String::from).collect();
     let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
     assert_eq!(
-        read(asked, &letters),
+        read(question, &letters),
         read_whole,
-        "letter by letter: {text}"
+        "character by character: {text}"
     );
     read_whole
 }
 
 #[test]
-fn call_in_any_known_form_is_read() {
+fn call_in_any_known_form_is_parsed() {
     let rome = ("get_weather".to_owned(), json!({"city": "Rome"}));
     let forms = [
         r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#,
@@ -134,7 +134,7 @@ fn call_in_any_known_form_is_read() {
 }
 
 #[test]
-fn several_calls_are_all_read() {
+fn several_calls_are_all_parsed() {
     let expected = vec![
         ("get_weather".to_owned(), json!({"city": "Rome", "days": 3})),
         ("add".to_owned(), json!({"a": 1, "b": 2.5})),
@@ -161,15 +161,20 @@ fn several_calls_are_all_read() {
 }
 
 #[test]
-fn call_is_read_where_json_of_another_shape_was_asked_for() {
-    let asked = "Answer with one JSON object that has these keys: {\"report\": .., \"name\": ..}";
+fn call_is_parsed_if_requested_json_has_another_shape() {
+    let question = "Answer with one JSON object that has these keys: {\"report\": .., \"name\": \
+        ..}";
     let call = r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#;
-    let (_, calls, _) = whole(asked, call);
+    let (_, calls, _) = whole(question, call);
     assert_eq!(calls, [("get_weather".to_owned(), json!({"city": "Rome"}))]);
     let answer = r#"{"name": "add", "args": {"report": 1, "name": 2}, "report": "x"}"#;
-    assert_eq!(whole(asked, answer).1, []);
-    let asked = "As JSON: {\"name\": ..., \"arguments\": ...}";
-    assert_eq!(whole(asked, call).1, [], "it is the answer asked for");
+    assert_eq!(whole(question, answer).1, []);
+    let question = "As JSON: {\"name\": ..., \"arguments\": ...}";
+    assert_eq!(
+        whole(question, call).1,
+        [],
+        "the JSON is the requested answer"
+    );
     assert_eq!(
         whole("As JSON, please: {\"city\": \"Rome\"}", call).1,
         [],
@@ -178,7 +183,7 @@ fn call_is_read_where_json_of_another_shape_was_asked_for() {
 }
 
 #[test]
-fn call_that_the_limit_cut_has_arguments_that_cannot_be_read() {
+fn truncated_call_has_invalid_arguments() {
     let cases = [
         (
             r#"{"name": "get_weather", "arguments": {"city": "Ro"#,
@@ -200,10 +205,17 @@ fn call_that_the_limit_cut_has_arguments_that_cannot_be_read() {
         ("get_weather(city=\"Ro", "get_weather"),
     ];
     for (text, name) in cases {
-        let mut rescue = Rescue::new(&request("How is the weather in Rome?"), None).unwrap();
+        let mut call_parser = TextCallParser::new(
+            &request(
+                "How is the weather in \
+            Rome?",
+            ),
+            None,
+        )
+        .unwrap();
         let mut out = VecDeque::new();
-        rescue.take(Delta::Text(text.to_owned()), &mut out);
-        rescue.take(Delta::Finish(Finish::Length), &mut out);
+        call_parser.take(Delta::Text(text.to_owned()), &mut out);
+        call_parser.take(Delta::Finish(Finish::Length), &mut out);
         let mut fold = Fold::new();
         out.into_iter().for_each(|delta| fold.push(delta).unwrap());
         let response = fold.finish();
@@ -221,17 +233,24 @@ fn call_that_the_limit_cut_has_arguments_that_cannot_be_read() {
 }
 
 #[test]
-fn cut_text_that_is_no_call_stays_text() {
+fn truncated_text_without_call_stays_text() {
     for text in [
         "The weather in Rome is",
         "{\"city\": \"Ro",
         r#"{"name": "Rome", "mayor""#,
         "get_weather is a tool",
     ] {
-        let mut rescue = Rescue::new(&request("How is the weather in Rome?"), None).unwrap();
+        let mut call_parser = TextCallParser::new(
+            &request(
+                "How is the weather in \
+            Rome?",
+            ),
+            None,
+        )
+        .unwrap();
         let mut out = VecDeque::new();
-        rescue.take(Delta::Text(text.to_owned()), &mut out);
-        rescue.take(Delta::Finish(Finish::Length), &mut out);
+        call_parser.take(Delta::Text(text.to_owned()), &mut out);
+        call_parser.take(Delta::Finish(Finish::Length), &mut out);
         assert!(
             !out.iter()
                 .any(|delta| matches!(delta, Delta::CallStart { .. })),
@@ -242,7 +261,7 @@ fn cut_text_that_is_no_call_stays_text() {
 
 #[test]
 fn text_that_cannot_be_a_call_is_not_held_back() {
-    let mut rescue = Rescue::new(&request("Hello"), None).unwrap();
+    let mut call_parser = TextCallParser::new(&request("Hello"), None).unwrap();
     for text in [
         "H",
         "ello",
@@ -254,19 +273,19 @@ fn text_that_cannot_be_a_call_is_not_held_back() {
         " me",
     ] {
         let mut out = VecDeque::new();
-        rescue.take(Delta::Text(text.to_owned()), &mut out);
+        call_parser.take(Delta::Text(text.to_owned()), &mut out);
         assert_eq!(out, [Delta::Text(text.to_owned())]);
     }
 }
 
 #[test]
-fn blanks_without_end_behind_the_beginning_of_a_call_are_not_held_back() {
+fn endless_white_space_after_call_start_is_not_held_back() {
     for begin in ["```\n", "```json\n", "[", "add", "{", "functions.add"] {
-        let mut rescue = Rescue::new(&request("Hello"), None).unwrap();
+        let mut call_parser = TextCallParser::new(&request("Hello"), None).unwrap();
         let mut out = VecDeque::new();
-        rescue.take(Delta::Text(begin.to_owned()), &mut out);
+        call_parser.take(Delta::Text(begin.to_owned()), &mut out);
         for _ in 0..5_000 {
-            rescue.take(Delta::Text("\n".to_owned()), &mut out);
+            call_parser.take(Delta::Text("\n".to_owned()), &mut out);
         }
         let text: String = out
             .iter()
@@ -282,7 +301,7 @@ fn blanks_without_end_behind_the_beginning_of_a_call_are_not_held_back() {
     }
 }
 
-/// Tools of a set of `tests/data`, and a conversation about them.
+/// Returns a request with a tool set of `tests/data` and a conversation about it.
 fn row_request(sets: &Value, row: &Value) -> Request {
     let tools = sets[row["tools"].as_str().unwrap()]
         .as_array()
@@ -300,7 +319,7 @@ fn row_request(sets: &Value, row: &Value) -> Request {
         let text = message["text"].as_str().unwrap_or_default();
         request = match message["role"].as_str() {
             Some("assistant") => request.with_message(Message::assistant(text)),
-            // Results need calls before them; for what is quoted from them, this is the same.
+            // Results need calls before them; for quoted text, a user message is equivalent.
             _ => request.with_message(Message::user(text)),
         };
     }
@@ -314,13 +333,13 @@ fn rows(text: &str) -> Vec<Value> {
 }
 
 fn read_row(sets: &Value, row: &Value) -> Vec<Value> {
-    let mut rescue = Rescue::new(&row_request(sets, row), None).unwrap();
+    let mut call_parser = TextCallParser::new(&row_request(sets, row), None).unwrap();
     let mut out = VecDeque::new();
-    rescue.take(
+    call_parser.take(
         Delta::Text(row["reply"].as_str().unwrap().to_owned()),
         &mut out,
     );
-    rescue.take(Delta::Finish(Finish::Stop), &mut out);
+    call_parser.take(Delta::Finish(Finish::Stop), &mut out);
     let mut fold = Fold::new();
     out.into_iter().for_each(|delta| fold.push(delta).unwrap());
     let message = fold.finish().message;
@@ -331,38 +350,38 @@ fn read_row(sets: &Value, row: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn reply_that_only_speaks_of_calls_stays_text() {
+fn reply_that_only_mentions_calls_stays_text() {
     let sets: Value =
         serde_json::from_str(include_str!("../../tests/data/tool_sets.json")).unwrap();
     let rows = rows(include_str!("../../tests/data/not_calls.jsonl"));
     assert!(rows.len() >= 300);
-    let wrong: Vec<&Value> = rows
+    let failed: Vec<&Value> = rows
         .iter()
         .filter(|row| !read_row(&sets, row).is_empty())
         .collect();
-    let shown: Vec<String> = wrong
+    let shown: Vec<String> = failed
         .iter()
         .map(|row| format!("{} | {} | {}", row["id"], row["asked"], row["reply"]))
         .collect();
     assert!(
-        wrong.is_empty(),
+        failed.is_empty(),
         "{} of {}:\n{}",
-        wrong.len(),
+        failed.len(),
         rows.len(),
         shown.join("\n")
     );
 }
 
 #[test]
-fn reply_of_any_model_family_that_is_a_call_is_read() {
+fn call_of_any_model_family_is_parsed() {
     let sets: Value =
         serde_json::from_str(include_str!("../../tests/data/tool_sets.json")).unwrap();
     let rows = rows(include_str!("../../tests/data/calls.jsonl"));
-    let wrong: Vec<&Value> = rows
+    let failed: Vec<&Value> = rows
         .iter()
         .filter(|row| json!(read_row(&sets, row)) != row["calls"])
         .collect();
-    let shown: Vec<String> = wrong
+    let shown: Vec<String> = failed
         .iter()
         .map(|row| {
             format!(
@@ -375,9 +394,9 @@ fn reply_of_any_model_family_that_is_a_call_is_read() {
         })
         .collect();
     assert!(
-        wrong.is_empty(),
+        failed.is_empty(),
         "{} of {}:\n{}",
-        wrong.len(),
+        failed.len(),
         rows.len(),
         shown.join("\n")
     );
@@ -387,7 +406,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn no_text_is_lost_or_makes_it_panic(pieces in prop::collection::vec(odd(), 0..12)) {
+    fn parser_neither_loses_text_nor_panics(pieces in prop::collection::vec(fragment(), 0..12)) {
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
         let (text, calls, _) = read("Hello", &pieces);
         if calls.is_empty() {
@@ -396,7 +415,7 @@ proptest! {
     }
 }
 
-fn odd() -> impl Strategy<Value = String> {
+fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("{\"name\": \"add\"".to_owned()),
         Just(", \"arguments\": {\"a\": 1, \"b\": 2}}".to_owned()),

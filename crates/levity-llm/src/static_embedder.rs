@@ -1,4 +1,4 @@
-//! An embedder without a model: a table that has one vector for each piece of a word.
+//! An embedder without a model: a table with one vector for each token.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -14,27 +14,27 @@ mod table;
 mod tokens;
 
 use table::Table;
-use tokens::Tokens;
+use tokens::Tokenizer;
 
-/// The largest table that is read: 1 GiB.
-const LARGEST_TABLE: u64 = 1 << 30;
-/// The largest tokeniser that is read: 64 MiB.
-const LARGEST_TOKENS: u64 = 64 << 20;
-/// How much of a text counts, in bytes.
-const LONGEST: usize = 64 << 10;
-/// How many bytes of text are done at once; for more, another thread is asked.
-const AT_ONCE: usize = 512;
+/// The maximum size of a table: 1 GiB.
+const MAX_TABLE_BYTES: u64 = 1 << 30;
+/// The maximum size of a tokenizer: 64 MiB.
+const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
+/// The number of bytes of a text that are embedded.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+/// The number of bytes that are embedded inline; more run on a blocking thread.
+const INLINE_BYTES: usize = 512;
 
-/// An embedder that needs no server, no model and no accelerator: the vector of a text is the mean
-/// of those of its tokens, which stand in a table. It is less apt than a model, and takes
-/// microseconds.
+/// An embedder that needs no server, no model and no accelerator. The vector of a text is the mean
+/// of the vectors of its tokens, which come from a table. It is less accurate than a model, and
+/// takes microseconds.
 ///
-/// The table is a file in the safetensors format with one matrix, the tokeniser a `tokenizer.json`
-/// of a byte-pair encoding; other kinds are refused. What is in them is not trusted: a file that is
-/// damaged or made to do harm is an error, and what is read is bounded (1 GiB and 64 MiB). Only the
-/// first 64 KiB of a text count.
+/// The table is a file in the safetensors format with one matrix. The tokenizer is a
+/// `tokenizer.json` with a byte-pair encoding; other kinds are rejected. The content of the files
+/// is not trusted: a damaged or malicious file causes an error, and the sizes are limited (1 GiB
+/// and 64 MiB). Only the first 64 KiB of a text are embedded.
 ///
-/// Its name on the card is that of the table, with a number that stands for what is in both files.
+/// The name on the card is that of the table, with a hash of both files.
 ///
 /// ```no_run
 /// use levity_core::{Embedder as _, Purpose};
@@ -56,30 +56,30 @@ pub struct StaticEmbedder {
 #[derive(Debug)]
 struct Parts {
     table: Table,
-    tokens: Tokens,
+    tokens: Tokenizer,
 }
 
 impl StaticEmbedder {
-    /// Reads a table and its tokeniser. It takes as much memory as the files have bytes, and some
-    /// more.
+    /// Reads a table and its tokenizer. The memory use is slightly larger than the files.
     ///
     /// # Errors
-    /// When a file cannot be read, is too large, or is none of its kind.
+    /// Returns an error if a file cannot be read, is too large, or has the wrong format.
     pub fn open(table: impl AsRef<Path>, tokenizer: impl AsRef<Path>) -> Result<Self, Error> {
         let (table_path, tokens_path) = (table.as_ref(), tokenizer.as_ref());
-        let bytes = read(table_path, LARGEST_TABLE)?;
+        let bytes = read(table_path, MAX_TABLE_BYTES)?;
         let mut digest = fnv(FNV, &bytes);
-        let table = Table::read(bytes).map_err(|problem| wrong(table_path, problem))?;
-        let bytes = read(tokens_path, LARGEST_TOKENS)?;
+        let table = Table::read(bytes).map_err(|problem| table_error(table_path, problem))?;
+        let bytes = read(tokens_path, MAX_TOKENIZER_BYTES)?;
         digest = fnv(digest, &bytes);
-        let tokens = Tokens::read(&bytes).map_err(|problem| wrong(tokens_path, problem))?;
+        let tokens =
+            Tokenizer::read(&bytes).map_err(|problem| table_error(tokens_path, problem))?;
         if tokens.count() > table.rows() {
             let problem = format!(
-                "it has tokens up to {}, and the table {} rows",
+                "it has tokens up to {}, but the table has {} rows",
                 tokens.count(),
                 table.rows()
             );
-            return Err(wrong(tokens_path, problem));
+            return Err(table_error(tokens_path, problem));
         }
         let name = table_path.file_stem().unwrap_or_default().to_string_lossy();
         let card = EmbedderCard::new("static", format!("{name}-{digest:016x}"))
@@ -115,52 +115,55 @@ impl Embedder for StaticEmbedder {
     async fn embed(&self, texts: &[String], _: Purpose) -> Result<Embedded, ModelError> {
         let bytes: usize = texts.iter().map(String::len).sum();
         let runtime = tokio::runtime::Handle::try_current();
-        let Some(runtime) = runtime.ok().filter(|_| bytes > AT_ONCE) else {
+        let Some(runtime) = runtime.ok().filter(|_| bytes > INLINE_BYTES) else {
             return Ok(self.parts.embed(texts));
         };
         let (parts, texts) = (self.parts.clone(), texts.to_vec());
         runtime
             .spawn_blocking(move || parts.embed(&texts))
             .await
-            .map_err(|gone| {
+            .map_err(|error| {
                 ModelError::new(
                     ModelErrorKind::Transport,
                     "the runtime ended before the texts were embedded",
                 )
-                .with_source(gone)
+                .with_source(error)
             })
     }
 }
 
 fn head(text: &str) -> &str {
-    let mut end = LONGEST.min(text.len());
+    let mut end = MAX_TEXT_BYTES.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     &text[..end]
 }
 
-fn read(path: &Path, largest: u64) -> Result<Vec<u8>, Error> {
+fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::File {
         path: path.to_owned(),
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    let there = file.metadata().map_err(failed)?;
-    if !there.is_file() {
-        return Err(wrong(path, "it is not a plain file"));
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(table_error(path, "it is not a regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(largest + 1)
+    file.take(max_bytes + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
-    if bytes.len() as u64 > largest {
-        return Err(wrong(path, format!("it has more than {largest} bytes")));
+    if bytes.len() as u64 > max_bytes {
+        return Err(table_error(
+            path,
+            format!("it is larger than {max_bytes} bytes"),
+        ));
     }
     Ok(bytes)
 }
 
-fn wrong(path: &Path, problem: impl Into<String>) -> Error {
+fn table_error(path: &Path, problem: impl Into<String>) -> Error {
     Error::Table {
         path: path.to_owned(),
         problem: problem.into(),
@@ -169,7 +172,7 @@ fn wrong(path: &Path, problem: impl Into<String>) -> Error {
 
 const FNV: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// Tells files apart that have the same name (FNV-1a, eight bytes at a time).
+/// Returns a hash that distinguishes files of the same name (FNV-1a, eight bytes at a time).
 fn fnv(start: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let step = |hash: u64, word: u64| {

@@ -1,14 +1,14 @@
-//! Calls in JSON, in the shapes that models write.
+//! Calls in JSON, in the forms that models write.
 
 use std::sync::Arc;
 
 use levity_core::ToolSpec;
 use serde_json::{Map, Value};
 
-use super::{Call, named};
+use super::{Call, tool_named};
 use crate::names;
 
-/// Keys of a tool's name.
+/// Keys for the name of a tool.
 pub(super) const NAMES: [&str; 8] = [
     "name",
     "function",
@@ -19,7 +19,7 @@ pub(super) const NAMES: [&str; 8] = [
     "call_tool",
     "function_call",
 ];
-/// Keys of the arguments.
+/// Keys for the arguments of a call.
 pub(super) const ARGUMENTS: [&str; 11] = [
     "arguments",
     "parameters",
@@ -33,7 +33,7 @@ pub(super) const ARGUMENTS: [&str; 11] = [
     "kwargs",
     "properties",
 ];
-/// Keys of an object or a list that holds calls.
+/// Keys of an object or a list that contains calls.
 pub(super) const WRAPPERS: [&str; 8] = [
     "tool_calls",
     "tool_call",
@@ -44,8 +44,8 @@ pub(super) const WRAPPERS: [&str; 8] = [
     "call_tool",
     "calls",
 ];
-/// Keys that calls have beside those.
-pub(super) const BESIDE: [&str; 12] = [
+/// Further keys that calls may have.
+pub(super) const EXTRA_KEYS: [&str; 12] = [
     "type",
     "id",
     "index",
@@ -60,41 +60,41 @@ pub(super) const BESIDE: [&str; 12] = [
     "role",
 ];
 
-/// The deepest nesting of calls in wrappers.
-const DEEPEST: usize = 6;
+/// The maximum nesting of calls in wrappers.
+const MAX_DEPTH: usize = 6;
 
-/// The calls that a value is. `None` if any part of it is something else.
+/// Returns the calls that a value consists of. Returns `None` if any part of it is something else.
 pub(super) fn calls(value: &Value, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>> {
-    within(value, tools, DEEPEST)
+    nested_calls(value, tools, MAX_DEPTH)
 }
 
-fn within(value: &Value, tools: &[Arc<ToolSpec>], depth: usize) -> Option<Vec<Call>> {
+fn nested_calls(value: &Value, tools: &[Arc<ToolSpec>], depth: usize) -> Option<Vec<Call>> {
     let depth = depth.checked_sub(1)?;
     match value {
         Value::Array(items) if !items.is_empty() => {
             let each: Option<Vec<_>> = items
                 .iter()
-                .map(|item| within(item, tools, depth))
+                .map(|item| nested_calls(item, tools, depth))
                 .collect();
             Some(each?.concat())
         }
-        Value::Object(map) => match plain(map, tools) {
+        Value::Object(map) => match single_call(map, tools) {
             Some(call) => Some(vec![call]),
             None => {
                 let key = WRAPPERS.into_iter().find(|key| map.contains_key(*key))?;
-                let known = |other: &String| other == key || is_beside(other, &map[other]);
+                let known = |other: &String| other == key || is_extra_field(other, &map[other]);
                 map.keys()
                     .all(known)
-                    .then(|| within(&map[key], tools, depth))?
+                    .then(|| nested_calls(&map[key], tools, depth))?
             }
         },
         _ => None,
     }
 }
 
-/// Returns whether a field may stand beside a call without making it something else.
-fn is_beside(key: &str, value: &Value) -> bool {
-    BESIDE.contains(&key)
+/// Returns `true` if a field may accompany a call without changing its meaning.
+fn is_extra_field(key: &str, value: &Value) -> bool {
+    EXTRA_KEYS.contains(&key)
         && match key {
             "type" => {
                 value == "function"
@@ -108,15 +108,15 @@ fn is_beside(key: &str, value: &Value) -> bool {
         }
 }
 
-/// An object that is a call: a name, arguments, and nothing that calls do not have.
-fn plain(map: &Map<String, Value>, tools: &[Arc<ToolSpec>]) -> Option<Call> {
+/// Parses an object that is a call: a name, arguments, and no unrelated keys.
+fn single_call(map: &Map<String, Value>, tools: &[Arc<ToolSpec>]) -> Option<Call> {
     let (key, name) = NAMES
         .into_iter()
         .find_map(|key| Some((key, map.get(key)?.as_str()?)))?;
-    let tool = offered(name, tools)?;
+    let tool = offered_tool(name, tools)?;
     let given = ARGUMENTS.into_iter().find(|key| map.contains_key(*key));
     let known =
-        |other: &String| other == key || given == Some(other) || is_beside(other, &map[other]);
+        |other: &String| other == key || given == Some(other) || is_extra_field(other, &map[other]);
     if !map.keys().all(known) {
         return None;
     }
@@ -126,28 +126,28 @@ fn plain(map: &Map<String, Value>, tools: &[Arc<ToolSpec>]) -> Option<Call> {
     }
 }
 
-/// The offered tool of this name, also as models spell it: `functions.name`, `name:0`.
-pub(super) fn offered<'t>(name: &str, tools: &'t [Arc<ToolSpec>]) -> Option<&'t ToolSpec> {
+/// Returns the offered tool of this name, including spellings such as `functions.name` or `name:0`.
+pub(super) fn offered_tool<'t>(name: &str, tools: &'t [Arc<ToolSpec>]) -> Option<&'t ToolSpec> {
     let name = name.trim();
     let bare = name.strip_prefix("functions.").unwrap_or(name);
     let unnumbered = match bare.rsplit_once(':') {
         Some((bare, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => bare,
         _ => bare,
     };
-    // Some write `math_gcd` for `math.gcd`, as most providers would have it.
+    // Some models write `math_gcd` for `math.gcd`, because most providers require that form.
     let cleaned = || {
         tools
             .iter()
             .map(|tool| &**tool)
             .find(|tool| names::tool(&tool.name, "") == name)
     };
-    named(tools, name)
-        .or_else(|| named(tools, bare))
-        .or_else(|| named(tools, unnumbered))
+    tool_named(tools, name)
+        .or_else(|| tool_named(tools, bare))
+        .or_else(|| tool_named(tools, unnumbered))
         .or_else(cleaned)
 }
 
-/// A call with these arguments, if they can be meant for the tool.
+/// Returns a call with these arguments, if they may be meant for the tool.
 pub(super) fn call(tool: &ToolSpec, args: Value) -> Option<Call> {
     let args = match args {
         Value::Null => Value::Object(Map::new()),
@@ -162,8 +162,8 @@ pub(super) fn call(tool: &ToolSpec, args: Value) -> Option<Call> {
     })
 }
 
-/// Returns whether arguments may be meant for a tool. Wrong values are told to the model later;
-/// here only an object that has nothing to do with the tool is turned down.
+/// Returns `true` if arguments may be meant for a tool. The model is informed of wrong values
+/// later; this check rejects only an object that is unrelated to the tool.
 fn fits(tool: &ToolSpec, args: &Map<String, Value>) -> bool {
     let properties = tool.input.get("properties").and_then(Value::as_object);
     let required = tool
@@ -181,7 +181,7 @@ fn fits(tool: &ToolSpec, args: &Map<String, Value>) -> bool {
     }
 }
 
-/// Returns whether a value is a placeholder: a part of a schema, the name of a type, dots.
+/// Returns `true` if a value is a placeholder: a part of a schema, the name of a type, or dots.
 fn is_placeholder(value: &Value) -> bool {
     const TYPES: [&str; 9] = [
         "string", "number", "integer", "boolean", "array", "object", "float", "int", "bool",
@@ -199,8 +199,8 @@ fn is_placeholder(value: &Value) -> bool {
     }
 }
 
-/// A text as the value that the tool's schema wants: a string stays as it is, anything else is read
-/// as JSON.
+/// Converts a text to the type that the tool's schema requires: a string stays unchanged, anything
+/// else is parsed as JSON.
 pub(super) fn typed(tool: &ToolSpec, key: &str, text: &str) -> Value {
     let wanted = tool
         .input

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use levity_core::ToolSpec;
 use serde_json::{Map, Value};
 
-use super::value::{call, calls, offered, typed};
+use super::value::{call, calls, offered_tool, typed};
 use super::{Call, python};
 use crate::json;
 
 pub(super) const FENCE: &str = "```";
 
-/// Marks that begin a call. Servers that know the model take them out; others deliver them as text.
+/// Markers that start a call. Servers that support the model remove them; others deliver them as
+/// text.
 pub(super) const OPENERS: [&str; 29] = [
     "<tool_call>",
     "<tool_calls>",
@@ -44,8 +45,8 @@ pub(super) const OPENERS: [&str; 29] = [
     "Thought:",
 ];
 
-/// Marks that stand between calls and say nothing.
-const MARKS: [&str; 46] = [
+/// Markers between calls that carry no meaning.
+const EMPTY_MARKERS: [&str; 46] = [
     "<tool_call>",
     "</tool_call>",
     "<tool_calls>",
@@ -94,23 +95,23 @@ const MARKS: [&str; 46] = [
     "<|end|>",
 ];
 
-/// Words that stand before calls and say nothing.
+/// Labels before calls that carry no meaning.
 const LABELS: [&str; 5] = ["[TOOL_CALLS]", "functools", ">>>", "Action:", "TOOL_CALL:"];
 
-/// Labels behind which a name alone is a call.
+/// Labels after which a bare name is a call.
 const NAME_LABELS: [&str; 2] = ["Action:", "TOOL_CALL:"];
 
-/// Marks of a result that the model makes up behind its calls.
-const MADE_UP: [&str; 3] = ["<tool_response", "Observation:", "TOOL_RESULT:"];
+/// Markers of a result that the model invents after its calls.
+const INVENTED_RESULTS: [&str; 3] = ["<tool_response", "Observation:", "TOOL_RESULT:"];
 
-/// Marks around thoughts that a model wrote before its calls.
+/// Markers around thoughts that a model wrote before its calls.
 const THOUGHTS: [(&str, &str); 2] = [
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("Thought:", "\nAction:"),
 ];
 
-/// Marks between a name and its arguments.
-const BETWEEN: [&str; 6] = [
+/// Markers between a name and its arguments.
+const NAME_SEPARATORS: [&str; 6] = [
     "<|tool_call_argument_begin|>",
     "<｜tool▁sep｜>",
     "<|tool▁sep|>",
@@ -119,11 +120,11 @@ const BETWEEN: [&str; 6] = [
     "ARGUMENTS:",
 ];
 
-/// The most calls that one text may have.
-const MOST: usize = 64;
+/// The maximum number of calls in one text.
+const MAX_CALLS: usize = 64;
 
-/// The calls that a whole text is made of, and how long they are; `None` if there is anything else
-/// in it. A result that the model makes up, and all that follows it, does not count.
+/// Returns the calls that make up a text, and their length; `None` if the text contains anything
+/// else. A result that the model invents is ignored, together with all text after it.
 pub(super) fn read(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>, usize)> {
     read_part(
         text,
@@ -138,11 +139,11 @@ pub(super) fn read(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(V
 
 fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
     let mut found = Vec::new();
-    let mut rest = skipped(text);
-    // Behind a mark of its own, the syntax is the model's and not a programmer's.
+    let mut rest = skip_markers(text);
+    // After an explicit marker, the syntax comes from the model and not from a programmer.
     let marked = rest.len() < text.trim_start().len();
     while !rest.is_empty() {
-        if !found.is_empty() && MADE_UP.iter().any(|mark| rest.starts_with(mark)) {
+        if !found.is_empty() && INVENTED_RESULTS.iter().any(|mark| rest.starts_with(mark)) {
             break;
         }
         let before = text[..text.len() - rest.len()].trim_end();
@@ -152,30 +153,30 @@ fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Cal
             bare: form.bare && !marked,
             labelled,
         };
-        let (more, used) = one(rest, tools, form)?;
+        let (more, used) = calls_at_start(rest, tools, form)?;
         found.extend(more);
-        if found.len() > MOST || used == 0 {
+        if found.len() > MAX_CALLS || used == 0 {
             return None;
         }
-        rest = skipped(&rest[used..]);
+        rest = skip_markers(&rest[used..]);
     }
     Some((found, text.len() - rest.len()))
 }
 
-/// A text without the blanks, commas and empty marks in front of it.
-fn skipped(text: &str) -> &str {
+/// Returns a text without leading white space, commas and meaningless markers.
+fn skip_markers(text: &str) -> &str {
     let mut rest = text;
     loop {
         let before = rest.len();
         rest = rest.trim_start().trim_start_matches([',', ';']);
-        for mark in MARKS.iter().chain(&LABELS) {
+        for mark in EMPTY_MARKERS.iter().chain(&LABELS) {
             rest = rest.strip_prefix(mark).unwrap_or(rest);
         }
         for (open, close) in THOUGHTS {
             let thought = rest
                 .strip_prefix(open)
                 .and_then(|inside| inside.find(close));
-            // Its end may be the label of a call.
+            // The end of the thoughts may be the label of a call.
             rest = thought.map_or(rest, |at| &rest[open.len() + at..]);
             rest = rest.strip_prefix(close).unwrap_or(rest);
         }
@@ -185,8 +186,7 @@ fn skipped(text: &str) -> &str {
     }
 }
 
-/// The forms that are accepted: calls in the syntax of a programming language, calls without a
-/// mark, and names alone.
+/// The accepted forms: calls in programming syntax, calls without a marker, and bare names.
 #[derive(Clone, Copy)]
 struct Form {
     code: bool,
@@ -194,8 +194,8 @@ struct Form {
     labelled: bool,
 }
 
-/// The calls at the front of a text, and how long they are.
-fn one(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
+/// Returns the calls at the start of a text, and their length.
+fn calls_at_start(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
     match text.chars().next()? {
         '`' => fenced(text, tools, form.code),
         '<' => tagged(text, tools),
@@ -208,10 +208,13 @@ fn one(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, us
     }
 }
 
-/// A name on a line of its own.
+/// Parses a name on a separate line.
 fn name_alone(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let end = text.find('\n').unwrap_or(text.len());
-    Some((vec![call(offered(&text[..end], tools)?, Value::Null)?], end))
+    Some((
+        vec![call(offered_tool(&text[..end], tools)?, Value::Null)?],
+        end,
+    ))
 }
 
 fn python_calls(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
@@ -222,7 +225,7 @@ fn python_calls(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<
     says_something.then_some((calls, end))
 }
 
-/// Reads calls between fences; there may be nothing else.
+/// Parses calls between fences that contain nothing else.
 fn fenced(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>, usize)> {
     let (language, body) = text.strip_prefix(FENCE)?.split_once('\n')?;
     let code = code || language.trim() == "tool_code";
@@ -243,16 +246,16 @@ fn fenced(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>,
     (!calls.is_empty() && read == inside.len()).then_some((calls, used))
 }
 
-/// An object or a list that begins the text.
+/// Parses an object or a list at the start of the text.
 fn json_calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let (value, used) = json_value(text)?;
-    // A bracket too many is a frequent mistake.
+    // A superfluous bracket is a common mistake.
     let rest = text[used..].trim_start_matches(['}', ']', ' ', '\n']);
     Some((calls(&value, tools)?, text.len() - rest.len()))
 }
 
-/// The object or list that begins a text. One that is not closed is taken to end with the text: a
-/// bracket too few at the end is the most frequent mistake.
+/// Returns the object or list at the start of a text. An unclosed one is assumed to end with the
+/// text, because a missing bracket at the end is the most common mistake.
 fn json_value(text: &str) -> Option<(Value, usize)> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     if let Some(Ok(value)) = stream.next() {
@@ -263,16 +266,16 @@ fn json_value(text: &str) -> Option<(Value, usize)> {
     (repaired.span.start == 0).then_some((repaired.value, end))
 }
 
-/// Finds the next mark, or the end of the text.
+/// Returns the position of the next marker, or the end of the text.
 fn end_of_part(text: &str) -> usize {
-    MARKS
+    EMPTY_MARKERS
         .iter()
         .filter_map(|mark| text.find(mark))
         .min()
         .unwrap_or(text.len())
 }
 
-/// `name {..}`, with or without marks between: Mistral, Kimi, DeepSeek, Functionary.
+/// Parses `name {..}`, with or without markers between: Mistral, Kimi, DeepSeek, Functionary.
 fn with_object(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let open = text.find('{')?;
     let mut name = text[..open].trim();
@@ -285,13 +288,13 @@ fn with_object(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)
         name = rest.split_once('>').map_or(name, |(_, name)| name);
     }
     name = name.strip_prefix("call:").unwrap_or(name);
-    // The arguments may stand between fences.
+    // The arguments may be between fences.
     let fence = name.strip_suffix("json").map_or(name, str::trim_end);
     let (mut name, is_fenced) = match fence.strip_suffix(FENCE) {
         Some(name) => (name.trim_end(), true),
         None => (name, false),
     };
-    for mark in BETWEEN {
+    for mark in NAME_SEPARATORS {
         name = name.strip_suffix(mark).unwrap_or(name).trim_end();
     }
     let name = name.split("[CALL_ID]").next()?;
@@ -301,10 +304,10 @@ fn with_object(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)
         let rest = &text[used..];
         used += rest.len() - rest.trim_start().strip_prefix(FENCE)?.len();
     }
-    Some((vec![call(offered(name, tools)?, args)?], used))
+    Some((vec![call(offered_tool(name, tools)?, args)?], used))
 }
 
-/// A value without the marks that Gemma puts around strings.
+/// Removes the markers that Gemma puts around strings.
 fn unescaped(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("<escape>", "")),
@@ -318,7 +321,7 @@ fn unescaped(value: Value) -> Value {
     }
 }
 
-/// `<function=name>..</function>` and `<invoke name="name">..</invoke>`.
+/// Parses `<function=name>..</function>` and `<invoke name="name">..</invoke>`.
 fn tagged(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let (name, body, close) = if let Some(rest) = text.strip_prefix("<function=") {
         let (name, body) = rest.split_once('>')?;
@@ -327,7 +330,7 @@ fn tagged(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
         let (name, body) = text.strip_prefix("<invoke name=\"")?.split_once("\">")?;
         (name, body, "</invoke>")
     };
-    let tool = offered(name, tools)?;
+    let tool = offered_tool(name, tools)?;
     let from = text.len() - body.len();
     let (inside, used) = match body.find(close) {
         Some(at) => (&body[..at], from + at + close.len()),
@@ -341,8 +344,8 @@ fn tagged(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     Some((vec![call(tool, args)?], used))
 }
 
-/// `<parameter=key>value</parameter>` or `<parameter name="key">value</parameter>`, one after the
-/// other.
+/// Parses a sequence of `<parameter=key>value</parameter>` or
+/// `<parameter name="key">value</parameter>`.
 fn parameters(tool: &ToolSpec, text: &str) -> Option<Map<String, Value>> {
     let mut args = Map::new();
     let mut rest = text.trim();
@@ -358,11 +361,11 @@ fn parameters(tool: &ToolSpec, text: &str) -> Option<Map<String, Value>> {
     Some(args)
 }
 
-/// A name, then `<arg_key>key</arg_key><arg_value>value</arg_value>` one after the other: GLM.
+/// Parses a name and a sequence of `<arg_key>key</arg_key><arg_value>value</arg_value>`: GLM.
 fn with_pairs(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let end = end_of_part(text);
     let (name, pairs) = text[..end].split_once("<arg_key>")?;
-    let tool = offered(name, tools)?;
+    let tool = offered_tool(name, tools)?;
     let mut args = Map::new();
     for pair in pairs.split("<arg_key>") {
         let (key, value) = pair.split_once("</arg_key>")?;

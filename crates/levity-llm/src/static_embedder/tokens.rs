@@ -1,4 +1,4 @@
-//! A tokeniser: a byte-pair encoding, as a `tokenizer.json` describes it.
+//! A tokenizer with a byte-pair encoding from a `tokenizer.json`.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -9,23 +9,23 @@ use serde_json::Value;
 
 use super::head;
 
-/// How many steps of changing the text there are at most, and how long what they put in is.
-const MOST_STEPS: usize = 16;
-const LONGEST_STEP: usize = 16;
+/// The maximum number of normalization steps, and the maximum length of a replacement.
+const MAX_STEPS: usize = 16;
+const MAX_STEP_BYTES: usize = 16;
 
-/// Cuts texts into tokens.
-pub(super) struct Tokens {
+/// A tokenizer that splits texts into tokens.
+pub(super) struct Tokenizer {
     steps: Vec<Step>,
     known: HashMap<String, u32>,
-    /// The tokens of single bytes, for characters that are no token.
+    /// The tokens of single bytes, for characters without a token.
     bytes: Vec<Option<u32>>,
     unknown: Option<u32>,
-    /// Which two tokens become which, and how early.
+    /// The merge rules: a pair of tokens, its rank and the resulting token.
     merges: HashMap<(u32, u32), (u32, u32)>,
     count: usize,
 }
 
-/// What is done to a text before it is cut.
+/// A change of the text before it is split.
 #[derive(Debug)]
 enum Step {
     Prepend(String),
@@ -57,7 +57,7 @@ struct Model {
     end_of_word_suffix: Option<String>,
 }
 
-/// Two tokens with a space between them, or in a list.
+/// Two tokens separated by a space, or in a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Pair {
@@ -74,7 +74,7 @@ impl Pair {
     }
 }
 
-impl Tokens {
+impl Tokenizer {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let document: Document =
             serde_json::from_slice(bytes).map_err(|error| format!("it cannot be read: {error}"))?;
@@ -84,7 +84,9 @@ impl Tokens {
             .iter()
             .any(|affix| affix.as_ref().is_some_and(|affix| !affix.is_empty()));
         if model.kind != "BPE" || affixed || !document.pre_tokenizer.is_null() {
-            return Err("it is no plain byte-pair encoding; other kinds are not read".to_owned());
+            return Err("it is not a plain byte-pair encoding; other kinds are not \
+                supported"
+                .to_owned());
         }
         let mut steps = Vec::new();
         read_steps(&document.normalizer, &mut steps)?;
@@ -96,7 +98,7 @@ impl Tokens {
             .map(|(pair, rank)| merge(pair, rank, &known));
         let merges = merges
             .collect::<Option<_>>()
-            .ok_or("it joins tokens that it does not have")?;
+            .ok_or("it merges tokens that are not in its vocabulary")?;
         let byte = |byte: u8| {
             known
                 .get(&format!("<0x{byte:02X}>"))
@@ -116,12 +118,12 @@ impl Tokens {
         })
     }
 
-    /// One more than the last token's number.
+    /// Returns the number of the last token plus one.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The tokens of a text; none when it says nothing.
+    /// Returns the tokens of a text; empty if the text is.
     pub(super) fn of(&self, text: &str) -> Vec<u32> {
         if text.trim().is_empty() {
             return Vec::new();
@@ -132,7 +134,7 @@ impl Tokens {
                 Step::Prepend(before) => text.insert_str(0, before),
                 Step::Replace(old, new) => text = text.replace(old, new),
             }
-            // What is put in may be longer than what it stands for.
+            // A replacement may be longer than the text that it replaces.
             text.truncate(head(&text).len());
         }
         let mut tokens = Vec::with_capacity(text.len());
@@ -141,34 +143,34 @@ impl Tokens {
             let c: &str = c.encode_utf8(&mut buffer);
             match self.known.get(c) {
                 Some(token) => tokens.push(*token),
-                None => self.spell(c, &mut tokens),
+                None => self.encode_bytes(c, &mut tokens),
             }
         }
         self.join(tokens)
     }
 
-    /// A character that is no token, byte by byte.
-    fn spell(&self, c: &str, tokens: &mut Vec<u32>) {
+    /// Encodes a character without a token byte by byte.
+    fn encode_bytes(&self, c: &str, tokens: &mut Vec<u32>) {
         let bytes = c
             .bytes()
             .map(|byte| self.bytes.get(usize::from(byte)).copied().flatten());
         match bytes.collect::<Option<Vec<_>>>() {
             Some(bytes) => tokens.extend(bytes),
-            // Several in a row are one.
+            // Several unknown characters in a row become one token.
             None if tokens.last().copied() == self.unknown => {}
             None => tokens.extend(self.unknown),
         }
     }
 
-    /// Joins neighbours, those first that come first in the list of pairs.
+    /// Merges neighbours in the order of the merge rules.
     fn join(&self, tokens: Vec<u32>) -> Vec<u32> {
-        let mut chain = Chain::new(tokens);
+        let mut chain = TokenChain::new(tokens);
         let mut pairs = Pairs::new();
         for at in 0..chain.tokens.len() {
             self.push(&chain, at, &mut pairs);
         }
         while let Some(Reverse((_, left, pair))) = pairs.pop() {
-            // One of the two may be a part of something else by now.
+            // One of the two may already be part of another token.
             if chain.pair(left) != Some(pair) {
                 continue;
             }
@@ -184,7 +186,7 @@ impl Tokens {
         chain.tokens.into_iter().flatten().collect()
     }
 
-    fn push(&self, chain: &Chain, left: usize, pairs: &mut Pairs) {
+    fn push(&self, chain: &TokenChain, left: usize, pairs: &mut Pairs) {
         let Some(pair) = chain.pair(left) else { return };
         if let Some((rank, _)) = self.merges.get(&pair) {
             pairs.push(Reverse((*rank, left, pair)));
@@ -192,17 +194,17 @@ impl Tokens {
     }
 }
 
-/// Neighbours that can be joined: how early, where, and which they are.
+/// Pairs of neighbours that can be merged: rank, position and tokens.
 type Pairs = BinaryHeap<Reverse<(u32, usize, (u32, u32))>>;
 
-/// Tokens of which some were joined to the one before.
-struct Chain {
+/// A list of tokens in which some were merged into their predecessor.
+struct TokenChain {
     tokens: Vec<Option<u32>>,
     next: Vec<usize>,
     before: Vec<usize>,
 }
 
-impl Chain {
+impl TokenChain {
     fn new(tokens: Vec<u32>) -> Self {
         let count = tokens.len();
         let before = (0..count).map(|at| at.wrapping_sub(1)).collect();
@@ -213,13 +215,13 @@ impl Chain {
         }
     }
 
-    /// The token here and the one behind it.
+    /// Returns the token at this position and the next one.
     fn pair(&self, left: usize) -> Option<(u32, u32)> {
         let right = *self.next.get(left)?;
         Some(((*self.tokens.get(left)?)?, (*self.tokens.get(right)?)?))
     }
 
-    /// Puts one token in the place of this one and the next, and says which is before them.
+    /// Replaces this token and the next one with a merged token, and returns the previous position.
     fn join(&mut self, left: usize, joined: u32) -> Option<usize> {
         let right = *self.next.get(left)?;
         let after = *self.next.get(right)?;
@@ -246,7 +248,7 @@ fn read_steps(value: &Value, steps: &mut Vec<Step>) -> Result<(), String> {
     let text = |value: &Value| {
         value
             .as_str()
-            .filter(|text| text.len() <= LONGEST_STEP)
+            .filter(|text| text.len() <= MAX_STEP_BYTES)
             .map(str::to_owned)
     };
     let step = match value.get("type").and_then(Value::as_str) {
@@ -269,16 +271,16 @@ fn read_steps(value: &Value, steps: &mut Vec<Step>) -> Result<(), String> {
         }
         _ => None,
     };
-    steps.push(step.ok_or("it changes texts in a way that is not known here")?);
-    if steps.len() > MOST_STEPS {
-        Err("it changes texts in too many ways".to_owned())
+    steps.push(step.ok_or("it has an unsupported normalization step")?);
+    if steps.len() > MAX_STEPS {
+        Err("it has too many normalization steps".to_owned())
     } else {
         Ok(())
     }
 }
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokens({}, {:?})", self.count, self.steps)
+        write!(f, "Tokenizer({}, {:?})", self.count, self.steps)
     }
 }

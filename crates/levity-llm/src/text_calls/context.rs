@@ -1,15 +1,15 @@
-//! Tells from the conversation whether a text in the form of a call is meant as one.
+//! Decides from the conversation whether a text in the form of a call is meant as a call.
 
 use levity_core::{Request, Role};
 use serde_json::Value;
 
-/// The number of recent messages in which a quoted text is looked for.
+/// The number of recent messages that are searched for a quoted text.
 const MESSAGES: usize = 8;
 
-/// The number of bytes of each message that are looked at.
-const LONGEST: usize = 64 << 10;
+/// The maximum number of bytes of each message that are searched.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// Words that ask for something to be written out.
+/// Verbs that ask for text to be written out.
 const VERBS: [&str; 35] = [
     "write",
     "give",
@@ -72,7 +72,7 @@ const DATA: [&str; 20] = [
     "illustration",
 ];
 
-/// Words for code, in which a call looks like one of Python's.
+/// Words for code, in which a call looks like Python.
 const CODE: [&str; 14] = [
     "code",
     "snippet",
@@ -90,31 +90,31 @@ const CODE: [&str; 14] = [
     "sql",
 ];
 
-/// The largest distance between the two, in words.
+/// The maximum distance between a verb and a noun, in words.
 const DISTANCE: usize = 10;
 
-/// Facts of the conversation that keep a text from being a call.
+/// Facts of the conversation that prevent a text from being a call.
 #[derive(Debug, Default)]
 pub(super) struct Context {
-    /// The user asks for JSON, an example or the like.
+    /// True if the user asks for JSON, an example or similar data.
     asks_for_data: bool,
-    /// The user asks for code.
+    /// True if the user asks for code.
     asks_for_code: bool,
-    /// Keys of the object that is asked for as the answer.
+    /// The keys of the object that is requested as the answer.
     answer: Vec<String>,
-    /// Messages of users and tools, without blanks.
-    said: Vec<String>,
+    /// Messages of users and tools, without white space.
+    quotable: Vec<String>,
 }
 
 impl Context {
     pub(super) fn of(request: &Request) -> Self {
         let messages = request.history.messages();
-        let asked = messages
+        let user_text = messages
             .iter()
             .rev()
             .find(|message| message.role == Role::User);
         let recent = messages.iter().rev().take(MESSAGES);
-        let said = recent.filter_map(|message| match message.role {
+        let quotable = recent.filter_map(|message| match message.role {
             Role::User => Some(packed(&message.text())),
             Role::Tool => Some(
                 message
@@ -128,12 +128,13 @@ impl Context {
         let required = output
             .and_then(|schema| schema.get("required"))
             .and_then(Value::as_array);
-        let asked = asked.map(|message| message.text()).unwrap_or_default();
-        let shown = shown_keys(&asked);
+        let user_text = user_text.map(|message| message.text()).unwrap_or_default();
+        let shown = shown_keys(&user_text);
         Self {
-            // Data of a known shape is told from a call by its keys.
-            asks_for_data: shown.is_empty() && (asks_for(&asked, &DATA) || names_json(&asked)),
-            asks_for_code: asks_for(&asked, &CODE),
+            // The keys distinguish data of a known shape from a call.
+            asks_for_data: shown.is_empty()
+                && (asks_for(&user_text, &DATA) || names_json(&user_text)),
+            asks_for_code: asks_for(&user_text, &CODE),
             answer: match required {
                 Some(required) => required
                     .iter()
@@ -142,11 +143,11 @@ impl Context {
                     .collect(),
                 None => shown,
             },
-            said: said.collect(),
+            quotable: quotable.collect(),
         }
     }
 
-    /// Returns whether a text in the form of a call is something else.
+    /// Returns `true` if a text in the form of a call is something else.
     pub(super) fn forbids(&self, lead_in: &str, text: &str) -> bool {
         let packed = packed(text);
         let has_all = || {
@@ -156,21 +157,24 @@ impl Context {
         };
         self.asks_for_data
             || (!self.answer.is_empty() && has_all())
-            || speaks_of_calls(lead_in)
-            || self.said.iter().any(|said| said.contains(&*packed))
+            || describes_calls(lead_in)
+            || self
+                .quotable
+                .iter()
+                .any(|quotable| quotable.contains(&*packed))
     }
 
-    /// Returns whether calls in the syntax of a programming language are code that was asked for.
+    /// Returns `true` if calls in programming syntax are code that the user asked for.
     pub(super) fn forbids_code(&self) -> bool {
         self.asks_for_code
     }
 }
 
-/// A text without blanks and quotes, so that the same JSON is found however it is laid out.
+/// Removes white space and quotes from a text, so that the same JSON matches in any layout.
 fn packed(text: &str) -> String {
     let plain = text
         .char_indices()
-        .take_while(|(at, _)| *at < LONGEST)
+        .take_while(|(at, _)| *at < MAX_MESSAGE_BYTES)
         .map(|(_, char)| char);
     let fence = |char: &char| !(char.is_whitespace() || *char == '`' || *char == '\\');
     let text: String = plain.filter(fence).collect();
@@ -180,11 +184,11 @@ fn packed(text: &str) -> String {
     }
 }
 
-/// Words after which `call` asks for a call to be made, as it does at the start of a clause.
+/// Words after which `call` is a request to make a call, as at the start of a clause.
 const BEFORE_ORDERS: [&str; 4] = ["please", "and", "then", "now"];
 
-/// The words of a text; a `call` that asks for a call to be made is left out, because it names no
-/// data.
+/// Returns the words of a text. It omits a `call` that requests a call, because it does not refer
+/// to data.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let (mut starts_clause, mut asks_how) = (true, false);
     let mut previous = String::new();
@@ -211,7 +215,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns whether a word that asks stands near one of these.
+/// Returns `true` if a requesting verb is near one of these nouns.
 fn asks_for(text: &str, nouns: &[&str]) -> bool {
     let (mut verb, mut noun) = (None, None);
     for (at, word) in words(text).enumerate() {
@@ -231,7 +235,7 @@ fn asks_for(text: &str, nouns: &[&str]) -> bool {
     false
 }
 
-/// Returns whether a text speaks of JSON, and not of a file whose name ends so.
+/// Returns `true` if a text mentions JSON, other than as a file extension.
 fn names_json(text: &str) -> bool {
     let text = text.to_lowercase();
     let is_word = |at: usize| {
@@ -243,7 +247,7 @@ fn names_json(text: &str) -> bool {
     text.match_indices("json").any(|(at, _)| is_word(at))
 }
 
-/// The keys of a JSON object that a message shows with dots for the values: `{"report": ..}`.
+/// Returns the keys of a JSON object that a message shows with dots as values: `{"report": ..}`.
 fn shown_keys(text: &str) -> Vec<String> {
     let parts: Vec<&str> = text.split("\":").collect();
     let is_open =
@@ -255,8 +259,8 @@ fn shown_keys(text: &str) -> Vec<String> {
     keys.map(str::to_owned).collect()
 }
 
-/// Returns whether the lead-in is an answer, or introduces an example.
-fn speaks_of_calls(lead_in: &str) -> bool {
+/// Returns `true` if the introduction is an answer, or announces an example.
+fn describes_calls(lead_in: &str) -> bool {
     const EXAMPLE: [&str; 18] = [
         "example",
         "for instance",

@@ -1,20 +1,20 @@
-//! Tells from as few letters as possible whether a text may begin a call.
+//! Decides from as few characters as possible whether a text may start a call.
 
 use std::sync::Arc;
 
 use levity_core::ToolSpec;
 
 use super::forms::{FENCE, OPENERS};
-use super::value::{ARGUMENTS, BESIDE, NAMES, WRAPPERS};
+use super::value::{ARGUMENTS, EXTRA_KEYS, NAMES, WRAPPERS};
 
-/// The verdict on the beginning of a text.
+/// The decision on the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// It begins like a call of an offered tool; its end decides.
+    /// The text starts like a call of an offered tool; its end decides.
     Call,
-    /// More letters will tell.
+    /// More characters are needed for a decision.
     Unknown,
-    /// It is no call.
+    /// The text is not a call.
     Text,
 }
 
@@ -34,8 +34,8 @@ const LANGUAGES: [&str; 12] = [
     "plaintext",
 ];
 
-/// Finds the place in `held` where a call may begin: at the start of a line, behind a colon, or at
-/// a mark of its own.
+/// Returns the position in `held` where a call may start: at the start of a line, after a colon, or
+/// at an explicit marker.
 pub(super) fn candidate(lead_in: &str, held: &str, tools: &[Arc<ToolSpec>]) -> usize {
     let mut before = lead_in
         .chars()
@@ -70,8 +70,8 @@ fn may_be_name(text: &str, tools: &[Arc<ToolSpec>]) -> bool {
     tools.iter().any(|tool| begins(&tool.name)) || begins("functions.")
 }
 
-/// Judges a text that stands where a call may begin.
-pub(super) fn judge(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
+/// Classifies a text at a position where a call may start.
+pub(super) fn classify(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let text = text.trim_start();
     match text.chars().next() {
         None => Start::Unknown,
@@ -107,7 +107,7 @@ fn fence(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
         body if body.starts_with('`') => Start::Text,
         body if language.trim() == "tool_code" && body.starts_with("print(") => Start::Call,
         body if language.trim() == "tool_code" && "print(".starts_with(body) => Start::Unknown,
-        body => judge(body, tools),
+        body => classify(body, tools),
     }
 }
 
@@ -126,8 +126,8 @@ fn opener(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     }
 }
 
-/// An object is a call if its first key is one that calls have, and a name that stands first is an
-/// offered one.
+/// Classifies an object. It is a call if its first key is one that calls have, and a leading name
+/// is an offered one.
 fn object(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let mut inside = text[1..].trim_start();
     while let Some((_, after)) = inside
@@ -147,7 +147,7 @@ fn object(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
         let value = rest.trim_start();
         return match value.strip_prefix(['"', '\'']) {
             Some(name) => match name.split_once(['"', '\'']) {
-                Some((name, _)) if super::value::offered(name, tools).is_some() => Start::Call,
+                Some((name, _)) if super::value::offered_tool(name, tools).is_some() => Start::Call,
                 Some(_) => Start::Text,
                 None if name.len() > 128 => Start::Text,
                 None => Start::Unknown,
@@ -158,11 +158,11 @@ fn object(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
             None => Start::Text,
         };
     }
-    let known = WRAPPERS.contains(&key) || ARGUMENTS.contains(&key) || BESIDE.contains(&key);
+    let known = WRAPPERS.contains(&key) || ARGUMENTS.contains(&key) || EXTRA_KEYS.contains(&key);
     if known { Start::Call } else { Start::Text }
 }
 
-/// The first key of an object's inside, and what follows its colon.
+/// Returns the first key inside an object, and the text after its colon.
 fn key(text: &str) -> Option<(&str, &str)> {
     let (key, rest) = match text.strip_prefix(['"', '\'']) {
         Some(text) => text.split_once(['"', '\''])?,
@@ -174,7 +174,7 @@ fn key(text: &str) -> Option<(&str, &str)> {
     Some((key, rest.trim_start().strip_prefix(':')?))
 }
 
-/// `name(..)`, `functions.name(..)`, `name {..}`, or a name on a line of its own.
+/// Classifies `name(..)`, `functions.name(..)`, `name {..}` or a name on a separate line.
 fn name(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let bare = text.strip_prefix("functions.").unwrap_or(text);
     let mut start = if "functions.".starts_with(text) {

@@ -1,4 +1,4 @@
-//! Calls in Python's syntax: `name(city="Rome", days=3)`, alone, in a list, or one a line.
+//! Calls in Python's syntax: `name(city="Rome", days=3)`, alone, in a list, or one per line.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use levity_core::ToolSpec;
 use serde_json::{Map, Value};
 
 use super::Call;
-use super::value::{call, offered};
+use super::value::{call, offered_tool};
 
-/// The calls that a text is made of; `None` if there is anything else in it.
+/// Returns the calls that make up a text; `None` if the text contains anything else.
 pub(super) fn calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>> {
     let text = text.trim();
     let text = match text.strip_prefix('[') {
@@ -20,14 +20,14 @@ pub(super) fn calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>> {
     while !rest.is_empty() {
         let open = rest.find('(')?;
         let (name, inside) = (rest[..open].trim(), &rest[open + 1..]);
-        // Gemma prints what it calls.
+        // Gemma wraps its calls in `print`.
         if name == "print" {
             let close = close(inside)?;
             found.extend(calls(&inside[..close], tools)?);
             rest = separated(&inside[close + 1..]);
             continue;
         }
-        let tool = offered(name, tools)?;
+        let tool = offered_tool(name, tools)?;
         let close = close(inside)?;
         found.push(call(tool, arguments(tool, &inside[..close])?)?);
         rest = separated(&inside[close + 1..]);
@@ -41,7 +41,7 @@ fn separated(text: &str) -> &str {
         .trim_start()
 }
 
-/// Finds the bracket that closes the one before the text.
+/// Returns the position of the bracket that closes the one before the text.
 fn close(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, char) in outside_strings(text) {
@@ -55,7 +55,7 @@ fn close(text: &str) -> Option<usize> {
     None
 }
 
-/// The letters of a text that are in no string.
+/// Returns the characters of a text that are outside strings.
 fn outside_strings(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
     let (mut quote, mut escaped) = (None, false);
     text.char_indices().filter(move |(_, char)| {
@@ -87,7 +87,7 @@ fn arguments(tool: &ToolSpec, text: &str) -> Option<Value> {
         let equals = outside_strings(part).find(|(_, char)| matches!(char, '=' | '[' | '{' | '('));
         let (name, value) = match equals {
             Some((at, '=')) => (part[..at].trim(), &part[at + 1..]),
-            // A value without a name takes the next one of the schema.
+            // A value without a name belongs to the next parameter of the schema.
             _ => (names.next()?.as_str(), part),
         };
         let is_name = !name.is_empty()
@@ -105,7 +105,7 @@ fn arguments(tool: &ToolSpec, text: &str) -> Option<Value> {
     Some(Value::Object(args))
 }
 
-/// The parts between commas.
+/// Splits a text at its commas.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let (mut cuts, mut depth) = (vec![], 0_i32);
     for (at, char) in outside_strings(text) {
@@ -124,7 +124,8 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     parts.into_iter().filter(|part| !part.is_empty())
 }
 
-/// A value that is written out. A name or a calculation would have to be run, so it is none.
+/// Parses a literal value. A name or an expression would have to be evaluated, so it returns
+/// `None`.
 fn literal(text: &str) -> Option<Value> {
     if let Ok(value) = serde_json::from_str(text) {
         return Some(value);

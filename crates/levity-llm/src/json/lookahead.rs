@@ -1,18 +1,18 @@
-//! Looking ahead: does a string end at this quote, or does the quote belong to it?
+//! Lookahead: decides whether a quote ends a string or belongs to it.
 //!
-//! What is looked at beyond blanks is limited, so that a text costs as much as it is long.
+//! The lookahead past white space is limited, so that the total time is linear in the text.
 
 use super::cursor::Cursor;
 
-/// How far a key is looked for.
-const KEY: usize = 128;
+/// The maximum length of a key that is searched for.
+const MAX_KEY_BYTES: usize = 128;
 
-/// What is being read.
+/// The role of the value that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The key of a member of an object.
+    /// The key of an object member.
     Key,
-    /// The value of a member of an object.
+    /// The value of an object member.
     Member,
     /// An element of a list.
     Element,
@@ -21,7 +21,7 @@ pub(super) enum Role {
 }
 
 impl Cursor<'_> {
-    /// Whether a string in this role ends at a quote with `after` right behind it.
+    /// Returns `true` if a string in this role ends at a quote that `after` directly follows.
     pub(super) fn ends(&self, role: Role, after: usize) -> bool {
         let next = self.past_space(after);
         let Some(byte) = self.byte(next) else {
@@ -79,22 +79,22 @@ impl Cursor<'_> {
         }
     }
 
-    /// Whether a number or literal at `next` is the next element, so that only the comma before it
-    /// is missing. On the same line as the quote, what comes behind it must be the end of an
-    /// element too: it may be a part of a sentence.
+    /// Returns `true` if a number or literal at `next` is the next element and only the comma is
+    /// missing. On the same line as the quote, the text after it must also end an element, because
+    /// it may be part of a sentence.
     fn atom_follows(&self, after: usize, next: usize) -> bool {
         let Some(end) = self.atom_end(next, Role::Element) else {
             return false;
         };
-        let then = self.past_space(end);
-        match self.byte(then) {
+        let following = self.past_space(end);
+        match self.byte(following) {
             Some(b']') => true,
-            Some(b',' | b';') => self.comma_ends_element(then + 1),
+            Some(b',' | b';') => self.comma_ends_element(following + 1),
             _ => self.text[after..next].contains('\n'),
         }
     }
 
-    /// Whether a new line at `next` begins another object of a list, so that this one was not
+    /// Returns `true` if a new line at `next` starts another object of a list, so this one was not
     /// closed.
     fn object_follows(&self, next: usize) -> bool {
         self.open.lists > 0
@@ -102,8 +102,8 @@ impl Cursor<'_> {
             && self.quoted_key(self.past_space(next + 1)) == Some(true)
     }
 
-    /// Whether the comma before `at` ends the value of a member: what follows reads as the next
-    /// key.
+    /// Returns `true` if the comma before `at` ends the value of a member: the next text looks like
+    /// a key.
     pub(super) fn comma_ends_member(&self, at: usize) -> bool {
         let next = self.past_space(at);
         let Some(byte) = self.byte(next) else {
@@ -118,7 +118,8 @@ impl Cursor<'_> {
         }
     }
 
-    /// Whether the comma before `at` ends an element: what follows reads as the next one.
+    /// Returns `true` if the comma before `at` ends an element: the next text looks like another
+    /// one.
     fn comma_ends_element(&self, at: usize) -> bool {
         let next = self.past_space(at);
         let Some(byte) = self.byte(next) else {
@@ -132,9 +133,9 @@ impl Cursor<'_> {
         }
     }
 
-    /// Whether the quoted text at `at` is a key. Unknown if its end is not near.
+    /// Returns `true` if the quoted text at `at` is a key; `None` if its end is too far away.
     fn quoted_key(&self, at: usize) -> Option<bool> {
-        let after = self.near_end(at)?;
+        let after = self.quoted_text_end(at)?;
         let next = self.past_space(after);
         Some(match self.byte(next)? {
             b':' | b'=' | b'{' | b'[' | b'-' | b'0'..=b'9' => true,
@@ -143,39 +144,39 @@ impl Cursor<'_> {
         })
     }
 
-    /// Whether the quoted text at `at` is near its end, and the end of a member's value with it.
+    /// Returns `true` if the quoted text at `at` ends nearby and ends the value of a member.
     fn quoted_end(&self, at: usize) -> bool {
-        let Some(after) = self.near_end(at) else {
-            return self.text[at..self.end].len() < KEY;
+        let Some(after) = self.quoted_text_end(at) else {
+            return self.text[at..self.end].len() < MAX_KEY_BYTES;
         };
         let next = self.past_space(after);
         matches!(self.byte(next), None | Some(b'}' | b',' | b'"' | b'\''))
     }
 
-    /// Whether the quoted text at `at` is followed by a colon.
+    /// Returns `true` if a colon follows the quoted text at `at`.
     pub(super) fn quoted_colon(&self, at: usize) -> bool {
-        self.near_end(at)
+        self.quoted_text_end(at)
             .is_some_and(|after| self.byte(self.past_space(after)) == Some(b':'))
     }
 
-    /// What is right behind the quoted text at `at`, if that is short and on one line.
-    fn near_end(&self, at: usize) -> Option<usize> {
+    /// Returns the position after the quoted text at `at`, if that is short and on one line.
+    fn quoted_text_end(&self, at: usize) -> Option<usize> {
         let (quote, length) = self.quote(at)?;
-        let mut place = at + length;
-        while place < at + KEY {
-            if let Some(closer) = self.closer(quote, place) {
-                return Some(place + closer);
+        let mut position = at + length;
+        while position < at + MAX_KEY_BYTES {
+            if let Some(closer) = self.closer(quote, position) {
+                return Some(position + closer);
             }
-            match self.byte(place)? {
-                b'\\' => place += 2,
+            match self.byte(position)? {
+                b'\\' => position += 2,
                 b'\n' => return None,
-                _ => place += 1,
+                _ => position += 1,
             }
         }
         None
     }
 
-    /// Whether a key without quotes and its colon stand at `at`.
+    /// Returns `true` if an unquoted key and its colon are at `at`.
     pub(super) fn bare_key(&self, at: usize) -> bool {
         let length = self.word(at);
         let next = self.past_space(at + length);
@@ -184,7 +185,7 @@ impl Cursor<'_> {
             && !matches!(self.byte(next + 1), Some(b':' | b'/'))
     }
 
-    /// Whether the one word at `at` is an element of a list.
+    /// Returns `true` if the single word at `at` is an element of a list.
     fn single_word(&self, at: usize) -> bool {
         let length = self.word(at);
         length > 0
@@ -194,7 +195,7 @@ impl Cursor<'_> {
             )
     }
 
-    /// Whether a literal stands at `at`, as a word of its own.
+    /// Returns `true` if a literal is at `at` as a separate word.
     pub(super) fn literal(&self, at: usize) -> bool {
         let word = self.text.get(at..at + self.word(at)).unwrap_or_default();
         ["true", "false", "null", "none", "nan"]
@@ -202,12 +203,12 @@ impl Cursor<'_> {
             .any(|literal| word.eq_ignore_ascii_case(literal))
     }
 
-    /// The length of the word at `at`, up to a limit.
+    /// Returns the length of the word at `at`, up to a limit.
     fn word(&self, at: usize) -> usize {
         let rest = self
             .text
             .as_bytes()
-            .get(at..self.end.min(at + KEY))
+            .get(at..self.end.min(at + MAX_KEY_BYTES))
             .unwrap_or_default();
         let part = |byte: &u8| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'-' | b'.' | 0x80..)
@@ -215,18 +216,18 @@ impl Cursor<'_> {
         rest.iter().take_while(|byte| part(byte)).count()
     }
 
-    /// Whether a plus and another string stand at `at`.
+    /// Returns `true` if a plus and another string are at `at`.
     fn plus(&self, at: usize) -> bool {
         self.byte(at) == Some(b'+') && self.quote(self.past_space(at + 1)).is_some()
     }
 
-    /// The place of a string that goes on the one which ended here.
+    /// Returns the position of a string that continues the one that ended here.
     pub(super) fn joined(&self, role: Role) -> Option<usize> {
         let next = self.past_space(self.at);
         if self.plus(next) {
             return Some(self.past_space(next + 1));
         }
-        let goes_on = role == Role::Member && next > self.at && self.quote(next).is_some();
-        (goes_on && self.quoted_key(next) == Some(false)).then_some(next)
+        let continues = role == Role::Member && next > self.at && self.quote(next).is_some();
+        (continues && self.quoted_key(next) == Some(false)).then_some(next)
     }
 }

@@ -1,4 +1,4 @@
-//! A matrix of numbers in the safetensors format: a length, a header in JSON, and bytes.
+//! A matrix of numbers in the safetensors format: a length, a JSON header, and bytes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// The longest header.
-const LONGEST: usize = 1 << 20;
-/// How many columns a table has at most.
-const MOST_COLUMNS: usize = 1 << 14;
+/// The maximum length of the header.
+const MAX_HEADER_BYTES: usize = 1 << 20;
+/// The maximum number of columns.
+const MAX_COLUMNS: usize = 1 << 14;
 
-/// One vector for each token.
+/// A table with one vector for each token.
 pub(super) struct Table {
     bytes: Vec<u8>,
-    /// Where the numbers begin.
+    /// The position at which the numbers start.
     start: usize,
     rows: usize,
     columns: usize,
     kind: Kind,
 }
 
-/// How a number is written.
+/// The format of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     F32,
@@ -36,7 +36,7 @@ struct Tensor {
     data_offsets: [usize; 2],
 }
 
-/// A tensor, or the notes about the file that stand among them.
+/// A tensor, or the metadata of the file.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Entry {
@@ -48,8 +48,8 @@ impl Table {
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, String> {
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it has no header")?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
-        if length > LONGEST.min(rest.len()) {
-            return Err("its header is too long; it is no safetensors file".to_owned());
+        if length > MAX_HEADER_BYTES.min(rest.len()) {
+            return Err("its header is too long; it is not a safetensors file".to_owned());
         }
         let (header, data) = rest.split_at(length);
         let entries: HashMap<String, Entry> = serde_json::from_slice(header)
@@ -59,7 +59,7 @@ impl Table {
         let [rows, columns] = tensor.shape[..] else {
             return Err("it has no matrix".to_owned());
         };
-        if rows == 0 || !(1..=MOST_COLUMNS).contains(&columns) {
+        if rows == 0 || !(1..=MAX_COLUMNS).contains(&columns) {
             return Err(format!("its matrix has {rows} rows and {columns} columns"));
         }
         let [from, to] = tensor.data_offsets;
@@ -67,7 +67,7 @@ impl Table {
             .checked_mul(columns)
             .and_then(|count| count.checked_mul(kind.size()));
         if size.is_none() || to > data.len() || to.checked_sub(from) != size {
-            return Err("its matrix does not lie within the file".to_owned());
+            return Err("its matrix is not within the file".to_owned());
         }
         let start = 8 + length + from;
         let table = Self {
@@ -81,7 +81,7 @@ impl Table {
         Ok(table)
     }
 
-    /// All numbers are some.
+    /// Checks that all components are finite numbers.
     fn check(&self) -> Result<(), String> {
         let end = self.start + self.rows * self.columns * self.kind.size();
         let numbers = self.bytes.get(self.start..end).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Table {
         if finite {
             Ok(())
         } else {
-            Err("its matrix has components that are no numbers".to_owned())
+            Err("its matrix has components that are not numbers".to_owned())
         }
     }
 
@@ -117,7 +117,7 @@ impl Table {
         self.columns
     }
 
-    /// The mean of the vectors of these tokens, with the length 1; zeros when they point nowhere.
+    /// Returns the mean vector of these tokens with length 1; zeros if the mean is zero.
     pub(super) fn mean(&self, tokens: &[u32]) -> Vec<f32> {
         let mut sum = vec![0.0_f64; self.columns];
         for token in tokens {
@@ -135,7 +135,7 @@ impl Table {
     fn add(&self, token: u32, sum: &mut [f64]) {
         let size = self.columns * self.kind.size();
         let row = usize::try_from(token).unwrap_or(usize::MAX);
-        // Every token has a row, and every row lies within the file.
+        // Every token has a row, and every row is within the file.
         let from = row
             .checked_mul(size)
             .and_then(|from| from.checked_add(self.start));
@@ -162,7 +162,7 @@ fn add<T>(sum: &mut [f64], numbers: &[T], number: impl Fn(&T) -> f32) {
     }
 }
 
-/// The only matrix of floats.
+/// Returns the only matrix of floats.
 fn matrix(entries: HashMap<String, Entry>) -> Result<Tensor, String> {
     let mut matrices = entries.into_values().filter_map(|entry| match entry {
         Entry::Tensor(tensor) if tensor.shape.len() == 2 => Some(tensor),
@@ -190,7 +190,7 @@ impl Kind {
     }
 }
 
-/// A number of 16 bits: a sign, 5 bits of an exponent, 10 of a fraction.
+/// Converts a 16-bit float: a sign, 5 bits of exponent and 10 bits of fraction.
 fn half(bits: u16) -> f32 {
     let (exponent, fraction) = ((bits >> 10) & 0x1f, f32::from(bits & 0x03ff));
     let size = match exponent {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_read() {
+    fn half_converts_all_kinds_of_values() {
         for (bits, number) in [
             (0x0000, 0.0),
             (0x3c00, 1.0),
