@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions, and the many servers that speak it more or less.
+//! OpenAI's Chat Completions API, and the many servers that support it in part.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,35 +9,37 @@ use serde_json::{Map, Value, json};
 
 use crate::body::{Body, extra, list};
 use crate::effort;
-use crate::http::{Asked, Decode as _, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::http::{
+    Decode as _, Endpoint, Framing, Remote, Secret, Sink, Wire, WireRequest, provider,
+};
 use crate::schema::answer;
 use crate::schema::nulls::Nulls;
-use crate::schema::offer::Offers;
+use crate::schema::tool_json::ToolJsonCache;
 
 mod calls;
 mod chunk;
 mod decode;
 mod embed;
 mod encode;
-mod many;
+mod lenient_list;
 mod media;
 mod number;
 mod usage;
 
 pub use embed::OpenAiEmbedder;
-use encode::To;
+use encode::Target;
 
-/// The name under which data of this protocol rides on messages.
+/// The provider name of this protocol's state in messages.
 pub(crate) const NAME: &str = "openai_chat";
 
-/// The type of a call whose input is a text of its own.
+/// The type of a call whose input is free text.
 const CUSTOM: &str = "custom";
 
-/// A model behind OpenAI's Chat Completions, or behind any server that speaks it: llama.cpp, vLLM,
+/// A model behind OpenAI's Chat Completions API, or any server that supports it: llama.cpp, vLLM,
 /// LM Studio, Groq, Mistral, DeepSeek, OpenRouter, xAI, Together and others.
 ///
-/// Replies are read leniently: fields may be missing or unknown, calls without index or id,
-/// arguments as objects, token counts in odd places, reasoning under several names.
+/// Replies are parsed leniently. Fields may be missing or unknown, calls may lack an index or id,
+/// and arguments may be objects. Token counts and reasoning may have various names.
 ///
 /// ```
 /// use levity_core::Model as _;
@@ -47,11 +49,11 @@ const CUSTOM: &str = "custom";
 /// assert_eq!(model.card().id, "qwen3");
 /// ```
 ///
-/// What a model thought goes back to it under the name it came with, which some servers demand
-/// where tools were called. Parts of the protocol's own that levity has no name for can be sent as
-/// [`Part::ProviderState`] of the provider `openai_chat` in a user's message, and fields of the
-/// body by [`Options::extra`](levity_core::Options::extra). Tools that are given so, such as custom
-/// ones, stand behind the request's own.
+/// A model's thoughts are sent back under their original name, which some servers require after
+/// tool calls. Use a [`Part::ProviderState`] of the provider `openai_chat` in a user message to
+/// send parts of the protocol that levity does not model. Use
+/// [`Options::extra`](levity_core::Options::extra) to send fields of the body. Tools in it, such as
+/// custom ones, follow the tools of the request.
 ///
 /// [`Part::ProviderState`]: levity_core::Part::Opaque
 #[derive(Clone, Debug)]
@@ -61,41 +63,42 @@ pub struct ChatModel(Remote<Chat>);
 pub(crate) struct Chat {
     key: Option<Secret>,
     dialect: Dialect,
-    /// Whether the key has a header of its own, as Azure wants it.
+    /// True if the key has a dedicated header, as Azure requires.
     bare_key: bool,
-    /// Whether thoughts are looked for in the text.
+    /// True if thoughts are parsed from the text.
     tags: bool,
-    /// How tools and answers are put to it.
-    offers: Offers,
+    /// The cached JSON of tools and answers.
+    tool_json: ToolJsonCache,
 }
 
-/// How the servers differ in what they take.
+/// The differences between servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// OpenAI's own, which knows no thoughts, and counts them to the longest reply.
+    /// OpenAI's own dialect, which has no thoughts in messages and counts them toward the reply
+    /// limit.
     OpenAi,
-    /// What all others speak.
+    /// The dialect of all other servers.
     Compatible,
-    /// The same, without thoughts.
-    Thoughtless,
+    /// The same dialect, without thoughts in messages.
+    WithoutThoughts,
 }
 
 impl Dialect {
-    /// The name for messages that are encoded in this way.
+    /// Returns the cache key for messages that are encoded in this dialect.
     fn wire(self) -> &'static str {
         match self {
             Self::OpenAi => "openai_chat, openai",
             Self::Compatible => "openai_chat, compatible",
-            Self::Thoughtless => "openai_chat, compatible, without thoughts",
+            Self::WithoutThoughts => "openai_chat, compatible, without thoughts",
         }
     }
 
-    /// Whether the model's thoughts go back to it.
-    fn recalls(self) -> bool {
+    /// Returns `true` if the model's thoughts are sent back to it.
+    fn returns_thoughts(self) -> bool {
         self == Self::Compatible
     }
 
-    /// The field for the longest reply.
+    /// Returns the field for the maximum reply length.
     fn max_tokens(self) -> &'static str {
         if self == Self::OpenAi {
             "max_completion_tokens"
@@ -105,7 +108,7 @@ impl Dialect {
     }
 }
 
-/// Where in a reply thoughts stood.
+/// The location of thoughts in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     ReasoningContent,
@@ -139,46 +142,46 @@ impl Field {
 }
 
 impl Chat {
-    fn new(dialect: Dialect, offers: Offers) -> Self {
+    fn new(dialect: Dialect, tool_json: ToolJsonCache) -> Self {
         Self {
             key: None,
             dialect,
             bare_key: false,
             tags: false,
-            offers,
+            tool_json,
         }
     }
 
     pub(crate) fn compatible() -> Self {
-        Self::new(Dialect::Compatible, Offers::new(false))
+        Self::new(Dialect::Compatible, ToolJsonCache::new(false))
     }
 }
 
 impl ChatModel {
     fn new(provider: &str, endpoint: Endpoint, model: impl Into<String>, dialect: Dialect) -> Self {
         let model = model.into();
-        let offers = if dialect == Dialect::OpenAi {
-            Offers::openai(&model)
+        let tool_json = if dialect == Dialect::OpenAi {
+            ToolJsonCache::openai(&model)
         } else {
-            Offers::new(false)
+            ToolJsonCache::new(false)
         };
         let mut remote = Remote::new(
-            Chat::new(dialect, offers),
+            Chat::new(dialect, tool_json),
             ModelCard::new(provider, model),
             endpoint,
         );
-        remote.rescues = dialect != Dialect::OpenAi;
+        remote.parses_text_calls = dialect != Dialect::OpenAi;
         Self(remote)
     }
 
-    /// A model of OpenAI's.
+    /// Creates a model of OpenAI.
     pub fn openai(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         let endpoint = Endpoint::new("https://api.openai.com/v1");
         Self::new("openai", endpoint, model, Dialect::OpenAi).with_key(key)
     }
 
-    /// A model of OpenAI's that Azure serves under the name of a deployment. The address is the
-    /// resource's: `https://NAME.openai.azure.com`.
+    /// Creates an OpenAI model that Azure serves under a deployment name. The address is that of
+    /// the resource: `https://NAME.openai.azure.com`.
     pub fn azure(
         resource: impl AsRef<str>,
         key: impl Into<Secret>,
@@ -194,7 +197,7 @@ impl ChatModel {
         model
     }
 
-    /// A model of a server that speaks the same; its address ends where `/chat/completions` begins.
+    /// Creates a model of a compatible server; the address is the part before `/chat/completions`.
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
         Self::new(
             "compatible",
@@ -204,45 +207,43 @@ impl ChatModel {
         )
     }
 
-    /// Sends this key.
+    /// Sends this key with every request.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
         self.0.wire.key = Some(key.into());
         self
     }
 
-    /// Holds the model to the schemas of tools and answers ("strict mode") where that does not
-    /// change what they accept; so it is for OpenAI's own models, but for tuned ones.
+    /// Enforces the schemas of tools and answers ("strict mode") if that does not change which
+    /// values they accept. This is the default for OpenAI's own models, except fine-tuned ones.
     ///
-    /// A property of a tool that may be left out is then offered as one that may be null, and such
-    /// nulls are taken out of the arguments again. What strict mode has no words for is said in the
-    /// description.
+    /// An optional property of a tool then becomes nullable, and such nulls are removed from the
+    /// arguments again. The description states constraints that strict mode lacks.
     #[must_use]
     pub fn with_strict(mut self) -> Self {
-        self.0.wire.offers = Offers::new(true);
+        self.0.wire.tool_json = ToolJsonCache::new(true);
         self
     }
 
-    /// Shows the model schemas as they are written, and does not hold it to them.
+    /// Sends schemas unchanged and does not enforce them.
     #[must_use]
     pub fn without_strict(mut self) -> Self {
-        self.0.wire.offers = Offers::new(false);
+        self.0.wire.tool_json = ToolJsonCache::new(false);
         self
     }
 
-    /// Does not send thoughts back, for a server that refuses those of another one: Groq and
-    /// Mistral do.
+    /// Does not send thoughts back, for servers such as Groq and Mistral that reject those of
+    /// another server.
     #[must_use]
     pub fn without_thoughts(mut self) -> Self {
         if self.0.wire.dialect == Dialect::Compatible {
-            self.0.wire.dialect = Dialect::Thoughtless;
+            self.0.wire.dialect = Dialect::WithoutThoughts;
         }
         self
     }
 
-    /// Takes what stands between `<think>` and `</think>` at the beginning of the text for
-    /// thoughts. By default it is text, since a server that knows its model tells them apart
-    /// itself.
+    /// Treats text between `<think>` and `</think>` at the start of a reply as thoughts. By default
+    /// it stays text, because a server that supports its model separates thoughts itself.
     #[must_use]
     pub fn with_think_tags(mut self) -> Self {
         self.0.wire.tags = true;
@@ -276,16 +277,16 @@ impl Wire for Chat {
         self.key.as_ref().map(Secret::expose)
     }
 
-    fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked {
+    fn body(&self, wire_request: WireRequest<'_>) -> Result<Vec<u8>, ModelError> {
+        let WireRequest {
             card,
             request,
             stream,
             endpoint,
             origin,
-        } = asked;
-        let mut extra = extra(asked);
-        let hosted = hosted(&mut extra);
+        } = wire_request;
+        let mut extra = extra(wire_request);
+        let extra_tools = take_extra_tools(&mut extra);
         let mut body = Body::over(&extra);
         let request = match self.dialect {
             Dialect::OpenAi => answer::of_object(request),
@@ -299,7 +300,7 @@ impl Wire for Chat {
             list(bytes, |list| {
                 sent = encode::messages(
                     request,
-                    To {
+                    Target {
                         origin,
                         dialect: self.dialect,
                     },
@@ -308,12 +309,12 @@ impl Wire for Chat {
             });
         });
         sent?;
-        if !request.tools.is_empty() || !hosted.is_empty() {
-            let offer = self.offers.tools(&request.tools, encode::tool);
+        if !request.tools.is_empty() || !extra_tools.is_empty() {
+            let json = self.tool_json.tools(&request.tools, encode::tool);
             body.raw("tools", |bytes| {
                 list(bytes, |list| {
-                    list.add(&offer.json);
-                    hosted.iter().for_each(|tool| list.item(tool));
+                    list.add(&json.json);
+                    extra_tools.iter().for_each(|tool| list.item(tool));
                 });
             });
             choose(&mut body, &request.tool_choice);
@@ -330,7 +331,7 @@ impl Wire for Chat {
     }
 
     fn nulls(&self, request: &Request) -> Option<Arc<Nulls>> {
-        self.offers
+        self.tool_json
             .tools(&request.tools, encode::tool)
             .nulls
             .clone()
@@ -344,9 +345,9 @@ impl Wire for Chat {
         decode::whole(self.decoder(), reply, sink)
     }
 
-    /// The pieces are those of a stream, so it reads like one; what is odd in it is looked at as a
-    /// whole.
-    fn usual(&self, body: &[u8], sink: &mut Sink) -> bool {
+    /// Decodes the body like a stream, because the fields are the same; an unusual body is decoded
+    /// as a whole.
+    fn read_common(&self, body: &[u8], sink: &mut Sink) -> bool {
         let mut decoder = self.decoder();
         decoder.event("", body, sink).is_ok() && decoder.end(sink).is_ok() && sink.has_finish()
     }
@@ -359,7 +360,7 @@ impl Chat {
         } else {
             &*output.name
         };
-        let schema = match &*self.offers.output(output) {
+        let schema = match &*self.tool_json.output(output) {
             Some(schema) => json!({"name": name, "schema": schema, "strict": true}),
             None => json!({"name": name, "schema": output.schema}),
         };
@@ -373,7 +374,7 @@ impl Chat {
         body.optional(self.dialect.max_tokens(), options.max_tokens.as_ref());
         body.optional("seed", options.seed.as_ref());
         body.optional("stop", Some(&options.stop).filter(|stop| !stop.is_empty()));
-        // OpenAI's old models refuse the field as such.
+        // OpenAI's old models reject the field itself.
         let thinks = self.dialect != Dialect::OpenAi || effort::thinks(&card.id, true);
         let mode = options
             .thinking
@@ -385,8 +386,9 @@ impl Chat {
     }
 }
 
-/// Tools in the protocol's own words, such as custom ones, which stand behind the request's.
-fn hosted(extra: &mut Map<String, Value>) -> Vec<Value> {
+/// Returns tools in the protocol's own format, such as custom ones, which follow the request's
+/// tools.
+fn take_extra_tools(extra: &mut Map<String, Value>) -> Vec<Value> {
     match extra.shift_remove("tools") {
         Some(Value::Array(tools)) => tools,
         Some(other) => {
@@ -411,7 +413,7 @@ fn choose(body: &mut Body, choice: &ToolChoice) {
     }
 }
 
-/// Why the model stopped, in the protocol's words.
+/// Converts the protocol's finish reason.
 fn finish(word: &str) -> Finish {
     match word {
         "stop" | "eos" | "end_turn" | "stop_sequence" => Finish::Stop,

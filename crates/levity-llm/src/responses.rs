@@ -1,4 +1,4 @@
-//! OpenAI's Responses, and the servers that speak it.
+//! OpenAI's Responses API, and the servers that support it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::body::list;
 use crate::effort;
-use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::http::{Endpoint, Framing, Remote, Secret, Sink, Wire, WireRequest, provider};
 use crate::schema::answer;
 use crate::schema::nulls::Nulls;
-use crate::schema::offer::{Offer, Offers};
+use crate::schema::tool_json::{ToolJson, ToolJsonCache};
 
 mod decode;
 mod encode;
@@ -22,16 +22,16 @@ mod fields;
 
 use fields::Fields;
 
-/// The name under which data of this protocol rides on messages.
+/// The provider name of this protocol's state in messages.
 pub(crate) const NAME: &str = "openai_responses";
 
-/// The field under which a message has its thoughts once more, as the end of the reply had them.
-const LATER: &str = "later_thoughts";
+/// The field of a message with its thoughts as the end of the reply repeated them.
+const LATER_THOUGHTS: &str = "later_thoughts";
 
-/// The type of an item that is a picture.
+/// The type of an item that is an image.
 const IMAGE: &str = "image_generation_call";
 
-/// A model behind OpenAI's Responses API, or behind another server that speaks it: Azure, xAI,
+/// A model behind OpenAI's Responses API, or another server that supports it: Azure, xAI,
 /// OpenRouter, Bedrock and others.
 ///
 /// ```
@@ -44,86 +44,87 @@ const IMAGE: &str = "image_generation_call";
 /// assert!(model.card().abilities.thinking);
 /// ```
 ///
-/// What the model thought goes back to it with the calls that came of it. By default nothing is
-/// stored at the provider, and thoughts come and go encrypted; see [`stored`](Self::stored).
+/// The model's thoughts are sent back to it together with the calls that followed from them. By
+/// default nothing is stored at the provider, and thoughts are transferred in encrypted form; see
+/// [`stored`](Self::stored).
 ///
-/// Tools and answers are held to their schemas ("strict mode") wherever that does not change what a
-/// schema accepts: not where there is a free-form map in it, and for answers not where a property
-/// may be left out. A property of a tool that may be left out is offered as one that may be null,
-/// and such nulls are taken out of the arguments again. What strict mode has no words for, such as
-/// the length of a text, is said in the description. See [`without_strict`](Self::without_strict).
+/// The schemas of tools and answers are enforced ("strict mode") if that does not change which
+/// values they accept. That excludes schemas with a free-form map, and answers with optional
+/// properties. An optional property of a tool becomes nullable, and such nulls are removed from the
+/// arguments again. The description states constraints that strict mode lacks, such as the length
+/// of a text. See [`without_strict`](Self::without_strict).
 ///
-/// Tools that run at the provider are passed by [`Options::extra`](levity_core::Options), as
-/// `tools`; what they did is in the reply as [`Part::ProviderState`](levity_core::Part), and goes
-/// back as it came.
+/// Use [`Options::extra`](levity_core::Options) to pass tools that run at the provider, as `tools`.
+/// Their results are in the reply as [`Part::ProviderState`](levity_core::Part), and are sent back
+/// unchanged.
 #[derive(Clone, Debug)]
 pub struct OpenAiModel(Remote<Responses>);
 
-/// How the servers differ, and what the user has set.
+/// The differences between servers, and the user's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Responses {
     key: Option<Secret>,
-    /// Whether it is OpenAI's own server.
+    /// True if the server is OpenAI's own.
     own: bool,
     stored: bool,
     summaries: bool,
-    offers: Offers,
+    tool_json: ToolJsonCache,
 }
 
 impl OpenAiModel {
-    /// A model of OpenAI's.
+    /// Creates a model of OpenAI.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         let (model, endpoint) = (model.into(), Endpoint::new("https://api.openai.com/v1"));
-        let wire = Responses::new(Some(key.into()), true, Offers::openai(&model));
+        let wire = Responses::new(Some(key.into()), true, ToolJsonCache::openai(&model));
         Self(Remote::new(wire, card("openai", model, true), endpoint))
     }
 
-    /// A model of a server that speaks the same; its address ends where `/responses` begins.
+    /// Creates a model of a compatible server; the address is the part before `/responses`.
     ///
-    /// It is not held to schemas unless [told to](Self::with_strict). If it thinks before it speaks
-    /// and its name does not say so, say it by [`with_card`](Self::with_card): only then are its
-    /// thoughts asked for and carried over turns.
+    /// Its schemas are not enforced unless you use [`with_strict`](Self::with_strict). If the model
+    /// thinks and its name does not show it, declare that with [`with_card`](Self::with_card).
+    /// Otherwise its thoughts are neither requested nor retained over turns.
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
         let card = card("compatible", model.into(), false);
-        let wire = Responses::new(None, false, Offers::new(false));
+        let wire = Responses::new(None, false, ToolJsonCache::new(false));
         let mut remote = Remote::new(wire, card, Endpoint::new(base_url));
-        remote.rescues = true;
+        remote.parses_text_calls = true;
         Self(remote)
     }
 
-    /// Sends this key.
+    /// Sends this key with every request.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
         self.0.wire.key = Some(key.into());
         self
     }
 
-    /// Has the provider keep the replies, so that thoughts go back to it by their ids.
+    /// Lets the provider store replies, so that thoughts are sent back by their ids.
     #[must_use]
     pub fn stored(mut self) -> Self {
         self.0.wire.stored = true;
         self
     }
 
-    /// Asks for summaries of what the model thinks. OpenAI gives them only to organisations that it
-    /// has verified.
+    /// Requests summaries of the model's thoughts. OpenAI provides them only to verified
+    /// organisations.
     #[must_use]
     pub fn with_summaries(mut self) -> Self {
         self.0.wire.summaries = true;
         self
     }
 
-    /// Holds the model to schemas where that can be.
+    /// Enforces schemas wherever possible.
     #[must_use]
     pub fn with_strict(mut self) -> Self {
-        self.0.wire.offers = Offers::new(true);
+        self.0.wire.tool_json = ToolJsonCache::new(true);
         self
     }
 
-    /// Shows the model schemas as they are written, and does not hold it to them.
+    /// Sends schemas unchanged and does not enforce them.
     #[must_use]
     pub fn without_strict(mut self) -> Self {
-        self.0.wire.offers = Offers::new(false);
+        self.0.wire.tool_json = ToolJsonCache::new(false);
         self
     }
 }
@@ -160,15 +161,15 @@ impl Wire for Responses {
         self.key.as_ref().map(Secret::expose)
     }
 
-    fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked {
+    fn body(&self, wire_request: WireRequest<'_>) -> Result<Vec<u8>, ModelError> {
+        let WireRequest {
             card,
             request,
             stream,
             endpoint,
             origin,
-        } = asked;
-        refuse(request)?;
+        } = wire_request;
+        check_supported(request)?;
         let request = if self.own {
             answer::of_object(request)
         } else {
@@ -197,7 +198,7 @@ impl Wire for Responses {
     }
 
     fn nulls(&self, request: &Request) -> Option<Arc<Nulls>> {
-        self.offer(request).nulls.clone()
+        self.tool_json_of(request).nulls.clone()
     }
 
     fn decoder(&self) -> Self::Decoder {
@@ -210,18 +211,18 @@ impl Wire for Responses {
 }
 
 impl Responses {
-    fn new(key: Option<Secret>, own: bool, offers: Offers) -> Self {
+    fn new(key: Option<Secret>, own: bool, tool_json: ToolJsonCache) -> Self {
         Self {
             key,
             own,
             stored: false,
             summaries: false,
-            offers,
+            tool_json,
         }
     }
 
-    fn offer(&self, request: &Request) -> Arc<Offer> {
-        self.offers
+    fn tool_json_of(&self, request: &Request) -> Arc<ToolJson> {
+        self.tool_json
             .tools(&request.tools, |spec: &ToolSpec, schema, strict| {
                 json!({
                     "type": "function",
@@ -233,16 +234,16 @@ impl Responses {
             })
     }
 
-    /// The tools, and those that run at the provider behind them.
+    /// Writes the tools, followed by those that run at the provider.
     fn tools(&self, fields: &mut Fields, request: &Request) {
         let hosted = fields.take("tools").unwrap_or_default();
         if request.tools.is_empty() && hosted.as_array().is_none_or(Vec::is_empty) {
             return;
         }
-        let offer = self.offer(request);
+        let tool_json = self.tool_json_of(request);
         fields.raw("tools", |bytes| {
             list(bytes, |list| {
-                list.add(&offer.json);
+                list.add(&tool_json.json);
                 hosted
                     .as_array()
                     .into_iter()
@@ -261,7 +262,7 @@ impl Responses {
     }
 
     fn format(&self, output: &Arc<OutputSchema>) -> Value {
-        let strict = self.offers.output(output);
+        let strict = self.tool_json.output(output);
         let schema = strict.as_ref().as_ref().unwrap_or(&output.schema);
         json!({"format": {
             "type": "json_schema",
@@ -289,30 +290,29 @@ impl Responses {
             fields.put("reasoning", Value::Object(reasoning));
         }
         fields.put("store", json!(self.stored));
-        // A model that does not think refuses this.
+        // A model that does not think rejects this field.
         if !self.stored && (thinks || effort.is_some()) {
             fields.put("include", json!(["reasoning.encrypted_content"]));
         }
     }
 }
 
-/// What the protocol has no place for.
-fn refuse(request: &Request) -> Result<(), ModelError> {
+/// Rejects options and media that the protocol does not support.
+fn check_supported(request: &Request) -> Result<(), ModelError> {
     let options = &request.options;
-    let refused = |what: &str| {
-        let message = format!(
-            "{what} cannot be given to OpenAI's Responses; leave it out, or use `ChatModel`"
-        );
+    let unsupported = |what: &str| {
+        let message =
+            format!("OpenAI's Responses API does not accept {what}; omit it, or use `ChatModel`");
         Err(ModelError::new(ModelErrorKind::BadRequest, message))
     };
     if !options.stop.is_empty() {
-        return refused("the option `stop`");
+        return unsupported("the option `stop`");
     }
     if options.seed.is_some() {
-        return refused("the option `seed`");
+        return unsupported("the option `seed`");
     }
-    match encode::foreign_media(request) {
-        Some(mime) => refused(&format!("media of type `{mime}`")),
+    match encode::unsupported_media(request) {
+        Some(mime) => unsupported(&format!("media of type `{mime}`")),
         None => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
-//! Schemas in the dialects of providers. The user's own schema stays whole; what a dialect cannot
-//! say is left to the dispatcher's check, and said to the model in words.
+//! Converts schemas to the dialects of providers. The user's own schema stays unchanged.
+//! Constraints that a dialect lacks are described to the model in words, and the dispatcher still
+//! checks them.
 
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) mod answer;
@@ -9,6 +10,6 @@ pub(crate) mod nulls;
 #[cfg(any(feature = "anthropic", feature = "openai", feature = "compatible"))]
 pub(crate) mod object;
 #[cfg(any(feature = "openai", feature = "compatible"))]
-pub(crate) mod offer;
-#[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) mod strict;
+#[cfg(any(feature = "openai", feature = "compatible"))]
+pub(crate) mod tool_json;

@@ -1,4 +1,4 @@
-//! Calls, which servers cut and number in many ways.
+//! Assembles tool calls, which servers split and number in various ways.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,21 +12,21 @@ use super::number::Number;
 use super::{CUSTOM, NAME};
 use crate::body::escaped;
 use crate::http::Sink;
-use crate::lenient::Said;
+use crate::lenient::TextOrValue;
 
-/// A call, or more of one.
+/// A call, or a fragment of one.
 #[derive(Deserialize, Default)]
-pub(super) struct CallPiece<'a> {
+pub(super) struct CallFragment<'a> {
     #[serde(default)]
     index: Number,
     #[serde(default, borrow)]
-    id: Said<'a>,
+    id: TextOrValue<'a>,
     #[serde(default, borrow)]
     function: Option<Function<'a>>,
-    /// A call whose input is no JSON.
+    /// A call whose input is not JSON.
     #[serde(default, borrow)]
     custom: Option<Box<Function<'a>>>,
-    /// Signatures of Gemini's, behind its own endpoint of this protocol.
+    /// Gemini's signatures, from Google's endpoint of this protocol.
     #[serde(default)]
     extra_content: Option<Box<Value>>,
 }
@@ -34,19 +34,19 @@ pub(super) struct CallPiece<'a> {
 #[derive(Deserialize, Default)]
 pub(super) struct Function<'a> {
     #[serde(default, borrow)]
-    name: Said<'a>,
+    name: TextOrValue<'a>,
     #[serde(default, borrow, alias = "input")]
-    arguments: Said<'a>,
+    arguments: TextOrValue<'a>,
 }
 
 impl Function<'_> {
-    /// Some servers fill what they do not use with empty texts.
-    pub(super) fn says_nothing(&self) -> bool {
+    /// Returns `true` if all texts are empty; some servers fill unused fields with empty texts.
+    pub(super) fn is_blank(&self) -> bool {
         self.name.is_empty() && self.arguments.is_empty()
     }
 }
 
-impl<'a> From<Function<'a>> for CallPiece<'a> {
+impl<'a> From<Function<'a>> for CallFragment<'a> {
     fn from(function: Function<'a>) -> Self {
         Self {
             function: Some(function),
@@ -55,7 +55,7 @@ impl<'a> From<Function<'a>> for CallPiece<'a> {
     }
 }
 
-/// The calls of a reply, in the order in which they began. A piece finds its call without a look at
+/// The calls of a reply, in the order of their start. A fragment finds its call without a scan of
 /// the others.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -68,18 +68,17 @@ pub(super) struct Calls {
 #[derive(Debug)]
 struct Call {
     id: String,
-    /// Whether it has its name, and so has begun for those who listen.
+    /// True if the name is known, so the start of the call was emitted.
     named: bool,
-    /// What came of its arguments before its name.
+    /// Arguments that arrived before the name.
     held: String,
-    /// Whether all of its arguments came at once.
+    /// True if all arguments arrived at once.
     whole: bool,
-    /// Whether its input is a text of its own, and no JSON; for those who listen it becomes a JSON
-    /// string.
+    /// True if the input is free text; consumers receive it as a JSON string.
     custom: bool,
-    /// Whether a piece of its arguments was told.
-    said: bool,
-    /// State that goes back with it.
+    /// True if a part of the arguments was emitted.
+    emitted: bool,
+    /// State that is sent back with the call.
     extra: Option<Box<Value>>,
 }
 
@@ -88,22 +87,22 @@ impl Calls {
         self.all.is_empty()
     }
 
-    /// Takes a call, or more of one. Numbers, ids and names may be missing, and a call may come
-    /// whole.
-    pub(super) fn take(&mut self, piece: CallPiece<'_>, sink: &mut Sink) {
-        let number = piece.index.0;
-        let custom = piece
+    /// Processes a call or a fragment of one. Numbers, ids and names may be missing, and a call may
+    /// arrive complete.
+    pub(super) fn take(&mut self, fragment: CallFragment<'_>, sink: &mut Sink) {
+        let number = fragment.index.0;
+        let custom = fragment
             .custom
-            .filter(|custom| !custom.says_nothing())
+            .filter(|custom| !custom.is_blank())
             .map(|custom| *custom);
-        let function = piece.function.filter(|function| !function.says_nothing());
+        let function = fragment.function.filter(|function| !function.is_blank());
         let is_custom = function.is_none() && custom.is_some();
         let function = function.or(custom);
         let Function { name, arguments } = function.unwrap_or_default();
-        let (id, name) = (piece.id.as_str(), name.as_str());
+        let (id, name) = (fragment.id.as_str(), name.as_str());
         let text = match arguments {
-            Said::Text(text) => text,
-            Said::Other(value) => Cow::Owned(value.to_string()),
+            TextOrValue::Text(text) => text,
+            TextOrValue::Other(value) => Cow::Owned(value.to_string()),
         };
         let at = self
             .find(number, id, name)
@@ -115,18 +114,18 @@ impl Calls {
         self.add(
             at,
             text,
-            piece.extra_content.filter(|extra| extra.is_object()),
+            fragment.extra_content.filter(|extra| extra.is_object()),
             sink,
         );
     }
 
     fn at(&self, at: usize) -> Option<&Call> {
         #[cfg(test)]
-        tests::LOOKED.set(tests::LOOKED.get() + 1);
+        tests::INSPECTED.set(tests::INSPECTED.get() + 1);
         self.all.get(at)
     }
 
-    /// Which of the calls that have begun is meant.
+    /// Returns the started call that a fragment belongs to.
     fn find(&self, number: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let last = self.all.len().checked_sub(1);
         let same = match number {
@@ -134,8 +133,8 @@ impl Calls {
             None => self.ids.get(id).filter(|_| !id.is_empty()),
         };
         match same.and_then(|at| Some((*at, self.at(*at)?))) {
-            Some((at, call)) => call.goes_on(id, name).then_some(at),
-            // It says neither which it is nor what.
+            Some((at, call)) => call.continues(id, name).then_some(at),
+            // The fragment has neither a number nor an id nor a name.
             None => last.filter(|_| name.is_empty() && id.is_empty()),
         }
     }
@@ -149,17 +148,17 @@ impl Calls {
             held: String::new(),
             whole,
             custom: false,
-            said: false,
+            emitted: false,
             extra: None,
         });
         number
             .into_iter()
             .for_each(|number| _ = self.numbers.insert(number, at));
-        self.note_id(id, at);
+        self.record_id(id, at);
         at
     }
 
-    fn note_id(&mut self, id: &str, at: usize) {
+    fn record_id(&mut self, id: &str, at: usize) {
         match self.ids.get_mut(id) {
             Some(last) => *last = at.max(*last),
             None if id.is_empty() => {}
@@ -167,7 +166,7 @@ impl Calls {
         }
     }
 
-    /// Tells of a call as soon as it has a name.
+    /// Emits the start of a call as soon as its name is known.
     fn name(&mut self, at: usize, id: &str, name: &str, sink: &mut Sink) {
         let Some(call) = self.all.get_mut(at).filter(|call| !call.named) else {
             return;
@@ -180,7 +179,7 @@ impl Calls {
             call.start(at, name, sink);
         }
         if takes_id {
-            self.note_id(id, at);
+            self.record_id(id, at);
         }
     }
 
@@ -192,13 +191,13 @@ impl Calls {
             call.extra = extra;
         }
         if call.named {
-            call.tell(at, text, sink);
+            call.emit_arguments(at, text, sink);
         } else {
             call.held.push_str(&text);
         }
     }
 
-    /// Tells of calls whose name never came, and ends texts, unless the reply was cut within.
+    /// Emits calls without a name and closes free texts, unless the reply was truncated within.
     pub(super) fn end(&mut self, cut: bool, sink: &mut Sink) {
         let nameless = self
             .all
@@ -212,7 +211,7 @@ impl Calls {
             .enumerate()
             .filter(|(_, call)| call.custom)
         {
-            let quotes = match (call.said, cut) {
+            let quotes = match (call.emitted, cut) {
                 (true, false) => "\"",
                 (true, true) => "",
                 (false, _) => "\"\"",
@@ -237,14 +236,14 @@ impl Call {
             name,
         });
         let held = std::mem::take(&mut self.held);
-        self.tell(at, Cow::Owned(held), sink);
+        self.emit_arguments(at, Cow::Owned(held), sink);
     }
 
-    /// Tells of more arguments, and fastens what goes back with the call.
-    fn tell(&mut self, at: usize, text: Cow<'_, str>, sink: &mut Sink) {
+    /// Emits more arguments, and attaches the state that is sent back with the call.
+    fn emit_arguments(&mut self, at: usize, text: Cow<'_, str>, sink: &mut Sink) {
         if self.custom {
             if !text.is_empty() {
-                let quote = if std::mem::replace(&mut self.said, true) {
+                let quote = if std::mem::replace(&mut self.emitted, true) {
                     ""
                 } else {
                     "\""
@@ -254,8 +253,7 @@ impl Call {
             return;
         }
         let extra = self.extra.take();
-        // State belongs to what was spoken of last, so the call is spoken of also where there is
-        // nothing to say.
+        // State belongs to the last emitted call, so the call is emitted even without arguments.
         if !text.is_empty() || extra.is_some() {
             sink.add_args(index(at), text);
         }
@@ -267,9 +265,9 @@ impl Call {
         }
     }
 
-    /// Whether a piece with the same number, or the same id, belongs to this call: some servers
-    /// give one number to all calls, and some a new id to every piece.
-    fn goes_on(&self, id: &str, name: &str) -> bool {
+    /// Returns `true` if a fragment with the same number or id belongs to this call. Some servers
+    /// use one number for all calls, and some use a new id for every fragment.
+    fn continues(&self, id: &str, name: &str) -> bool {
         let same_id = !id.is_empty() && self.id == id;
         name.is_empty() || same_id || (!self.whole && (id.is_empty() || self.id.is_empty()))
     }
@@ -286,20 +284,20 @@ mod tests {
     use super::*;
 
     thread_local!(
-        /// How many calls were looked at, to find those that pieces belong to.
-        pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) }
+        /// The number of calls that were inspected to find those of the fragments.
+        pub(super) static INSPECTED: Cell<usize> = const { Cell::new(0) }
     );
 
-    fn take(calls: &mut Calls, piece: &Value) {
-        let text = piece.to_string();
+    fn take(calls: &mut Calls, fragment: &Value) {
+        let text = fragment.to_string();
         calls.take(serde_json::from_str(&text).unwrap(), &mut Sink::default());
     }
 
     #[test]
-    fn piece_finds_its_call_without_a_look_at_the_others() {
+    fn fragment_finds_call_without_scanning_others() {
         for count in [10, 1_000, 8_000] {
             let (mut numbered, mut named) = (Calls::default(), Calls::default());
-            LOOKED.set(0);
+            INSPECTED.set(0);
             for n in 0..count {
                 take(
                     &mut numbered,
@@ -321,10 +319,10 @@ mod tests {
                 );
             }
             assert_eq!((numbered.all.len(), named.all.len()), (count, count));
-            let looked = LOOKED.get();
+            let inspected = INSPECTED.get();
             assert!(
-                looked <= 4 * count,
-                "{looked} looks for {count} calls, twice"
+                inspected <= 4 * count,
+                "{inspected} inspections for {count} calls, twice"
             );
         }
     }

@@ -1,8 +1,8 @@
-//! What is read of a chunk.
+//! The fields of a chunk that are parsed.
 //!
-//! A long reply has many chunks, and all but a few fields of each are missing. So chunks are filled
-//! where they lie: what `serde` derives would move every field several times. It also makes it easy
-//! to take what servers send: a field of a type that nobody expects is left alone.
+//! A long reply has many chunks, and most fields of each are missing. So chunks are filled in
+//! place: code derived by `serde` would move every field several times. It also makes the parser
+//! lenient: a field of an unexpected type is ignored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,11 +11,11 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::calls::{CallPiece, Function};
-use super::many::Many;
+use super::calls::{CallFragment, Function};
+use super::lenient_list::LenientList;
 use super::number::Number;
 use super::usage::Counts;
-use crate::lenient::Said;
+use crate::lenient::TextOrValue;
 
 #[derive(Default)]
 pub(super) struct Chunk<'a> {
@@ -23,18 +23,18 @@ pub(super) struct Chunk<'a> {
     pub(super) usage: Option<Box<Counts>>,
     pub(super) x_groq: Groq,
     pub(super) error: Option<Box<Value>>,
-    pub(super) object: Said<'a>,
-    pub(super) model: Said<'a>,
-    pub(super) service_tier: Said<'a>,
+    pub(super) object: TextOrValue<'a>,
+    pub(super) model: TextOrValue<'a>,
+    pub(super) service_tier: TextOrValue<'a>,
 }
 
-/// Where Groq has its counts.
+/// The object in which Groq puts its counts.
 #[derive(Default)]
 pub(super) struct Groq {
     pub(super) usage: Option<Box<Counts>>,
 }
 
-/// A list that nearly always has one item, which needs no room of its own.
+/// A list that almost always has one item, which needs no allocation.
 #[derive(Default)]
 pub(super) struct Choices<'a> {
     count: usize,
@@ -44,23 +44,23 @@ pub(super) struct Choices<'a> {
 
 #[derive(Default)]
 pub(super) struct Choice<'a> {
-    pub(super) delta: Piece<'a>,
-    pub(super) message: Option<Box<Piece<'a>>>,
-    pub(super) finish_reason: Option<Said<'a>>,
+    pub(super) delta: MessageFragment<'a>,
+    pub(super) message: Option<Box<MessageFragment<'a>>>,
+    pub(super) finish_reason: Option<TextOrValue<'a>>,
     pub(super) index: Number,
     pub(super) error: Option<Box<Value>>,
 }
 
 #[derive(Default)]
-pub(super) struct Piece<'a> {
-    pub(super) content: Said<'a>,
-    pub(super) reasoning_content: Said<'a>,
-    pub(super) reasoning: Said<'a>,
-    pub(super) refusal: Said<'a>,
-    pub(super) tool_calls: Many<CallPiece<'a>>,
+pub(super) struct MessageFragment<'a> {
+    pub(super) content: TextOrValue<'a>,
+    pub(super) reasoning_content: TextOrValue<'a>,
+    pub(super) reasoning: TextOrValue<'a>,
+    pub(super) refusal: TextOrValue<'a>,
+    pub(super) tool_calls: LenientList<CallFragment<'a>>,
     pub(super) function_call: Option<Box<Function<'a>>>,
-    pub(super) reasoning_details: Many<Value>,
-    pub(super) images: Many<Value>,
+    pub(super) reasoning_details: LenientList<Value>,
+    pub(super) images: LenientList<Value>,
     pub(super) audio: Option<Box<Value>>,
     pub(super) extra_content: Option<Box<Value>>,
 }
@@ -78,8 +78,8 @@ impl<'a> Choices<'a> {
     }
 }
 
-impl Piece<'_> {
-    pub(super) fn says_nothing(&self) -> bool {
+impl MessageFragment<'_> {
+    pub(super) fn is_blank(&self) -> bool {
         let texts = [
             &self.content,
             &self.reasoning_content,
@@ -91,11 +91,11 @@ impl Piece<'_> {
             && self
                 .function_call
                 .as_ref()
-                .is_none_or(|function| function.says_nothing())
+                .is_none_or(|function| function.is_blank())
     }
 }
 
-/// What is filled field by field.
+/// A type that is filled field by field.
 pub(super) trait Fields<'de>: Default {
     fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error>;
 
@@ -162,7 +162,7 @@ impl<'de> Fields<'de> for Choice<'de> {
     }
 }
 
-impl<'de> Fields<'de> for Piece<'de> {
+impl<'de> Fields<'de> for MessageFragment<'de> {
     fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error> {
         match name {
             "content" => self.content = fields.next_value()?,
@@ -185,7 +185,7 @@ pub(super) fn ignore<'de, A: MapAccess<'de>>(fields: &mut A) -> Result<(), A::Er
     fields.next_value::<IgnoredAny>().map(drop)
 }
 
-macro_rules! filled {
+macro_rules! in_place_deserialize {
     ($($type:ident)*) => {$(
         impl<'de> Deserialize<'de> for $type<'de> {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -197,9 +197,9 @@ macro_rules! filled {
     )*};
 }
 
-filled!(Chunk Choice Piece);
+in_place_deserialize!(Chunk Choice MessageFragment);
 
-/// Fills what lies here already.
+/// A seed that fills an existing value in place.
 pub(super) struct InPlace<'a, T>(pub(super) &'a mut T);
 
 impl<'de, T: Fields<'de>> DeserializeSeed<'de> for InPlace<'_, T> {
@@ -253,6 +253,6 @@ impl<'de, T: Fields<'de>> Visitor<'de> for InPlace<'_, T> {
     }
 }
 
-/// A field's name.
+/// The name of a field.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,4 +1,4 @@
-//! Replies, as servers give them.
+//! Decodes replies of Chat Completions servers.
 
 use std::borrow::Cow;
 use std::mem::take;
@@ -11,31 +11,31 @@ use serde::de::{DeserializeSeed as _, Error as _};
 use serde_json::{Map, Value, json};
 
 use super::calls::Calls;
-use super::chunk::{Choice, Chunk, InPlace, Piece};
+use super::chunk::{Choice, Chunk, InPlace, MessageFragment};
 use super::{Field, NAME};
 use crate::http::{Decode, Failure, Sink};
-use crate::lenient::Said;
+use crate::lenient::TextOrValue;
 use crate::thoughts::{self, Thoughts};
 
-/// What has been said so far.
+/// The state of a partially decoded reply.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// Looks for thoughts in the text, if it is to.
+    /// The parser for thoughts in the text, if enabled.
     tags: Option<Thoughts>,
     calls: Calls,
-    /// Data that goes back with the reply, by field.
-    kept: Map<String, Value>,
-    /// Where thoughts come from, as long as they come.
+    /// Data that is sent back with the reply, by field.
+    extra_state: Map<String, Value>,
+    /// The field of the current thoughts, while they continue.
     thinking: Option<Field>,
-    spoke: bool,
-    /// Why the model stopped, in the server's word.
+    has_text: bool,
+    /// The server's own word for the finish reason.
     word: Option<String>,
-    /// Whether the end of the stream was marked.
+    /// True if the end of the stream was marked.
     ended: bool,
-    /// Whether something was said, and whether the last piece was counts on their own.
-    begun: bool,
-    counted: bool,
-    /// Whether the server says that it serves the request before others.
+    /// True if content arrived, and true if the last chunk contained only counts.
+    started: bool,
+    ended_with_counts: bool,
+    /// True if the server reports that the request has priority.
     prioritised: bool,
 }
 
@@ -57,7 +57,7 @@ impl Decode for Decoder {
         fill(&mut chunk, data).map_err(|error| {
             ModelError::new(
                 ModelErrorKind::Malformed,
-                "a piece of the reply cannot be read",
+                "cannot parse a chunk of the reply",
             )
             .with_source(error)
         })?;
@@ -65,20 +65,23 @@ impl Decode for Decoder {
     }
 
     fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
-        if !self.ended && !self.counted && self.word.as_deref().unwrap_or_default().is_empty() {
+        if !self.ended
+            && !self.ended_with_counts
+            && self.word.as_deref().unwrap_or_default().is_empty()
+        {
             return Err(ModelError::new(
                 ModelErrorKind::Transport,
-                "the reply broke off before its end",
+                "the reply ended before it was complete",
             ));
         }
         if let Some(mut tags) = self.tags.take() {
-            tags.end(|piece| self.tagged(piece, sink));
+            tags.end(|piece| self.emit_tagged(piece, sink));
         }
         self.close(sink);
         let cut = matches!(self.finish(), Some(Finish::Length | Finish::ContentFilter));
         self.calls.end(cut, sink);
-        if !self.kept.is_empty() {
-            let data = Value::Object(take(&mut self.kept));
+        if !self.extra_state.is_empty() {
+            let data = Value::Object(take(&mut self.extra_state));
             sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, data))));
         }
         if let Some(finish) = self.finish() {
@@ -89,10 +92,10 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    /// A decoder that looks for thoughts in the text.
-    pub(super) fn with_tags(wanted: bool) -> Self {
+    /// Creates a decoder that optionally parses thoughts in the text.
+    pub(super) fn with_tags(enabled: bool) -> Self {
         Self {
-            tags: wanted.then(Thoughts::default),
+            tags: enabled.then(Thoughts::default),
             ..Self::default()
         }
     }
@@ -112,11 +115,11 @@ impl Decoder {
             .take()
             .or(chunk.x_groq.usage.take())
             .filter(|counts| counts.any);
-        // Counts on their own, behind the reply and with nothing behind them, are its end where no
-        // other is marked. Some servers send them first, and some in every chunk.
-        self.counted = match &counts {
-            Some(_) => self.begun && chunk.choices.is_empty(),
-            None => self.counted && chunk.choices.is_empty(),
+        // A final chunk with only counts marks the end of the reply if no other mark does. Some
+        // servers send counts first, and some in every chunk.
+        self.ended_with_counts = match &counts {
+            Some(_) => self.started && chunk.choices.is_empty(),
+            None => self.ended_with_counts && chunk.choices.is_empty(),
         };
         self.prioritised |= chunk.service_tier.as_str() == "priority";
         if let Some(counts) = counts {
@@ -135,13 +138,14 @@ impl Decoder {
         if let Some(error) = choice.error.take() {
             return Err(Failure::any(&json!({ "error": error })).into_error(None));
         }
-        // Some repeat all that was said in a `message` beside the new piece, or say it there alone.
-        let alone = choice.delta.says_nothing();
-        self.begun |= !alone || choice.message.is_some() || !choice.delta.images.is_empty();
+        // Some servers repeat the whole text in a `message` next to the new fragment, or send it
+        // only there.
+        let alone = choice.delta.is_blank();
+        self.started |= !alone || choice.message.is_some() || !choice.delta.images.is_empty();
         match choice
             .message
             .take()
-            .filter(|message| alone && (!self.spoke || self.is_news(message)))
+            .filter(|message| alone && (!self.has_text || self.has_new_calls(message)))
         {
             Some(mut piece) => self.piece(&mut piece, sink),
             None => self.piece(&mut choice.delta, sink),
@@ -154,18 +158,18 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether a message has calls and nothing else, and none came before: some put them apart from
-    /// the text.
-    fn is_news(&self, message: &Piece<'_>) -> bool {
+    /// Returns `true` if a message has only calls and none arrived before: some servers send them
+    /// separately from the text.
+    fn has_new_calls(&self, message: &MessageFragment<'_>) -> bool {
         message.content.is_empty() && self.calls.is_empty()
     }
 
-    fn piece(&mut self, piece: &mut Piece<'_>, sink: &mut Sink) {
-        // Where the same thought comes under two names, it is shown once.
+    fn piece(&mut self, piece: &mut MessageFragment<'_>, sink: &mut Sink) {
+        // If the same thought arrives under two names, it is emitted once.
         if piece.reasoning_content.is_empty() {
-            self.think(take(&mut piece.reasoning), Field::Reasoning, sink);
+            self.emit_thinking(take(&mut piece.reasoning), Field::Reasoning, sink);
         } else {
-            self.think(
+            self.emit_thinking(
                 take(&mut piece.reasoning_content),
                 Field::ReasoningContent,
                 sink,
@@ -173,27 +177,27 @@ impl Decoder {
         }
         take(&mut piece.reasoning_details)
             .into_iter()
-            .for_each(|detail| self.keep_detail(detail));
+            .for_each(|detail| self.store_detail(detail));
         match take(&mut piece.content) {
-            Said::Text(text) if self.tags.is_none() => self.say(text, sink),
-            Said::Text(text) => self.say_tagged(&text, sink),
-            Said::Other(parts) => self.parts(&parts, sink),
+            TextOrValue::Text(text) if self.tags.is_none() => self.emit_text(text, sink),
+            TextOrValue::Text(text) => self.parse_tagged_text(&text, sink),
+            TextOrValue::Other(parts) => self.parts(&parts, sink),
         }
         if let Some(text) = piece
             .audio
             .as_ref()
             .and_then(|audio| audio.get("transcript")?.as_str())
         {
-            self.say(text, sink);
+            self.emit_text(text, sink);
         }
         match take(&mut piece.refusal) {
-            Said::Text(text) => self.say(text, sink),
-            Said::Other(value) => self.say(all_text(&value), sink),
+            TextOrValue::Text(text) => self.emit_text(text, sink),
+            TextOrValue::Other(value) => self.emit_text(all_text(&value), sink),
         }
         let legacy = piece
             .function_call
             .take()
-            .filter(|function| !function.says_nothing())
+            .filter(|function| !function.is_blank())
             .map(|function| (*function).into());
         for call in take(&mut piece.tool_calls).into_iter().chain(legacy) {
             self.close(sink);
@@ -201,27 +205,27 @@ impl Decoder {
         }
         let images = take(&mut piece.images)
             .into_iter()
-            .filter_map(|image| picture(&image));
-        images.for_each(|media| self.show(media, sink));
+            .filter_map(|image| generated_image(&image));
+        images.for_each(|media| self.emit_media(media, sink));
         if let Some(extra) = piece.extra_content.take().filter(|extra| extra.is_object()) {
-            self.kept.insert("extra_content".to_owned(), *extra);
+            self.extra_state.insert("extra_content".to_owned(), *extra);
         }
     }
 
-    fn say<'a>(&mut self, text: impl Into<Cow<'a, str>>, sink: &mut Sink) {
+    fn emit_text<'a>(&mut self, text: impl Into<Cow<'a, str>>, sink: &mut Sink) {
         let text = text.into();
         if text.is_empty() {
             return;
         }
         self.close(sink);
-        self.spoke = true;
+        self.has_text = true;
         sink.add_text(text);
     }
 
-    fn think(&mut self, said: Said<'_>, field: Field, sink: &mut Sink) {
-        let text = match said {
-            Said::Text(text) => text,
-            Said::Other(value) => Cow::Owned(all_text(&value)),
+    fn emit_thinking(&mut self, value: TextOrValue<'_>, field: Field, sink: &mut Sink) {
+        let text = match value {
+            TextOrValue::Text(text) => text,
+            TextOrValue::Other(value) => Cow::Owned(all_text(&value)),
         };
         if text.is_empty() {
             return;
@@ -233,7 +237,7 @@ impl Decoder {
         sink.add_thinking(text);
     }
 
-    /// Notes where the thoughts came from that have come to their end.
+    /// Emits the field of the thoughts that have ended.
     fn close(&mut self, sink: &mut Sink) {
         if let Some(field) = self.thinking.take() {
             sink.push(Delta::Opaque(ProviderState::new(
@@ -243,55 +247,55 @@ impl Decoder {
         }
     }
 
-    fn say_tagged(&mut self, text: &str, sink: &mut Sink) {
+    fn parse_tagged_text(&mut self, text: &str, sink: &mut Sink) {
         let Some(mut tags) = self.tags.take() else {
             return;
         };
-        tags.take(text, |piece| self.tagged(piece, sink));
+        tags.take(text, |piece| self.emit_tagged(piece, sink));
         self.tags = Some(tags);
     }
 
-    fn tagged(&mut self, piece: thoughts::Piece, sink: &mut Sink) {
+    fn emit_tagged(&mut self, piece: thoughts::Piece, sink: &mut Sink) {
         match piece {
             thoughts::Piece::Thinking(text) => {
-                self.think(Said::Text(text.into()), Field::Tags, sink);
+                self.emit_thinking(TextOrValue::Text(text.into()), Field::Tags, sink)
             }
-            thoughts::Piece::Text(text) => self.say(text, sink),
+            thoughts::Piece::Text(text) => self.emit_text(text, sink),
         }
     }
 
-    /// Content as a list of parts: text, and thinking that is a list of its own.
+    /// Decodes content as a list of parts: text, and thinking as a nested list.
     fn parts(&mut self, parts: &Value, sink: &mut Sink) {
         for part in parts.as_array().into_iter().flatten() {
             if part.get("type").and_then(Value::as_str) == Some("thinking") {
                 let inner = part.get("thinking").map(all_text).unwrap_or_default();
-                self.think(Said::Text(inner.into()), Field::Parts, sink);
-            } else if let Some(media) = picture(part) {
-                self.show(media, sink);
+                self.emit_thinking(TextOrValue::Text(inner.into()), Field::Parts, sink);
+            } else if let Some(media) = generated_image(part) {
+                self.emit_media(media, sink);
             } else {
-                self.say(all_text(part), sink);
+                self.emit_text(all_text(part), sink);
             }
         }
     }
 
-    fn show(&mut self, media: Media, sink: &mut Sink) {
+    fn emit_media(&mut self, media: Media, sink: &mut Sink) {
         self.close(sink);
         sink.push(Delta::Part(Part::Media(media)));
     }
 
-    /// Reasoning with signatures, which goes back as it came. What can be read of it comes under
-    /// its own name too.
-    fn keep_detail(&mut self, detail: Value) {
-        let kept = self
-            .kept
+    /// Stores reasoning with signatures, which is sent back unchanged. Its readable text also
+    /// arrives in another field.
+    fn store_detail(&mut self, detail: Value) {
+        let extra_state = self
+            .extra_state
             .entry("reasoning_details")
             .or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(kept) = kept {
-            join(kept, detail);
+        if let Value::Array(extra_state) = extra_state {
+            join(extra_state, detail);
         }
     }
 
-    /// Calls are the reason to stop where there are any, unless they were cut.
+    /// Returns the finish reason: tool calls if there are any, unless they were truncated.
     fn finish(&self) -> Option<Finish> {
         let finish = self.word.as_deref().map(super::finish);
         match finish {
@@ -302,7 +306,7 @@ impl Decoder {
     }
 }
 
-/// Reads a chunk. Text is looked at as a whole first, which is quicker than string by string.
+/// Parses a chunk. The data is validated as UTF-8 first, which is faster than string by string.
 fn fill<'a>(chunk: &mut Chunk<'a>, data: &'a [u8]) -> serde_json::Result<()> {
     let text = std::str::from_utf8(data).map_err(serde_json::Error::custom)?;
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -310,15 +314,15 @@ fn fill<'a>(chunk: &mut Chunk<'a>, data: &'a [u8]) -> serde_json::Result<()> {
     reader.end()
 }
 
-/// Adds a detail to those before it, or to the last when it goes on with that.
-fn join(kept: &mut Vec<Value>, detail: Value) {
+/// Appends a detail to the list, or merges it into the last one that it continues.
+fn join(extra_state: &mut Vec<Value>, detail: Value) {
     let same = |a: &Value, b: &Value| {
         a.get("index").is_some()
             && a.get("index") == b.get("index")
             && a.get("type") == b.get("type")
     };
-    let Some(last) = kept.last_mut().filter(|last| same(last, &detail)) else {
-        return kept.push(detail);
+    let Some(last) = extra_state.last_mut().filter(|last| same(last, &detail)) else {
+        return extra_state.push(detail);
     };
     let (Value::Object(last), Value::Object(detail)) = (last, detail) else {
         return;
@@ -336,8 +340,8 @@ fn join(kept: &mut Vec<Value>, detail: Value) {
     }
 }
 
-/// A picture that the model made.
-fn picture(part: &Value) -> Option<Media> {
+/// Returns an image that the model created.
+fn generated_image(part: &Value) -> Option<Media> {
     let url = part
         .pointer("/image_url/url")
         .or_else(|| part.get("image_url"))?
@@ -360,14 +364,14 @@ fn all_text(value: &Value) -> String {
     }
 }
 
-/// Reads a reply that came in one piece.
+/// Decodes a reply that arrived as a single value.
 pub(super) fn whole(
     mut decoder: Decoder,
     reply: &Value,
     sink: &mut Sink,
 ) -> Result<(), ModelError> {
     let mut chunk = Chunk::deserialize(reply).map_err(|error| {
-        ModelError::new(ModelErrorKind::Malformed, "the reply cannot be read").with_source(error)
+        ModelError::new(ModelErrorKind::Malformed, "cannot parse the reply").with_source(error)
     })?;
     if chunk.choices.is_empty() {
         let failure = Failure::any(reply);
@@ -379,13 +383,13 @@ pub(super) fn whole(
             "the reply has no choices",
         ));
     }
-    // The pieces are the same; only the names around them differ.
+    // The fragments are the same; only the surrounding names differ.
     decoder.chunk(&mut chunk, || Failure::any(reply), sink)?;
     decoder.ended = true;
     decoder.end(sink)
 }
 
-impl Said<'_> {
+impl TextOrValue<'_> {
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
     }

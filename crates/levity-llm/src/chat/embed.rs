@@ -1,4 +1,4 @@
-//! OpenAI's embeddings, and those of the servers that speak the same.
+//! OpenAI's embeddings, and those of compatible servers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,11 +11,11 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::body::Body;
-use crate::embed::{Embeds, Remote, Texts, embedder, malformed, odd};
+use crate::embed::{EmbeddingWire, Remote, Texts, embedder, malformed, unexpected_reply};
 use crate::http::{Endpoint, Secret};
 
-/// An embedder of OpenAI's, or of any server that speaks the same: llama.cpp, vLLM, Mistral,
-/// Together and others.
+/// An embedder of OpenAI, or of any compatible server: llama.cpp, vLLM, Mistral, Together and
+/// others.
 ///
 /// ```
 /// use levity_core::Embedder as _;
@@ -32,16 +32,16 @@ pub struct OpenAiEmbedder(Remote<Wire>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     key: Option<Secret>,
-    /// Whether the key has a header of its own, as Azure wants it.
+    /// True if the key has a dedicated header, as Azure requires.
     bare_key: bool,
-    /// Whether vectors are asked for as bytes, which not every server knows.
+    /// True if vectors are requested as bytes, which not every server supports.
     bytes: bool,
     document: String,
     query: String,
 }
 
 impl OpenAiEmbedder {
-    fn over(
+    fn with_wire(
         provider: &str,
         base: impl AsRef<str>,
         model: impl Into<String>,
@@ -56,18 +56,18 @@ impl OpenAiEmbedder {
         ))
     }
 
-    /// An embedder of OpenAI's. 256 texts go into one request.
+    /// Creates an embedder of OpenAI. One request contains up to 256 texts.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         let wire = Wire {
             key: Some(key.into()),
             bytes: true,
             ..Wire::default()
         };
-        Self::over("openai", "https://api.openai.com/v1", model, wire, 256)
+        Self::with_wire("openai", "https://api.openai.com/v1", model, wire, 256)
     }
 
-    /// An embedder of OpenAI's that Azure serves under the name of a deployment. The address is the
-    /// resource's: `https://NAME.openai.azure.com`.
+    /// Creates an OpenAI embedder that Azure serves under a deployment name. The address is that of
+    /// the resource: `https://NAME.openai.azure.com`.
     pub fn azure(
         resource: impl AsRef<str>,
         key: impl Into<Secret>,
@@ -83,24 +83,24 @@ impl OpenAiEmbedder {
             bytes: true,
             ..Wire::default()
         };
-        Self::over("azure", base, deployment, wire, 256)
+        Self::with_wire("azure", base, deployment, wire, 256)
     }
 
-    /// An embedder of a server that speaks the same; its address ends where `/embeddings` begins.
-    /// 32 texts go into one request; some servers take [fewer](Self::with_batch).
+    /// Creates an embedder of a compatible server; the address is the part before `/embeddings`.
+    /// One request contains up to 32 texts; some servers accept [fewer](Self::with_batch).
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
-        Self::over("compatible", base_url, model, Wire::default(), 32)
+        Self::with_wire("compatible", base_url, model, Wire::default(), 32)
     }
 
-    /// Sends this key.
+    /// Sends this key with every request.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
         self.0.wire.key = Some(key.into());
         self
     }
 
-    /// Puts this before texts that are kept and before those that are looked for, as the model's
-    /// makers want it.
+    /// Sets the prefixes for stored documents and for queries, if the model's authors recommend
+    /// them.
     #[must_use]
     pub fn with_prefixes(mut self, document: impl Into<String>, query: impl Into<String>) -> Self {
         (self.0.wire.document, self.0.wire.query) = (document.into(), query.into());
@@ -110,7 +110,7 @@ impl OpenAiEmbedder {
 
 embedder!(OpenAiEmbedder);
 
-impl Embeds for Wire {
+impl EmbeddingWire for Wire {
     fn path(&self, _: &EmbedderCard) -> String {
         "/embeddings".to_owned()
     }
@@ -134,17 +134,18 @@ impl Embeds for Wire {
         }
     }
 
-    fn body(&self, asked: &Texts<'_>) -> Vec<u8> {
-        let mut body = Body::over(asked.endpoint.extra());
-        body.field("model", &asked.card.id);
-        body.field("input", asked.texts);
-        body.optional("dimensions", asked.dimensions.as_ref());
+    fn body(&self, input: &Texts<'_>) -> Vec<u8> {
+        let mut body = Body::over(input.endpoint.extra());
+        body.field("model", &input.card.id);
+        body.field("input", input.texts);
+        body.optional("dimensions", input.dimensions.as_ref());
         body.optional("encoding_format", self.bytes.then_some("base64"));
         body.finish()
     }
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
-        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
+        let reply: Reply =
+            serde_json::from_slice(reply).map_err(|error| unexpected_reply(reply, &error))?;
         let tokens = reply
             .usage
             .and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
@@ -171,7 +172,7 @@ enum Numbers {
     Bytes(String),
 }
 
-/// Not untagged: that keeps a copy of all numbers that takes eight times their room.
+/// A custom implementation, because an untagged one buffers all numbers in eight times their size.
 impl<'de> Deserialize<'de> for Numbers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(ReadNumbers)
@@ -204,7 +205,7 @@ struct Tokens {
     total_tokens: Option<u64>,
 }
 
-/// The vectors in the order of the texts. Servers may answer in any, and say which belongs where.
+/// Returns the vectors in the order of the texts. Servers may send them in any order with an index.
 fn in_order(data: Vec<Entry>) -> Result<Vec<Vec<f32>>, ModelError> {
     let mut places: Vec<Option<Vec<f32>>> = vec![None; data.len()];
     for (at, entry) in data.into_iter().enumerate() {
@@ -212,9 +213,7 @@ fn in_order(data: Vec<Entry>) -> Result<Vec<Vec<f32>>, ModelError> {
         match places.get_mut(entry.index.unwrap_or(at)) {
             Some(place @ None) => *place = Some(vector),
             _ => {
-                return Err(malformed(
-                    "the vectors are not numbered one after the other",
-                ));
+                return Err(malformed("the vectors are not numbered consecutively"));
             }
         }
     }
@@ -228,10 +227,10 @@ fn numbers(numbers: Numbers) -> Result<Vec<f32>, ModelError> {
     };
     let bytes = STANDARD
         .decode(text)
-        .map_err(|error| malformed("a vector is no base64").with_source(error.to_string()))?;
+        .map_err(|error| malformed("a vector is not base64").with_source(error.to_string()))?;
     let (parts, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
-        return Err(malformed("a vector ends within a number"));
+        return Err(malformed("a vector ends in the middle of a number"));
     }
     Ok(parts.iter().map(|part| f32::from_le_bytes(*part)).collect())
 }

@@ -1,4 +1,4 @@
-//! Requests: messages and tools.
+//! Encodes requests: messages and tools.
 
 use std::borrow::Cow;
 
@@ -9,87 +9,94 @@ use levity_core::{
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::media::{self, shown};
+use super::media::{self, write_media_message};
 use super::{CUSTOM, Dialect, Field, NAME};
-use crate::body::{Body, List, ROOM, list, write};
-use crate::origin::{Bound, Origin};
-use crate::{names, rescue, unseen};
+use crate::body::{Body, INITIAL_CAPACITY, List, list, write};
+use crate::origin::{Origin, StateScope};
+use crate::{names, omitted_media, text_calls};
 
 #[derive(Serialize)]
-struct Sent<'a> {
+struct TextMessage<'a> {
     role: &'static str,
     content: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
 }
 
-/// Who is told.
+/// The server that receives the request.
 #[derive(Clone, Copy)]
-pub(super) struct To<'a> {
+pub(super) struct Target<'a> {
     pub(super) origin: &'a Origin,
     pub(super) dialect: Dialect,
 }
 
-impl To<'_> {
-    /// State of this protocol's that may go back. Thoughts are plain text, which any account may
-    /// have; but servers refuse fields that they do not know, and signatures of another model.
+impl Target<'_> {
+    /// Returns this protocol's state if it may be sent back. Thoughts are plain text that any
+    /// account may receive, but servers reject unknown fields and signatures of another model.
     fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
-        self.origin.data(NAME, opaque, Bound::Server)
+        self.origin.data(NAME, opaque, StateScope::Server)
     }
 }
 
+/// Writes all messages of a request.
+///
 /// # Errors
-/// `BadRequest` when a message holds what the server cannot be given.
+/// Returns `BadRequest` if a message contains content that the server cannot accept.
 pub(super) fn messages(
     request: &Request,
-    to: To<'_>,
+    target: Target<'_>,
     list: &mut List<'_>,
 ) -> Result<(), ModelError> {
     if let Some(system) = &request.system {
-        list.item(&Sent {
+        list.item(&TextMessage {
             role: "system",
             content: system,
             tool_call_id: None,
         });
     }
     for (at, message) in request.history.messages().iter().enumerate() {
-        let make = || encode(message, to).unwrap_or_default();
-        let json =
-            request
-                .history
-                .encoded(at, to.origin.key(to.dialect.wire(), message, None), make);
-        // Nothing was made of a message that cannot be sent, or of one that says nothing.
+        let make = || encode(message, target).unwrap_or_default();
+        let json = request.history.encoded(
+            at,
+            target.origin.key(target.dialect.wire(), message, None),
+            make,
+        );
+        // The encoding is empty for a message that is blank or cannot be sent.
         if json.is_empty() {
-            encode(message, to)?;
+            encode(message, target)?;
         }
         list.add(&json);
     }
     Ok(())
 }
 
-/// A message as one item of the list or several, with commas between them.
-fn encode(message: &Message, to: To<'_>) -> Result<Vec<u8>, ModelError> {
-    let mut bytes = Vec::with_capacity(ROOM);
+/// Encodes a message as one or more items of the list, separated by commas.
+fn encode(message: &Message, target: Target<'_>) -> Result<Vec<u8>, ModelError> {
+    let mut bytes = Vec::with_capacity(INITIAL_CAPACITY);
     match message.role {
         Role::System => {
             write(
                 &mut bytes,
-                &Sent {
+                &TextMessage {
                     role: "system",
                     content: &message.text(),
                     tool_call_id: None,
                 },
             );
         }
-        Role::User => write_user(&mut bytes, message, to)?,
-        Role::Assistant => write_assistant(&mut bytes, message, to)?,
-        Role::Tool => write_answers(&mut bytes, message, to.dialect)?,
+        Role::User => write_user(&mut bytes, message, target)?,
+        Role::Assistant => write_assistant(&mut bytes, message, target)?,
+        Role::Tool => write_answers(&mut bytes, message, target.dialect)?,
     }
     Ok(bytes)
 }
 
-fn write_user(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result<(), ModelError> {
-    // Not all servers know lists, so text is sent as it is.
+fn write_user(
+    bytes: &mut Vec<u8>,
+    message: &Message,
+    target: Target<'_>,
+) -> Result<(), ModelError> {
+    // Not all servers support lists, so plain text is sent as a string.
     if !message
         .parts
         .iter()
@@ -97,7 +104,7 @@ fn write_user(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result<(), 
     {
         write(
             bytes,
-            &Sent {
+            &TextMessage {
                 role: "user",
                 content: &message.text(),
                 tool_call_id: None,
@@ -110,21 +117,21 @@ fn write_user(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result<(), 
     body.field("role", "user");
     body.raw("content", |bytes| {
         list(bytes, |list| {
-            checked = write_parts(list, &message.parts, to);
-        });
+            checked = write_parts(list, &message.parts, target)
+        })
     });
     bytes.extend(body.finish());
     checked
 }
 
-/// Parts of a user's message. Servers refuse empty texts, so they are left out.
-fn write_parts(list: &mut List<'_>, parts: &[Part], to: To<'_>) -> Result<(), ModelError> {
+/// Writes the parts of a user message. Servers reject empty texts, so they are omitted.
+fn write_parts(list: &mut List<'_>, parts: &[Part], target: Target<'_>) -> Result<(), ModelError> {
     for part in parts {
         match part {
             Part::Text(text) if !text.text.is_empty() => list.item(&TextPart::new(&text.text)),
-            Part::Media(media) => list.item(&media::part(media, to.dialect)?),
-            // A part of the protocol's own that core has no name for.
-            Part::Opaque(opaque) => to
+            Part::Media(media) => list.item(&media::part(media, target.dialect)?),
+            // A part of the protocol's own that core does not model.
+            Part::Opaque(opaque) => target
                 .own(Some(opaque))
                 .into_iter()
                 .for_each(|part| list.item(part)),
@@ -149,28 +156,32 @@ impl<'a> TextPart<'a> {
     }
 }
 
-/// A reply of the model's. One that says nothing at all is left out, since servers refuse it.
-fn write_assistant(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result<(), ModelError> {
-    let kept = kept(message, to);
-    let thoughts = if to.dialect.recalls() {
-        own_thoughts(message, to)
+/// Writes a reply of the model. A blank one is omitted, because servers reject it.
+fn write_assistant(
+    bytes: &mut Vec<u8>,
+    message: &Message,
+    target: Target<'_>,
+) -> Result<(), ModelError> {
+    let extra_state = extra_state(message, target);
+    let thoughts = if target.dialect.returns_thoughts() {
+        own_thoughts(message, target)
     } else {
         Vec::new()
     };
-    let (written, calls) = rescue::split(message);
+    let (written, calls) = text_calls::split(message);
     let seen = message.parts.iter().filter_map(|part| match part {
         Part::Media(media) => Some(media),
         _ => None,
     });
-    // What another model showed and this one cannot take is put into words.
+    // Media from another model that this one cannot accept become text.
     let (seen, unseen): (Vec<_>, Vec<_>) =
-        seen.partition(|media| media::part(media, to.dialect).is_ok());
-    let text = unseen
-        .into_iter()
-        .fold(written, |text, media| unseen::told(&text, media).into());
-    if !text.is_empty() || calls || !kept.is_empty() || !thoughts.is_empty() {
-        // What the server gave out with its reply goes back as it came.
-        let mut body = Body::over(&kept);
+        seen.partition(|media| media::part(media, target.dialect).is_ok());
+    let text = unseen.into_iter().fold(written, |text, media| {
+        omitted_media::with_description(&text, media).into()
+    });
+    if !text.is_empty() || calls || !extra_state.is_empty() || !thoughts.is_empty() {
+        // State that the server sent with its reply is sent back unchanged.
+        let mut body = Body::over(&extra_state);
         body.field("role", "assistant");
         write_content(&mut body, &text, &thoughts, calls);
         for field in [Field::ReasoningContent, Field::Reasoning] {
@@ -180,13 +191,15 @@ fn write_assistant(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result
         if calls {
             body.raw("tool_calls", |bytes| {
                 list(bytes, |list| {
-                    message.calls().for_each(|call| write_call(list, call, to));
+                    message
+                        .calls()
+                        .for_each(|call| write_call(list, call, target))
                 });
             });
         }
         bytes.extend(body.finish());
     }
-    shown(bytes, seen.into_iter(), to.dialect)
+    write_media_message(bytes, seen.into_iter(), target.dialect)
 }
 
 fn write_content(body: &mut Body, text: &str, thoughts: &[(&Thinking, Field)], calls: bool) {
@@ -215,14 +228,19 @@ fn write_content(body: &mut Body, text: &str, thoughts: &[(&Thinking, Field)], c
     }
 }
 
-/// Thoughts that servers of this protocol gave out, and where they stood.
-fn own_thoughts<'a>(message: &'a Message, to: To<'_>) -> Vec<(&'a Thinking, Field)> {
+/// Returns the thoughts from servers of this protocol, and their fields.
+fn own_thoughts<'a>(message: &'a Message, target: Target<'_>) -> Vec<(&'a Thinking, Field)> {
     let thoughts = message.parts.iter().filter_map(|part| match part {
         Part::Thinking(thinking) => Some(thinking),
         _ => None,
     });
     let field = |thinking: &Thinking| {
-        Field::named(to.own(thinking.opaque.as_ref())?.get("field")?.as_str()?)
+        Field::named(
+            target
+                .own(thinking.opaque.as_ref())?
+                .get("field")?
+                .as_str()?,
+        )
     };
     thoughts
         .filter_map(|thinking| Some((thinking, field(thinking)?)))
@@ -236,10 +254,10 @@ fn of<'a>(thoughts: &'a [(&Thinking, Field)], field: Field) -> impl Iterator<Ite
         .map(|(thinking, _)| &*thinking.text)
 }
 
-/// Fields that a server wants back with the reply they came with.
-fn kept(message: &Message, to: To<'_>) -> Map<String, Value> {
+/// Returns fields that a server requires back with the reply that they belong to.
+fn extra_state(message: &Message, target: Target<'_>) -> Map<String, Value> {
     let own = message.parts.iter().filter_map(|part| match part {
-        Part::Opaque(opaque) => to.own(Some(opaque))?.as_object(),
+        Part::Opaque(opaque) => target.own(Some(opaque))?.as_object(),
         _ => None,
     });
     own.flatten()
@@ -247,7 +265,7 @@ fn kept(message: &Message, to: To<'_>) -> Map<String, Value> {
         .collect()
 }
 
-/// Arguments as a text, which is what they are here.
+/// Arguments as a string, which is their type in this protocol.
 struct Arguments<'a>(&'a ToolCall);
 
 impl Serialize for Arguments<'_> {
@@ -260,19 +278,19 @@ impl Serialize for Arguments<'_> {
 }
 
 #[derive(Serialize)]
-struct SentFunction<'a> {
+struct FunctionCall<'a> {
     name: Cow<'a, str>,
     arguments: Arguments<'a>,
 }
 
-/// A call. OpenAI refuses a conversation in which one has a name that no tool can have, though
+/// Writes a call. OpenAI rejects a conversation with an invalid tool name in a call, although
 /// models make such calls.
-fn write_call(list: &mut List<'_>, call: &ToolCall, to: To<'_>) {
-    let own = to.own(call.opaque.as_ref()).and_then(Value::as_object);
+fn write_call(list: &mut List<'_>, call: &ToolCall, target: Target<'_>) {
+    let own = target.own(call.opaque.as_ref()).and_then(Value::as_object);
     let mut body = own.map_or_else(Body::new, Body::over);
     let name = names::tool(&call.name, "");
     body.field("id", &call.id);
-    // The input of a custom tool is a text of its own, and no JSON.
+    // The input of a custom tool is free text, not JSON.
     match (own.and_then(|own| own.get("type")), &call.args) {
         (Some(kind), Value::String(input)) if kind == CUSTOM => {
             body.field(CUSTOM, &json!({"name": name, "input": input}));
@@ -281,7 +299,7 @@ fn write_call(list: &mut List<'_>, call: &ToolCall, to: To<'_>) {
             body.field("type", "function");
             body.field(
                 "function",
-                &SentFunction {
+                &FunctionCall {
                     name,
                     arguments: Arguments(call),
                 },
@@ -291,8 +309,8 @@ fn write_call(list: &mut List<'_>, call: &ToolCall, to: To<'_>) {
     list.add(&body.finish());
 }
 
-/// What tools answered: a message for each, and what they show in one of the user's, since answers
-/// hold only text. For what is not taken, words stand in the answer.
+/// Writes tool results, one message each. Their media go into a user message, because results
+/// contain only text. Unsupported media become text in the result.
 fn write_answers(
     bytes: &mut Vec<u8>,
     message: &Message,
@@ -300,9 +318,9 @@ fn write_answers(
 ) -> Result<(), ModelError> {
     let is_shown = |media: &Media| {
         dialect != Dialect::OpenAi
-            || (unseen::openai_takes(media) && media::part(media, dialect).is_ok())
+            || (omitted_media::openai_accepts(media) && media::part(media, dialect).is_ok())
     };
-    let shown_of = |result| pictures(result).filter(|media| is_shown(media));
+    let shown_of = |result| result_media(result).filter(|media| is_shown(media));
     for result in message.results() {
         if !bytes.is_empty() {
             bytes.push(b',');
@@ -313,30 +331,29 @@ fn write_answers(
             }
             text => text,
         };
-        for media in pictures(result).filter(|media| !is_shown(media)) {
-            text = unseen::told(&text, media).into();
+        for media in result_media(result).filter(|media| !is_shown(media)) {
+            text = omitted_media::with_description(&text, media).into();
         }
         write(
             bytes,
-            &Sent {
+            &TextMessage {
                 role: "tool",
                 content: &text,
                 tool_call_id: Some(result.call.as_str()),
             },
         );
     }
-    shown(bytes, message.results().flat_map(shown_of), dialect)
+    write_media_message(bytes, message.results().flat_map(shown_of), dialect)
 }
 
-fn pictures(result: &ToolResult) -> impl Iterator<Item = &Media> {
+fn result_media(result: &ToolResult) -> impl Iterator<Item = &Media> {
     result.content.iter().filter_map(|content| match content {
         Content::Media(media) => Some(media),
         _ => None,
     })
 }
 
-/// A tool, and whether the model is held to its schema. Servers that know nothing of that are not
-/// told.
+/// Returns a tool, and sets its strict flag only for servers that may support it.
 pub(super) fn tool(spec: &ToolSpec, schema: &Value, strict: bool) -> Value {
     let mut function =
         json!({"name": spec.name, "description": spec.description, "parameters": schema});

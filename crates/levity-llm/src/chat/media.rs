@@ -1,4 +1,4 @@
-//! Images, sounds, films and documents.
+//! Encodes images, audio, video and documents.
 
 use std::fmt;
 
@@ -10,24 +10,24 @@ use serde::{Serialize, Serializer};
 use super::Dialect;
 use crate::body::{Body, list};
 
-/// A part of a message's content.
+/// A media part of a message's content.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum MediaPart<'a> {
-    ImageUrl { image_url: At<'a> },
-    VideoUrl { video_url: At<'a> },
-    AudioUrl { audio_url: At<'a> },
-    InputAudio { input_audio: Sound<'a> },
+    ImageUrl { image_url: UrlObject<'a> },
+    VideoUrl { video_url: UrlObject<'a> },
+    AudioUrl { audio_url: UrlObject<'a> },
+    InputAudio { input_audio: AudioData<'a> },
     File { file: File<'a> },
 }
 
 #[derive(Serialize)]
-pub(super) struct At<'a> {
+pub(super) struct UrlObject<'a> {
     url: Url<'a>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Sound<'a> {
+pub(super) struct AudioData<'a> {
     #[serde(serialize_with = "base64")]
     data: &'a [u8],
     format: &'a str,
@@ -39,7 +39,7 @@ pub(super) struct File<'a> {
     file_data: Url<'a>,
 }
 
-/// The address of a thing, which may hold all of it.
+/// The URL of a media item, which may contain its data.
 pub(super) struct Url<'a>(&'a Media);
 
 impl Serialize for Url<'_> {
@@ -69,20 +69,20 @@ fn base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error>
     serializer.collect_str(&Base64Display::new(bytes, &STANDARD))
 }
 
-/// The part that a thing becomes.
+/// Returns the part for a media item.
 ///
 /// # Errors
-/// `BadRequest` when OpenAI takes no such thing. Other servers take more or less, and say so
-/// themselves.
+/// Returns `BadRequest` if OpenAI does not accept such media. Other servers accept more or less,
+/// and report it themselves.
 pub(super) fn part(media: &Media, dialect: Dialect) -> Result<MediaPart<'_>, ModelError> {
-    let at = || At { url: Url(media) };
+    let at = || UrlObject { url: Url(media) };
     let kind = media.mime.split_once('/');
-    let (part, taken) = match (&media.source, kind) {
+    let (part, accepted) = match (&media.source, kind) {
         (_, Some(("image", _))) => (MediaPart::ImageUrl { image_url: at() }, true),
         (MediaSource::Bytes(bytes), Some(("audio", format))) => {
-            let input_audio = Sound {
+            let input_audio = AudioData {
                 data: bytes.as_slice(),
-                format: sound(format),
+                format: audio_format(format),
             };
             (MediaPart::InputAudio { input_audio }, true)
         }
@@ -100,18 +100,18 @@ pub(super) fn part(media: &Media, dialect: Dialect) -> Result<MediaPart<'_>, Mod
             )
         }
     };
-    if taken || dialect != Dialect::OpenAi {
+    if accepted || dialect != Dialect::OpenAi {
         return Ok(part);
     }
     let message = match kind {
-        Some(("video", _)) => "OpenAI takes no video; send pictures of it",
-        _ => "OpenAI takes sounds and documents only as bytes, not by their address",
+        Some(("video", _)) => "OpenAI does not accept video; send images of it",
+        _ => "OpenAI accepts audio and documents only as bytes, not by URL",
     };
     Err(ModelError::new(ModelErrorKind::BadRequest, message))
 }
 
-/// What a kind of sound is called here.
-fn sound(format: &str) -> &str {
+/// Returns this protocol's name for an audio format.
+fn audio_format(format: &str) -> &str {
     match format.strip_prefix("x-").unwrap_or(format) {
         "mpeg" => "mp3",
         "wave" | "vnd.wave" => "wav",
@@ -119,8 +119,8 @@ fn sound(format: &str) -> &str {
     }
 }
 
-/// Writes a message of the user's that shows these, behind what is written already.
-pub(super) fn shown<'a>(
+/// Appends a user message that shows these media.
+pub(super) fn write_media_message<'a>(
     bytes: &mut Vec<u8>,
     all: impl Iterator<Item = &'a Media>,
     dialect: Dialect,

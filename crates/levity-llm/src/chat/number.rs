@@ -1,11 +1,11 @@
-//! Numbers that may stand as texts.
+//! Numbers that may be sent as strings.
 
 use std::fmt;
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A number, if there is one.
+/// A number that may be missing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Number(pub(super) Option<u64>);
 

@@ -1,4 +1,4 @@
-//! Token counts, under the names that servers have for them.
+//! Token counts, under the various names that servers use.
 
 use levity_core::{Money, Usage};
 use serde::de::{DeserializeSeed as _, MapAccess};
@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::chunk::{Fields, InPlace, ignore};
 use super::number::Number;
 
-/// What a server says that a call took, field by field.
+/// The counts that a server reports for a call, field by field.
 #[derive(Default)]
 pub(super) struct Counts {
-    /// Whether it says anything.
+    /// True if any count is present.
     pub(super) any: bool,
     prompt_tokens: Number,
     input_tokens: Number,
@@ -20,8 +20,8 @@ pub(super) struct Counts {
     total_tokens: Number,
     prompt: Details,
     completion: Details,
-    /// What others have in the details.
-    beside: Details,
+    /// Counts that other servers put into the details.
+    top_level: Details,
     prompt_cache_hit_tokens: Number,
     cache_read_input_tokens: Number,
     cache_creation_input_tokens: Number,
@@ -52,7 +52,7 @@ impl<'de> Fields<'de> for Counts {
                 self.cache_creation_input_tokens = fields.next_value()?;
             }
             "cost" => self.cost = fields.next_value()?,
-            _ => self.beside.set(name, fields)?,
+            _ => self.top_level.set(name, fields)?,
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Counts {
             self.prompt.cached_tokens,
             hit,
             read,
-            self.beside.cached_tokens,
+            self.top_level.cached_tokens,
         ]);
         counts.cache_written = first(&[
             self.prompt.cache_write_tokens,
@@ -97,9 +97,9 @@ impl Counts {
         ]);
         counts.reasoning = first(&[
             self.completion.reasoning_tokens,
-            self.beside.reasoning_tokens,
+            self.top_level.reasoning_tokens,
         ]);
-        // Some count reasoning beside the output; the total tells.
+        // Some servers count reasoning in addition to the output, which the total reveals.
         if let (Some(input), Some(output), Some(reasoning)) =
             (counts.input, counts.output, counts.reasoning)
             && reasoning > 0
@@ -114,7 +114,7 @@ impl Counts {
         counts
     }
 
-    /// The money, of servers that say it in dollars.
+    /// Returns the cost, for servers that report it in dollars.
     fn cost(&self) -> Option<Money> {
         let dollars = self
             .cost
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_have_many_names() {
+    fn counts_are_read_under_all_known_names() {
         let details = json!({"cached_tokens": 3, "cache_write_tokens": 2});
         check(
             &json!({"prompt_tokens": 9, "completion_tokens": 7, "prompt_tokens_details": details, "completion_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 16}),
@@ -177,23 +177,23 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_is_a_part_of_the_output() {
-        let beside = json!({"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 116, "completion_tokens_details": {"reasoning_tokens": 100}});
-        check(&beside, [Some(9), Some(107), None, None, Some(100)]);
-        // A total that does not tell, and one that overflows.
+    fn reasoning_is_part_of_output() {
+        let top_level = json!({"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 116, "completion_tokens_details": {"reasoning_tokens": 100}});
+        check(&top_level, [Some(9), Some(107), None, None, Some(100)]);
+        // A total that does not reveal it, and one that overflows.
         check(
             &json!({"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16, "reasoning_tokens": 8}),
             [Some(9), Some(7), None, None, Some(8)],
         );
-        let most = u64::MAX;
+        let max = u64::MAX;
         check(
-            &json!({"prompt_tokens": most, "completion_tokens": most, "total_tokens": 1, "reasoning_tokens": most}),
-            [Some(most), Some(most), None, None, Some(most)],
+            &json!({"prompt_tokens": max, "completion_tokens": max, "total_tokens": 1, "reasoning_tokens": max}),
+            [Some(max), Some(max), None, None, Some(max)],
         );
     }
 
     #[test]
-    fn money_is_told_in_dollars() {
+    fn cost_is_read_in_dollars() {
         let cost = |value: Value| count(&json!({ "cost": value })).cost.map(Money::nanos);
         assert_eq!(cost(json!(0.0002365)), Some(236_500));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Replies, as servers give them: events about items, and each item whole at its end.
+//! Decodes replies: events about items, and each complete item at its end.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,29 +10,29 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::NAME;
-use crate::http::{Decode, Failure, Sink, plain};
+use crate::http::{Decode, Failure, Sink, find_failure};
 
 mod items;
 
 use items::Item;
 
-/// How many items a reply may have.
-const MOST_ITEMS: usize = 10_000;
+/// The maximum number of items in a reply.
+const MAX_ITEMS: usize = 10_000;
 
-/// What has come so far.
+/// The state of a partially decoded reply.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     items: Vec<Item>,
     calls: u32,
-    /// The item, by its place in `items`, that the last piece belonged to.
+    /// The index in `items` of the item that received the last delta.
     last: Option<usize>,
     ended: bool,
-    /// Searches that the provider made, and the places where it ran code: both have fees.
+    /// The provider's searches and code sessions, both of which have fees.
     searches: u64,
     sessions: BTreeSet<String>,
 }
 
-/// What most events have.
+/// The fields that most events have.
 #[derive(Deserialize, Default)]
 struct Event<'a> {
     #[serde(rename = "type", default, borrow)]
@@ -49,9 +49,9 @@ struct Event<'a> {
     summary_index: Option<u64>,
 }
 
-/// What some have beside that.
+/// Further fields of some events.
 #[derive(Deserialize, Default)]
-struct More {
+struct FullEvent {
     #[serde(default)]
     item: Value,
     #[serde(default)]
@@ -60,7 +60,7 @@ struct More {
     response: Option<Reply>,
 }
 
-/// A whole reply, without all that only repeats the request.
+/// A complete reply, without the fields that only repeat the request.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Reply {
@@ -79,7 +79,7 @@ impl Decode for Decoder {
         if data.is_empty() || data == b"[DONE]" {
             return Ok(());
         }
-        if self.items.len() > MOST_ITEMS {
+        if self.items.len() > MAX_ITEMS {
             return Err(too_many());
         }
         let mut event = read(data)?;
@@ -88,15 +88,15 @@ impl Decode for Decoder {
         }
         match &*event.kind {
             "response.output_text.delta" | "response.refusal.delta" => {
-                self.say(&event, sink);
+                self.add_text(&event, sink);
                 Ok(())
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.think(&event, sink);
+                self.add_thinking(&event, sink);
                 Ok(())
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                self.ask(&event, sink);
+                self.add_arguments(&event, sink);
                 Ok(())
             }
             "error" => Err(Failure::read(data).into_error(None)),
@@ -106,8 +106,8 @@ impl Decode for Decoder {
             | "response.completed"
             | "response.incomplete"
             | "response.failed"
-            | "response.cancelled" => self.more(&event, data, sink),
-            "" => self.nameless(data),
+            | "response.cancelled" => self.full_event(&event, data, sink),
+            "" => self.check_untyped_event(data),
             _ => Ok(()),
         }
     }
@@ -118,55 +118,64 @@ impl Decode for Decoder {
         }
         Err(ModelError::new(
             ModelErrorKind::Transport,
-            "the reply broke off before its end",
+            "the reply ended before it was complete",
         ))
     }
 }
 
 impl Decoder {
-    fn more(&mut self, event: &Event<'_>, data: &[u8], sink: &mut Sink) -> Result<(), ModelError> {
-        let more: More = serde_json::from_slice(data).map_err(unreadable)?;
+    fn full_event(
+        &mut self,
+        event: &Event<'_>,
+        data: &[u8],
+        sink: &mut Sink,
+    ) -> Result<(), ModelError> {
+        let full_event: FullEvent = serde_json::from_slice(data).map_err(unreadable)?;
         match &*event.kind {
-            "response.output_item.added" => self.added(event.output_index, &more.item, sink),
-            "response.content_part.done" => self.part_done(event, &more.part, sink),
-            "response.output_item.done" => self.done(event.output_index, more.item, sink),
+            "response.output_item.added" => {
+                self.item_added(event.output_index, &full_event.item, sink)
+            }
+            "response.content_part.done" => self.part_done(event, &full_event.part, sink),
+            "response.output_item.done" => {
+                self.item_done(event.output_index, full_event.item, sink)
+            }
             kind => {
                 let end = kind.trim_start_matches("response.");
-                return self.finish(more.response.unwrap_or_default(), end, sink);
+                return self.finish(full_event.response.unwrap_or_default(), end, sink);
             }
         }
         Ok(())
     }
 
-    /// Some servers give an error without a word on what it is.
-    fn nameless(&self, data: &[u8]) -> Result<(), ModelError> {
+    /// Returns the error of an event without a type, which some servers send.
+    fn check_untyped_event(&self, data: &[u8]) -> Result<(), ModelError> {
         let value = serde_json::from_slice(data).map_err(unreadable)?;
-        plain(&value).map_or(Ok(()), |failure| Err(failure.into_error(None)))
+        find_failure(&value).map_or(Ok(()), |failure| Err(failure.into_error(None)))
     }
 
-    /// The reply has come to its end, as it says itself or else the event. Items that were not told
-    /// of before are in it, but for servers that leave out all of them.
+    /// Handles the end of the reply, as stated by the reply itself or otherwise by the event. The
+    /// reply contains items that were not sent before, except from servers that omit all of them.
     fn finish(&mut self, reply: Reply, end: &str, sink: &mut Sink) -> Result<(), ModelError> {
         (self.ended, sink.done) = (true, true);
         let status = reply.status.as_deref().unwrap_or(end);
         if reply
             .output
             .as_ref()
-            .is_some_and(|output| output.len() > MOST_ITEMS)
+            .is_some_and(|output| output.len() > MAX_ITEMS)
         {
             return Err(too_many());
         }
         if status == "failed" || reply.error.is_object() {
-            let failure = plain(&json!({"error": reply.error}));
+            let failure = find_failure(&json!({"error": reply.error}));
             return Err(failure.unwrap_or_default().into_error(None));
         }
         for (index, item) in reply.output.into_iter().flatten().enumerate() {
             match self.known(index as u64, &item) {
-                Some(at) => self.again(at, item),
-                None => self.done(Some(index as u64), item, sink),
+                Some(at) => self.repeat_item(at, item),
+                None => self.item_done(Some(index as u64), item, sink),
             }
         }
-        self.last_words(sink);
+        self.emit_later_thoughts(sink);
         sink.model(reply.model.as_str().unwrap_or_default());
         if let Some(mut usage) = count(&reply.usage) {
             usage.searches = Some(self.searches).filter(|searches| *searches > 0);
@@ -193,7 +202,7 @@ impl Decoder {
 fn too_many() -> ModelError {
     ModelError::new(
         ModelErrorKind::Malformed,
-        format!("the reply has more than {MOST_ITEMS} items"),
+        format!("the reply has more than {MAX_ITEMS} items"),
     )
 }
 
@@ -201,7 +210,7 @@ fn read(data: &[u8]) -> Result<Event<'_>, ModelError> {
     if let Ok(event) = serde_json::from_slice(data) {
         return Ok(event);
     }
-    // Something is of another type than it should be; what is as it should be counts.
+    // A field has an unexpected type; the valid fields are used.
     let value: Value = serde_json::from_slice(data).map_err(unreadable)?;
     let text = |name: &str| {
         Cow::Owned(
@@ -226,12 +235,12 @@ fn read(data: &[u8]) -> Result<Event<'_>, ModelError> {
 fn unreadable(error: serde_json::Error) -> ModelError {
     ModelError::new(
         ModelErrorKind::Malformed,
-        "a piece of the reply cannot be read",
+        "cannot parse a chunk of the reply",
     )
     .with_source(error)
 }
 
-/// Token counts. Some servers count reasoning beside the output, and not in it.
+/// Converts token counts. Some servers count reasoning in addition to the output.
 fn count(usage: &Value) -> Option<Usage> {
     let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
     let mut counts = Usage::default();
@@ -248,7 +257,7 @@ fn count(usage: &Value) -> Option<Usage> {
     usage.is_object().then_some(counts)
 }
 
-/// Reads a reply that came in one piece.
+/// Decodes a reply that arrived as a single value.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     if !reply.get("output").is_some_and(Value::is_array) {
         return Err(ModelError::new(

@@ -1,4 +1,4 @@
-//! Requests, as the protocol has them: a list of items.
+//! Encodes requests as the protocol's list of items.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use levity_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{IMAGE, LATER, NAME};
+use super::{IMAGE, LATER_THOUGHTS, NAME};
 use crate::body::{List, write};
-use crate::origin::{Bound, Origin};
-use crate::{names, unseen};
+use crate::origin::{Origin, StateScope};
+use crate::{names, omitted_media};
 
 pub(super) fn input(request: &Request, stored: bool, origin: &Origin, list: &mut List<'_>) {
     let wire = if stored {
@@ -21,7 +21,7 @@ pub(super) fn input(request: &Request, stored: bool, origin: &Origin, list: &mut
     } else {
         NAME
     };
-    let to = To { origin, stored };
+    let target = Target { origin, stored };
     let messages = request.history.messages();
     for (at, message) in messages.iter().enumerate() {
         let before = at
@@ -31,66 +31,66 @@ pub(super) fn input(request: &Request, stored: bool, origin: &Origin, list: &mut
         let json = request
             .history
             .encoded(at, origin.key(wire, message, before), || {
-                encode(message, before, to)
+                encode(message, before, target)
             });
         list.add(&json);
     }
 }
 
-/// Who is told.
+/// The server that receives the request.
 #[derive(Clone, Copy)]
-struct To<'a> {
+struct Target<'a> {
     origin: &'a Origin,
-    /// Whether the server keeps replies.
+    /// True if the server stores replies.
     stored: bool,
 }
 
-impl To<'_> {
-    /// The data in this, if it is of this protocol and may go back. Sealed reasoning is refused by
-    /// any other organisation (`invalid_encrypted_content`), and ids are known only where they were
-    /// given out.
+impl Target<'_> {
+    /// Returns this protocol's state if it may be sent back. Any other organisation's server
+    /// rejects encrypted reasoning (`invalid_encrypted_content`), and ids are known only to the
+    /// server that issued them.
     fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
-        self.origin.data(NAME, opaque, Bound::Account)
+        self.origin.data(NAME, opaque, StateScope::Account)
     }
 }
 
-/// The type of the first media that the protocol has no place for. In answers of tools, words stand
-/// for them.
-pub(super) fn foreign_media(request: &Request) -> Option<&str> {
-    // What another model showed is put into words.
-    let told = request
+/// Returns the type of the first media that the protocol does not support. In tool results, text
+/// replaces such media.
+pub(super) fn unsupported_media(request: &Request) -> Option<&str> {
+    // Media from another model become text.
+    let messages = request
         .history
         .messages()
         .iter()
         .filter(|message| message.role != Role::Assistant);
-    let mut parts = told.flat_map(|message| &message.parts);
+    let mut parts = messages.flat_map(|message| &message.parts);
     parts.find_map(|part| match part {
-        Part::Media(media) if is_foreign(media) => Some(&*media.mime),
+        Part::Media(media) if is_unsupported(media) => Some(&*media.mime),
         _ => None,
     })
 }
 
-fn is_foreign(media: &Media) -> bool {
+fn is_unsupported(media: &Media) -> bool {
     ["audio/", "video/"]
         .iter()
         .any(|kind| media.mime.starts_with(kind))
 }
 
-/// A message as items. Answers of tools depend on the calls, which are in the message before.
-fn encode(message: &Message, before: Option<&Message>, to: To<'_>) -> Vec<u8> {
+/// Encodes a message as items. Tool results depend on their calls, which are in the message before.
+fn encode(message: &Message, before: Option<&Message>, target: Target<'_>) -> Vec<u8> {
     let mut items = Items::default();
     match message.role {
-        Role::System => told("system", message, to, &mut items),
-        Role::User => told("user", message, to, &mut items),
-        Role::Assistant => assistant(message, to, &mut items),
+        Role::System => write_message("system", message, target, &mut items),
+        Role::User => write_message("user", message, target, &mut items),
+        Role::Assistant => assistant(message, target, &mut items),
         Role::Tool => message
             .results()
-            .for_each(|result| items.add(&answer(result, before, to))),
+            .for_each(|result| items.add(&answer(result, before, target))),
     }
     items.0
 }
 
-/// Items with commas between them.
+/// Items separated by commas.
 #[derive(Default)]
 struct Items(Vec<u8>);
 
@@ -103,28 +103,28 @@ impl Items {
     }
 }
 
-/// What the model is told, unless nothing of it can be: an empty list is refused.
-fn told(role: &str, message: &Message, to: To<'_>, items: &mut Items) {
+/// Writes a message to the model, unless it is empty: an empty list is rejected.
+fn write_message(role: &str, message: &Message, target: Target<'_>, items: &mut Items) {
     if let [Part::Text(text)] = &*message.parts {
         return items.add(&json!({"role": role, "content": text.text}));
     }
-    let content = content(&message.parts, to);
+    let content = content(&message.parts, target);
     if !content.is_empty() {
         items.add(&json!({"role": role, "content": content}));
     }
 }
 
-fn content(parts: &[Part], to: To<'_>) -> Vec<Value> {
+fn content(parts: &[Part], target: Target<'_>) -> Vec<Value> {
     let piece = |part: &Part| match part {
         Part::Text(text) => Some(json!({"type": "input_text", "text": text.text})),
-        Part::Media(media) => Some(shown(media)),
-        Part::Opaque(opaque) => to.own(Some(opaque)).cloned(),
+        Part::Media(media) => Some(media_part(media)),
+        Part::Opaque(opaque) => target.own(Some(opaque)).cloned(),
         _ => None,
     };
     parts.iter().filter_map(piece).collect()
 }
 
-fn shown(media: &Media) -> Value {
+fn media_part(media: &Media) -> Value {
     let is_image = media.mime.starts_with("image/");
     let kind = if is_image {
         "input_image"
@@ -132,7 +132,7 @@ fn shown(media: &Media) -> Value {
         "input_file"
     };
     match &media.source {
-        // What was uploaded before has an id.
+        // Uploaded files have an id.
         MediaSource::Url(id) if id.starts_with("file-") => json!({"type": kind, "file_id": id}),
         MediaSource::Url(url) if is_image => json!({"type": kind, "image_url": url}),
         MediaSource::Url(url) if url.starts_with("data:") => file(media, url),
@@ -153,7 +153,7 @@ fn shown(media: &Media) -> Value {
     }
 }
 
-/// A file that is here.
+/// Returns a file with its data.
 fn file(media: &Media, data: &str) -> Value {
     let name = media
         .name
@@ -171,55 +171,71 @@ fn file_name(mime: &str) -> Cow<'static, str> {
     }
 }
 
-fn assistant(message: &Message, to: To<'_>, items: &mut Items) {
-    // Where nothing is stored, a thought that is only an id leads nowhere, and what belongs to it
-    // goes without ids.
-    let forgotten = !to.stored && message.parts.iter().any(|part| is_bare_thought(part, to));
-    let mut said = Said::default();
+fn assistant(message: &Message, target: Target<'_>, items: &mut Items) {
+    // Without storage, a thought that is only an id is invalid, and its related items are sent
+    // without ids.
+    let without_ids = !target.stored
+        && message
+            .parts
+            .iter()
+            .any(|part| is_bare_thought(part, target));
+    let mut message_writer = AssistantMessage::default();
     let mut later = message
         .parts
         .iter()
-        .filter_map(|part| later_thoughts(part, to))
+        .filter_map(|part| later_thoughts(part, target))
         .flatten();
     for part in &message.parts {
         match part {
-            Part::Text(text) => said.text(text, to.own(text.opaque.as_ref()), forgotten, items),
+            Part::Text(text) => {
+                message_writer.text(text, target.own(text.opaque.as_ref()), without_ids, items)
+            }
             Part::Thinking(thinking) => {
-                let Some(item) = to.own(thinking.opaque.as_ref()) else {
+                let Some(item) = target.own(thinking.opaque.as_ref()) else {
                     continue;
                 };
                 let item = later
                     .next()
                     .filter(|later| later.is_object())
                     .unwrap_or(item);
-                if to.stored || !is_bare(item) {
-                    said.item(item, items);
+                if target.stored || !is_bare(item) {
+                    message_writer.item(item, items);
                 }
             }
-            Part::Opaque(_) if later_thoughts(part, to).is_some() => {}
-            Part::ToolCall(call) => said.item(&asked(call, forgotten, to), items),
+            Part::Opaque(_) if later_thoughts(part, target).is_some() => {}
+            Part::ToolCall(call) => {
+                message_writer.item(&call_item(call, without_ids, target), items)
+            }
             Part::Opaque(opaque) => {
-                if let Some(item) = to.own(Some(opaque)) {
-                    said.item(item, items);
+                if let Some(item) = target.own(Some(opaque)) {
+                    message_writer.item(item, items);
                 }
             }
-            Part::Media(media) if is_foreign(media) => {
-                said.text(&Text::new(unseen::words(media)), None, forgotten, items);
+            Part::Media(media) if is_unsupported(media) => {
+                message_writer.text(
+                    &Text::new(omitted_media::description(media)),
+                    None,
+                    without_ids,
+                    items,
+                );
             }
-            // A model shows nothing in this protocol, so the user does.
-            Part::Media(media) => match drawn(media, to) {
-                Some(item) => said.item(&item, items),
-                None => said.item(&json!({"role": "user", "content": [shown(media)]}), items),
+            // The model's messages contain no media in this protocol, so a user message does.
+            Part::Media(media) => match image_item(media, target) {
+                Some(item) => message_writer.item(&item, items),
+                None => message_writer.item(
+                    &json!({"role": "user", "content": [media_part(media)]}),
+                    items,
+                ),
             },
             _ => {}
         }
     }
-    said.flush(items);
+    message_writer.flush(items);
 }
 
-/// The item that a picture of the model's came as.
-fn drawn(media: &Media, to: To<'_>) -> Option<Value> {
-    let item = to
+/// Returns the item from which an image of the model was created.
+fn image_item(media: &Media, target: Target<'_>) -> Option<Value> {
+    let item = target
         .own(media.opaque.as_ref())
         .filter(|item| item.get("type").is_some_and(|kind| kind == IMAGE))?;
     let MediaSource::Bytes(bytes) = &media.source else {
@@ -230,22 +246,22 @@ fn drawn(media: &Media, to: To<'_>) -> Option<Value> {
     Some(item)
 }
 
-/// The thoughts of a message as the end of the reply had them.
-fn later_thoughts<'a>(part: &'a Part, to: To<'_>) -> Option<&'a Vec<Value>> {
+/// Returns the thoughts of a message as the end of the reply repeated them.
+fn later_thoughts<'a>(part: &'a Part, target: Target<'_>) -> Option<&'a Vec<Value>> {
     let Part::Opaque(opaque) = part else {
         return None;
     };
-    to.own(Some(opaque))?.get(LATER)?.as_array()
+    target.own(Some(opaque))?.get(LATER_THOUGHTS)?.as_array()
 }
 
-fn is_bare_thought(part: &Part, to: To<'_>) -> bool {
+fn is_bare_thought(part: &Part, target: Target<'_>) -> bool {
     let Part::Thinking(thinking) = part else {
         return false;
     };
-    to.own(thinking.opaque.as_ref()).is_some_and(is_bare)
+    target.own(thinking.opaque.as_ref()).is_some_and(is_bare)
 }
 
-/// Whether a thought is only an id, and perhaps a summary.
+/// Returns `true` if a thought is only an id, and perhaps a summary.
 fn is_bare(item: &Value) -> bool {
     let has = |name: &str| match item.get(name) {
         Some(Value::String(text)) => !text.is_empty(),
@@ -255,16 +271,16 @@ fn is_bare(item: &Value) -> bool {
     !has("encrypted_content") && !has("content")
 }
 
-/// What the model says, one message of the provider's at a time.
+/// The model's messages in the provider's format, one at a time.
 #[derive(Default)]
-struct Said {
-    /// The fields of the message's own, and what is in it.
+struct AssistantMessage {
+    /// The message's own fields and its content.
     item: Map<String, Value>,
     content: Vec<Value>,
 }
 
-impl Said {
-    fn text(&mut self, text: &Text, data: Option<&Value>, forgotten: bool, items: &mut Items) {
+impl AssistantMessage {
+    fn text(&mut self, text: &Text, data: Option<&Value>, without_ids: bool, items: &mut Items) {
         if data.is_none() && text.text.is_empty() {
             return;
         }
@@ -274,14 +290,14 @@ impl Said {
                 .unwrap_or_default()
         };
         let mut item = fields("item");
-        if forgotten {
+        if without_ids {
             item.shift_remove("id");
         }
         if item != self.item {
             self.flush(items);
             self.item = item;
         }
-        self.content.push(spoken(&text.text, fields("part")));
+        self.content.push(content_part(&text.text, fields("part")));
     }
 
     fn item(&mut self, item: &Value, items: &mut Items) {
@@ -309,8 +325,8 @@ impl Said {
     }
 }
 
-/// A piece of a message, with the fields of its own that it came with.
-fn spoken(text: &str, fields: Map<String, Value>) -> Value {
+/// Returns a content part of a message, with its original fields.
+fn content_part(text: &str, fields: Map<String, Value>) -> Value {
     let is_refusal = fields.get("type").is_some_and(|kind| kind == "refusal");
     let mut piece = if is_refusal {
         json!({"type": "refusal", "refusal": text})
@@ -323,14 +339,14 @@ fn spoken(text: &str, fields: Map<String, Value>) -> Value {
     piece
 }
 
-fn is_custom(call: &ToolCall, to: To<'_>) -> bool {
-    let data = to.own(call.opaque.as_ref());
+fn is_custom(call: &ToolCall, target: Target<'_>) -> bool {
+    let data = target.own(call.opaque.as_ref());
     data.and_then(|data| data.get("type"))
         .is_some_and(|kind| kind == "custom_tool_call")
 }
 
-fn asked(call: &ToolCall, forgotten: bool, to: To<'_>) -> Value {
-    let data = to.own(call.opaque.as_ref());
+fn call_item(call: &ToolCall, without_ids: bool, target: Target<'_>) -> Value {
+    let data = target.own(call.opaque.as_ref());
     let mut item = Map::new();
     item.insert("type".to_owned(), "function_call".into());
     item.insert(
@@ -339,7 +355,7 @@ fn asked(call: &ToolCall, forgotten: bool, to: To<'_>) -> Value {
     );
     item.insert("name".to_owned(), names::tool(&call.name, "").into());
     let text = || call.raw.clone().unwrap_or_else(|| call.args.to_string());
-    if is_custom(call, to) {
+    if is_custom(call, target) {
         item.insert(
             "input".to_owned(),
             call.args.as_str().map_or_else(text, str::to_owned).into(),
@@ -353,15 +369,15 @@ fn asked(call: &ToolCall, forgotten: bool, to: To<'_>) -> Value {
             .into_iter()
             .flatten(),
     );
-    if forgotten {
+    if without_ids {
         item.shift_remove("id");
     }
     Value::Object(item)
 }
 
-fn answer(result: &ToolResult, before: Option<&Message>, to: To<'_>) -> Value {
+fn answer(result: &ToolResult, before: Option<&Message>, target: Target<'_>) -> Value {
     let call = before.and_then(|before| before.calls().find(|call| call.id == result.call));
-    let custom = call.is_some_and(|call| is_custom(call, to));
+    let custom = call.is_some_and(|call| is_custom(call, target));
     let kind = if custom {
         "custom_tool_call_output"
     } else {
@@ -369,20 +385,22 @@ fn answer(result: &ToolResult, before: Option<&Message>, to: To<'_>) -> Value {
     };
     let id = call_id(
         &result.call,
-        call.is_some_and(|call| to.own(call.opaque.as_ref()).is_some()),
+        call.is_some_and(|call| target.own(call.opaque.as_ref()).is_some()),
     );
     let is_text = |content: &Content| matches!(content, Content::Text(_));
     if result.content.iter().all(is_text) {
         return json!({"type": kind, "call_id": id, "output": result.text()});
     }
     let piece = |content: &Content| match content {
-        Content::Media(media) if unseen::openai_takes(media) => shown(media),
-        Content::Media(media) => json!({"type": "input_text", "text": unseen::words(media)}),
+        Content::Media(media) if omitted_media::openai_accepts(media) => media_part(media),
+        Content::Media(media) => {
+            json!({"type": "input_text", "text": omitted_media::description(media)})
+        }
         Content::Text(text) => json!({"type": "input_text", "text": text}),
         _ => json!({"type": "input_text", "text": ""}),
     };
     let mut output: Vec<Value> = result.content.iter().map(piece).collect();
-    // What is shown stands beside the value, and not in its place.
+    // Media accompany the value and do not replace it.
     if let Some(value) = result
         .value
         .as_ref()
@@ -393,7 +411,7 @@ fn answer(result: &ToolResult, before: Option<&Message>, to: To<'_>) -> Value {
     json!({"type": kind, "call_id": id, "output": output})
 }
 
-/// A call's id. One of another provider's may be longer than is taken here.
+/// Returns a call's id. An id from another provider may be too long here.
 fn call_id(id: &CallId, is_own: bool) -> Cow<'_, str> {
     let id = Cow::Borrowed(id.as_str());
     if is_own { id } else { names::id(id) }

@@ -1,12 +1,12 @@
-//! A body's fields, and those that the user adds to them.
+//! The fields of a body, and those that the user adds to them.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::body::Body;
 
-/// The fields of a body. What the user sets counts: a list goes on with it, an object takes it in,
-/// anything else is replaced by it.
+/// The fields of a body. The user's fields take precedence: a list is extended, an object is
+/// merged, and any other value is replaced.
 pub(super) struct Fields {
     body: Body,
     extra: Map<String, Value>,
@@ -41,7 +41,7 @@ impl Fields {
         }
     }
 
-    /// A field that is written by hand, unless the user has set it.
+    /// Adds a field whose value the closure writes, unless the user has set it.
     pub(super) fn raw(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
         match self.take(name) {
             Some(theirs) => self.body.field(name, &theirs),
@@ -49,7 +49,7 @@ impl Fields {
         }
     }
 
-    /// What the user has set, to be written by other means.
+    /// Removes a field that the user has set, to be written in another way.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         self.extra.shift_remove(name)
     }

@@ -1,11 +1,11 @@
-//! Schemas of answers that OpenAI takes none of: those of anything but an object.
+//! Answer schemas that OpenAI does not accept: those of anything but an object.
 
 use std::borrow::Cow;
 
 use levity_core::Request;
 use serde_json::Value;
 
-/// A request whose answer is asked for in words, where its schema is not of an object.
+/// Returns a request that describes the answer in words, if its schema is not that of an object.
 pub(crate) fn of_object(request: &Request) -> Cow<'_, Request> {
     let Some(output) = request
         .output

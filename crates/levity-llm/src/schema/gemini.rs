@@ -1,38 +1,38 @@
-//! JSON Schema as Gemini takes it, in `parametersJsonSchema` and `responseJsonSchema`.
+//! Converts JSON Schema for Gemini's `parametersJsonSchema` and `responseJsonSchema`.
 //!
-//! Gemini knows types, enums of strings and numbers, the parts of objects and lists, `anyOf`, and
-//! bounds of numbers and lists. References are put in place, since it takes them only here and
-//! there. What it does not know is said in the `description`, so that no constraint is lost on the
-//! way.
+//! Gemini supports types, enums of strings and numbers, the parts of objects and lists, `anyOf`,
+//! and bounds of numbers and lists. References are replaced with their targets, because Gemini
+//! accepts them only in some places. The `description` states every other constraint, so that none
+//! is lost.
 
 use serde_json::{Map, Value, json};
 
 use forms::{allowed, types, united};
-use words::Words;
+use notes::Notes;
 
 mod combine;
 mod forms;
-mod words;
+mod notes;
 
-/// How many schemas there may be in one, once references are in place.
-const MOST: usize = 2_000;
-/// How deep they may be nested.
-const DEEPEST: usize = 48;
+/// The maximum number of schemas in one, after references are resolved.
+const MAX_SCHEMAS: usize = 2_000;
+/// The maximum nesting of schemas.
+const MAX_DEPTH: usize = 48;
 
-/// A schema that says the same in Gemini's words.
-pub(crate) fn narrow(schema: &Value) -> Value {
-    Narrow {
+/// Returns an equivalent schema in Gemini's dialect.
+pub(crate) fn convert(schema: &Value) -> Value {
+    Converter {
         root: schema,
         open: Vec::new(),
-        left: MOST,
+        remaining: MAX_SCHEMAS,
     }
     .schema(schema)
 }
 
-/// The schema of a function's arguments, or nothing where it takes none.
+/// Returns the schema of a function's arguments, or `None` if it has none.
 pub(crate) fn parameters(schema: &Value) -> Option<Value> {
-    let mut narrow = narrow(schema);
-    let map = narrow.as_object_mut()?;
+    let mut converted = convert(schema);
+    let map = converted.as_object_mut()?;
     let has = |name: &str| {
         map.get(name)
             .and_then(Value::as_object)
@@ -50,19 +50,19 @@ pub(crate) fn parameters(schema: &Value) -> Option<Value> {
     if !map.contains_key("anyOf") {
         map.insert("type".to_owned(), json!("object"));
     }
-    Some(narrow)
+    Some(converted)
 }
 
 type Object = Map<String, Value>;
 
-struct Narrow<'a> {
+struct Converter<'a> {
     root: &'a Value,
     /// The references that are being followed.
     open: Vec<String>,
-    left: usize,
+    remaining: usize,
 }
 
-impl Narrow<'_> {
+impl Converter<'_> {
     fn schema(&mut self, schema: &Value) -> Value {
         let Value::Object(map) = schema else {
             let nothing = *schema == Value::Bool(false);
@@ -72,10 +72,10 @@ impl Narrow<'_> {
                 json!({})
             };
         };
-        if self.left == 0 || self.open.len() > DEEPEST {
+        if self.remaining == 0 || self.open.len() > MAX_DEPTH {
             return too_large();
         }
-        self.left -= 1;
+        self.remaining -= 1;
         if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
             return self.reference(reference, map);
         }
@@ -90,51 +90,51 @@ impl Narrow<'_> {
         self.plain(map)
     }
 
-    /// Puts what is referred to in place. A schema within itself is only named.
+    /// Replaces a reference with its target. A recursive reference is only named.
     fn reference(&mut self, reference: &str, map: &Object) -> Value {
         let name = reference.rsplit('/').next().unwrap_or_default();
         let target = reference
             .strip_prefix('#')
             .and_then(|path| self.root.pointer(path))
             .cloned();
-        let mut beside = map.clone();
-        beside.shift_remove("$ref");
+        let mut siblings = map.clone();
+        siblings.shift_remove("$ref");
         if self.open.iter().any(|open| open == reference) || target.is_none() {
             let kind = target
                 .as_ref()
                 .and_then(|target| target.get("type"))
                 .filter(|kind| kind.is_string());
             if let Some(kind) = kind {
-                beside.entry("type").or_insert_with(|| kind.clone());
+                siblings.entry("type").or_insert_with(|| kind.clone());
             }
             let name = if name.is_empty() || name == "#" {
                 "the whole"
             } else {
                 name
             };
-            return self.plain_with(&beside, &format!("of the same shape as `{name}`"));
+            return self.plain_with(&siblings, &format!("of the same shape as `{name}`"));
         }
         self.open.push(reference.to_owned());
         let whole = match target {
-            Some(Value::Object(target)) => Value::Object(combine::both(target, beside)),
+            Some(Value::Object(target)) => Value::Object(combine::both(target, siblings)),
             other => other.unwrap_or_default(),
         };
-        let narrow = self.schema(&whole);
+        let converted = self.schema(&whole);
         self.open.pop();
-        narrow
+        converted
     }
 
     fn all_of(&mut self, all: &[Value], map: &Object) -> Value {
         let mut whole = map.clone();
         whole.shift_remove("allOf");
         for (n, schema) in all.iter().enumerate() {
-            // What a reference stands for is needed to combine it.
+            // A reference must be resolved before it can be combined.
             let target = schema.get("$ref").and_then(Value::as_str);
             let target = target.filter(|target| !self.open.iter().any(|open| open == target));
             let found = target.and_then(|target| self.root.pointer(target.strip_prefix('#')?));
             match (found.unwrap_or(schema), n) {
-                (Value::Object(found), _) if self.left > 0 => {
-                    self.left -= 1;
+                (Value::Object(found), _) if self.remaining > 0 => {
+                    self.remaining -= 1;
                     whole = combine::both(found.clone(), whole);
                 }
                 _ => {}
@@ -143,7 +143,8 @@ impl Narrow<'_> {
         self.nested("allOf", &Value::Object(whole))
     }
 
-    /// Each form with what stands around all of them, since Gemini takes nothing beside `anyOf`.
+    /// Merges the surrounding keywords into each alternative, because Gemini accepts none next to
+    /// `anyOf`.
     fn any_of(&mut self, name: &str, any: &[Value], map: &Object) -> Value {
         let mut around = map.clone();
         for name in [name, "$defs", "definitions", "$schema", "$id", "$comment"] {
@@ -155,7 +156,7 @@ impl Narrow<'_> {
             .collect();
         let mut forms = Vec::new();
         for form in any {
-            if self.left == 0 {
+            if self.remaining == 0 {
                 forms.push(too_large());
                 break;
             }
@@ -170,24 +171,24 @@ impl Narrow<'_> {
         united(forms, notes)
     }
 
-    /// One step deeper, so that no schema is followed without end.
+    /// Converts a nested schema, with a limit on the depth.
     fn nested(&mut self, step: &str, schema: &Value) -> Value {
         self.open.push(format!("({step})"));
-        let narrow = self.schema(schema);
+        let converted = self.schema(schema);
         self.open.pop();
-        narrow
+        converted
     }
 
     fn plain(&mut self, map: &Object) -> Value {
         self.plain_with(map, "")
     }
 
-    /// A schema without references and forms.
+    /// Converts a schema without references and alternatives.
     fn plain_with(&mut self, map: &Object, note: &str) -> Value {
-        let mut words = Words::new(map);
-        words.say(note);
+        let mut notes = Notes::new(map);
+        notes.add_clause(note);
         let types = types(map);
-        let (types, values) = allowed(map, types, &mut words);
+        let (types, values) = allowed(map, types, &mut notes);
         let mut forms = Vec::new();
         for kind in types
             .iter()
@@ -195,7 +196,7 @@ impl Narrow<'_> {
         {
             let mut form = Object::new();
             form.insert("type".to_owned(), json!(kind));
-            self.keywords(kind, map, &mut form, &mut words);
+            self.keywords(kind, map, &mut form, &mut notes);
             if let Some(values) = values.as_ref().filter(|_| kind != "null") {
                 form.insert("enum".to_owned(), json!(values));
             }
@@ -203,26 +204,26 @@ impl Narrow<'_> {
         }
         if types.is_empty() {
             let mut form = Object::new();
-            self.keywords("", map, &mut form, &mut words);
+            self.keywords("", map, &mut form, &mut notes);
             forms.push(Value::Object(form));
         } else if types.len() > 1 && types.iter().any(|kind| kind == "null") {
             forms.push(json!({"type": "null"}));
         }
-        words.rest(map);
-        united(forms, words.notes())
+        notes.add_unsupported(map);
+        united(forms, notes.into_fields())
     }
 
-    /// The keywords that say something of a type; of all when it is not known.
-    fn keywords(&mut self, kind: &str, map: &Object, form: &mut Object, words: &mut Words) {
+    /// Converts the keywords for a type, or all keywords if the type is unknown.
+    fn keywords(&mut self, kind: &str, map: &Object, form: &mut Object, notes: &mut Notes) {
         let of = |kinds: &[&str]| kind.is_empty() || kinds.contains(&kind);
         if of(&["object"]) {
-            self.object(map, form, words);
+            self.object(map, form, notes);
         }
         if of(&["array"]) {
-            self.list(kind, map, form, words);
+            self.list(kind, map, form, notes);
         }
         if of(&["integer", "number"]) {
-            number(kind, map, form, words);
+            number(kind, map, form, notes);
         }
         if let Some(format) = map.get("format").and_then(Value::as_str) {
             let known: &[&str] = match kind {
@@ -234,19 +235,19 @@ impl Narrow<'_> {
             if known.contains(&format) {
                 form.insert("format".to_owned(), json!(format));
             } else if of(&["string", "integer", "number"]) {
-                words.say(&format!("format: {format}"));
+                notes.add_clause(&format!("format: {format}"));
             }
         }
     }
 
-    fn object(&mut self, map: &Object, form: &mut Object, words: &mut Words) {
+    fn object(&mut self, map: &Object, form: &mut Object, notes: &mut Notes) {
         let known = map.get("properties").and_then(Value::as_object);
         if let Some(known) = known {
-            let narrow: Object = known
+            let converted: Object = known
                 .iter()
                 .map(|(name, schema)| (name.clone(), self.nested("of", schema)))
                 .collect();
-            form.insert("properties".to_owned(), Value::Object(narrow));
+            form.insert("properties".to_owned(), Value::Object(converted));
         }
         let required = map
             .get("required")
@@ -261,17 +262,17 @@ impl Narrow<'_> {
         if !named.is_empty() {
             form.insert("required".to_owned(), json!(named));
         }
-        // Gemini refuses names here that are not among the properties.
+        // Gemini rejects names here that are not among the properties.
         for name in unnamed {
-            words.say(&format!("{name} is required"));
+            notes.add_clause(&format!("{name} is required"));
         }
         match map.get("additionalProperties") {
             Some(Value::Bool(open)) => {
                 form.insert("additionalProperties".to_owned(), json!(open));
             }
             Some(schema @ Value::Object(inner)) if !inner.is_empty() => {
-                let narrow = self.nested("of", schema);
-                form.insert("additionalProperties".to_owned(), narrow);
+                let converted = self.nested("of", schema);
+                form.insert("additionalProperties".to_owned(), converted);
             }
             _ => {}
         }
@@ -280,23 +281,23 @@ impl Narrow<'_> {
         }
     }
 
-    fn list(&mut self, kind: &str, map: &Object, form: &mut Object, words: &mut Words) {
+    fn list(&mut self, kind: &str, map: &Object, form: &mut Object, notes: &mut Notes) {
         let first = map
             .get("prefixItems")
             .or_else(|| map.get("items").filter(|items| items.is_array()));
         if let Some(Value::Array(first)) = first {
-            let narrow: Vec<Value> = first
+            let converted: Vec<Value> = first
                 .iter()
                 .map(|schema| self.nested("of", schema))
                 .collect();
-            form.insert("prefixItems".to_owned(), Value::Array(narrow));
+            form.insert("prefixItems".to_owned(), Value::Array(converted));
         }
         let more = map
             .get("items")
             .filter(|items| !items.is_array())
             .or_else(|| map.get("additionalItems"));
         match more {
-            Some(Value::Bool(false)) => words.say("no more items than named"),
+            Some(Value::Bool(false)) => notes.add_clause("no more items than named"),
             Some(schema) => {
                 form.insert("items".to_owned(), self.nested("of", schema));
             }
@@ -317,7 +318,7 @@ fn too_large() -> Value {
     json!({"description": "not all of this schema is shown: it is too large"})
 }
 
-fn number(kind: &str, map: &Object, form: &mut Object, words: &mut Words) {
+fn number(kind: &str, map: &Object, form: &mut Object, notes: &mut Notes) {
     for (name, exclusive, step, than) in [
         ("minimum", "exclusiveMinimum", 1, "greater than"),
         ("maximum", "exclusiveMaximum", -1, "less than"),
@@ -327,18 +328,18 @@ fn number(kind: &str, map: &Object, form: &mut Object, words: &mut Words) {
             form.insert(name.to_owned(), bound.clone());
         }
         match map.get(exclusive) {
-            // Whole numbers beyond a bound begin at the next one.
+            // For integers, an exclusive bound becomes the next integer.
             Some(Value::Number(limit)) => {
                 match limit.as_i64().and_then(|limit| limit.checked_add(step)) {
                     Some(next) if kind == "integer" && bound.is_none() => {
                         form.insert(name.to_owned(), json!(next));
                     }
-                    _ => words.say(&format!("{than} {limit}")),
+                    _ => notes.add_clause(&format!("{than} {limit}")),
                 }
             }
             Some(Value::Bool(true)) => {
                 if let Some(bound) = bound {
-                    words.say(&format!("{than} {bound}"));
+                    notes.add_clause(&format!("{than} {bound}"));
                 }
             }
             _ => {}

@@ -1,90 +1,95 @@
-//! Nulls that stand for nothing.
+//! Removes nulls that mean an absent value.
 //!
-//! Where a dialect has no optional properties, a model is told to write `null` for one that it
-//! would leave out. The tool's own schema knows nothing of that, so such members are taken out
-//! again while arguments arrive.
+//! In a dialect without optional properties, a model writes `null` for a property that it would
+//! omit. The tool's own schema does not allow such nulls, so they are removed as the arguments
+//! arrive.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// How deep arguments are looked into. Deeper ones are no arguments: they cannot be read.
-const DEEPEST: usize = 200;
+/// The maximum nesting of arguments. Deeper ones are invalid and cannot be parsed.
+const MAX_DEPTH: usize = 200;
 
-/// How long a member's name may be, in bytes. No schema has longer ones.
-const LONGEST: usize = 128 << 10;
+/// The maximum length of a member's name in bytes. No schema has longer names.
+const MAX_NAME_BYTES: usize = 128 << 10;
 
-/// Where nulls stand for nothing, by the tool's name.
+/// The shapes of arguments that contain removable nulls, by tool name.
 pub(crate) type Nulls = HashMap<String, Arc<Shape>>;
 
-/// Where in a value nulls stand for nothing. The value itself is node 0.
+/// The positions in a value at which null means an absent value. The value itself is node 0.
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
     pub(crate) nodes: Vec<Node>,
 }
 
-/// One place in a value.
+/// One position in a value.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
-    /// Properties whose null stands for nothing.
+    /// Properties whose null means an absent value.
     pub(crate) drop: HashSet<String>,
     /// Properties whose null is a value.
     pub(crate) keep: HashSet<String>,
-    /// What is below a property.
+    /// The nodes of the properties.
     pub(crate) members: HashMap<String, usize>,
-    /// What is below each item.
+    /// The node of each item.
     pub(crate) items: Option<usize>,
-    /// The value may be any of these.
-    pub(crate) either: Vec<usize>,
+    /// The alternatives, any of which the value may be.
+    pub(crate) alternatives: Vec<usize>,
 }
 
 impl Shape {
-    /// The places that a value may be at, each alternative by itself.
-    pub(crate) fn places(&self, from: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    /// Returns the nodes that a value may be at, with all alternatives expanded.
+    pub(crate) fn positions(&self, from: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
-        let mut left: Vec<usize> = from.into_iter().collect();
-        while let Some(at) = left.pop() {
+        let mut pending: Vec<usize> = from.into_iter().collect();
+        while let Some(at) = pending.pop() {
             if seen.insert(at) {
                 found.push(at);
-                left.extend(self.nodes.get(at).into_iter().flat_map(|node| &node.either));
+                pending.extend(
+                    self.nodes
+                        .get(at)
+                        .into_iter()
+                        .flat_map(|node| &node.alternatives),
+                );
             }
         }
         found
     }
 
-    fn nodes<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = &'a Node> {
-        places.iter().filter_map(|at| self.nodes.get(*at))
+    fn nodes<'a>(&'a self, positions: &'a [usize]) -> impl Iterator<Item = &'a Node> {
+        positions.iter().filter_map(|at| self.nodes.get(*at))
     }
 
-    /// Whether a null of this property stands for nothing.
-    fn drops(&self, places: &[usize], name: &str) -> bool {
-        self.nodes(places).any(|node| node.drop.contains(name))
-            && !self.nodes(places).any(|node| node.keep.contains(name))
+    /// Returns `true` if a null of this property means an absent value.
+    fn drops(&self, positions: &[usize], name: &str) -> bool {
+        self.nodes(positions).any(|node| node.drop.contains(name))
+            && !self.nodes(positions).any(|node| node.keep.contains(name))
     }
 
-    fn member(&self, places: &[usize], name: &str) -> Vec<usize> {
-        self.places(
-            self.nodes(places)
+    fn member(&self, positions: &[usize], name: &str) -> Vec<usize> {
+        self.positions(
+            self.nodes(positions)
                 .filter_map(|node| node.members.get(name).copied()),
         )
     }
 
-    fn item(&self, places: &[usize]) -> Vec<usize> {
-        self.places(self.nodes(places).filter_map(|node| node.items))
+    fn item(&self, positions: &[usize]) -> Vec<usize> {
+        self.positions(self.nodes(positions).filter_map(|node| node.items))
     }
 }
 
-/// Takes such nulls out of a text of JSON that comes in pieces. What is no JSON stays none.
+/// A streaming filter that removes such nulls from JSON text. Invalid JSON stays invalid.
 #[derive(Debug)]
 pub(crate) struct Filter {
     shape: Arc<Shape>,
     stack: Vec<Frame>,
     state: State,
     escaped: bool,
-    /// A member, up to its value, while it is not known whether it stays.
+    /// A member up to its value, held until it is clear whether the member stays.
     held: String,
-    /// Its name, as it is written.
+    /// The name of the member, as it is written.
     key: String,
-    /// The places of the value that comes now, and whether it goes if it is null.
+    /// The nodes of the next value, and `true` if a null there is removed.
     next: Vec<usize>,
     droppable: bool,
 }
@@ -92,28 +97,28 @@ pub(crate) struct Filter {
 #[derive(Debug)]
 struct Frame {
     is_object: bool,
-    places: Vec<usize>,
-    /// Whether there is a member already.
+    positions: Vec<usize>,
+    /// True if a member has been emitted.
     filled: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Value,
-    /// In a value that may turn out to be null.
+    /// Inside a value that may be null.
     Null,
     String,
     After,
     Member,
     Key,
     Colon,
-    /// Too deep or too long to look at.
-    Blind,
+    /// Too deeply nested or too long to filter.
+    Unfiltered,
 }
 
 impl Filter {
     pub(crate) fn new(shape: Arc<Shape>) -> Self {
-        let next = shape.places([0]);
+        let next = shape.positions([0]);
         let (held, key) = (String::new(), String::new());
         Self {
             shape,
@@ -127,14 +132,14 @@ impl Filter {
         }
     }
 
-    /// What of the text so far can be given out.
+    /// Returns the part of the text that can be emitted.
     pub(crate) fn feed(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
             self.take(c, &mut out);
-            if self.held.len() > LONGEST {
+            if self.held.len() > MAX_NAME_BYTES {
                 self.commit(&mut out);
-                self.state = State::Blind;
+                self.state = State::Unfiltered;
             }
         }
         out
@@ -162,7 +167,7 @@ impl Filter {
             State::Member => self.member(c, out),
             State::Key => self.key(c),
             State::Colon => self.colon(c),
-            State::Blind => out.push(c),
+            State::Unfiltered => out.push(c),
         }
     }
 
@@ -196,13 +201,13 @@ impl Filter {
     }
 
     fn open(&mut self, is_object: bool) {
-        let places = std::mem::take(&mut self.next);
-        if self.stack.len() >= DEEPEST {
-            self.state = State::Blind;
+        let positions = std::mem::take(&mut self.next);
+        if self.stack.len() >= MAX_DEPTH {
+            self.state = State::Unfiltered;
             return;
         }
         if !is_object {
-            self.next = self.shape.item(&places);
+            self.next = self.shape.item(&positions);
         }
         self.state = if is_object {
             State::Member
@@ -211,7 +216,7 @@ impl Filter {
         };
         self.stack.push(Frame {
             is_object,
-            places,
+            positions,
             filled: false,
         });
     }
@@ -225,7 +230,7 @@ impl Filter {
             }
             (',', Some(frame)) => {
                 out.push(c);
-                self.next = self.shape.item(&frame.places);
+                self.next = self.shape.item(&frame.positions);
                 self.state = State::Value;
             }
             ('}' | ']', _) => {
@@ -266,24 +271,24 @@ impl Filter {
         } else {
             std::mem::take(&mut self.key)
         };
-        let places = self
+        let positions = self
             .stack
             .last()
-            .map(|frame| &*frame.places)
+            .map(|frame| &*frame.positions)
             .unwrap_or_default();
-        self.droppable = self.shape.drops(places, &name);
-        self.next = self.shape.member(places, &name);
+        self.droppable = self.shape.drops(positions, &name);
+        self.next = self.shape.member(positions, &name);
         self.state = State::Value;
     }
 
-    /// Whether this is the quote that ends a string.
+    /// Returns `true` if this is the quote that ends a string.
     fn closes(&mut self, c: char) -> bool {
         let escaped = std::mem::replace(&mut self.escaped, false);
         self.escaped = c == '\\' && !escaped;
         c == '"' && !escaped
     }
 
-    /// The held member stays. The first one of an object has no comma before it.
+    /// Emits the held member. The first one of an object has no comma before it.
     fn commit(&mut self, out: &mut String) {
         if self.held.is_empty() {
             return;

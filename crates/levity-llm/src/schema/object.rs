@@ -1,17 +1,17 @@
-//! Schemas of arguments where a provider wants that of one plain object.
+//! Argument schemas for providers that require a plain object.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-/// How schemas are put together of others.
+/// Keywords that combine other schemas.
 const PARTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
-/// What else cannot stand at the top.
+/// Further keywords that are not allowed at the top level.
 const LIMITS: [&str; 3] = ["enum", "const", "not"];
 
-/// The schema of a tool's arguments. Providers take any, as long as it is one of an object, tells
-/// its properties and is not put together of others at its top.
+/// Returns the schema of a tool's arguments. Providers accept any schema of an object that lists
+/// its properties and does not combine other schemas at the top level.
 pub(crate) fn input(schema: &Value) -> Cow<'_, Value> {
     let is_plain = |map: &Map<String, Value>| {
         map.get("type").is_some_and(|kind| kind == "object")
@@ -39,15 +39,15 @@ pub(crate) fn input(schema: &Value) -> Cow<'_, Value> {
         .filter_map(|name| Some((*name, map.shift_remove(*name)?)))
         .collect();
     for (name, list) in &parts {
-        spread(&mut map, list, *name == "allOf", schema);
-        tell(
+        merge_properties(&mut map, list, *name == "allOf", schema);
+        append_description(
             &mut map,
             &format!("The arguments must match {}.", json!({ *name: list })),
         );
     }
     for name in LIMITS {
         if let Some(limit) = map.shift_remove(name) {
-            tell(
+            append_description(
                 &mut map,
                 &format!("The arguments must match {}.", json!({ name: limit })),
             );
@@ -58,15 +58,16 @@ pub(crate) fn input(schema: &Value) -> Cow<'_, Value> {
     Cow::Owned(Value::Object(map))
 }
 
-/// What a reference within a schema stands for.
+/// Returns the target of a reference within a schema.
 pub(crate) fn find(root: &Value, pointer: &Value) -> Option<Map<String, Value>> {
     root.pointer(pointer.as_str()?.strip_prefix('#')?)?
         .as_object()
         .cloned()
 }
 
-/// Puts the properties of all alternatives side by side. What each of them needs is needed.
-fn spread(map: &mut Map<String, Value>, list: &Value, all: bool, root: &Value) {
+/// Merges the properties of several schemas. Of `allOf`, a property is required if any schema
+/// requires it; of alternatives, only if all of them do.
+fn merge_properties(map: &mut Map<String, Value>, list: &Value, all: bool, root: &Value) {
     let parts = list.as_array().into_iter().flatten().map(|part| {
         let target = part.get("$ref").and_then(|pointer| find(root, pointer));
         target.unwrap_or_else(|| part.as_object().cloned().unwrap_or_default())
@@ -79,7 +80,7 @@ fn spread(map: &mut Map<String, Value>, list: &Value, all: bool, root: &Value) {
         .flatten()
     {
         match properties.get_mut(name) {
-            Some(known) if known != value => *known = either(known, value),
+            Some(known) if known != value => *known = any_of(known, value),
             Some(_) => {}
             None => drop(properties.insert(name.clone(), value.clone())),
         }
@@ -117,8 +118,8 @@ pub(crate) fn take_object(map: &mut Map<String, Value>, name: &str) -> Map<Strin
     }
 }
 
-/// One of two schemas, or one more.
-fn either(known: &Value, more: &Value) -> Value {
+/// Returns a schema that allows either of two schemas.
+fn any_of(known: &Value, more: &Value) -> Value {
     let mut list = match known.get("anyOf") {
         Some(Value::Array(list)) if known.as_object().is_some_and(|known| known.len() == 1) => {
             list.clone()
@@ -131,11 +132,11 @@ fn either(known: &Value, more: &Value) -> Value {
     json!({ "anyOf": list })
 }
 
-/// Adds words to a schema's description.
-pub(crate) fn tell(map: &mut Map<String, Value>, words: &str) {
-    let told = match map.get("description").and_then(Value::as_str) {
+/// Appends text to the description of a schema.
+pub(crate) fn append_description(map: &mut Map<String, Value>, words: &str) {
+    let description = match map.get("description").and_then(Value::as_str) {
         Some(before) if !before.is_empty() => format!("{before}\n\n{words}"),
         _ => words.to_owned(),
     };
-    map.insert("description".to_owned(), told.into());
+    map.insert("description".to_owned(), description.into());
 }

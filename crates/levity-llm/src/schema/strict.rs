@@ -1,8 +1,8 @@
-//! The part of JSON Schema that OpenAI holds a model to: "strict mode".
+//! Converts JSON Schema to the subset that OpenAI enforces: "strict mode".
 //!
-//! There, every property is required and no other is allowed, so that an optional one is made to
-//! allow null. What cannot be said is put into the description in words. A schema that would come
-//! to accept less, such as one with a free-form map in it, is not made strict at all.
+//! In strict mode, every property is required and no other is allowed, so an optional property
+//! becomes nullable. The description states constraints that strict mode lacks. A schema that would
+//! accept fewer values, such as one with a free-form map, is not converted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,48 +11,49 @@ use serde_json::{Map, Value, json};
 use super::nulls::{Node, Shape};
 
 mod check;
+mod descriptions;
 mod keywords;
-mod kinds;
-mod words;
+mod types;
 
-use keywords::{KEPT, is_foreign, is_note};
-use kinds::{nullable, scalars, types};
+use keywords::{RETAINED, is_annotation, is_unsupported};
+use types::{nullable, scalars, types};
 
-/// A schema that is held to.
+/// A schema in strict form.
 #[derive(Debug)]
 pub(crate) struct Strict {
     pub(crate) schema: Value,
-    /// Where null has come to stand for a property that is left out, if it does anywhere.
+    /// The positions at which null now means an omitted property, if any.
     pub(crate) nulls: Option<Shape>,
 }
 
-/// How deep a schema is looked into, and at how much of it: more than the dialect allows.
-const DEEPEST: usize = 64;
-const MOST_NODES: usize = 10_000;
+/// The limits on depth and size, which are larger than those of the dialect.
+const MAX_DEPTH: usize = 64;
+const MAX_NODES: usize = 10_000;
 
-/// The schema in strict form, or `None` where that would change what it accepts.
+/// Returns the schema in strict form, or `None` if that would change which values it accepts.
 pub(crate) fn strict(schema: &Value) -> Option<Strict> {
-    let (nodes, places, nullables) = (vec![Node::default()], HashMap::new(), HashMap::new());
-    let mut maker = Maker {
+    let (nodes, definition_nodes, nullables) =
+        (vec![Node::default()], HashMap::new(), HashMap::new());
+    let mut converter = Converter {
         root: schema,
         names: Vec::new(),
         nodes,
-        places,
+        definition_nodes,
         nullables,
     };
-    let mut whole = maker.whole()?;
+    let mut whole = converter.whole()?;
     let mut defs = Map::new();
-    // Definitions that refer to others add to the list while it is gone through.
+    // Definitions that refer to others extend the list during the iteration.
     let mut at = 0;
-    while let Some(name) = maker.names.get(at).cloned() {
-        let place = maker
-            .places
+    while let Some(name) = converter.names.get(at).cloned() {
+        let node_index = converter
+            .definition_nodes
             .get(&name)
             .copied()
-            .filter(|_| maker.nodes.len() < MOST_NODES)?;
-        let (made, node) = maker.schema(maker.definition(&name)?, 1)?;
-        maker.alias(place, node);
-        defs.insert(name, made);
+            .filter(|_| converter.nodes.len() < MAX_NODES)?;
+        let (converted, node) = converter.schema(converter.definition(&name)?, 1)?;
+        converter.alias(node_index, node);
+        defs.insert(name, converted);
         at += 1;
     }
     if !defs.is_empty() {
@@ -60,8 +61,13 @@ pub(crate) fn strict(schema: &Value) -> Option<Strict> {
             .as_object_mut()?
             .insert("$defs".to_owned(), Value::Object(defs));
     }
-    let shape = Shape { nodes: maker.nodes };
-    if !check::fits(&whole) || !check::can_be_told_apart(&whole) || !check::is_clear(&shape) {
+    let shape = Shape {
+        nodes: converter.nodes,
+    };
+    if !check::fits(&whole)
+        || !check::are_distinguishable(&whole)
+        || !check::has_unambiguous_nulls(&shape)
+    {
         return None;
     }
     let nulls = shape
@@ -75,22 +81,22 @@ pub(crate) fn strict(schema: &Value) -> Option<Strict> {
     })
 }
 
-struct Maker<'a> {
+struct Converter<'a> {
     root: &'a Value,
-    /// Definitions that are referred to.
+    /// The definitions that are referenced.
     names: Vec<String>,
     nodes: Vec<Node>,
-    /// Their places.
-    places: HashMap<String, usize>,
-    /// Whether they allow null, where somebody asked.
+    /// The nodes of the definitions.
+    definition_nodes: HashMap<String, usize>,
+    /// The known answers to whether a definition allows null.
     nullables: HashMap<String, bool>,
 }
 
-/// A schema, and its place if there is something below it.
-type Made = Option<(Value, Option<usize>)>;
+/// A converted schema, and its node if it has nested positions.
+type ConvertedSchema = Option<(Value, Option<usize>)>;
 
-impl<'a> Maker<'a> {
-    /// The whole schema, which must be an object's.
+impl<'a> Converter<'a> {
+    /// Converts the whole schema, which must be that of an object.
     fn whole(&mut self) -> Option<Value> {
         let mut root = self.root.as_object()?;
         if let Some(target) = root.get("$ref").and_then(Value::as_str) {
@@ -106,15 +112,15 @@ impl<'a> Maker<'a> {
         if !is_object
             || !closed
             || alternatives.iter().any(|word| root.contains_key(*word))
-            || is_foreign(root)
+            || is_unsupported(root)
         {
             return None;
         }
-        let mut made = Map::new();
-        made.insert("type".to_owned(), "object".into());
-        self.object(root, 0, 1, &mut made)?;
-        words::describe(root, &[], &mut made);
-        Some(Value::Object(made))
+        let mut converted = Map::new();
+        converted.insert("type".to_owned(), "object".into());
+        self.object(root, 0, 1, &mut converted)?;
+        descriptions::describe(root, &[], &mut converted);
+        Some(Value::Object(converted))
     }
 
     fn definition(&self, name: &str) -> Option<&'a Value> {
@@ -123,9 +129,9 @@ impl<'a> Maker<'a> {
             .find_map(|word| self.root.get(*word)?.get(name))
     }
 
-    fn schema(&mut self, from: &'a Value, depth: usize) -> Made {
+    fn schema(&mut self, from: &'a Value, depth: usize) -> ConvertedSchema {
         let map = from.as_object()?;
-        if depth > DEEPEST || self.nodes.len() > MOST_NODES || is_foreign(map) {
+        if depth > MAX_DEPTH || self.nodes.len() > MAX_NODES || is_unsupported(map) {
             return None;
         }
         if let Some(target) = map.get("$ref") {
@@ -135,73 +141,80 @@ impl<'a> Maker<'a> {
             .into_iter()
             .find(|word| map.contains_key(*word));
         match word {
-            Some(word) => self.either(map, word, depth),
+            Some(word) => self.alternatives(map, word, depth),
             None => self.plain(map, depth),
         }
     }
 
-    /// A reference stands alone in this dialect.
-    fn reference(&mut self, map: &'a Map<String, Value>, target: &str) -> Made {
-        if !map.keys().all(|word| word == "$ref" || is_note(word)) {
+    /// Converts a reference, which must be the only keyword in this dialect.
+    fn reference(&mut self, map: &'a Map<String, Value>, target: &str) -> ConvertedSchema {
+        if !map.keys().all(|word| word == "$ref" || is_annotation(word)) {
             return None;
         }
-        let (target, place) = if target == "#" {
+        let (target, node_index) = if target == "#" {
             ("#".to_owned(), 0)
         } else {
             let name = definition_name(target)?;
             self.definition(&name)?;
             let escaped = name.replace('~', "~0").replace('/', "~1");
-            (format!("#/$defs/{escaped}"), self.place(name))
+            (format!("#/$defs/{escaped}"), self.node_of(name))
         };
-        let mut made = Map::new();
-        words::describe(map, &[], &mut made);
+        let mut converted = Map::new();
+        descriptions::describe(map, &[], &mut converted);
         let reference = json!({ "$ref": target });
-        if made.is_empty() {
-            return Some((reference, Some(place)));
+        if converted.is_empty() {
+            return Some((reference, Some(node_index)));
         }
-        made.insert("anyOf".to_owned(), json!([reference]));
-        Some((Value::Object(made), Some(place)))
+        converted.insert("anyOf".to_owned(), json!([reference]));
+        Some((Value::Object(converted), Some(node_index)))
     }
 
-    /// The place of a definition, which is made later.
-    fn place(&mut self, name: String) -> usize {
-        if let Some(place) = self.places.get(&name) {
-            return *place;
+    /// Returns the node of a definition, which is converted later.
+    fn node_of(&mut self, name: String) -> usize {
+        if let Some(node_index) = self.definition_nodes.get(&name) {
+            return *node_index;
         }
-        let place = self.add(Node::default());
-        self.places.insert(name.clone(), place);
+        let node_index = self.add(Node::default());
+        self.definition_nodes.insert(name.clone(), node_index);
         self.names.push(name);
-        place
+        node_index
     }
 
-    fn either(&mut self, map: &'a Map<String, Value>, word: &str, depth: usize) -> Made {
+    fn alternatives(
+        &mut self,
+        map: &'a Map<String, Value>,
+        word: &str,
+        depth: usize,
+    ) -> ConvertedSchema {
         let branches = map
             .get(word)?
             .as_array()
             .filter(|branches| !branches.is_empty())?;
-        let beside = map.keys().all(|other| other == word || is_note(other));
-        if !beside || (word == "allOf" && branches.len() > 1) {
+        let only_annotations = map
+            .keys()
+            .all(|other| other == word || is_annotation(other));
+        if !only_annotations || (word == "allOf" && branches.len() > 1) {
             return None;
         }
         let mut node = Node::default();
         let mut list = Vec::with_capacity(branches.len());
         for branch in branches {
-            let (made, place) = self.schema(branch, depth + 1)?;
-            list.push(made);
-            node.either.extend(place);
+            let (converted, node_index) = self.schema(branch, depth + 1)?;
+            list.push(converted);
+            node.alternatives.extend(node_index);
         }
-        let mut made = Map::new();
-        let one = (word == "oneOf" && !words::are_apart(branches))
+        let mut converted = Map::new();
+        let one = (word == "oneOf" && !descriptions::are_disjoint(branches))
             .then(|| "Exactly one of these.".to_owned());
-        words::describe(map, one.as_slice(), &mut made);
-        made.insert("anyOf".to_owned(), Value::Array(list));
-        Some((Value::Object(made), Some(self.add(node))))
+        descriptions::describe(map, one.as_slice(), &mut converted);
+        converted.insert("anyOf".to_owned(), Value::Array(list));
+        Some((Value::Object(converted), Some(self.add(node))))
     }
 
-    fn plain(&mut self, map: &'a Map<String, Value>, depth: usize) -> Made {
+    fn plain(&mut self, map: &'a Map<String, Value>, depth: usize) -> ConvertedSchema {
         let types = types(map)?;
-        let mut made = Map::new();
-        made.insert(
+        let mut converted = Map::new();
+        converted.insert(
             "type".to_owned(),
             if let [one] = &*types {
                 json!(one)
@@ -209,53 +222,55 @@ impl<'a> Maker<'a> {
                 json!(types)
             },
         );
-        let mut said = Vec::new();
+        let mut notes = Vec::new();
         for (word, value) in map {
             match word.as_str() {
                 "enum" | "const" => {
                     scalars(value)?;
-                    made.insert(word.clone(), value.clone());
+                    converted.insert(word.clone(), value.clone());
                 }
-                "pattern" | "format" if !words::is_supported(word, value) => {
-                    said.push(words::say(word, value));
+                "pattern" | "format" if !descriptions::is_supported(word, value) => {
+                    notes.push(descriptions::describe_keyword(word, value));
                 }
-                "pattern" | "format" => drop(made.insert(word.clone(), value.clone())),
-                kept if KEPT.contains(&kept) => drop(made.insert(word.clone(), value.clone())),
+                "pattern" | "format" => drop(converted.insert(word.clone(), value.clone())),
+                retained if RETAINED.contains(&retained) => {
+                    drop(converted.insert(word.clone(), value.clone()))
+                }
                 _ => {}
             }
         }
-        let mut place = None;
+        let mut node_index = None;
         if types.contains(&"object") {
             let at = self.add(Node::default());
-            self.object(map, at, depth, &mut made)?;
-            place = Some(at);
+            self.object(map, at, depth, &mut converted)?;
+            node_index = Some(at);
         }
         if types.contains(&"array") {
             let (items, node) = self.schema(map.get("items")?, depth + 1)?;
-            made.insert("items".to_owned(), items);
-            let at = place.unwrap_or_else(|| self.add(Node::default()));
+            converted.insert("items".to_owned(), items);
+            let at = node_index.unwrap_or_else(|| self.add(Node::default()));
             if let Some(known) = self.nodes.get_mut(at) {
                 known.items = node;
             }
-            place = Some(at);
+            node_index = Some(at);
         }
-        words::describe(map, &said, &mut made);
-        Some((Value::Object(made), place))
+        descriptions::describe(map, &notes, &mut converted);
+        Some((Value::Object(converted), node_index))
     }
 
-    /// An object: each property required, no others.
+    /// Converts an object: each property is required, and no others are allowed.
     fn object(
         &mut self,
         map: &'a Map<String, Value>,
         at: usize,
         depth: usize,
-        made: &mut Map<String, Value>,
+        converted: &mut Map<String, Value>,
     ) -> Option<()> {
         let properties = match map.get("properties") {
             Some(properties) => Some(properties.as_object()?),
             None => None,
         };
-        // An object of which nothing is said is a free-form one; the arguments of a tool are not.
+        // An object without any keywords is free-form, except as the arguments of a tool.
         let is_free = properties.is_none_or(Map::is_empty) && at != 0;
         let others = map.get("additionalProperties");
         if others.map_or(is_free, |others| *others != Value::Bool(false)) {
@@ -287,18 +302,18 @@ impl<'a> Maker<'a> {
                 .extend(below.map(|below| (name.clone(), below)));
             all.insert(name.clone(), value);
         }
-        made.insert(
+        converted.insert(
             "required".to_owned(),
             all.keys().map(String::as_str).collect(),
         );
-        made.insert("properties".to_owned(), Value::Object(all));
-        made.insert("additionalProperties".to_owned(), Value::Bool(false));
+        converted.insert("properties".to_owned(), Value::Object(all));
+        converted.insert("additionalProperties".to_owned(), Value::Bool(false));
         *self.nodes.get_mut(at)? = node;
         Some(())
     }
 
     fn allows_null(&mut self, schema: &'a Value, depth: usize) -> bool {
-        let Some(map) = schema.as_object().filter(|_| depth <= DEEPEST) else {
+        let Some(map) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else {
             return false;
         };
         if let Some(target) = map.get("$ref").and_then(Value::as_str) {
@@ -321,7 +336,8 @@ impl<'a> Maker<'a> {
             && map.get("const").is_none_or(Value::is_null)
     }
 
-    /// The same of a definition, looked at once. One that leads back to itself adds nothing.
+    /// Returns `true` if a definition allows null, with a cached result. A recursive one adds
+    /// nothing.
     fn definition_allows_null(&mut self, name: String, depth: usize) -> bool {
         if let Some(known) = self.nullables.get(&name) {
             return *known;
@@ -340,15 +356,15 @@ impl<'a> Maker<'a> {
         self.nodes.len() - 1
     }
 
-    /// A definition's place is where its schema turned out to be.
-    fn alias(&mut self, place: usize, node: Option<usize>) {
-        if let Some(known) = self.nodes.get_mut(place) {
-            known.either.extend(node);
+    /// Links the node of a definition to the node of its schema.
+    fn alias(&mut self, node_index: usize, node: Option<usize>) {
+        if let Some(known) = self.nodes.get_mut(node_index) {
+            known.alternatives.extend(node);
         }
     }
 }
 
-/// The definition that a reference names; one to anywhere else cannot be followed.
+/// Returns the definition that a reference names; `None` for references to other places.
 fn definition_name(target: &str) -> Option<String> {
     let name = target
         .strip_prefix("#/$defs/")

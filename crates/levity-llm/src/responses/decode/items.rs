@@ -1,4 +1,4 @@
-//! The items of a reply, piece by piece and whole.
+//! The items of a reply, as deltas and complete.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,44 +9,44 @@ use super::{
     json,
 };
 use crate::body::escaped;
-use crate::responses::{IMAGE, LATER};
+use crate::responses::{IMAGE, LATER_THOUGHTS};
 
-/// An item that has begun.
+/// An item that has started.
 #[derive(Debug, Default)]
 pub(super) struct Item {
-    /// Its place in the reply and its id, as far as the server says.
+    /// Its index in the reply and its id, if the server sends them.
     index: Option<u64>,
     id: String,
     pub(super) kind: Kind,
-    /// The fields of the message that it is, but for what is in it.
+    /// The fields of its message, without the content.
     fields: Map<String, Value>,
-    /// Whether a piece of what is open has come.
-    said: bool,
-    /// How many parts of a message have come to their end.
+    /// True if a delta of the open part has arrived.
+    has_delta: bool,
+    /// The number of completed parts of a message.
     closed: usize,
-    /// The part of a thought that the last piece belonged to.
+    /// The part of a thought that received the last delta.
     thought: Option<(bool, u64)>,
     done: bool,
-    /// A thought as it went out, and as the end of the reply has it if that differs.
+    /// A thought as it was emitted, and as the end of the reply repeats it if that differs.
     whole: Option<ProviderState>,
     later: Option<Value>,
 }
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Kind {
     Message,
     Thought,
     /// A call, by its number.
     Call(u32),
-    /// One whose input is text, and no JSON.
+    /// A call whose input is free text, not JSON.
     Custom(u32),
     #[default]
     Other,
 }
 
 impl Decoder {
-    /// The item of an event, which should have begun.
+    /// Returns the item of an event, which should have started.
     fn at(&self, index: Option<u64>, id: &str) -> Option<usize> {
         let open = || self.items.iter().enumerate().rev();
         let found = match index {
@@ -57,7 +57,7 @@ impl Decoder {
         found.map(|(at, _)| at)
     }
 
-    /// Where an item of the whole reply is, if it came before.
+    /// Returns the index of an item of the complete reply, if it arrived before.
     pub(super) fn known(&self, index: u64, item: &Value) -> Option<usize> {
         let id = text(item, "id");
         let is_same =
@@ -67,9 +67,8 @@ impl Decoder {
             .position(|known| known.done && is_same(known))
     }
 
-    /// An item comes once more. Some servers encrypt a thought anew each time, and give it another
-    /// id.
-    pub(super) fn again(&mut self, at: usize, item: Value) {
+    /// Handles a repeated item. Some servers encrypt a thought again each time, with another id.
+    pub(super) fn repeat_item(&mut self, at: usize, item: Value) {
         let Some(known) = self.items.get_mut(at) else {
             return;
         };
@@ -81,20 +80,20 @@ impl Decoder {
         known.later = changed.then_some(item);
     }
 
-    /// Thoughts that the end of the reply has otherwise go out with it, in their order.
-    pub(super) fn last_words(&mut self, sink: &mut Sink) {
+    /// Emits thoughts that the end of the reply repeats differently, in their order.
+    pub(super) fn emit_later_thoughts(&mut self, sink: &mut Sink) {
         let thoughts = self.items.iter_mut().filter(|item| item.whole.is_some());
         let later: Vec<Option<Value>> = thoughts.map(|item| item.later.take()).collect();
         if later.iter().any(Option::is_some) {
             sink.push(Delta::Part(Part::Opaque(ProviderState::new(
                 NAME,
-                json!({ (LATER): later }),
+                json!({ (LATER_THOUGHTS): later }),
             ))));
         }
     }
 
-    /// An item begins. A call that does not say yet what it calls begins when it is whole.
-    pub(super) fn added(&mut self, index: Option<u64>, item: &Value, sink: &mut Sink) {
+    /// Starts an item. A call without a name starts only when it is complete.
+    pub(super) fn item_added(&mut self, index: Option<u64>, item: &Value, sink: &mut Sink) {
         let is_call = matches!(text(item, "type"), "function_call" | "custom_tool_call");
         if !is_call || !text(item, "name").is_empty() {
             self.begin(index, item, sink);
@@ -125,7 +124,7 @@ impl Decoder {
         }
         let (id, fields) = (
             text(item, "id").to_owned(),
-            rest(item, &["type", "role", "status", "content"]),
+            fields_except(item, &["type", "role", "status", "content"]),
         );
         self.items.push(Item {
             index,
@@ -137,8 +136,8 @@ impl Decoder {
         at
     }
 
-    /// The item of an event, begun now if it had not.
-    fn begun(&mut self, event: &Event<'_>, kind: Kind) -> usize {
+    /// Returns the item of an event, and starts it if necessary.
+    fn item_of_event(&mut self, event: &Event<'_>, kind: Kind) -> usize {
         if let Some(at) = self.at(event.output_index, &event.item_id) {
             return at;
         }
@@ -152,9 +151,9 @@ impl Decoder {
         self.items.len() - 1
     }
 
-    /// More text.
-    pub(super) fn say(&mut self, event: &Event<'_>, sink: &mut Sink) {
-        let at = self.begun(event, Kind::Message);
+    /// Adds more text to an item.
+    pub(super) fn add_text(&mut self, event: &Event<'_>, sink: &mut Sink) {
+        let at = self.item_of_event(event, Kind::Message);
         let Some(item) = self
             .items
             .get_mut(at)
@@ -162,22 +161,22 @@ impl Decoder {
         else {
             return;
         };
-        // A new part begins, and the one before had no end.
+        // A new part starts, and the previous one had no end.
         let part = usize::try_from(event.content_index.unwrap_or(0)).unwrap_or(0);
-        if part > item.closed && item.said && self.last == Some(at) {
+        if part > item.closed && item.has_delta && self.last == Some(at) {
             sink.push(Delta::Opaque(state(item, &Value::Null)));
         }
         if part > item.closed {
-            (item.closed, item.said) = (part, false);
+            (item.closed, item.has_delta) = (part, false);
         }
-        item.said |= !event.delta.is_empty();
+        item.has_delta |= !event.delta.is_empty();
         sink.text(&event.delta);
         self.last = Some(at).filter(|_| !event.delta.is_empty()).or(self.last);
     }
 
-    /// More thinking, a summary or the thought itself. Parts are set apart.
-    pub(super) fn think(&mut self, event: &Event<'_>, sink: &mut Sink) {
-        let at = self.begun(event, Kind::Thought);
+    /// Adds more thinking: a summary or the thought itself. Parts are separated.
+    pub(super) fn add_thinking(&mut self, event: &Event<'_>, sink: &mut Sink) {
+        let at = self.item_of_event(event, Kind::Thought);
         let Some(item) = self.items.get_mut(at).filter(|_| !event.delta.is_empty()) else {
             return;
         };
@@ -191,13 +190,13 @@ impl Decoder {
         if item.thought.is_some_and(|before| before != part) {
             sink.thinking("\n\n");
         }
-        (item.thought, item.said) = (Some(part), true);
+        (item.thought, item.has_delta) = (Some(part), true);
         sink.thinking(&event.delta);
         self.last = Some(at);
     }
 
-    /// More arguments.
-    pub(super) fn ask(&mut self, event: &Event<'_>, sink: &mut Sink) {
+    /// Adds more arguments to a call.
+    pub(super) fn add_arguments(&mut self, event: &Event<'_>, sink: &mut Sink) {
         let Some(at) = self.at(event.output_index, &event.item_id) else {
             return;
         };
@@ -207,17 +206,17 @@ impl Decoder {
         let (index, text) = match item.kind {
             Kind::Call(index) => (index, event.delta.clone().into_owned()),
             Kind::Custom(index) => {
-                let quote = if item.said { "" } else { "\"" };
+                let quote = if item.has_delta { "" } else { "\"" };
                 (index, format!("{quote}{}", escaped(&event.delta)))
             }
             _ => return,
         };
-        item.said = true;
+        item.has_delta = true;
         sink.push(Delta::CallArgs { index, text });
         self.last = Some(at);
     }
 
-    /// A part of a message has come to its end.
+    /// Completes a part of a message.
     pub(super) fn part_done(&mut self, event: &Event<'_>, part: &Value, sink: &mut Sink) {
         let Some(at) = self.at(event.output_index, &event.item_id) else {
             return;
@@ -236,10 +235,10 @@ impl Decoder {
         let Some(item) = self.items.get_mut(at) else {
             return;
         };
-        let said = item.said && index == item.closed;
+        let has_delta = item.has_delta && index == item.closed;
         let opaque = state(item, part);
-        (item.closed, item.said) = (index + 1, false);
-        if !said {
+        (item.closed, item.has_delta) = (index + 1, false);
+        if !has_delta {
             let name = if text(part, "type") == "refusal" {
                 "refusal"
             } else {
@@ -254,8 +253,8 @@ impl Decoder {
         self.last = Some(at);
     }
 
-    /// An item has come to its end, and is here whole.
-    pub(super) fn done(&mut self, index: Option<u64>, whole: Value, sink: &mut Sink) {
+    /// Completes an item, which arrives as a whole.
+    pub(super) fn item_done(&mut self, index: Option<u64>, whole: Value, sink: &mut Sink) {
         let open = self
             .at(index, text(&whole, "id"))
             .filter(|at| self.items.get(*at).is_some_and(|item| !item.done));
@@ -273,20 +272,20 @@ impl Decoder {
             Kind::Call(index) | Kind::Custom(index) => self.call_done(at, index, &whole, sink),
             Kind::Other => {
                 self.count_fee(&whole);
-                sink.push(Delta::Part(picture(whole)));
+                sink.push(Delta::Part(provider_tool_part(whole)));
                 self.last = Some(at);
             }
         }
     }
 
-    /// Counts what the provider did itself and has a fee for.
+    /// Counts provider-side actions that have a fee.
     fn count_fee(&mut self, whole: &Value) {
         match text(whole, "type") {
             "web_search_call" | "file_search_call" => {
                 self.searches = self.searches.saturating_add(1);
             }
             "code_interpreter_call" | "shell_call" => {
-                // One that does not say where it ran is taken for one of its own.
+                // A session without a container id counts separately.
                 let place = [text(whole, "container_id"), text(whole, "id")];
                 let place = place
                     .into_iter()
@@ -307,25 +306,29 @@ impl Decoder {
         let Some(item) = self.items.get_mut(at) else {
             return;
         };
-        item.fields = rest(&whole, &["type", "role", "status", "content"]);
-        let (closed, said) = (item.closed, item.said);
+        item.fields = fields_except(&whole, &["type", "role", "status", "content"]);
+        let (closed, has_delta) = (item.closed, item.has_delta);
         for (index, part) in parts.iter().enumerate().skip(closed) {
             self.close(at, index, part, sink);
         }
-        if parts.is_empty() && closed == 0 && !said {
+        if parts.is_empty() && closed == 0 && !has_delta {
             sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, whole))));
             self.last = Some(at);
         }
     }
 
     fn thought_done(&mut self, at: usize, whole: Value, sink: &mut Sink) {
-        let said = self.items.get(at).is_some_and(|item| item.said);
-        let shown = if said { String::new() } else { thought(&whole) };
+        let has_delta = self.items.get(at).is_some_and(|item| item.has_delta);
+        let shown = if has_delta {
+            String::new()
+        } else {
+            thought(&whole)
+        };
         let opaque = ProviderState::new(NAME, whole);
         if let Some(item) = self.items.get_mut(at) {
             item.whole = Some(opaque.clone());
         }
-        if said && self.last == Some(at) {
+        if has_delta && self.last == Some(at) {
             sink.push(Delta::Opaque(opaque));
         } else {
             let mut thinking = Thinking::new(shown);
@@ -340,7 +343,7 @@ impl Decoder {
             return;
         };
         let custom = matches!(item.kind, Kind::Custom(_));
-        let args = match (custom, item.said) {
+        let args = match (custom, item.has_delta) {
             (true, true) => "\"".to_owned(),
             (true, false) => format!("\"{}\"", escaped(text(whole, "input"))),
             (false, true) => String::new(),
@@ -350,11 +353,11 @@ impl Decoder {
                 Some(value) => value.to_string(),
             },
         };
-        // What belongs to a call is put to the one that was heard of last.
+        // State of a call is attached to the last emitted one.
         if !args.is_empty() || self.last != Some(at) {
             sink.push(Delta::CallArgs { index, text: args });
         }
-        let mut fields = rest(whole, &["call_id", "name", "arguments", "input"]);
+        let mut fields = fields_except(whole, &["call_id", "name", "arguments", "input"]);
         if !custom {
             fields.shift_remove("type");
         }
@@ -366,8 +369,9 @@ impl Decoder {
     }
 }
 
-/// What a tool of the provider's own did: a picture, or an item that only the provider understands.
-fn picture(mut item: Value) -> Part {
+/// Converts the result of a provider-side tool: an image, or an item that only the provider
+/// understands.
+fn provider_tool_part(mut item: Value) -> Part {
     let bytes = match text(&item, "type") {
         IMAGE => STANDARD
             .decode(text(&item, "result"))
@@ -392,19 +396,20 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The fields of an object but for these.
-fn rest(value: &Value, but: &[&str]) -> Map<String, Value> {
+/// Returns the fields of an object except these.
+fn fields_except(value: &Value, excluded: &[&str]) -> Map<String, Value> {
     let fields = value.as_object().into_iter().flatten();
-    let fields = fields.filter(|(name, value)| !but.contains(&name.as_str()) && !value.is_null());
+    let fields =
+        fields.filter(|(name, value)| !excluded.contains(&name.as_str()) && !value.is_null());
     fields
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
 
-/// What goes back with a part of a message: which message it is of, and what it has beside its
-/// text.
+/// Returns the state that is sent back with a part of a message: its message, and its fields other
+/// than the text.
 fn state(item: &Item, part: &Value) -> ProviderState {
-    let mut fields = rest(part, &["text", "refusal", "logprobs"]);
+    let mut fields = fields_except(part, &["text", "refusal", "logprobs"]);
     if fields.get("type").is_some_and(|kind| kind == "output_text") {
         fields.shift_remove("type");
     }
@@ -418,7 +423,7 @@ fn state(item: &Item, part: &Value) -> ProviderState {
     ProviderState::new(NAME, data)
 }
 
-/// What of a thought is shown: its summary, and the thought itself.
+/// Returns the visible text of a thought: its summary, and the thought itself.
 fn thought(whole: &Value) -> String {
     let lists = ["summary", "content"]
         .iter()

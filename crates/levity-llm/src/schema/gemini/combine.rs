@@ -1,9 +1,9 @@
-//! Two schemas that both hold, as one.
+//! Combines two schemas that must both hold into one.
 
 use serde_json::{Map, Value, json};
 
-/// What both say together. Where a keyword can be said only once, that of `over` counts, and the
-/// other is kept under `also`, which is put into words.
+/// Returns the combination of two schemas. For a keyword that can occur only once, `over` takes
+/// precedence, and the other value moves to `also`, which is described in words.
 pub(super) fn both(under: Map<String, Value>, over: Map<String, Value>) -> Map<String, Value> {
     let mut whole = under;
     for (name, value) in over {
@@ -14,18 +14,18 @@ pub(super) fn both(under: Map<String, Value>, over: Map<String, Value>) -> Map<S
         if *known == value {
             continue;
         }
-        let left = join(&name, known, value);
-        if let Some(left) = left {
+        let rest = join(&name, known, value);
+        if let Some(rest) = rest {
             let also = whole.entry("also").or_insert_with(|| json!([]));
             if let Value::Array(also) = also {
-                also.push(json!({ name: left }));
+                also.push(json!({ name: rest }));
             }
         }
     }
     whole
 }
 
-/// Joins a keyword's values. What finds no place is given back.
+/// Joins the values of a keyword. Returns a value that cannot be joined.
 fn join(name: &str, known: &mut Value, value: Value) -> Option<Value> {
     match (name, &mut *known, value) {
         ("properties" | "$defs" | "definitions", Value::Object(known), Value::Object(more)) => {
@@ -50,7 +50,7 @@ fn join(name: &str, known: &mut Value, value: Value) -> Option<Value> {
             known.extend(more);
             None
         }
-        // What is said nearer to the place counts.
+        // The value closer to the use takes precedence.
         (
             "description" | "title" | "default" | "examples" | "$id" | "$schema" | "$comment",
             known,
@@ -59,17 +59,17 @@ fn join(name: &str, known: &mut Value, value: Value) -> Option<Value> {
             *known = value;
             None
         }
-        // An unlisted property is no longer one when the other schema lists it.
+        // A property is no longer unlisted if the other schema lists it.
         ("additionalProperties", known, value) => {
-            let left = std::mem::replace(known, value);
-            (left != Value::Bool(false)).then_some(left)
+            let rest = std::mem::replace(known, value);
+            (rest != Value::Bool(false)).then_some(rest)
         }
-        ("type", known, value) => Some(narrower(known, value)).filter(|left| !left.is_null()),
+        ("type", known, value) => Some(narrower(known, value)).filter(|rest| !rest.is_null()),
         (_, known, value) => Some(std::mem::replace(known, value)),
     }
 }
 
-/// The types that both allow. Where there are none, the second stays and the first is given back.
+/// Intersects two sets of types. If they are disjoint, the second stays and the first is returned.
 fn narrower(known: &mut Value, value: Value) -> Value {
     let list = |value: &Value| match value {
         Value::Array(types) => types.clone(),

@@ -1,11 +1,11 @@
-//! The types and values that a schema allows, and its forms.
+//! The types, values and alternatives that a schema allows.
 
 use serde_json::{Value, json};
 
 use super::Object;
-use super::words::{self, Words};
+use super::notes::{self, Notes};
 
-/// The types that a schema names, in lower case and each once.
+/// Returns the types that a schema names, in lower case and without duplicates.
 pub(super) fn types(map: &Object) -> Vec<String> {
     let named = match map.get("type") {
         Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
@@ -36,12 +36,12 @@ pub(super) fn types(map: &Object) -> Vec<String> {
     types
 }
 
-/// What `enum` and `const` allow: the types there are then, and the values where Gemini takes them
-/// as a list.
+/// Returns the types that `enum` and `const` allow, and the values if Gemini accepts them as a
+/// list.
 pub(super) fn allowed(
     map: &Object,
     types: Vec<String>,
-    words: &mut Words,
+    notes: &mut Notes,
 ) -> (Vec<String>, Option<Vec<Value>>) {
     let values: Vec<Value> = match (map.get("const"), map.get("enum")) {
         (Some(value), _) => vec![value.clone()],
@@ -78,8 +78,8 @@ pub(super) fn allowed(
     }
     match &*values {
         [] => return (kinds, None),
-        [value] => words.say(&format!("always {value}")),
-        values => words.say(&format!("one of {}", Value::Array(values.to_vec()))),
+        [value] => notes.add_clause(&format!("always {value}")),
+        values => notes.add_clause(&format!("one of {}", Value::Array(values.to_vec()))),
     }
     (if types.is_empty() { kinds } else { types }, None)
 }
@@ -96,13 +96,13 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// One schema of several forms, with what is said of all of them.
+/// Combines several alternatives into one schema, with the notes on all of them.
 pub(super) fn united(mut forms: Vec<Value>, notes: Object) -> Value {
     let is_null = |form: &Value| form.get("type") == Some(&json!("null"));
     let optional = forms.len() == 2 && forms.iter().filter(|form| is_null(form)).count() == 1;
     if optional {
         forms.sort_by_key(is_null);
-        // One form that may be absent has a shorter way to say so, unless its values are listed.
+        // A single nullable alternative has a shorter form, unless its values are listed.
         let kind = forms
             .first()
             .and_then(|form| form.get("type"))
@@ -122,7 +122,7 @@ pub(super) fn united(mut forms: Vec<Value>, notes: Object) -> Value {
         Err(forms) => Object::from_iter([("anyOf".to_owned(), Value::Array(forms))]),
     };
     for (name, note) in notes {
-        words::note(&mut whole, &name, note);
+        notes::note(&mut whole, &name, note);
     }
     Value::Object(whole)
 }

@@ -1,24 +1,21 @@
 use serde_json::{Value, json};
 
-use super::{MOST, narrow, parameters};
+use super::{MAX_SCHEMAS, convert, parameters};
 
 #[track_caller]
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "cases are written down in place"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "cases are written inline")]
 fn check(schema: Value, expected: Value) {
-    assert_eq!(narrow(&schema), expected, "{schema}");
+    assert_eq!(convert(&schema), expected, "{schema}");
 }
 
-/// A schema that stays as it is.
+/// Checks that a schema stays unchanged.
 #[track_caller]
 fn same(schema: Value) {
     check(schema.clone(), schema);
 }
 
 #[test]
-fn what_gemini_knows_stays() {
+fn supported_keywords_are_unchanged() {
     same(
         json!({"type": "string", "title": "City", "description": "Where.", "format": "date-time"}),
     );
@@ -45,12 +42,12 @@ fn what_gemini_knows_stays() {
 }
 
 #[test]
-fn what_it_does_not_know_is_said() {
-    let text = |keyword: &str, value: Value, said: &str| {
+fn unsupported_keywords_become_description() {
+    let text = |keyword: &str, value: Value, clause: &str| {
         let schema = json!({"type": "string", "description": "A word.", keyword: value});
         check(
             schema,
-            json!({"type": "string", "description": format!("A word. ({said})")}),
+            json!({"type": "string", "description": format!("A word. ({clause})")}),
         );
     };
     text("minLength", json!(1), "at least 1 character");
@@ -84,7 +81,7 @@ fn what_it_does_not_know_is_said() {
 }
 
 #[test]
-fn whole_numbers_have_a_next_one() {
+fn exclusive_bound_of_integer_becomes_next_integer() {
     check(
         json!({"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 10}),
         json!({"type": "integer", "minimum": 1, "maximum": 9}),
@@ -100,7 +97,7 @@ fn whole_numbers_have_a_next_one() {
 }
 
 #[test]
-fn constants_and_odd_values_are_enums_or_words() {
+fn constants_become_enums_or_description() {
     check(
         json!({"const": "a"}),
         json!({"type": "string", "enum": ["a"]}),
@@ -129,7 +126,7 @@ fn constants_and_odd_values_are_enums_or_words() {
 }
 
 #[test]
-fn what_may_be_absent_is_said_shortly() {
+fn nullable_alternative_uses_short_form() {
     check(
         json!({"anyOf": [{"type": "null"}, {"type": "string"}], "description": "D"}),
         json!({"type": ["string", "null"], "description": "D"}),
@@ -148,7 +145,7 @@ fn what_may_be_absent_is_said_shortly() {
 }
 
 #[test]
-fn forms_take_in_what_stands_around_them() {
+fn alternatives_absorb_surrounding_keywords() {
     check(
         json!({
             "type": "object",
@@ -179,7 +176,7 @@ fn forms_take_in_what_stands_around_them() {
 }
 
 #[test]
-fn all_of_becomes_one() {
+fn all_of_is_merged_into_one_schema() {
     check(
         json!({
             "$defs": {"base": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}},
@@ -202,7 +199,7 @@ fn all_of_becomes_one() {
 }
 
 #[test]
-fn references_are_put_in_place() {
+fn references_are_replaced_with_targets() {
     check(
         json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -228,7 +225,7 @@ fn references_are_put_in_place() {
 }
 
 #[test]
-fn a_schema_within_itself_is_named() {
+fn recursive_reference_is_named() {
     check(
         json!({
             "$defs": {"Node": {
@@ -255,8 +252,8 @@ fn a_schema_within_itself_is_named() {
 }
 
 #[test]
-fn hostile_schemas_come_to_an_end() {
-    // Each level doubles what the one below is.
+fn conversion_of_hostile_schemas_terminates() {
+    // Each level doubles the size of the one below.
     let mut defs = serde_json::Map::new();
     for n in 0..40 {
         let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
@@ -265,27 +262,27 @@ fn hostile_schemas_come_to_an_end() {
             json!({"type": "object", "properties": {"a": next, "b": next}}),
         );
     }
-    let wide = narrow(&json!({"$defs": defs, "$ref": "#/$defs/d0"}));
-    assert!(wide.to_string().len() < 200 * MOST);
+    let wide = convert(&json!({"$defs": defs, "$ref": "#/$defs/d0"}));
+    assert!(wide.to_string().len() < 200 * MAX_SCHEMAS);
 
     let forms: Vec<Value> = (0..200).map(|n| json!({"const": n})).collect();
-    let mixed = narrow(&json!({"anyOf": forms, "oneOf": forms}));
-    assert!(mixed.to_string().len() < 200 * MOST);
+    let mixed = convert(&json!({"anyOf": forms, "oneOf": forms}));
+    assert!(mixed.to_string().len() < 200 * MAX_SCHEMAS);
 
-    narrow(&json!({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}));
-    narrow(&json!({"$ref": "#/$ref"}));
+    convert(&json!({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}));
+    convert(&json!({"$ref": "#/$ref"}));
     for odd in [
         json!(7),
         json!({"type": 7}),
         json!({"properties": 7, "required": 7, "enum": 7}),
         json!({"anyOf": []}),
     ] {
-        narrow(&odd);
+        convert(&odd);
     }
 }
 
 #[test]
-fn a_function_without_arguments_has_no_parameters() {
+fn function_without_arguments_has_no_parameters() {
     assert_eq!(parameters(&Value::Null), None);
     assert_eq!(
         parameters(&json!({"type": "object", "properties": {}, "additionalProperties": false})),
@@ -301,7 +298,7 @@ fn a_function_without_arguments_has_no_parameters() {
 }
 
 #[test]
-fn a_function_may_take_anything() {
+fn function_may_accept_any_arguments() {
     let free = json!({"type": "object", "additionalProperties": true, "description": "Any pairs."});
     assert_eq!(parameters(&free), Some(free));
     let named =

@@ -2,8 +2,8 @@ use serde_json::Value;
 
 use super::*;
 
-/// `a` may be left out; `b` may be null; `list` has such objects, and `other` may be one or
-/// something else.
+/// `a` is optional; `b` may be null; `list` contains such objects, and `other` may be one or
+/// another value.
 fn shape() -> Arc<Shape> {
     let set = |names: &[&str]| {
         names
@@ -33,7 +33,7 @@ fn shape() -> Arc<Shape> {
             node,
             list,
             Node {
-                either: vec![0, 3],
+                alternatives: vec![0, 3],
                 ..Node::default()
             },
             plain,
@@ -50,14 +50,14 @@ fn check(text: &str, expected: &str) {
             .chunks(size)
             .map(|piece| filter.feed(&piece.iter().collect::<String>()))
             .collect();
-        assert_eq!(out, expected, "in pieces of {size}");
+        assert_eq!(out, expected, "in chunks of {size}");
         let parses = |text: &str| serde_json::from_str::<Value>(text).is_ok();
         assert_eq!(parses(&out), parses(text), "{out}");
     }
 }
 
 #[test]
-fn members_that_stand_for_nothing_go() {
+fn null_of_optional_member_is_removed() {
     check(r#"{"a":null}"#, "{}");
     check(r#"{"a":null,"b":null}"#, r#"{"b":null}"#);
     check(r#"{"b":1,"a":null}"#, r#"{"b":1}"#);
@@ -71,7 +71,7 @@ fn members_that_stand_for_nothing_go() {
 }
 
 #[test]
-fn nulls_that_are_values_stay() {
+fn null_value_is_retained() {
     check(r#"{"b":null,"c":null}"#, r#"{"b":null,"c":null}"#);
     check(r#"{"list":[null,1]}"#, r#"{"list":[null,1]}"#);
     check(
@@ -83,7 +83,7 @@ fn nulls_that_are_values_stay() {
 }
 
 #[test]
-fn what_is_below_is_looked_at() {
+fn nested_nulls_are_filtered() {
     check(
         r#"{"list":[{"a":null,"b":2},{"list":[{"a":null}]}],"a":null}"#,
         r#"{"list":[{"b":2},{"list":[{}]}]}"#,
@@ -96,7 +96,7 @@ fn what_is_below_is_looked_at() {
 }
 
 #[test]
-fn what_is_no_json_stays_none() {
+fn invalid_json_stays_invalid() {
     for text in [
         r#"{"a":null,"b""#,
         r#"{"a":nu"#,
@@ -122,5 +122,5 @@ fn what_is_no_json_stays_none() {
         .map(|piece| filter.feed(&String::from_utf8_lossy(piece)))
         .collect();
     assert_eq!(out.concat(), long);
-    assert!(out[500].len() == 1_000, "nothing is held for ever");
+    assert!(out[500].len() == 1_000, "no text is held forever");
 }

@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::schema::nulls::Shape;
 
-const MOST_LEVELS: usize = 10;
-const MOST_PROPERTIES: usize = 5_000;
-const MOST_VALUES: usize = 1_000;
-/// Of names and values together.
-const MOST_CHARS: usize = 120_000;
-/// Of the values of one list that has more than `MANY_VALUES`.
-const MOST_CHARS_OF_MANY: usize = 15_000;
-const MANY_VALUES: usize = 250;
+const MAX_LEVELS: usize = 10;
+const MAX_PROPERTIES: usize = 5_000;
+const MAX_VALUES: usize = 1_000;
+/// The limit on the characters of names and values together.
+const MAX_CHARS: usize = 120_000;
+/// The limit on the characters of one list with more than `LONG_LIST` values.
+const MAX_CHARS_OF_LONG_LIST: usize = 15_000;
+const LONG_LIST: usize = 250;
 
-/// Whether a schema in strict form is within the limits.
+/// Returns `true` if a schema in strict form is within the limits.
 pub(super) fn fits(schema: &Value) -> bool {
     let mut sum = Sum::default();
     let none = Map::new();
@@ -28,11 +28,11 @@ pub(super) fn fits(schema: &Value) -> bool {
         sum.chars += name.len();
         sum.add(def);
     }
-    !sum.over
-        && sum.properties <= MOST_PROPERTIES
-        && sum.values <= MOST_VALUES
-        && sum.chars <= MOST_CHARS
-        && levels(schema, defs, &mut HashMap::new(), 0) <= MOST_LEVELS
+    !sum.exceeded
+        && sum.properties <= MAX_PROPERTIES
+        && sum.values <= MAX_VALUES
+        && sum.chars <= MAX_CHARS
+        && levels(schema, defs, &mut HashMap::new(), 0) <= MAX_LEVELS
 }
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ struct Sum {
     properties: usize,
     values: usize,
     chars: usize,
-    over: bool,
+    exceeded: bool,
 }
 
 impl Sum {
@@ -49,7 +49,7 @@ impl Sum {
             let chars: usize = values.iter().map(length).sum();
             self.values += values.len();
             self.chars += chars;
-            self.over |= values.len() > MANY_VALUES && chars > MOST_CHARS_OF_MANY;
+            self.exceeded |= values.len() > LONG_LIST && chars > MAX_CHARS_OF_LONG_LIST;
         }
         self.chars += schema.get("const").map_or(0, length);
         for (name, _) in schema
@@ -79,16 +79,16 @@ fn below(schema: &Value) -> impl Iterator<Item = &Value> {
         .chain(schema.get("items"))
 }
 
-/// How many objects and lists are in each other. What refers to itself counts once.
+/// Returns the nesting depth of objects and lists. A recursive reference counts once.
 fn levels<'a>(
     schema: &'a Value,
     defs: &'a Map<String, Value>,
     known: &mut HashMap<&'a str, Option<usize>>,
     depth: usize,
 ) -> usize {
-    // A long chain of references is no schema that anybody wrote.
+    // A very long chain of references is not a realistic schema.
     if depth > 200 {
-        return MOST_LEVELS + 1;
+        return MAX_LEVELS + 1;
     }
     if let Some((name, def)) = definition(schema, defs) {
         if let Some(found) = known.get(name.as_str()) {
@@ -111,9 +111,9 @@ fn definition<'a>(schema: &Value, defs: &'a Map<String, Value>) -> Option<(&'a S
     defs.get_key_value(&super::definition_name(target)?)
 }
 
-/// Whether the objects that a value may be begin with different properties, or with one of
-/// different values: the dialect tells them apart by that.
-pub(super) fn can_be_told_apart(schema: &Value) -> bool {
+/// Returns `true` if the object alternatives of a value start with different properties, or with
+/// one of different values. The dialect distinguishes them by that.
+pub(super) fn are_distinguishable(schema: &Value) -> bool {
     let none = Map::new();
     let defs = schema
         .get("$defs")
@@ -121,10 +121,10 @@ pub(super) fn can_be_told_apart(schema: &Value) -> bool {
         .unwrap_or(&none);
     std::iter::once(schema)
         .chain(defs.values())
-        .all(|schema| begin_apart(schema, defs))
+        .all(|schema| start_differently(schema, defs))
 }
 
-fn begin_apart(schema: &Value, defs: &Map<String, Value>) -> bool {
+fn start_differently(schema: &Value, defs: &Map<String, Value>) -> bool {
     let branches = schema
         .get("anyOf")
         .and_then(Value::as_array)
@@ -134,10 +134,10 @@ fn begin_apart(schema: &Value, defs: &Map<String, Value>) -> bool {
     branches
         .filter_map(|branch| first(branch, defs))
         .all(|first| firsts.insert(first))
-        && below(schema).all(|schema| begin_apart(schema, defs))
+        && below(schema).all(|schema| start_differently(schema, defs))
 }
 
-/// The first property of an object, and its value if it has only one.
+/// Returns the first property of an object, and its value if only one is allowed.
 fn first(schema: &Value, defs: &Map<String, Value>) -> Option<(String, String)> {
     let schema = definition(schema, defs).map_or(schema, |(_, def)| def);
     let (name, property) = schema.get("properties")?.as_object()?.iter().next()?;
@@ -152,19 +152,19 @@ fn first(schema: &Value, defs: &Map<String, Value>) -> Option<(String, String)> 
     ))
 }
 
-/// Whether a null can be told from a null wherever a value may be of several shapes: none of them
-/// has a null that stands for nothing where another has one that is a value.
-pub(super) fn is_clear(shape: &Shape) -> bool {
+/// Returns `true` if the meaning of null is unambiguous wherever a value has several shapes. It is
+/// ambiguous if null means an absent value in one shape and is a value in another.
+pub(super) fn has_unambiguous_nulls(shape: &Shape) -> bool {
     shape
         .nodes
         .iter()
-        .filter(|node| node.either.len() > 1)
+        .filter(|node| node.alternatives.len() > 1)
         .all(|node| {
-            let places = shape.places(node.either.iter().copied());
-            let nodes = || places.iter().filter_map(|at| shape.nodes.get(*at));
-            let kept: HashSet<&String> = nodes().flat_map(|node| &node.keep).collect();
+            let positions = shape.positions(node.alternatives.iter().copied());
+            let nodes = || positions.iter().filter_map(|at| shape.nodes.get(*at));
+            let null_values: HashSet<&String> = nodes().flat_map(|node| &node.keep).collect();
             !nodes()
                 .flat_map(|node| &node.drop)
-                .any(|name| kept.contains(name))
+                .any(|name| null_values.contains(name))
         })
 }

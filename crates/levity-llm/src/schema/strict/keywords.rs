@@ -1,9 +1,9 @@
-//! Keywords of JSON Schema, by what becomes of them.
+//! Keywords of JSON Schema, grouped by their treatment.
 
 use serde_json::{Map, Value};
 
-/// What has no counterpart: with any of these, the schema stays as it is.
-const FOREIGN: [&str; 18] = [
+/// Keywords without a counterpart: a schema with any of these is not converted.
+const UNSUPPORTED: [&str; 18] = [
     "not",
     "if",
     "then",
@@ -24,8 +24,8 @@ const FOREIGN: [&str; 18] = [
     "$recursiveRef",
 ];
 
-/// What is kept as it is.
-pub(super) const KEPT: [&str; 8] = [
+/// Keywords that are retained unchanged.
+pub(super) const RETAINED: [&str; 8] = [
     "title",
     "multipleOf",
     "minimum",
@@ -36,8 +36,9 @@ pub(super) const KEPT: [&str; 8] = [
     "maxItems",
 ];
 
-/// What may stand beside a reference or a list of alternatives: it holds nobody to anything.
-const NOTES: [&str; 12] = [
+/// Keywords that may accompany a reference or a list of alternatives, because they constrain
+/// nothing.
+const ANNOTATIONS: [&str; 12] = [
     "title",
     "description",
     "default",
@@ -52,10 +53,10 @@ const NOTES: [&str; 12] = [
     "$id",
 ];
 
-pub(super) fn is_foreign(map: &Map<String, Value>) -> bool {
-    map.keys().any(|word| FOREIGN.contains(&word.as_str()))
+pub(super) fn is_unsupported(map: &Map<String, Value>) -> bool {
+    map.keys().any(|word| UNSUPPORTED.contains(&word.as_str()))
 }
 
-pub(super) fn is_note(word: &str) -> bool {
-    NOTES.contains(&word)
+pub(super) fn is_annotation(word: &str) -> bool {
+    ANNOTATIONS.contains(&word)
 }

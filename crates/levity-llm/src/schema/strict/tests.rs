@@ -5,14 +5,14 @@ use crate::schema::nulls::Filter;
 
 #[track_caller]
 fn check(schema: &Value, expected: &Value) -> Strict {
-    let made = strict(schema).unwrap_or_else(|| panic!("it is refused"));
-    assert_eq!(made.schema, *expected, "\n{:#}", made.schema);
-    made
+    let converted = strict(schema).unwrap_or_else(|| panic!("the schema is rejected"));
+    assert_eq!(converted.schema, *expected, "\n{:#}", converted.schema);
+    converted
 }
 
 #[track_caller]
-fn refused(schema: &Value) {
-    assert!(strict(schema).is_none(), "{schema} is made strict");
+fn check_rejected(schema: &Value) {
+    assert!(strict(schema).is_none(), "{schema} was converted");
 }
 
 /// An object with one property, and its strict form.
@@ -27,7 +27,7 @@ fn property(given: Value, expected: Value) {
 }
 
 #[test]
-fn properties_that_may_be_left_out_may_be_null() {
+fn optional_property_becomes_nullable() {
     let given = json!({
         "type": "object",
         "properties": {
@@ -40,7 +40,7 @@ fn properties_that_may_be_left_out_may_be_null() {
         },
         "required": ["city"],
     });
-    let made = check(
+    let converted = check(
         &given,
         &json!({
             "type": "object",
@@ -56,13 +56,13 @@ fn properties_that_may_be_left_out_may_be_null() {
             "additionalProperties": false,
         }),
     );
-    let mut filter = Filter::new(std::sync::Arc::new(made.nulls.unwrap()));
-    let said = r#"{"city":"Rome","unit":null,"days":null,"kind":null,"note":null,"any":null}"#;
-    assert_eq!(filter.feed(said), r#"{"city":"Rome","note":null}"#);
+    let mut filter = Filter::new(std::sync::Arc::new(converted.nulls.unwrap()));
+    let arguments = r#"{"city":"Rome","unit":null,"days":null,"kind":null,"note":null,"any":null}"#;
+    assert_eq!(filter.feed(arguments), r#"{"city":"Rome","note":null}"#);
 }
 
 #[test]
-fn a_schema_without_optional_properties_has_no_nulls() {
+fn schema_without_optional_properties_has_no_nulls() {
     let given = json!({"type": "object", "properties": {"a": {"type": ["string", "null"]}}});
     assert!(strict(&given).unwrap().nulls.is_none());
     let none =
@@ -75,7 +75,7 @@ fn a_schema_without_optional_properties_has_no_nulls() {
 }
 
 #[test]
-fn what_cannot_be_said_is_said_in_words() {
+fn unsupported_keywords_become_description() {
     property(
         json!({"type": "string", "description": "A name.", "minLength": 2, "maxLength": 9, "default": "Eve"}),
         json!({
@@ -96,15 +96,16 @@ fn what_cannot_be_said_is_said_in_words() {
         json!({"type": "string", "pattern": "^(?=a)b", "examples": ["ab"]}),
         json!({"type": "string", "description": "Must match: ^(?=a)b. Examples: [\"ab\"]."}),
     );
-    let kept =
+    let unchanged =
         json!({"type": "string", "pattern": "^(?:a|b)+$", "format": "date-time", "title": "T"});
-    property(kept.clone(), kept);
-    let kept = json!({"type": "integer", "minimum": 0, "exclusiveMaximum": 10, "multipleOf": 2});
-    property(kept.clone(), kept);
+    property(unchanged.clone(), unchanged);
+    let unchanged =
+        json!({"type": "integer", "minimum": 0, "exclusiveMaximum": 10, "multipleOf": 2});
+    property(unchanged.clone(), unchanged);
 }
 
 #[test]
-fn types_are_found_in_values() {
+fn types_are_inferred_from_values() {
     property(
         json!({"enum": ["a", 1, null]}),
         json!({"type": ["string", "integer", "null"], "enum": ["a", 1, null]}),
@@ -116,7 +117,7 @@ fn types_are_found_in_values() {
 }
 
 #[test]
-fn alternatives_are_kept() {
+fn alternatives_are_retained() {
     property(
         json!({"oneOf": [{"const": "a", "description": "First."}, {"const": "b"}]}),
         json!({"anyOf": [
@@ -134,7 +135,7 @@ fn alternatives_are_kept() {
 }
 
 #[test]
-fn references_are_kept_and_stand_alone() {
+fn references_are_retained_as_only_keyword() {
     let given = json!({
         "type": "object",
         "properties": {
@@ -151,7 +152,7 @@ fn references_are_kept_and_stand_alone() {
             "Unused": {"type": "object", "additionalProperties": true},
         },
     });
-    let made = check(
+    let converted = check(
         &given,
         &json!({
             "type": "object",
@@ -173,38 +174,40 @@ fn references_are_kept_and_stand_alone() {
             }},
         }),
     );
-    let mut filter = Filter::new(std::sync::Arc::new(made.nulls.unwrap()));
-    let said = r#"{"head":{"value":null,"next":{"value":1,"next":null}},"next":null,"self":{"next":null,"self":null}}"#;
+    let mut filter = Filter::new(std::sync::Arc::new(converted.nulls.unwrap()));
+    let arguments = r#"{"head":{"value":null,"next":{"value":1,"next":null}},"next":null,"self":{"next":null,"self":null}}"#;
     assert_eq!(
-        filter.feed(said),
+        filter.feed(arguments),
         r#"{"head":{"next":{"value":1}},"self":{"self":null}}"#
     );
 }
 
 #[test]
-fn a_root_that_is_a_reference_is_followed() {
+fn reference_at_root_is_followed() {
     let given = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$ref": "#/$defs/A",
         "$defs": {"A": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}},
     });
-    let made = strict(&given).unwrap();
+    let converted = strict(&given).unwrap();
     assert_eq!(
-        made.schema["properties"]["a"]["anyOf"][0],
+        converted.schema["properties"]["a"]["anyOf"][0],
         json!({"$ref": "#/$defs/A"})
     );
-    assert_eq!(made.schema["$defs"]["A"]["required"], json!(["a"]));
+    assert_eq!(converted.schema["$defs"]["A"]["required"], json!(["a"]));
 }
 
 #[test]
-fn what_would_accept_less_is_refused() {
-    refused(&json!({"type": "object"}));
-    refused(&json!({"type": "object", "properties": {}, "additionalProperties": true}));
-    refused(&json!({"type": "object", "additionalProperties": {"type": "string"}}));
-    refused(&json!({"type": "string"}));
-    refused(&json!(true));
-    refused(&json!({"anyOf": [{"type": "object", "properties": {}}]}));
-    refused(&json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]}));
+fn schema_that_would_accept_less_is_rejected() {
+    check_rejected(&json!({"type": "object"}));
+    check_rejected(&json!({"type": "object", "properties": {}, "additionalProperties": true}));
+    check_rejected(&json!({"type": "object", "additionalProperties": {"type": "string"}}));
+    check_rejected(&json!({"type": "string"}));
+    check_rejected(&json!(true));
+    check_rejected(&json!({"anyOf": [{"type": "object", "properties": {}}]}));
+    check_rejected(
+        &json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]}),
+    );
     for free in [
         json!({"type": "object"}),
         json!({"type": "object", "properties": {}}),
@@ -221,15 +224,15 @@ fn what_would_accept_less_is_refused() {
         json!({"$ref": "#/$defs/Missing"}),
         json!({"enum": [{"a": 1}]}),
     ] {
-        refused(&object(&free));
+        check_rejected(&object(&free));
     }
 }
 
 #[test]
-fn alternatives_that_cannot_be_told_apart_are_refused() {
+fn indistinguishable_alternatives_are_rejected() {
     let branch = |kind: Value, more: Value| json!({"type": "object", "properties": {"kind": kind, "x": more}, "required": ["kind"]});
     let text = || json!({"type": "string"});
-    refused(&object(
+    check_rejected(&object(
         &json!({"anyOf": [branch(text(), text()), branch(text(), json!({"type": "number"}))]}),
     ));
     let both = |a: Value, b: Value| {
@@ -238,12 +241,12 @@ fn alternatives_that_cannot_be_told_apart_are_refused() {
         )
     };
     assert!(strict(&both(text(), text())).is_some());
-    // `x: null` would be a value in one, and stand for nothing in the other.
-    refused(&both(text(), json!({"type": ["string", "null"]})));
+    // `x: null` would be a value in one alternative and mean an absent value in the other.
+    check_rejected(&both(text(), json!({"type": ["string", "null"]})));
 }
 
 #[test]
-fn limits_are_kept_to() {
+fn schema_beyond_limits_is_rejected() {
     let nested = |levels: usize| {
         (1..levels).fold(
             json!({"type": "object", "properties": {"x": {"type": "string"}}}),
@@ -251,16 +254,16 @@ fn limits_are_kept_to() {
         )
     };
     assert!(strict(&nested(10)).is_some());
-    refused(&nested(11));
-    refused(&nested(100));
+    check_rejected(&nested(11));
+    check_rejected(&nested(100));
     let values = |count: usize| {
         object(&json!({"enum": (0..count).map(|n| n.to_string()).collect::<Vec<_>>()}))
     };
     assert!(strict(&values(1_000)).is_some());
-    refused(&values(1_001));
+    check_rejected(&values(1_001));
     let long = |count: usize| object(&json!({"enum": vec!["x".repeat(100); count]}));
     assert!(strict(&long(150)).is_some());
-    refused(&long(251));
+    check_rejected(&long(251));
     let many = |count: usize| {
         let all: Map<String, Value> = (0..count)
             .map(|n| (format!("p{n}"), json!({"type": "string"})))
@@ -268,11 +271,11 @@ fn limits_are_kept_to() {
         json!({"type": "object", "properties": all})
     };
     assert!(strict(&many(5_000)).is_some());
-    refused(&many(5_001));
+    check_rejected(&many(5_001));
 }
 
 #[test]
-fn hostile_schemas_end() {
+fn conversion_of_hostile_schemas_terminates() {
     let mut defs = Map::new();
     for n in 0..2_000 {
         let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
@@ -281,5 +284,5 @@ fn hostile_schemas_end() {
     defs.insert("d2000".to_owned(), json!({"$ref": "#/$defs/d0"}));
     let schema =
         json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": defs});
-    refused(&schema);
+    check_rejected(&schema);
 }

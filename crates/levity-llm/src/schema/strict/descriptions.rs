@@ -1,8 +1,8 @@
-//! What the dialect cannot say, in words.
+//! Descriptions of constraints that the dialect lacks.
 
 use serde_json::{Map, Value};
 
-/// The formats that are held to.
+/// The formats that strict mode enforces.
 const FORMATS: [&str; 9] = [
     "date-time",
     "time",
@@ -15,7 +15,7 @@ const FORMATS: [&str; 9] = [
     "uuid",
 ];
 
-/// Whether a `pattern` or a `format` is one that is held to.
+/// Returns `true` if strict mode enforces a `pattern` or a `format`.
 pub(super) fn is_supported(word: &str, value: &Value) -> bool {
     let Some(text) = value.as_str() else {
         return false;
@@ -23,7 +23,7 @@ pub(super) fn is_supported(word: &str, value: &Value) -> bool {
     if word == "format" {
         return FORMATS.contains(&text);
     }
-    // Groups that look around and references back need more than a grammar.
+    // Lookaround groups and back references need more than a grammar.
     let refers_back = text
         .as_bytes()
         .windows(2)
@@ -31,8 +31,8 @@ pub(super) fn is_supported(word: &str, value: &Value) -> bool {
     !refers_back && !text.replace("(?:", "").contains("(?")
 }
 
-/// A keyword in words.
-pub(super) fn say(word: &str, value: &Value) -> String {
+/// Describes a keyword in words.
+pub(super) fn describe_keyword(word: &str, value: &Value) -> String {
     let label = match word {
         "pattern" => "Must match",
         "format" => "Format",
@@ -49,8 +49,12 @@ pub(super) fn say(word: &str, value: &Value) -> String {
     }
 }
 
-/// Puts the description of `from` into `made`, together with what else is to be said.
-pub(super) fn describe(from: &Map<String, Value>, more: &[String], made: &mut Map<String, Value>) {
+/// Writes the description of `from` to `converted`, together with further notes.
+pub(super) fn describe(
+    from: &Map<String, Value>,
+    more: &[String],
+    converted: &mut Map<String, Value>,
+) {
     let mut text = from
         .get("description")
         .and_then(Value::as_str)
@@ -66,27 +70,27 @@ pub(super) fn describe(from: &Map<String, Value>, more: &[String], made: &mut Ma
         "examples",
         "example",
     ];
-    let said = words
+    let described = words
         .iter()
-        .filter_map(|word| from.get(*word).map(|value| say(word, value)));
+        .filter_map(|word| from.get(*word).map(|value| describe_keyword(word, value)));
     let unique =
         (from.get("uniqueItems") == Some(&Value::Bool(true))).then(|| "No item twice.".to_owned());
-    for sentence in more.iter().cloned().chain(said).chain(unique) {
+    for sentence in more.iter().cloned().chain(described).chain(unique) {
         if !text.is_empty() {
             text.push(' ');
         }
         text.push_str(&sentence);
     }
     if let Some(title) = from.get("title").filter(|title| title.is_string()) {
-        made.insert("title".to_owned(), title.clone());
+        converted.insert("title".to_owned(), title.clone());
     }
     if !text.is_empty() {
-        made.insert("description".to_owned(), text.into());
+        converted.insert("description".to_owned(), text.into());
     }
 }
 
-/// Whether no value can match two of these.
-pub(super) fn are_apart(branches: &[Value]) -> bool {
+/// Returns `true` if no value can match two of these.
+pub(super) fn are_disjoint(branches: &[Value]) -> bool {
     let mark = |branch: &Value| -> Option<Value> {
         let tag = |property: &Value| property.get("const").cloned();
         branch.get("const").cloned().or_else(|| {
@@ -112,7 +116,7 @@ fn differ(marks: impl Iterator<Item = Option<Value>>) -> bool {
     let Some(marks) = marks.collect::<Option<Vec<Value>>>() else {
         return false;
     };
-    // An integer is a number, too.
+    // An integer is also a number.
     let numbers = marks.contains(&"number".into()) && marks.contains(&"integer".into());
     !numbers
         && marks

@@ -1,8 +1,8 @@
-//! Types and values.
+//! The types and values that a schema allows.
 
 use serde_json::{Map, Value, json};
 
-/// The types that a value may have, or those of the values that it may be.
+/// Returns the types that a value may have, or those of its allowed values.
 pub(super) fn types(map: &Map<String, Value>) -> Option<Vec<&'static str>> {
     const ALL: [&str; 7] = [
         "string", "number", "integer", "boolean", "object", "array", "null",
@@ -30,7 +30,7 @@ pub(super) fn types(map: &Map<String, Value>) -> Option<Vec<&'static str>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// The values of an `enum` or `const`, if none is a list or an object.
+/// Returns the values of an `enum` or `const`, if none is a list or an object.
 pub(super) fn scalars(value: &Value) -> Option<&[Value]> {
     let values = value
         .as_array()
@@ -41,7 +41,7 @@ pub(super) fn scalars(value: &Value) -> Option<&[Value]> {
     .then_some(values)
 }
 
-/// The schema, or null.
+/// Extends a schema to allow null.
 pub(super) fn nullable(schema: Value) -> Value {
     let Value::Object(mut map) = schema else {
         return schema;

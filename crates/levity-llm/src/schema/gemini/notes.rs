@@ -1,18 +1,18 @@
-//! Constraints in words.
+//! Descriptions of constraints in words.
 
 use serde_json::{Map, Value};
 
-/// The longest words for one keyword.
-const LONGEST: usize = 2_000;
+/// The maximum length of the description of one keyword.
+const MAX_CLAUSE_BYTES: usize = 2_000;
 
-/// What is said of a schema beside its form.
-pub(super) struct Words {
+/// The textual notes on a schema, in addition to its form.
+pub(super) struct Notes {
     title: Option<Value>,
     description: String,
-    said: Vec<String>,
+    clauses: Vec<String>,
 }
 
-impl Words {
+impl Notes {
     pub(super) fn new(map: &Map<String, Value>) -> Self {
         let description = map
             .get("description")
@@ -23,49 +23,49 @@ impl Words {
         Self {
             title,
             description,
-            said: Vec::new(),
+            clauses: Vec::new(),
         }
     }
 
-    /// Adds a clause, once.
-    pub(super) fn say(&mut self, clause: &str) {
-        let mut end = clause.len().min(LONGEST);
+    /// Adds a clause, without duplicates.
+    pub(super) fn add_clause(&mut self, clause: &str) {
+        let mut end = clause.len().min(MAX_CLAUSE_BYTES);
         while !clause.is_char_boundary(end) {
             end -= 1;
         }
         let clause = clause.get(..end).unwrap_or_default();
-        if !clause.is_empty() && !self.said.iter().any(|said| said == clause) {
-            self.said.push(clause.to_owned());
+        if !clause.is_empty() && !self.clauses.iter().any(|known| known == clause) {
+            self.clauses.push(clause.to_owned());
         }
     }
 
-    /// Adds what no form can hold.
-    pub(super) fn rest(&mut self, map: &Map<String, Value>) {
+    /// Adds a clause for each keyword that the form cannot express.
+    pub(super) fn add_unsupported(&mut self, map: &Map<String, Value>) {
         for (name, value) in map {
             if let Some(clause) = clause(name, value) {
-                self.say(&clause);
+                self.add_clause(&clause);
             }
         }
     }
 
-    /// Title and description.
-    pub(super) fn notes(self) -> Map<String, Value> {
-        let mut notes = Map::new();
-        notes.extend(self.title.map(|title| ("title".to_owned(), title)));
-        let said = self.said.join("; ");
-        let description = match (&*self.description, &*said) {
+    /// Returns the title and the description.
+    pub(super) fn into_fields(self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        fields.extend(self.title.map(|title| ("title".to_owned(), title)));
+        let joined = self.clauses.join("; ");
+        let description = match (&*self.description, &*joined) {
             (text, "") => text.to_owned(),
-            ("", said) => said.to_owned(),
-            (text, said) => format!("{text} ({said})"),
+            ("", clauses) => clauses.to_owned(),
+            (text, clauses) => format!("{text} ({clauses})"),
         };
         if !description.is_empty() {
-            notes.insert("description".to_owned(), description.into());
+            fields.insert("description".to_owned(), description.into());
         }
-        notes
+        fields
     }
 }
 
-/// Puts a title or a description on a schema that may have one already.
+/// Adds a title or a description to a schema that may already have one.
 pub(super) fn note(whole: &mut Map<String, Value>, name: &str, note: Value) {
     let known = whole
         .get(name)
@@ -78,8 +78,8 @@ pub(super) fn note(whole: &mut Map<String, Value>, name: &str, note: Value) {
     whole.insert(name.to_owned(), joined);
 }
 
-/// A keyword that Gemini does not know, in words. What is no constraint, or has its place in a
-/// form, is left out.
+/// Describes a keyword that Gemini does not support. Returns `None` for a keyword that is not a
+/// constraint, or that the form expresses.
 fn clause(name: &str, value: &Value) -> Option<String> {
     let plural = |count: &Value| if *count == 1 { "" } else { "s" };
     Some(match name {
