@@ -1,31 +1,31 @@
-//! Anthropic's Messages.
+//! Models behind Anthropic's Messages API.
 
 use async_trait::async_trait;
 use levity_core::{Abilities, ModelCard, ModelError};
 use serde_json::Value;
 
-use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::http::{Endpoint, Framing, Remote, Secret, Sink, Wire, WireRequest, provider};
 
 mod blocks;
 mod body;
+mod cache_marks;
 mod decode;
 mod encode;
 mod generation;
-mod marks;
 mod media;
 mod messages;
 mod schema;
 mod thinking;
 
+pub use cache_marks::CacheTtl;
+use cache_marks::Marks;
 use generation::Generation;
-pub use marks::CacheTtl;
-use marks::Marks;
 
-/// The name under which data of this protocol rides on messages.
+/// The provider name of this protocol's state in messages.
 pub(crate) const NAME: &str = "anthropic";
 
-/// A Claude model behind Anthropic's Messages, or behind any server that speaks it, such as
-/// llama.cpp's.
+/// A Claude model behind Anthropic's Messages API, or any server that supports it, such as
+/// llama.cpp.
 ///
 /// ```
 /// use levity_core::Model as _;
@@ -38,53 +38,54 @@ pub(crate) const NAME: &str = "anthropic";
 /// let local = AnthropicModel::new("", "qwen3").with_endpoint(|_| levity_llm::Endpoint::new("http://127.0.0.1:8080"));
 /// ```
 ///
-/// # What is sent
-/// - The longest reply, which the API wants to be told:
-///   [`Options::max_tokens`](levity_core::Options), else the card's `max_output`, else 8,192 tokens
-///   (4,096 for the first Claude 3) and what is to be thought beside them.
-/// - [`Options::thinking`](levity_core::Options): models before 4.6 get a number of tokens, 2,048
-///   for `Low`, 8,192 for `Medium` and `Auto`, 24,576 for `High`, never less than 1,024. It is kept
-///   below the longest reply, at three quarters of it; where that leaves no room for 1,024, there
-///   is no thinking. Later models think as much as they see fit, with an effort of `low`, `medium`
-///   or `high`; a budget of less than 4,096 tokens is a low effort, one of less than 16,384 a
-///   medium one. While models think, and always since 4.7, the API takes neither `temperature` nor
-///   `top_p`: they are sent as they are, and it says so.
-/// - No thinking for Claude 3.7 to 4.5 where they would refuse it: while tools answer a turn that
-///   does not begin with a thought of a Claude's, and where a call is demanded.
-/// - Nothing for `seed`, which the API does not have.
-/// - Marks for the prompt cache, at most four: on the tools, on the instructions, on the last
-///   message and where the request before ended. A single question without tools has none on its
-///   message. Where you set a `cache_control` yourself, in a field or on a part, no others are set.
-/// - [Provider fields](levity_core::Options) in place of those of the same name, but for `tools`,
-///   which come behind the request's own, and `output_config`, which is added to.
-/// - Notes from the program in the middle of the conversation: as such from Claude 4.8 on, where
-///   the API takes them, else as the user's words.
-/// - A schema for the answer by `output_config`, narrowed to what the API can hold the model to,
-///   with the rest of it in words. One with free-form objects, any value, or itself in it is put
-///   into words beside the instructions.
+/// # Requests
+/// - The API requires a maximum reply length: [`Options::max_tokens`](levity_core::Options),
+///   otherwise the card's `max_output`, otherwise 8,192 tokens (4,096 for the first Claude 3) plus
+///   the tokens for thinking.
+/// - [`Options::thinking`](levity_core::Options): models before 4.6 receive a number of tokens:
+///   2,048 for `Low`, 8,192 for `Medium` and `Auto`, 24,576 for `High`, and never less than 1,024.
+///   It is limited to three quarters of the maximum reply length; if that leaves fewer than 1,024
+///   tokens, thinking is disabled. Later models decide themselves how much to think, with an effort
+///   of `low`, `medium` or `high`. A budget below 4,096 tokens is a low effort, and one below
+///   16,384 a medium effort. While models think, and always since 4.7, the API accepts neither
+///   `temperature` nor `top_p`. levity sends them unchanged, and the API returns an error.
+/// - No thinking for Claude 3.7 to 4.5 if they would reject it. That is during tool results of a
+///   turn that does not start with a thought of Claude, and if a call is required.
+/// - `seed` is not sent, because the API does not support it.
+/// - At most four marks for the prompt cache: on the tools, on the instructions, on the last
+///   message and at the end of the previous request. A single question without tools has no mark on
+///   its message. If you set a `cache_control` yourself, in a field or on a part, levity sets no
+///   others.
+/// - [Provider fields](levity_core::Options) replace fields of the same name, except for `tools`,
+///   which follow the request's own, and `output_config`, which is merged.
+/// - Notes from the program within the conversation: as such from Claude 4.8 on, if the API accepts
+///   them, otherwise as text of the user.
+/// - The schema of the answer, through `output_config`, restricted to the subset that the API
+///   enforces, with the rest described in words. A schema with free-form objects, arbitrary values
+///   or recursion is described in words in the instructions.
 ///
-/// # What comes back
-/// Thoughts with their signatures, redacted ones, calls of the provider's own tools and their
-/// results, citations: all of it goes back in its place. Thoughts without a signature do not, since
-/// the API refuses them. A reply that ended with `pause_turn` is
-/// [`Paused`](levity_core::Finish::Paused): it goes on when it is sent back as the last message,
-/// which an agent does. Blocks of the provider's own can be put into a message as
-/// `Part::ProviderState(ProviderState::new("anthropic", block))`, say a document that was uploaded.
+/// # Replies
+/// Thoughts with their signatures, redacted thoughts, calls of provider tools with their results,
+/// and citations are all sent back in their place. Thoughts without a signature are not, because
+/// the API rejects them. A reply that ended with `pause_turn` is
+/// [`Paused`](levity_core::Finish::Paused). It continues when it is sent back as the last message,
+/// which an agent does. Use `Part::ProviderState(ProviderState::new("anthropic", block))` to put
+/// provider-specific blocks into a message, such as an uploaded document.
 #[derive(Clone, Debug)]
 pub struct AnthropicModel(Remote<Anthropic>);
 
-/// What can be set.
+/// The settings of the wire protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Anthropic {
     key: Secret,
     betas: Vec<String>,
     marks: Marks,
-    /// What the model's name does not tell.
+    /// The generation, if the model's name does not show it.
     generation: Option<Generation>,
 }
 
 impl AnthropicModel {
-    /// A model of Anthropic's, by its name there. An empty key is not sent.
+    /// Creates a model of Anthropic by its name. An empty key is not sent.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         let wire = Anthropic {
             key: key.into(),
@@ -101,31 +102,31 @@ impl AnthropicModel {
         ))
     }
 
-    /// Asks for a feature that is not for everyone yet, by its name in the header `anthropic-beta`;
-    /// can be called for several.
+    /// Enables a beta feature by its name in the header `anthropic-beta`. You can call it several
+    /// times.
     #[must_use]
     pub fn with_beta(mut self, name: impl Into<String>) -> Self {
         self.0.wire.betas.push(name.into());
         self
     }
 
-    /// Sets no marks for the prompt cache.
+    /// Disables marks for the prompt cache.
     #[must_use]
     pub fn without_cache_marks(mut self) -> Self {
         self.0.wire.marks = Marks::none();
         self
     }
 
-    /// Sets how long the prompt cache keeps what is marked: 5 minutes by default.
+    /// Sets the lifetime of entries in the prompt cache: 5 minutes by default.
     #[must_use]
     pub fn with_cache_ttl(mut self, ttl: CacheTtl) -> Self {
-        self.0.wire.marks = Marks::lasting(ttl);
+        self.0.wire.marks = Marks::with_ttl(ttl);
         self
     }
 
-    /// Says which Claude it is, such as 4.6, where its name does not tell: how it is told to think
-    /// depends on it, and whether it takes notes in the middle. A model whose name says nothing is
-    /// taken for one before 4.6.
+    /// Sets the Claude generation, such as 4.6, if the model's name does not show it. It determines
+    /// the thinking settings and the support for notes within the conversation. A model with an
+    /// unknown generation is treated like one before 4.6.
     #[must_use]
     pub fn with_generation(mut self, major: u32, minor: u32) -> Self {
         self.0.wire.generation = Some(Generation(major, minor));
@@ -135,7 +136,8 @@ impl AnthropicModel {
 
 provider!(AnthropicModel);
 
-/// What the name tells: the schema of an answer is kept to since 4.5, and by Opus 4.1.
+/// Returns the abilities that the name shows: answer schemas are enforced since 4.5, and by Opus
+/// 4.1.
 fn abilities(id: &str) -> Abilities {
     let generation = Generation::of(id);
     let since = |major, minor| generation.is_some_and(|known| known >= Generation(major, minor));
@@ -178,12 +180,12 @@ impl Wire for Anthropic {
         Some(self.key.expose()).filter(|key| !key.is_empty())
     }
 
-    fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        body::write(self, asked)
+    fn body(&self, wire_request: WireRequest<'_>) -> Result<Vec<u8>, ModelError> {
+        body::write(self, wire_request)
     }
 
-    fn keeps_an_hour(&self) -> bool {
-        self.marks.keeps_an_hour()
+    fn caches_for_hour(&self) -> bool {
+        self.marks.caches_for_hour()
     }
 
     fn decoder(&self) -> Self::Decoder {

@@ -1,4 +1,4 @@
-//! Google's Gemini, by AI Studio and by Vertex AI.
+//! Google's Gemini, through AI Studio and Vertex AI.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,27 +8,27 @@ use levity_core::{Abilities, ModelCard, ModelError, Request, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use crate::body::{Body, list, write};
-use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::http::{Endpoint, Framing, Remote, Secret, Sink, Wire, WireRequest, provider};
 
 mod args;
+mod chunks;
 mod config;
 mod decode;
 mod embed;
 mod encode;
 mod paths;
-mod pieces;
 mod tokens;
 
 pub use embed::GeminiEmbedder;
 pub use tokens::{AccessToken, AccessTokens};
 
 use config::{Family, merge};
-use paths::Place;
+use paths::Service;
 
-/// The name under which data of this protocol rides on messages.
+/// The provider name of this protocol's state in messages.
 pub(crate) const NAME: &str = "gemini";
 
-/// A Gemini model, by Google AI Studio or by Vertex AI.
+/// A Gemini model, through Google AI Studio or Vertex AI.
 ///
 /// ```
 /// use levity_core::Model as _;
@@ -41,11 +41,11 @@ pub(crate) const NAME: &str = "gemini";
 /// assert_eq!(model.card().provider, "vertex");
 /// ```
 ///
-/// # Settings of Gemini's own
+/// # Gemini-specific settings
 /// Fields in [`Options::extra`](levity_core::Options::extra) go into the body: `safetySettings`,
-/// `cachedContent`, `labels`. Where the request has such a field already, both are put together:
-/// `generationConfig` and `toolConfig` key by key, with yours counting; `tools` one after the
-/// other, so that Google's own can stand beside yours.
+/// `cachedContent`, `labels`. If the request already has such a field, both are merged.
+/// `generationConfig` and `toolConfig` are merged key by key, with precedence for yours. `tools`
+/// are concatenated, so you can combine Google's own tools with yours.
 ///
 /// ```
 /// # use levity_core::{Options, Request};
@@ -57,23 +57,23 @@ pub(crate) const NAME: &str = "gemini";
 /// let request = Request::new().with_options(options);
 /// ```
 ///
-/// # What goes back
-/// Signatures of thoughts ride on the parts they came with and go back there, as do ids of calls
-/// that Gemini made. Parts that only Gemini understands, such as code that it ran itself, are kept
-/// in place. Thoughts of other models are left out.
+/// # State
+/// Signatures of thoughts belong to their parts and are sent back there, as are ids of calls that
+/// Gemini made. Parts that only Gemini understands, such as code that it ran itself, stay in place.
+/// Thoughts of other models are omitted.
 ///
 /// # Withheld replies
-/// A reply that was withheld as a whole is a
-/// [`ContentFiltered`](levity_core::ModelErrorKind::ContentFiltered) that names Google's reason;
-/// one that was cut off ends with [`ContentFilter`](levity_core::Finish::ContentFilter).
+/// A reply that was withheld completely is a
+/// [`ContentFiltered`](levity_core::ModelErrorKind::ContentFiltered) error that names Google's
+/// reason. One that was truncated ends with [`ContentFilter`](levity_core::Finish::ContentFilter).
 #[derive(Clone, Debug)]
 pub struct GeminiModel(Remote<Gemini>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Gemini {
-    place: Place,
+    service: Service,
     access: Access,
-    declared: Declared,
+    declared: DeclarationCache,
 }
 
 #[derive(Clone, Debug)]
@@ -83,41 +83,46 @@ enum Access {
 }
 
 impl GeminiModel {
-    /// A model on Google AI Studio.
+    /// Creates a model on Google AI Studio.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         Self::at(
-            Place::AiStudio,
+            Service::AiStudio,
             Access::Key(key.into()),
             "gemini",
             model.into(),
         )
     }
 
-    /// A model on Vertex AI. The region may be `global`, or `us` or `eu` for all of one's regions;
-    /// the token is one, or where they come from.
+    /// Creates a model on Vertex AI. The region may be `global`, or `us` or `eu` for all regions of
+    /// a continent. Pass a token, or a source of tokens.
     pub fn vertex(
         project: impl Into<String>,
         region: impl Into<String>,
         token: impl Into<AccessTokens>,
         model: impl Into<String>,
     ) -> Self {
-        let place = Place::Vertex {
+        let service = Service::Vertex {
             project: project.into(),
             region: region.into(),
         };
-        Self::at(place, Access::Tokens(token.into()), "vertex", model.into())
+        Self::at(
+            service,
+            Access::Tokens(token.into()),
+            "vertex",
+            model.into(),
+        )
     }
 
-    fn at(place: Place, access: Access, provider: &str, model: String) -> Self {
+    fn at(service: Service, access: Access, provider: &str, model: String) -> Self {
         let mut abilities = Abilities::default();
         (abilities.images, abilities.thinking) = (true, Family::of(&model).thinks());
         let card = ModelCard::new(provider, model).with_abilities(abilities);
-        let endpoint = Endpoint::new(place.base());
+        let endpoint = Endpoint::new(service.base());
         Self(Remote::new(
             Gemini {
-                place,
+                service,
                 access,
-                declared: Declared::default(),
+                declared: DeclarationCache::default(),
             },
             card,
             endpoint,
@@ -133,7 +138,7 @@ impl Wire for Gemini {
     type Decoder = decode::Decoder;
 
     fn path(&self, card: &ModelCard, stream: bool) -> String {
-        self.place.path(&card.id, stream)
+        self.service.path(&card.id, stream)
     }
 
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError> {
@@ -151,13 +156,13 @@ impl Wire for Gemini {
         Ok(headers)
     }
 
-    async fn refused(&self, headers: &[(&'static str, Secret)]) {
+    async fn on_unauthorized(&self, headers: &[(&'static str, Secret)]) {
         let Access::Tokens(tokens) = &self.access else {
             return;
         };
         for (_, value) in headers.iter().filter(|(name, _)| *name == "authorization") {
             tokens
-                .refused(value.expose().trim_start_matches("Bearer "))
+                .reject(value.expose().trim_start_matches("Bearer "))
                 .await;
         }
     }
@@ -166,39 +171,44 @@ impl Wire for Gemini {
         encode::name(name)
     }
 
-    /// A token says nothing of whose it is, and there is a new one every hour; the project stays.
+    /// A token does not identify its owner and changes every hour, but the project is stable.
     fn account(&self) -> Option<&str> {
-        match (&self.place, &self.access) {
-            (Place::Vertex { project, .. }, _) => Some(project),
-            (Place::AiStudio, Access::Key(key)) => Some(key.expose()),
-            (Place::AiStudio, Access::Tokens(_)) => None,
+        match (&self.service, &self.access) {
+            (Service::Vertex { project, .. }, _) => Some(project),
+            (Service::AiStudio, Access::Key(key)) => Some(key.expose()),
+            (Service::AiStudio, Access::Tokens(_)) => None,
         }
     }
 
-    fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked {
+    fn body(&self, wire_request: WireRequest<'_>) -> Result<Vec<u8>, ModelError> {
+        let WireRequest {
             card,
             request,
             endpoint,
             origin,
             ..
-        } = asked;
+        } = wire_request;
         let family = Family::of(&card.id);
         let mut extra = endpoint.extra().clone();
         merge(&mut extra, request.options.extra.clone());
         let mut body = Body::new();
-        let hosted = hosted(&mut extra);
-        let has_tools = !request.tools.is_empty() || !hosted.is_empty();
-        let told = config::told(request, family, has_tools);
+        let google_tools = take_google_tools(&mut extra);
+        let has_tools = !request.tools.is_empty() || !google_tools.is_empty();
+        let instructions = config::instructions(request, family, has_tools);
         match extra.get_mut("systemInstruction") {
-            // What the user puts there counts; the answer's shape stands behind it.
+            // The user's text takes precedence; the answer's shape follows it.
             Some(own) => own["parts"].as_array_mut().into_iter().for_each(|parts| {
-                parts.extend(told.shape.iter().map(|shape| json!({"text": shape})));
+                parts.extend(
+                    instructions
+                        .shape
+                        .iter()
+                        .map(|shape| json!({"text": shape})),
+                );
             }),
-            None if told.is_empty() => {}
+            None if instructions.is_empty() => {}
             None => body.field(
                 "systemInstruction",
-                &json!({"parts": [{"text": told.text()}]}),
+                &json!({"parts": [{"text": instructions.text()}]}),
             ),
         }
         if !extra.contains_key("contents") {
@@ -208,7 +218,7 @@ impl Wire for Gemini {
                 });
             });
         }
-        self.tools(&mut body, request, &hosted);
+        self.tools(&mut body, request, &google_tools);
         for (name, mut own) in [
             ("toolConfig", config::tools(request)),
             (
@@ -241,9 +251,9 @@ impl Wire for Gemini {
 }
 
 impl Gemini {
-    /// The request's tools, and those of Google's own.
-    fn tools(&self, body: &mut Body, request: &Request, hosted: &[Value]) {
-        if hosted.is_empty() && request.tools.is_empty() {
+    /// Writes the request's tools, and Google's own.
+    fn tools(&self, body: &mut Body, request: &Request, google_tools: &[Value]) {
+        if google_tools.is_empty() && request.tools.is_empty() {
             return;
         }
         body.raw("tools", |bytes| {
@@ -251,14 +261,14 @@ impl Gemini {
                 if !request.tools.is_empty() {
                     list.add(&self.declared.of(&request.tools));
                 }
-                hosted.iter().for_each(|tool| list.item(tool));
+                google_tools.iter().for_each(|tool| list.item(tool));
             });
         });
     }
 }
 
-/// Tools of Google's own.
-fn hosted(extra: &mut Map<String, Value>) -> Vec<Value> {
+/// Removes and returns Google's own tools.
+fn take_google_tools(extra: &mut Map<String, Value>) -> Vec<Value> {
     match extra.shift_remove("tools") {
         Some(Value::Array(tools)) => tools,
         Some(Value::Null) | None => Vec::new(),
@@ -267,14 +277,14 @@ fn hosted(extra: &mut Map<String, Value>) -> Vec<Value> {
 }
 
 type Tools = Arc<[Arc<ToolSpec>]>;
-type Known = Option<(Tools, Arc<[u8]>)>;
+type CachedDeclarations = Option<(Tools, Arc<[u8]>)>;
 
-/// The declarations of the tools that were offered last. An agent offers the same ones each turn,
-/// and narrowing their schemas costs more than all else in a request.
+/// The declarations of the last offered tools. An agent offers the same ones each turn, and
+/// converting their schemas costs more than everything else in a request.
 #[derive(Clone, Default)]
-struct Declared(Arc<Mutex<Known>>);
+struct DeclarationCache(Arc<Mutex<CachedDeclarations>>);
 
-impl Declared {
+impl DeclarationCache {
     fn of(&self, tools: &Tools) -> Arc<[u8]> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, json)) = &*lock()
@@ -290,7 +300,7 @@ impl Declared {
     }
 }
 
-impl std::fmt::Debug for Declared {
+impl std::fmt::Debug for DeclarationCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Declared")
     }

@@ -1,4 +1,4 @@
-//! Ollama's own API.
+//! Models behind Ollama's native API.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use levity_core::{
 use serde_json::{Map, Value};
 
 use crate::body::{Body, extra, list};
-use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::http::{Endpoint, Framing, Remote, Secret, Sink, Wire, WireRequest, provider};
 
 mod decode;
 mod embed;
@@ -22,10 +22,10 @@ mod tags;
 pub use embed::OllamaEmbedder;
 pub use tags::OllamaEntry;
 
-/// The name under which data of this protocol rides on messages.
+/// The provider name of this protocol's state in messages.
 pub(crate) const NAME: &str = "ollama";
 
-/// A model that an Ollama runs, on this machine or another, or in Ollama's cloud.
+/// A model that an Ollama server runs, on this machine, another machine or in Ollama's cloud.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,9 +40,9 @@ pub(crate) const NAME: &str = "ollama";
 /// assert_eq!(model.card().window, Some(32_768));
 /// ```
 ///
-/// Images are sent as bytes; anything else beside text is refused, and so is a request that demands
-/// a call, since Ollama leaves that to the model. Without [`with_window`](Self::with_window) Ollama
-/// cuts a long conversation at a window of its own, which is a small one.
+/// Images are sent as bytes. Other media and requests that require a call are rejected, because
+/// Ollama leaves calls to the model. Without [`with_window`](Self::with_window), Ollama truncates a
+/// long conversation to its own default window, which is small.
 #[derive(Clone, Debug)]
 pub struct OllamaModel(Remote<Ollama>);
 
@@ -55,35 +55,36 @@ pub(crate) struct Ollama {
 }
 
 impl OllamaModel {
-    /// A model of the Ollama on this machine, at `http://127.0.0.1:11434`.
+    /// Creates a model of the Ollama server on this machine, at `http://127.0.0.1:11434`.
     pub fn new(model: impl Into<String>) -> Self {
         let card = ModelCard::new("ollama", model);
-        // The only family that takes a level at the time of writing; it takes nothing else.
+        // This is the only family with thinking levels at the time of writing; it accepts nothing
+        // else.
         let wire = Ollama {
             levels: card.id.contains("gpt-oss"),
             ..Ollama::default()
         };
         let mut remote = Remote::new(wire, card, Endpoint::new("http://127.0.0.1:11434"));
-        remote.rescues = true;
+        remote.parses_text_calls = true;
         Self(remote)
     }
 
-    /// A model in Ollama's cloud.
+    /// Creates a model in Ollama's cloud.
     pub fn cloud(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         Self::new(model)
             .with_key(key)
             .with_endpoint(|_| Endpoint::new("https://ollama.com"))
     }
 
-    /// Sends this key.
+    /// Sends this key with every request.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
         self.0.wire.key = Some(key.into());
         self
     }
 
-    /// Asks for a window of so many tokens, for a request and its reply together (`num_ctx`), and
-    /// says so on the card. A larger one takes more memory.
+    /// Requests a window of this many tokens, for a request and its reply together (`num_ctx`), and
+    /// sets it on the card. A larger window needs more memory.
     #[must_use]
     pub fn with_window(mut self, tokens: u64) -> Self {
         self.0.wire.window = Some(tokens);
@@ -91,23 +92,23 @@ impl OllamaModel {
         self
     }
 
-    /// How long the model stays in memory after a reply: 5 minutes unless set. With
-    /// [`Duration::ZERO`] it goes at once, with [`Duration::MAX`] it stays.
+    /// Sets how long the model stays in memory after a reply: 5 minutes by default. With
+    /// [`Duration::ZERO`] it is unloaded immediately, with [`Duration::MAX`] it stays.
     #[must_use]
     pub fn with_keep_alive(mut self, time: Duration) -> Self {
         self.0.wire.keep_alive = Some(time);
         self
     }
 
-    /// Says that the model takes a level of thinking: low, medium, high. Models whose name holds
-    /// `gpt-oss` are known to; others are only told to think or not to.
+    /// Declares that the model supports thinking levels: low, medium, high. Models whose name
+    /// contains `gpt-oss` are known to; for others, thinking is only enabled or disabled.
     #[must_use]
     pub fn with_thinking_levels(mut self) -> Self {
         self.0.wire.levels = true;
         self
     }
 
-    /// The models that an Ollama has.
+    /// Lists the models that an Ollama server has.
     ///
     /// ```no_run
     /// # use levity_llm::{Endpoint, OllamaModel};
@@ -120,7 +121,7 @@ impl OllamaModel {
     /// ```
     ///
     /// # Errors
-    /// When no Ollama answers there, or not with a list.
+    /// Returns an error if no Ollama server responds, or its reply is not a list.
     pub async fn list(endpoint: &Endpoint) -> Result<Vec<OllamaEntry>, ModelError> {
         tags::list(endpoint).await
     }
@@ -147,19 +148,19 @@ impl Wire for Ollama {
         Ok(self.key.iter().map(bearer).collect())
     }
 
-    /// Any name will do.
+    /// Any tool name is valid.
     fn tool_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
         Cow::Borrowed(name)
     }
 
-    fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked {
+    fn body(&self, wire_request: WireRequest<'_>) -> Result<Vec<u8>, ModelError> {
+        let WireRequest {
             card,
             request,
             stream,
             ..
-        } = asked;
-        let mut extra = extra(asked);
+        } = wire_request;
+        let mut extra = extra(wire_request);
         let options = self.options(&request.options, extra.remove("options"));
         let mut body = Body::over(&extra);
         body.field("model", &card.id);
@@ -207,7 +208,7 @@ impl Wire for Ollama {
 }
 
 impl Ollama {
-    /// Settings of the runner; those of the user's own come last.
+    /// Returns the settings of the runner; the user's fields take precedence.
     fn options(&self, options: &Options, own: Option<Value>) -> Map<String, Value> {
         let stop = Some(&options.stop).filter(|stop| !stop.is_empty());
         let set = [
@@ -244,21 +245,21 @@ impl Ollama {
     }
 }
 
-/// Whether the model is told of the tools. It cannot be made to call one.
+/// Returns `true` if tools are offered. Ollama cannot force a call.
 fn offers_tools(request: &Request) -> Result<bool, ModelError> {
     match &request.tool_choice {
         _ if request.tools.is_empty() => Ok(false),
         ToolChoice::None => Ok(false),
         ToolChoice::Auto => Ok(true),
         _ => {
-            let message = "Ollama cannot be made to call a tool; leave the choice to the model \
+            let message = "Ollama cannot force a tool call; leave the choice to the model \
                 (`ToolChoice::Auto`)";
             Err(ModelError::new(ModelErrorKind::BadRequest, message))
         }
     }
 }
 
-/// A time as Ollama reads it. More than it can count is for ever.
+/// Converts a time for Ollama. A time beyond its range means forever.
 fn keep_alive(time: Duration) -> Value {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
     if time > CENTURY {

@@ -1,4 +1,4 @@
-//! Blocks of a reply while they come.
+//! The blocks of a streamed reply.
 
 use levity_core::{CallId, Delta, ModelError, ModelErrorKind, Part, ProviderState, Thinking};
 use serde_json::{Map, Value, json};
@@ -6,24 +6,24 @@ use serde_json::{Map, Value, json};
 use super::NAME;
 use crate::http::Sink;
 
-/// How many bytes may be held back until a block is whole: 32 MiB.
-const MOST_HELD: usize = 32 << 20;
+/// The maximum number of bytes that are held until a block is complete: 32 MiB.
+const MAX_HELD_BYTES: usize = 32 << 20;
 
-/// How many blocks may be open at once. Servers that end theirs have one.
-const MOST_OPEN: usize = 1_000;
+/// The maximum number of open blocks. Servers that end their blocks have one.
+const MAX_OPEN_BLOCKS: usize = 1_000;
 
-/// The blocks that have begun and not ended.
+/// The blocks that have started and not ended.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     open: Vec<(Option<u64>, Block)>,
     calls: u32,
-    /// What the last part is, to which more of the same kind would be added.
-    last: Last,
+    /// The kind of the last part, which later deltas of the same kind would extend.
+    last: LastKind,
     held: usize,
 }
 
 #[derive(Debug, Default, PartialEq)]
-enum Last {
+enum LastKind {
     #[default]
     Other,
     Text,
@@ -34,25 +34,25 @@ enum Last {
 enum Block {
     Text {
         citations: Vec<Value>,
-        said: bool,
+        has_delta: bool,
     },
     Thinking {
         signature: String,
-        said: bool,
+        has_delta: bool,
     },
     Call {
         index: u32,
         input: Option<Value>,
     },
-    /// A block that only the provider understands, and the JSON that comes for its input.
+    /// A block that only the provider understands, and the JSON that arrives for its input.
     Other {
         block: Map<String, Value>,
         input: String,
     },
 }
 
-/// A piece of a block.
-pub(super) enum Piece {
+/// A fragment of a block.
+pub(super) enum Fragment {
     Text(String),
     Thinking(String),
     Signature(String),
@@ -63,12 +63,12 @@ pub(super) enum Piece {
 }
 
 impl Blocks {
-    /// How many calls there were.
+    /// Returns the number of calls.
     pub(super) fn calls(&self) -> u32 {
         self.calls
     }
 
-    /// A block begins, with what is known of it.
+    /// Starts a block with its initial fields.
     pub(super) fn begin(
         &mut self,
         index: Option<u64>,
@@ -76,8 +76,8 @@ impl Blocks {
         sink: &mut Sink,
     ) -> Result<(), ModelError> {
         self.end_others(sink);
-        if self.open.len() >= MOST_OPEN {
-            let message = format!("the reply has more than {MOST_OPEN} blocks without an end");
+        if self.open.len() >= MAX_OPEN_BLOCKS {
+            let message = format!("the reply has more than {MAX_OPEN_BLOCKS} unfinished blocks");
             return Err(ModelError::new(ModelErrorKind::Malformed, message));
         }
         let Value::Object(mut block) = block else {
@@ -88,7 +88,7 @@ impl Blocks {
             .and_then(Value::as_str)
             .unwrap_or_default()
             .to_owned();
-        let begun = match &*kind {
+        let started = match &*kind {
             "text" => self.begin_text(&mut block, sink),
             "thinking" => self.begin_thinking(&mut block, sink),
             "tool_use" => self.begin_call(&mut block, sink),
@@ -98,7 +98,7 @@ impl Blocks {
                 input: String::new(),
             },
         };
-        self.open.push((index, begun));
+        self.open.push((index, started));
         Ok(())
     }
 
@@ -107,41 +107,41 @@ impl Blocks {
             Some(Value::Array(citations)) => Some(citations),
             _ => None,
         };
-        // Citations belong to this text, and not to the one before.
-        if citations.is_some() && self.last == Last::Text {
-            self.seal(sink);
+        // Citations belong to this text, and not to the previous one.
+        if citations.is_some() && self.last == LastKind::Text {
+            self.start_new_part(sink);
         }
-        let mut begun = Block::Text {
+        let mut started = Block::Text {
             citations: citations.unwrap_or_default(),
-            said: false,
+            has_delta: false,
         };
-        self.say(&mut begun, take_text(block, "text"), sink);
-        begun
+        self.emit_text(&mut started, take_text(block, "text"), sink);
+        started
     }
 
     fn begin_thinking(&mut self, block: &mut Map<String, Value>, sink: &mut Sink) -> Block {
-        // A thought without a signature would take this one in, and then its signature.
-        if self.last == Last::Thinking {
-            self.seal(sink);
+        // A thought without a signature would absorb this one and then its signature.
+        if self.last == LastKind::Thinking {
+            self.start_new_part(sink);
         }
-        let mut begun = Block::Thinking {
+        let mut started = Block::Thinking {
             signature: take_text(block, "signature"),
-            said: false,
+            has_delta: false,
         };
-        self.say(&mut begun, take_text(block, "thinking"), sink);
-        begun
+        self.emit_text(&mut started, take_text(block, "thinking"), sink);
+        started
     }
 
-    /// Makes what comes next a part of its own: nothing is added to one that has data.
-    fn seal(&mut self, sink: &mut Sink) {
+    /// Makes the next content a separate part: a part with state is never extended.
+    fn start_new_part(&mut self, sink: &mut Sink) {
         sink.push(Delta::Opaque(ProviderState::new(NAME, json!({}))));
-        self.last = Last::Other;
+        self.last = LastKind::Other;
     }
 
     fn begin_call(&mut self, block: &mut Map<String, Value>, sink: &mut Sink) -> Block {
         let index = self.calls;
         self.calls = self.calls.saturating_add(1);
-        self.last = Last::Other;
+        self.last = LastKind::Other;
         let (id, name) = (take_text(block, "id"), take_text(block, "name"));
         sink.push(Delta::CallStart {
             index,
@@ -165,22 +165,22 @@ impl Blocks {
         }
     }
 
-    /// More of a block: of the one with this number, or of the last.
-    pub(super) fn more(
+    /// Adds a fragment to the block with this number, or to the last one.
+    pub(super) fn add_fragment(
         &mut self,
         index: Option<u64>,
-        piece: Piece,
+        fragment: Fragment,
         sink: &mut Sink,
     ) -> Result<(), ModelError> {
         let at = match index {
             Some(_) => self.open.iter().rposition(|(known, _)| *known == index),
             None => self.open.len().checked_sub(1),
         };
-        // A text may come without a beginning.
+        // A text may arrive without a start event.
         let Some(at) = at else {
-            match piece {
-                Piece::Text(text) => self.say(&mut Block::text(), text, sink),
-                Piece::Thinking(text) => self.say(&mut Block::thinking(), text, sink),
+            match fragment {
+                Fragment::Text(text) => self.emit_text(&mut Block::text(), text, sink),
+                Fragment::Thinking(text) => self.emit_text(&mut Block::thinking(), text, sink),
                 _ => {}
             }
             return Ok(());
@@ -188,42 +188,47 @@ impl Blocks {
         let Some((_, block)) = self.open.get_mut(at) else {
             return Ok(());
         };
-        let mut taken = std::mem::replace(block, Block::text());
-        let result = self.take(&mut taken, piece, sink);
+        let mut current = std::mem::replace(block, Block::text());
+        let result = self.take(&mut current, fragment, sink);
         if let Some((_, block)) = self.open.get_mut(at) {
-            *block = taken;
+            *block = current;
         }
         result
     }
 
-    fn take(&mut self, block: &mut Block, piece: Piece, sink: &mut Sink) -> Result<(), ModelError> {
-        match (block, piece) {
-            (Block::Other { block, .. }, Piece::Text(text)) => {
+    fn take(
+        &mut self,
+        block: &mut Block,
+        fragment: Fragment,
+        sink: &mut Sink,
+    ) -> Result<(), ModelError> {
+        match (block, fragment) {
+            (Block::Other { block, .. }, Fragment::Text(text)) => {
                 self.hold(text.len())?;
                 add_field(block, "text".to_owned(), text.into());
             }
-            (block, Piece::Text(text)) => self.say_as(block, Block::text, text, sink),
-            (block, Piece::Thinking(text)) => self.say_as(block, Block::thinking, text, sink),
-            (Block::Thinking { signature, .. }, Piece::Signature(more)) => {
+            (block, Fragment::Text(text)) => self.emit_as(block, Block::text, text, sink),
+            (block, Fragment::Thinking(text)) => self.emit_as(block, Block::thinking, text, sink),
+            (Block::Thinking { signature, .. }, Fragment::Signature(more)) => {
                 self.hold(more.len())?;
                 signature.push_str(&more);
             }
-            (Block::Call { index, input }, Piece::Json(text)) if !text.is_empty() => {
+            (Block::Call { index, input }, Fragment::Json(text)) if !text.is_empty() => {
                 *input = None;
                 sink.push(Delta::CallArgs {
                     index: *index,
                     text,
                 });
             }
-            (Block::Other { input, .. }, Piece::Json(text)) => {
+            (Block::Other { input, .. }, Fragment::Json(text)) => {
                 self.hold(text.len())?;
                 input.push_str(&text);
             }
-            (Block::Text { citations, .. }, Piece::Citation(citation)) => {
+            (Block::Text { citations, .. }, Fragment::Citation(citation)) => {
                 self.hold(citation.to_string().len())?;
                 citations.push(citation);
             }
-            (Block::Other { block, .. }, Piece::Fields(Value::Object(fields))) => {
+            (Block::Other { block, .. }, Fragment::Fields(Value::Object(fields))) => {
                 self.hold(
                     fields
                         .iter()
@@ -239,31 +244,31 @@ impl Blocks {
         Ok(())
     }
 
-    /// Text or thinking, of this block if it is one of that kind.
-    fn say_as(&mut self, block: &mut Block, kind: fn() -> Block, text: String, sink: &mut Sink) {
+    /// Emits text or thinking, for this block if it has that kind.
+    fn emit_as(&mut self, block: &mut Block, kind: fn() -> Block, text: String, sink: &mut Sink) {
         let mut other = kind();
         let same = std::mem::discriminant(block) == std::mem::discriminant(&other);
-        self.say(if same { block } else { &mut other }, text, sink);
+        self.emit_text(if same { block } else { &mut other }, text, sink);
     }
 
-    fn say(&mut self, block: &mut Block, text: String, sink: &mut Sink) {
+    fn emit_text(&mut self, block: &mut Block, text: String, sink: &mut Sink) {
         if text.is_empty() {
             return;
         }
         match block {
-            Block::Text { said, .. } => {
+            Block::Text { has_delta, .. } => {
                 sink.push(Delta::Text(text));
-                (*said, self.last) = (true, Last::Text);
+                (*has_delta, self.last) = (true, LastKind::Text);
             }
-            Block::Thinking { said, .. } => {
+            Block::Thinking { has_delta, .. } => {
                 sink.push(Delta::Thinking(text));
-                (*said, self.last) = (true, Last::Thinking);
+                (*has_delta, self.last) = (true, LastKind::Thinking);
             }
             _ => {}
         }
     }
 
-    /// A block has come to its end.
+    /// Ends the block with this number, or the last one.
     pub(super) fn end(&mut self, index: Option<u64>, sink: &mut Sink) {
         let at = match index {
             Some(_) => self.open.iter().rposition(|(known, _)| *known == index),
@@ -275,8 +280,7 @@ impl Blocks {
         }
     }
 
-    /// Ends what was left open, but for calls: servers that do not end their blocks may go on with
-    /// those.
+    /// Ends open blocks except calls: servers that do not end their blocks may continue calls.
     fn end_others(&mut self, sink: &mut Sink) {
         while let Some((_, block)) = self
             .open
@@ -286,7 +290,7 @@ impl Blocks {
         }
     }
 
-    /// The reply has come to its end.
+    /// Ends all open blocks of the reply.
     pub(super) fn finish(&mut self, sink: &mut Sink) {
         for (_, block) in std::mem::take(&mut self.open) {
             self.close(block, sink);
@@ -296,27 +300,32 @@ impl Blocks {
     fn close(&mut self, block: Block, sink: &mut Sink) {
         match block {
             Block::Text {
-                citations, said, ..
+                citations,
+                has_delta,
+                ..
             } => {
-                if said && !citations.is_empty() {
+                if has_delta && !citations.is_empty() {
                     sink.push(Delta::Opaque(ProviderState::new(
                         NAME,
                         json!({ "citations": citations }),
                     )));
-                    self.last = Last::Other;
+                    self.last = LastKind::Other;
                 }
             }
             Block::Thinking { signature, .. } if signature.is_empty() => {}
-            Block::Thinking { signature, said } => {
+            Block::Thinking {
+                signature,
+                has_delta,
+            } => {
                 let signature = ProviderState::new(NAME, json!({ "signature": signature }));
-                if said {
+                if has_delta {
                     sink.push(Delta::Opaque(signature));
                 } else {
                     let mut silent = Thinking::new("");
                     silent.opaque = Some(signature);
                     sink.push(Delta::Part(Part::Thinking(silent)));
                 }
-                self.last = Last::Other;
+                self.last = LastKind::Other;
             }
             Block::Call { index, input } => {
                 if let Some(input) = input {
@@ -334,17 +343,17 @@ impl Blocks {
                     NAME,
                     Value::Object(block),
                 ))));
-                self.last = Last::Other;
+                self.last = LastKind::Other;
             }
         }
     }
 
     fn hold(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.held = self.held.saturating_add(bytes).saturating_add(1);
-        if self.held <= MOST_HELD {
+        if self.held <= MAX_HELD_BYTES {
             return Ok(());
         }
-        let message = format!("the reply has blocks of more than {MOST_HELD} bytes");
+        let message = format!("the reply has blocks larger than {MAX_HELD_BYTES} bytes");
         Err(ModelError::new(ModelErrorKind::Malformed, message))
     }
 }
@@ -353,14 +362,14 @@ impl Block {
     fn text() -> Self {
         Self::Text {
             citations: Vec::new(),
-            said: false,
+            has_delta: false,
         }
     }
 
     fn thinking() -> Self {
         Self::Thinking {
             signature: String::new(),
-            said: false,
+            has_delta: false,
         }
     }
 }
@@ -372,7 +381,7 @@ fn take_text(block: &mut Map<String, Value>, name: &str) -> String {
     }
 }
 
-/// Goes on with a field of a block: texts are joined, but for what is sealed as a whole.
+/// Extends a field of a block: texts are concatenated, except encrypted ones.
 fn add_field(block: &mut Map<String, Value>, name: String, value: Value) {
     match (block.get_mut(&name), value) {
         _ if name == "type" => {}
@@ -389,30 +398,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_without_end_are_refused() {
+    fn too_many_open_calls_return_error() {
         let (mut blocks, mut sink) = (Blocks::default(), Sink::default());
         let mut begin =
             |at| blocks.begin(Some(at), json!({"type": "tool_use", "id": "a"}), &mut sink);
-        let refused = (0..2_000).find_map(|at| begin(at).err());
+        let error = (0..2_000).find_map(|at| begin(at).err());
         assert_eq!(
-            refused.map(|error| error.kind()),
+            error.map(|error| error.kind()),
             Some(ModelErrorKind::Malformed)
         );
     }
 
     #[test]
-    fn a_block_without_end_is_refused() {
+    fn oversized_block_returns_error() {
         let (mut blocks, mut sink) = (Blocks::default(), Sink::default());
-        let begun = blocks.begin(
+        let started = blocks.begin(
             Some(0),
             json!({"type": "server_tool_use", "input": {}}),
             &mut sink,
         );
-        assert!(begun.is_ok());
-        let piece = || Piece::Json("x".repeat(1 << 20));
-        let refused = (0..40).find_map(|_| blocks.more(Some(0), piece(), &mut sink).err());
+        assert!(started.is_ok());
+        let fragment = || Fragment::Json("x".repeat(1 << 20));
+        let error = (0..40).find_map(|_| blocks.add_fragment(Some(0), fragment(), &mut sink).err());
         assert_eq!(
-            refused.map(|error| error.kind()),
+            error.map(|error| error.kind()),
             Some(ModelErrorKind::Malformed)
         );
     }

@@ -1,23 +1,26 @@
-//! The request's body.
+//! Writes the body of a request.
 
 use levity_core::{ModelError, OutputSchema, Request, ToolChoice};
 use serde_json::{Map, Value, json};
 
-use super::encode::To;
+use super::cache_marks::{MARK, Marks};
+use super::encode::Target;
 use super::generation::Generation;
-use super::marks::{MARK, Marks};
 use super::{Anthropic, messages, schema, thinking};
 use crate::body::{Body, List, list, write as write_json};
-use crate::http::Asked;
+use crate::http::WireRequest;
 
-pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-    let Asked {
+pub(super) fn write(
+    wire: &Anthropic,
+    wire_request: WireRequest<'_>,
+) -> Result<Vec<u8>, ModelError> {
+    let WireRequest {
         card,
         request,
         stream,
         endpoint,
         origin,
-    } = asked;
+    } = wire_request;
     let extra = Extra {
         request: &request.options.extra,
         all: endpoint.extra(),
@@ -27,11 +30,11 @@ pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, Model
         .get("thinking")
         .and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
     let options = &request.options;
-    let to = To {
+    let target = Target {
         origin,
         claude: generation != Generation::UNKNOWN,
     };
-    let lines = messages::lines(request, to)?;
+    let lines = messages::lines(request, target)?;
     let mode = options
         .thinking
         .filter(|mode| thinking::is_off(*mode) || may_think(request, generation, &lines));
@@ -46,8 +49,8 @@ pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, Model
     if stream {
         body.own("stream", &true);
     }
-    // Whoever marks something sets all marks: the API takes four in all, and no long-lived one
-    // behind a short-lived.
+    // If the user sets any mark, levity sets none: the API accepts four in total, and no long-lived
+    // mark after a short-lived one.
     let marks = if extra.is_marked() || messages::are_marked(&lines) {
         Marks::none()
     } else {
@@ -56,38 +59,38 @@ pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, Model
     body.system(request, shape.as_ref(), marks);
     body.tools(request, marks);
     let mut written = Ok(());
-    let marks = if is_lasting(request, extra) {
+    let marks = if will_be_extended(request, extra) {
         marks
     } else {
         Marks::none()
     };
     body.raw("messages", |bytes| {
-        written = messages::write(bytes, lines, generation, marks, to);
+        written = messages::write(bytes, lines, generation, marks, target)
     });
     written?;
     if let Some(thinking) = &plan.thinking {
         body.own("thinking", thinking);
     }
     body.output(shape, plan.effort);
-    body.options(request, to);
+    body.options(request, target);
     Ok(body.finish())
 }
 
-/// Whether the model may be told to think here. Models that are given tokens for it (Claude 3.7 to
-/// 4.5) refuse to begin in the middle of a turn: while tools answer, what the model said last must
-/// begin with a thought of its own. Nor do they think where a call is demanded.
+/// Returns `true` if the request may enable thinking. Models with a token budget for thinking
+/// (Claude 3.7 to 4.5) cannot start to think within a turn. During tool results, the model's last
+/// message must start with its own thought. They also do not think if a call is required.
 fn may_think(request: &Request, generation: Generation, lines: &[messages::Line<'_>]) -> bool {
     let is_free = matches!(request.tool_choice, ToolChoice::Auto | ToolChoice::None)
         || request.tools.is_empty();
-    !generation.is_strict() || (is_free && messages::goes_on_thinking(lines))
+    !generation.uses_thinking_budget() || (is_free && messages::may_start_with_thought(lines))
 }
 
-/// Whether the conversation will likely be sent again with more behind it.
-fn is_lasting(request: &Request, extra: Extra<'_>) -> bool {
+/// Returns `true` if the conversation will probably be sent again with more messages.
+fn will_be_extended(request: &Request, extra: Extra<'_>) -> bool {
     request.history.len() > 1 || !request.tools.is_empty() || extra.get("tools").is_some()
 }
 
-/// Fields of the provider's own that the user gives: with this request, and with every one.
+/// The user's provider-specific fields: those of this request, and those of the endpoint.
 #[derive(Clone, Copy)]
 struct Extra<'a> {
     request: &'a Map<String, Value>,
@@ -107,7 +110,7 @@ impl<'a> Extra<'a> {
         self.request.iter().chain(others)
     }
 
-    /// Whether the user marks something for the prompt cache, in any field, or has the API do so.
+    /// Returns `true` if the user sets a cache mark in any field, or lets the API do so.
     fn is_marked(self) -> bool {
         self.iter()
             .any(|(name, value)| name == MARK || has_mark(value))
@@ -128,12 +131,12 @@ fn has_mark(value: &Value) -> bool {
     }
 }
 
-/// How the shape of the answer is told.
+/// The way in which the request states the shape of the answer.
 enum Shape {
-    /// The API holds the model to this schema.
-    Held(Value),
-    /// The model is asked to.
-    Words(String),
+    /// The API enforces this schema.
+    Enforced(Value),
+    /// The instructions describe the schema.
+    Described(String),
 }
 
 impl Shape {
@@ -145,18 +148,18 @@ impl Shape {
                     Schema:\n{schema}"
             )
         };
-        schema::output(&output.schema).map_or_else(|| Self::Words(words()), Self::Held)
+        schema::output(&output.schema).map_or_else(|| Self::Described(words()), Self::Enforced)
     }
 }
 
-/// A body under way.
+/// A body that is being written.
 struct Draft<'a> {
     body: Body,
     extra: Extra<'a>,
 }
 
 impl Draft<'_> {
-    /// Adds a field, unless the user gives it.
+    /// Adds a field, unless the user sets it.
     fn own(&mut self, name: &str, value: &(impl serde::Serialize + ?Sized)) {
         if self.extra.get(name).is_none() {
             self.body.field(name, value);
@@ -171,7 +174,7 @@ impl Draft<'_> {
 
     fn system(&mut self, request: &Request, shape: Option<&Shape>, marks: Marks) {
         let words = match shape {
-            Some(Shape::Words(words)) => Some(&**words),
+            Some(Shape::Described(words)) => Some(&**words),
             _ => None,
         };
         let texts: Vec<&str> = request.system.as_deref().into_iter().chain(words).collect();
@@ -197,7 +200,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The tools, and behind them those of the provider's own.
+    /// Writes the tools, followed by the provider's own.
     fn tools(&mut self, request: &Request, marks: Marks) {
         let hosted = self.extra.tools();
         if request.tools.is_empty() && hosted.is_empty() {
@@ -231,7 +234,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The shape of the answer and the effort, beside what else the user puts there.
+    /// Writes the answer's schema and the effort, merged with the user's fields.
     fn output(&mut self, shape: Option<Shape>, effort: Option<&str>) {
         let given = self.extra.get("output_config");
         let mut config = given
@@ -241,7 +244,7 @@ impl Draft<'_> {
         if let Some(effort) = effort {
             config.entry("effort").or_insert_with(|| effort.into());
         }
-        if let (Some(Shape::Held(schema)), None) = (shape, self.extra.get("output_format")) {
+        if let (Some(Shape::Enforced(schema)), None) = (shape, self.extra.get("output_format")) {
             config
                 .entry("format")
                 .or_insert_with(|| json!({"type": "json_schema", "schema": schema}));
@@ -251,7 +254,7 @@ impl Draft<'_> {
         }
     }
 
-    fn options(&mut self, request: &Request, to: To<'_>) {
+    fn options(&mut self, request: &Request, target: Target<'_>) {
         let options = &request.options;
         if let Some(temperature) = options.temperature {
             self.own("temperature", &temperature);
@@ -262,7 +265,9 @@ impl Draft<'_> {
         if !options.stop.is_empty() {
             self.own("stop_sequences", &options.stop);
         }
-        if let Some(container) = container(request, to).filter(|_| !self.extra.tools().is_empty()) {
+        if let Some(container) =
+            container(request, target).filter(|_| !self.extra.tools().is_empty())
+        {
             self.own("container", container);
         }
     }
@@ -280,7 +285,7 @@ impl Draft<'_> {
     }
 }
 
-/// Adds an item, with a mark if it is the one for it.
+/// Adds an item, with a cache mark if `here` is set.
 fn add_marked(list: &mut List<'_>, item: &Value, marks: Marks, here: bool) {
     let mut bytes = Vec::new();
     write_json(&mut bytes, item);
@@ -290,9 +295,9 @@ fn add_marked(list: &mut List<'_>, item: &Value, marks: Marks, here: bool) {
     list.add(&bytes);
 }
 
-/// Where the provider's own tools did their work when the model was last heard, so that they find
-/// it again.
-fn container<'a>(request: &'a Request, to: To<'_>) -> Option<&'a Value> {
+/// Returns the container in which the provider's tools last ran, so that they find their data
+/// again.
+fn container<'a>(request: &'a Request, target: Target<'_>) -> Option<&'a Value> {
     let mut replies = request
         .history
         .messages()
@@ -301,7 +306,7 @@ fn container<'a>(request: &'a Request, to: To<'_>) -> Option<&'a Value> {
         .filter(|m| m.role == levity_core::Role::Assistant);
     let parts = replies.next()?.parts.iter();
     parts.rev().find_map(|part| match part {
-        levity_core::Part::Opaque(opaque) => to.own(Some(opaque))?.get("container"),
+        levity_core::Part::Opaque(opaque) => target.own(Some(opaque))?.get("container"),
         _ => None,
     })
 }

@@ -1,4 +1,4 @@
-//! Replies.
+//! Decodes replies of the Messages API.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::NAME;
-use super::blocks::{Blocks, Piece};
-use crate::http::{Decode, Sink, plain};
+use super::blocks::{Blocks, Fragment};
+use crate::http::{Decode, Sink, find_failure};
 
-/// What has been said so far.
+/// The state of a partially decoded reply.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     blocks: Blocks,
     counts: Counts,
     stop: Option<String>,
-    /// Where the provider's own tools work.
+    /// The container in which the provider's tools run.
     container: Option<Value>,
     ended: bool,
 }
@@ -28,7 +28,7 @@ struct Event<'a> {
     #[serde(default)]
     index: Option<u64>,
     #[serde(default, borrow)]
-    delta: Option<Change<'a>>,
+    delta: Option<DeltaFields<'a>>,
     #[serde(default)]
     content_block: Option<Value>,
     #[serde(default)]
@@ -40,7 +40,7 @@ struct Event<'a> {
 }
 
 #[derive(Deserialize)]
-struct Change<'a> {
+struct DeltaFields<'a> {
     #[serde(default, borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(default)]
@@ -62,13 +62,13 @@ struct Change<'a> {
 impl Decode for Decoder {
     fn event(&mut self, name: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError> {
         let data = data.trim_ascii();
-        // Some servers end as OpenAI's do.
+        // Some servers end streams like OpenAI.
         if data.is_empty() || data == b"[DONE]" {
             return Ok(());
         }
         let event: Event<'_> = match serde_json::from_slice(data) {
             Ok(event) => event,
-            Err(error) => return odd(name, data, error),
+            Err(error) => return unexpected_event(name, data, error),
         };
         let kind = if event.kind.is_empty() {
             name
@@ -76,7 +76,7 @@ impl Decode for Decoder {
             &event.kind
         };
         match kind {
-            "content_block_delta" => self.more(event.index, event.delta, data, sink),
+            "content_block_delta" => self.block_delta(event.index, event.delta, data, sink),
             "content_block_start" => {
                 self.blocks
                     .begin(event.index, event.content_block.unwrap_or_default(), sink)
@@ -103,7 +103,7 @@ impl Decode for Decoder {
                 None if kind == "error" => {
                     Err(failed(&serde_json::from_slice(data).unwrap_or_default()))
                 }
-                // Pings, and what may come later.
+                // Pings, and events of future versions.
                 None => Ok(()),
             },
         }
@@ -113,7 +113,7 @@ impl Decode for Decoder {
         if !self.ended && self.stop.is_none() {
             return Err(ModelError::new(
                 ModelErrorKind::Transport,
-                "the reply broke off before its end",
+                "the reply ended before it was complete",
             ));
         }
         self.blocks.finish(sink);
@@ -141,40 +141,43 @@ impl Decoder {
                 .unwrap_or_default(),
         );
         self.count(message.get("usage"), sink);
-        self.keep(message.get_mut("container").map(Value::take));
+        self.store_container(message.get_mut("container").map(Value::take));
     }
 
-    fn more(
+    fn block_delta(
         &mut self,
         index: Option<u64>,
-        delta: Option<Change<'_>>,
+        delta: Option<DeltaFields<'_>>,
         data: &[u8],
         sink: &mut Sink,
     ) -> Result<(), ModelError> {
         let Some(delta) = delta else { return Ok(()) };
         let piece = match &*delta.kind {
-            "text_delta" => delta.text.map(Piece::Text),
-            "thinking_delta" => delta.thinking.map(Piece::Thinking),
-            "signature_delta" => delta.signature.map(Piece::Signature),
-            "input_json_delta" => delta.partial_json.map(Piece::Json),
-            "citations_delta" => delta.citation.map(Piece::Citation),
+            "text_delta" => delta.text.map(Fragment::Text),
+            "thinking_delta" => delta.thinking.map(Fragment::Thinking),
+            "signature_delta" => delta.signature.map(Fragment::Signature),
+            "input_json_delta" => delta.partial_json.map(Fragment::Json),
+            "citations_delta" => delta.citation.map(Fragment::Citation),
             _ => {
                 let mut whole: Value = serde_json::from_slice(data).unwrap_or_default();
-                whole.get_mut("delta").map(Value::take).map(Piece::Fields)
+                whole
+                    .get_mut("delta")
+                    .map(Value::take)
+                    .map(Fragment::Fields)
             }
         };
-        piece.map_or(Ok(()), |piece| self.blocks.more(index, piece, sink))
+        piece.map_or(Ok(()), |piece| self.blocks.add_fragment(index, piece, sink))
     }
 
-    fn change(&mut self, delta: Option<Change<'_>>, usage: Option<&Value>, sink: &mut Sink) {
+    fn change(&mut self, delta: Option<DeltaFields<'_>>, usage: Option<&Value>, sink: &mut Sink) {
         if let Some(delta) = delta {
             self.stop = delta.stop_reason.or(self.stop.take());
-            self.keep(delta.container);
+            self.store_container(delta.container);
         }
         self.count(usage, sink);
     }
 
-    fn keep(&mut self, container: Option<Value>) {
+    fn store_container(&mut self, container: Option<Value>) {
         let id = container.and_then(|mut container| container.get_mut("id").map(Value::take));
         self.container = id.filter(Value::is_string).or(self.container.take());
     }
@@ -187,7 +190,7 @@ impl Decoder {
     }
 }
 
-/// Reads a reply that came in one piece.
+/// Decodes a reply that arrived as a single value.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     let Some(content) = reply.get("content").and_then(Value::as_array) else {
         return Err(ModelError::new(
@@ -210,7 +213,7 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
             .unwrap_or_default(),
     );
     decoder.count(reply.get("usage"), sink);
-    decoder.keep(reply.get("container").cloned());
+    decoder.store_container(reply.get("container").cloned());
     decoder.stop = reply
         .get("stop_reason")
         .and_then(Value::as_str)
@@ -218,7 +221,7 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     decoder.end(sink)
 }
 
-/// Token counts under the API's names. What is cached counts beside the input there.
+/// Token counts under the API's names. Cached tokens are counted separately from the input.
 #[derive(Debug, Default)]
 struct Counts {
     input: Option<u64>,
@@ -226,14 +229,14 @@ struct Counts {
     written: Option<u64>,
     output: Option<u64>,
     thought: Option<u64>,
-    /// Of what was written, what is kept for an hour.
+    /// The part of the written tokens that is cached for an hour.
     hour: Option<u64>,
     searches: Option<u64>,
     priority: bool,
 }
 
 impl Counts {
-    /// Takes over what is said, field by field.
+    /// Updates the counts that are present.
     fn update(&mut self, usage: &Value) {
         let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
         let by_age = || {
@@ -275,7 +278,7 @@ impl Counts {
     }
 }
 
-/// Why the model stopped, in the API's words.
+/// Converts the API's stop reason.
 fn finish(word: &str, calls: bool) -> Option<Finish> {
     Some(match word {
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
@@ -290,11 +293,11 @@ fn finish(word: &str, calls: bool) -> Option<Finish> {
 }
 
 fn failed(value: &Value) -> ModelError {
-    plain(value).unwrap_or_default().into_error(None)
+    find_failure(value).unwrap_or_default().into_error(None)
 }
 
-/// An event that is not as it should be. One of a kind that is not known is none of the reply's.
-fn odd(name: &str, data: &[u8], error: serde_json::Error) -> Result<(), ModelError> {
+/// Handles an unexpected event. One of an unknown type does not belong to the reply.
+fn unexpected_event(name: &str, data: &[u8], error: serde_json::Error) -> Result<(), ModelError> {
     let value: Option<Value> = serde_json::from_slice(data).ok();
     let kind = value
         .as_ref()
@@ -307,10 +310,10 @@ fn odd(name: &str, data: &[u8], error: serde_json::Error) -> Result<(), ModelErr
         }
         Some(kind) if !kind.starts_with("content_block_") && !kind.starts_with("message_") => value
             .as_ref()
-            .and_then(plain)
+            .and_then(find_failure)
             .map_or(Ok(()), |failure| Err(failure.into_error(None))),
         _ => {
-            let message = "a piece of the reply cannot be read";
+            let message = "cannot parse a chunk of the reply";
             Err(ModelError::new(ModelErrorKind::Malformed, message).with_source(error))
         }
     }

@@ -1,4 +1,4 @@
-//! Messages, as lists of blocks.
+//! Encodes messages as lists of blocks.
 
 use std::borrow::Cow;
 
@@ -9,43 +9,44 @@ use serde_json::{Map, Value, json};
 
 use super::{NAME, media};
 use crate::body::{Body, write};
-use crate::origin::{Bound, Origin};
-use crate::{names, unseen};
+use crate::origin::{Origin, StateScope};
+use crate::{names, omitted_media};
 
-/// Why a message cannot be given to the API: one clause with the way out.
+/// The reason that the API cannot accept a message, with the next step, as one clause.
 #[derive(Debug)]
-pub(super) struct Refused(pub(super) String);
+pub(super) struct Unsupported(pub(super) String);
 
-/// Who is told.
+/// The server that receives the request.
 #[derive(Clone, Copy)]
-pub(super) struct To<'a> {
+pub(super) struct Target<'a> {
     pub(super) origin: &'a Origin,
-    /// Whether it is a Claude, by its name.
+    /// True if the model's name is that of a Claude.
     pub(super) claude: bool,
 }
 
-impl To<'_> {
-    /// Data of this provider's that may go back: blocks of its tools, containers, citations.
+impl Target<'_> {
+    /// Returns this provider's state that may be sent back: blocks of its tools, containers,
+    /// citations.
     pub(super) fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
-        self.origin.data(NAME, opaque, Bound::Account)
+        self.origin.data(NAME, opaque, StateScope::Account)
     }
 
-    /// Data of a thought. Signatures of a Claude hold wherever one is served: by Anthropic, Bedrock
-    /// and Vertex AI, for any account. Those of other models that speak the protocol are their
-    /// server's business.
+    /// Returns the state of a thought. Signatures of a Claude are valid on every service:
+    /// Anthropic, Bedrock and Vertex AI, for any account. Signatures of other models are valid on
+    /// their own server.
     fn own_thought<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
         self.origin.data(
             NAME,
             opaque,
             if self.claude {
-                Bound::Family
+                StateScope::Family
             } else {
-                Bound::Server
+                StateScope::Server
             },
         )
     }
 
-    /// A block of the provider's own.
+    /// Returns a provider-specific block.
     fn own_block<'a>(&self, opaque: &'a ProviderState) -> Option<&'a Value> {
         let is_thought = opaque
             .data
@@ -59,15 +60,15 @@ impl To<'_> {
     }
 }
 
-/// The blocks of a message with commas between them; none when nothing of it can be sent.
-pub(super) fn blocks(message: &Message, to: To<'_>) -> Result<Vec<u8>, Refused> {
+/// Returns the blocks of a message separated by commas; empty if no part of it can be sent.
+pub(super) fn blocks(message: &Message, target: Target<'_>) -> Result<Vec<u8>, Unsupported> {
     let mut bytes = Vec::new();
     let keep = match message.role {
-        Role::Assistant => sayable(&message.parts, to),
+        Role::Assistant => sendable_parts(&message.parts, target),
         _ => message.parts.len(),
     };
     for part in message.parts.iter().take(keep) {
-        let block = block(part, message.role, to)?;
+        let block = block(part, message.role, target)?;
         if !block.is_empty() && !bytes.is_empty() {
             bytes.push(b',');
         }
@@ -76,16 +77,18 @@ pub(super) fn blocks(message: &Message, to: To<'_>) -> Result<Vec<u8>, Refused> 
     Ok(bytes)
 }
 
-/// How many parts of a reply can go back. The API refuses one that ends with a thought, which
-/// happens when it was cut off while the model thought.
-pub(super) fn sayable(parts: &[Part], to: To<'_>) -> usize {
+/// Returns the number of parts of a reply that can be sent back. The API rejects a reply that ends
+/// with a thought, which happens if it was truncated while the model thought.
+pub(super) fn sendable_parts(parts: &[Part], target: Target<'_>) -> usize {
     let is_thought = |part: &Part| match part {
         Part::Thinking(_) => true,
         Part::Text(text) => text.text.trim().is_empty(),
-        Part::Opaque(opaque) => match to.own_block(opaque).and_then(|block| block.get("type")) {
-            Some(kind) => kind == "redacted_thinking",
-            None => true,
-        },
+        Part::Opaque(opaque) => {
+            match target.own_block(opaque).and_then(|block| block.get("type")) {
+                Some(kind) => kind == "redacted_thinking",
+                None => true,
+            }
+        }
         _ => false,
     };
     parts
@@ -94,29 +97,31 @@ pub(super) fn sayable(parts: &[Part], to: To<'_>) -> usize {
         .map_or(0, |last| last + 1)
 }
 
-fn block(part: &Part, role: Role, to: To<'_>) -> Result<Vec<u8>, Refused> {
+fn block(part: &Part, role: Role, target: Target<'_>) -> Result<Vec<u8>, Unsupported> {
     Ok(match part {
-        Part::Text(part) => text(part, to),
-        Part::Thinking(part) => thinking(part, to),
-        // Another model showed it, and a refusal would end the conversation.
-        Part::Media(part) if role == Role::Assistant => text(&Text::new(unseen::words(part)), to),
-        Part::Media(part) => media::block(part, to)?,
-        Part::ToolCall(part) => call(part, to),
-        Part::ToolResult(part) => result(part, to),
-        Part::Opaque(part) => opaque(part, to),
+        Part::Text(part) => text(part, target),
+        Part::Thinking(part) => thinking(part, target),
+        // Another model created the media, and an error would end the conversation.
+        Part::Media(part) if role == Role::Assistant => {
+            text(&Text::new(omitted_media::description(part)), target)
+        }
+        Part::Media(part) => media::block(part, target)?,
+        Part::ToolCall(part) => call(part, target),
+        Part::ToolResult(part) => result(part, target),
+        Part::Opaque(part) => opaque(part, target),
         _ => Vec::new(),
     })
 }
 
-/// A text. The API refuses one without a visible character.
-fn text(part: &Text, to: To<'_>) -> Vec<u8> {
+/// Encodes a text. The API rejects a text without a visible character.
+fn text(part: &Text, target: Target<'_>) -> Vec<u8> {
     if part.text.trim().is_empty() {
         return Vec::new();
     }
     let mut body = Body::new();
     body.field("type", "text");
     body.field("text", &part.text);
-    for (name, value) in to
+    for (name, value) in target
         .own(part.opaque.as_ref())
         .and_then(Value::as_object)
         .into_iter()
@@ -131,7 +136,7 @@ fn text(part: &Text, to: To<'_>) -> Vec<u8> {
     body.finish()
 }
 
-/// Citations as they may go back: a file that there is none of must not be named.
+/// Returns citations in the form that may be sent back: they must not name a missing file.
 fn citations(citations: &Value) -> Cow<'_, Value> {
     let is_empty = |citation: &Value| citation.get("file_id").is_some_and(Value::is_null);
     let Some(list) = citations
@@ -149,9 +154,9 @@ fn citations(citations: &Value) -> Cow<'_, Value> {
     Cow::Owned(Value::Array(list))
 }
 
-/// A thought, if it is signed.
-fn thinking(part: &Thinking, to: To<'_>) -> Vec<u8> {
-    let signature = to
+/// Encodes a thought, if it is signed.
+fn thinking(part: &Thinking, target: Target<'_>) -> Vec<u8> {
+    let signature = target
         .own_thought(part.opaque.as_ref())
         .and_then(|data| data.get("signature"))
         .and_then(Value::as_str);
@@ -165,7 +170,7 @@ fn thinking(part: &Thinking, to: To<'_>) -> Vec<u8> {
     body.finish()
 }
 
-fn call(call: &ToolCall, to: To<'_>) -> Vec<u8> {
+fn call(call: &ToolCall, target: Target<'_>) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "tool_use");
     body.field("id", &id(call.id.as_str()));
@@ -173,14 +178,15 @@ fn call(call: &ToolCall, to: To<'_>) -> Vec<u8> {
     body.field("input", &input(call));
     body.optional(
         "caller",
-        to.own(call.opaque.as_ref())
+        target
+            .own(call.opaque.as_ref())
             .and_then(|data| data.get("caller")),
     );
     body.finish()
 }
 
-/// The arguments. The API takes an object only; its documentation shows this way to give back
-/// anything else.
+/// Returns the arguments. The API accepts only an object; its documentation recommends this form
+/// for anything else.
 fn input(call: &ToolCall) -> Cow<'_, Value> {
     match (&call.raw, &call.args) {
         (Some(raw), _) => Cow::Owned(json!({ "INVALID_JSON": raw })),
@@ -190,8 +196,8 @@ fn input(call: &ToolCall) -> Cow<'_, Value> {
     }
 }
 
-/// The id of a call: letters, digits, `_` and `-`. Others, which another provider gave out, are put
-/// by their codes, and long ones are cut.
+/// Returns a valid call id: letters, digits, `_` and `-`. Other characters, from another provider,
+/// are replaced with their codes, and long ids are truncated.
 fn id(id: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if id.chars().all(fits) {
@@ -207,13 +213,15 @@ fn id(id: &str) -> Cow<'_, str> {
     names::id(Cow::Owned(id.chars().map(put).collect()))
 }
 
-fn result(result: &ToolResult, to: To<'_>) -> Vec<u8> {
+fn result(result: &ToolResult, target: Target<'_>) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "tool_result");
     body.field("tool_use_id", &id(result.call.as_str()));
-    let fields = to.own(result.opaque.as_ref()).and_then(Value::as_object);
+    let fields = target
+        .own(result.opaque.as_ref())
+        .and_then(Value::as_object);
     if fields.is_none_or(|fields| !fields.contains_key("content")) {
-        let content = content(result, to);
+        let content = content(result, target);
         if !content.is_empty() {
             body.raw("content", |bytes| bytes.extend_from_slice(&content));
         }
@@ -232,8 +240,8 @@ fn result(result: &ToolResult, to: To<'_>) -> Vec<u8> {
     body.finish()
 }
 
-/// What a tool answered: a text, or a list of texts and media, or nothing.
-fn content(result: &ToolResult, to: To<'_>) -> Vec<u8> {
+/// Encodes the result of a tool: a text, a list of texts and media, or nothing.
+fn content(result: &ToolResult, target: Target<'_>) -> Vec<u8> {
     let is_text = |content: &Content| matches!(content, Content::Text(_));
     let mut bytes = Vec::new();
     let text = result.text();
@@ -245,14 +253,14 @@ fn content(result: &ToolResult, to: To<'_>) -> Vec<u8> {
     }
     let mut blocks = Vec::new();
     if !result.content.iter().any(is_text) {
-        blocks.push(self::text(&Text::new(text), to));
+        blocks.push(self::text(&Text::new(text), target));
     }
     for content in &result.content {
         match content {
-            Content::Text(part) => blocks.push(self::text(&Text::new(part.as_str()), to)),
+            Content::Text(part) => blocks.push(self::text(&Text::new(part.as_str()), target)),
             Content::Media(part) => {
-                let words = |_| self::text(&Text::new(unseen::words(part)), to);
-                blocks.push(media::block(part, to).unwrap_or_else(words));
+                let words = |_| self::text(&Text::new(omitted_media::description(part)), target);
+                blocks.push(media::block(part, target).unwrap_or_else(words));
             }
             _ => {}
         }
@@ -263,10 +271,10 @@ fn content(result: &ToolResult, to: To<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A block of the provider's own, as it came. What has no type is no block.
-fn opaque(opaque: &ProviderState, to: To<'_>) -> Vec<u8> {
+/// Encodes a provider-specific block unchanged. An object without a type is not a block.
+fn opaque(opaque: &ProviderState, target: Target<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(block) = to
+    if let Some(block) = target
         .own_block(opaque)
         .filter(|block| block.get("type").is_some())
     {

@@ -1,16 +1,16 @@
-//! Which Claude a model is, as far as its name tells.
+//! Infers the Claude generation from a model's name.
 
-/// Its number, such as 4 and 6.
+/// The version of a Claude, such as 4 and 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Generation(pub(super) u32, pub(super) u32);
 
 impl Generation {
-    /// Some model that speaks the protocol.
+    /// Any other model that supports the protocol.
     pub(super) const UNKNOWN: Self = Self(0, 0);
 
-    /// The numbers behind `claude` in a name: `claude-opus-4-1-20250805`,
-    /// `claude-3-5-haiku-latest`, `anthropic/claude-sonnet-4.5`, `claude-sonnet-5`. Longer ones are
-    /// dates.
+    /// Returns the numbers after `claude` in a name: `claude-opus-4-1-20250805`,
+    /// `claude-3-5-haiku-latest`, `anthropic/claude-sonnet-4.5`, `claude-sonnet-5`. Longer numbers
+    /// are dates.
     pub(super) fn of(id: &str) -> Option<Self> {
         let lower = id.to_ascii_lowercase();
         let (_, name) = lower.split_once("claude")?;
@@ -23,28 +23,28 @@ impl Generation {
         Some(Self(major, numbers.next().flatten().unwrap_or(0)))
     }
 
-    /// Whether it may think at all, and so has to be kept from it.
+    /// Returns `true` if it may think at all, so that thinking must be disabled explicitly.
     pub(super) fn may_think(self) -> bool {
         self == Self::UNKNOWN || self >= Self(3, 7)
     }
 
-    /// Whether it is given tokens for thinking, and refuses them where a turn has begun without a
-    /// thought.
-    pub(super) fn is_strict(self) -> bool {
+    /// Returns `true` if it has a token budget for thinking, and rejects it in a turn that started
+    /// without a thought.
+    pub(super) fn uses_thinking_budget(self) -> bool {
         self >= Self(3, 7) && !self.is_adaptive()
     }
 
-    /// Whether it decides by itself how much it thinks.
+    /// Returns `true` if it decides itself how much it thinks.
     pub(super) fn is_adaptive(self) -> bool {
         self >= Self(4, 6)
     }
 
-    /// Whether it takes messages of the role `system`.
-    pub(super) fn takes_notes(self) -> bool {
+    /// Returns `true` if it accepts messages of the role `system`.
+    pub(super) fn accepts_notes(self) -> bool {
         self >= Self(4, 8)
     }
 
-    /// The longest reply to ask for where nobody says, in tokens.
+    /// Returns the default for the maximum reply length, in tokens.
     pub(super) fn max_tokens(self) -> u64 {
         if self == Self(3, 0) { 4_096 } else { 8_192 }
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_the_generation() {
+    fn model_name_determines_generation() {
         let known = [
             ("claude-3-opus-20240229", Some((3, 0))),
             ("claude-3-5-haiku-latest", Some((3, 5))),

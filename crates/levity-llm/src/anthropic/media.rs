@@ -1,15 +1,15 @@
-//! Images and documents.
+//! Encodes images and documents.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{Media, MediaSource};
 use serde_json::{Value, json};
 
-use super::encode::{Refused, To};
+use super::encode::{Target, Unsupported};
 use crate::body::Body;
 
-/// The block that shows it.
-pub(super) fn block(media: &Media, to: To<'_>) -> Result<Vec<u8>, Refused> {
+/// Returns the block for a media item.
+pub(super) fn block(media: &Media, target: Target<'_>) -> Result<Vec<u8>, Unsupported> {
     let mime = media
         .mime
         .split(';')
@@ -19,19 +19,19 @@ pub(super) fn block(media: &Media, to: To<'_>) -> Result<Vec<u8>, Refused> {
         .to_ascii_lowercase();
     let (kind, source) = match &*mime {
         "image/jpeg" | "image/png" | "image/gif" | "image/webp" => {
-            ("image", packed(&mime, &media.source))
+            ("image", bytes_or_url(&mime, &media.source))
         }
-        "image/jpg" => ("image", packed("image/jpeg", &media.source)),
-        // What it is does not have to be known where it is fetched.
+        "image/jpg" => ("image", bytes_or_url("image/jpeg", &media.source)),
+        // The type of media that the API fetches need not be known.
         _ if mime.starts_with("image") && is_url(&media.source) => {
-            ("image", packed(&mime, &media.source))
+            ("image", bytes_or_url(&mime, &media.source))
         }
-        "application/pdf" => ("document", packed(&mime, &media.source)),
-        _ => ("document", plain(&mime, &media.source)?),
+        "application/pdf" => ("document", bytes_or_url(&mime, &media.source)),
+        _ => ("document", text_source(&mime, &media.source)?),
     };
     let mut body = Body::new();
     body.field("type", kind);
-    let fields = to.own(media.opaque.as_ref()).and_then(Value::as_object);
+    let fields = target.own(media.opaque.as_ref()).and_then(Value::as_object);
     let has = |name: &str| fields.is_some_and(|fields| fields.contains_key(name));
     if !has("source") {
         body.field("source", &source);
@@ -57,8 +57,8 @@ fn is_url(source: &MediaSource) -> bool {
     matches!(source, MediaSource::Url(url) if !url.starts_with("data:"))
 }
 
-/// Bytes as they are, or where they are.
-fn packed(mime: &str, source: &MediaSource) -> Value {
+/// Returns the source with its bytes, or its URL.
+fn bytes_or_url(mime: &str, source: &MediaSource) -> Value {
     let bytes = |data: String| json!({"type": "base64", "media_type": mime, "data": data});
     match source {
         MediaSource::Bytes(data) => bytes(STANDARD.encode(data.as_slice())),
@@ -73,8 +73,8 @@ fn packed(mime: &str, source: &MediaSource) -> Value {
     }
 }
 
-/// A text; anything else that is no image and no PDF cannot be shown.
-fn plain(mime: &str, source: &MediaSource) -> Result<Value, Refused> {
+/// Returns the source of a text; other media that are neither images nor PDFs are not supported.
+fn text_source(mime: &str, source: &MediaSource) -> Result<Value, Unsupported> {
     let kind = mime.strip_prefix("application/").unwrap_or_default();
     let words = [
         "json",
@@ -87,23 +87,22 @@ fn plain(mime: &str, source: &MediaSource) -> Result<Value, Refused> {
         "sql",
     ];
     if !mime.starts_with("text/") && !words.iter().any(|word| kind.ends_with(word)) {
-        let way = if mime.starts_with("image/") {
-            "make it a PNG"
+        let remedy = if mime.starts_with("image/") {
+            "convert it to PNG"
         } else {
-            "leave it out or put it into words"
+            "omit it or describe it as text"
         };
-        return Err(Refused(format!(
-            "`{mime}` cannot be given to Anthropic's models; {way}"
+        return Err(Unsupported(format!(
+            "Anthropic's models do not accept `{mime}`; {remedy}"
         )));
     }
     let MediaSource::Bytes(bytes) = source else {
-        let message =
-            format!("`{mime}` at a URL cannot be given to Anthropic's models; give its bytes");
-        return Err(Refused(message));
+        let message = format!("Anthropic's models do not accept `{mime}` at a URL; send its bytes");
+        return Err(Unsupported(message));
     };
     let text = std::str::from_utf8(bytes.as_slice()).map_err(|_| {
-        Refused(format!(
-            "`{mime}` that is not UTF-8 cannot be given to Anthropic's models"
+        Unsupported(format!(
+            "Anthropic's models do not accept `{mime}` that is not UTF-8; convert it to UTF-8"
         ))
     })?;
     Ok(json!({"type": "text", "media_type": "text/plain", "data": text}))

@@ -1,4 +1,4 @@
-//! The conversation, as the API wants it: turns by turns, each message encoded once.
+//! Encodes the conversation as alternating turns, each message once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use levity_core::{Message, ModelError, ModelErrorKind, Part, Request, Role};
 use serde_json::Value;
 
 use super::NAME;
-use super::encode::{Refused, To, blocks, sayable};
+use super::cache_marks::{Marks, is_marked};
+use super::encode::{Target, Unsupported, blocks, sendable_parts};
 use super::generation::Generation;
-use super::marks::{Marks, is_marked};
 
-/// What stands before the reason where a message cannot be sent. Blocks begin with a brace.
-const REFUSED: u8 = b'!';
+/// The prefix of the reason that a message cannot be sent. Blocks start with a brace.
+const UNSUPPORTED_PREFIX: u8 = b'!';
 
-/// A message that has something to send.
+/// An encoded message that is not empty.
 pub(super) struct Line<'a> {
     role: &'static str,
     message: &'a Message,
@@ -27,23 +27,23 @@ pub(super) fn write(
     lines: Vec<Line<'_>>,
     generation: Generation,
     marks: Marks,
-    to: To<'_>,
+    target: Target<'_>,
 ) -> Result<(), ModelError> {
     let mut lines = lines;
-    if generation.takes_notes() {
-        place_notes(&mut lines);
+    if generation.accepts_notes() {
+        assign_note_roles(&mut lines);
     }
-    leave_paused(&mut lines, to)?;
-    trim_last(&mut lines, to)?;
+    remove_paused_calls(&mut lines, target)?;
+    trim_last(&mut lines, target)?;
     let marked = if marks.are_set() {
-        places(&lines)
+        mark_positions(&lines)
     } else {
         [None; 2]
     };
     bytes.push(b'[');
     let mut before = "";
     for (at, line) in lines.iter().enumerate() {
-        // Messages of one side that follow each other are one turn.
+        // Consecutive messages of one role form one turn.
         if line.role == before {
             bytes.push(b',');
         } else {
@@ -62,21 +62,28 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The messages that have something to send.
-pub(super) fn lines<'a>(request: &'a Request, to: To<'_>) -> Result<Vec<Line<'a>>, ModelError> {
+/// Returns the messages that are not empty.
+pub(super) fn lines<'a>(
+    request: &'a Request,
+    target: Target<'_>,
+) -> Result<Vec<Line<'a>>, ModelError> {
     let mut lines = Vec::with_capacity(request.history.len());
     for (at, message) in request.history.messages().iter().enumerate() {
-        // The reason is kept like blocks are, or a second request would silently lack the message.
+        // The reason is cached like blocks; otherwise a second request would silently lack the
+        // message.
         let make = || {
-            blocks(message, to)
-                .unwrap_or_else(|Refused(reason)| [&[REFUSED], reason.as_bytes()].concat())
+            blocks(message, target).unwrap_or_else(|Unsupported(reason)| {
+                [&[UNSUPPORTED_PREFIX], reason.as_bytes()].concat()
+            })
         };
         let json = request
             .history
-            .encoded(at, to.origin.key(NAME, message, None), make);
+            .encoded(at, target.origin.key(NAME, message, None), make);
         match json.split_first() {
             None => continue,
-            Some((&REFUSED, reason)) => return Err(refused(&String::from_utf8_lossy(reason))),
+            Some((&UNSUPPORTED_PREFIX, reason)) => {
+                return Err(unsupported_error(&String::from_utf8_lossy(reason)));
+            }
             Some(_) => {}
         }
         let role = if message.role == Role::Assistant {
@@ -93,9 +100,10 @@ pub(super) fn lines<'a>(request: &'a Request, to: To<'_>) -> Result<Vec<Line<'a>
     Ok(lines)
 }
 
-/// Whether a thought would not come out of the blue: the model has the word, or had it when the
-/// user spoke, or its last turn, which tools now answer, begins with a thought that goes back.
-pub(super) fn goes_on_thinking(lines: &[Line<'_>]) -> bool {
+/// Returns `true` if the model may think in this turn. That holds if its last turn is complete and
+/// the user has replied. During tool results and continuations, that turn must start with a thought
+/// that is sent back.
+pub(super) fn may_start_with_thought(lines: &[Line<'_>]) -> bool {
     let is_model = |line: &Line<'_>| line.role == "assistant";
     let Some(last) = lines.iter().rposition(is_model) else {
         return true;
@@ -118,61 +126,67 @@ pub(super) fn goes_on_thinking(lines: &[Line<'_>]) -> bool {
     matches!(kind.as_deref(), Some("thinking" | "redacted_thinking"))
 }
 
-/// Leaves out calls of the provider's own tools that nothing came of: the turn was paused, and the
-/// conversation went on without its end. The API refuses a call without its result.
-fn leave_paused(lines: &mut Vec<Line<'_>>, to: To<'_>) -> Result<(), ModelError> {
+/// Removes calls of provider tools without a result: the turn was paused, and the conversation
+/// continued without its end. The API rejects a call without its result.
+fn remove_paused_calls(lines: &mut Vec<Line<'_>>, target: Target<'_>) -> Result<(), ModelError> {
     let called: Vec<&str> = lines
         .iter()
-        .flat_map(|line| hosted(line, to, "id"))
+        .flat_map(|line| provider_tool_ids(line, target, "id"))
         .collect();
     if called.is_empty() {
         return Ok(());
     }
     let answered: HashSet<&str> = lines
         .iter()
-        .flat_map(|line| hosted(line, to, "tool_use_id"))
+        .flat_map(|line| provider_tool_ids(line, target, "tool_use_id"))
         .collect();
     let lost: HashSet<String> = called
         .into_iter()
         .filter(|id| !answered.contains(id))
         .map(str::to_owned)
         .collect();
-    // The last turn is gone on with.
+    // The last turn may still continue.
     let last = lines
         .iter()
         .rposition(|line| line.role != "assistant")
         .unwrap_or(0);
     for line in lines.iter_mut().take(last) {
-        // Where the model calls a tool of ours from within one of its own, the result comes later.
+        // If the model calls a local tool from within a provider tool, the result arrives later.
         let is_lost = |id: &str| lost.contains(id);
-        if line.message.calls().next().is_some() || !hosted(line, to, "id").any(is_lost) {
+        if line.message.calls().next().is_some()
+            || !provider_tool_ids(line, target, "id").any(is_lost)
+        {
             continue;
         }
         let mut message = line.message.clone();
         message
             .parts
-            .retain(|part| !hosted_id(part, to, "id").is_some_and(is_lost));
-        line.json = blocks(&message, to)
-            .map_err(|Refused(reason)| refused(&reason))?
+            .retain(|part| !provider_tool_id(part, target, "id").is_some_and(is_lost));
+        line.json = blocks(&message, target)
+            .map_err(|Unsupported(reason)| unsupported_error(&reason))?
             .into();
     }
     lines.retain(|line| !line.json.is_empty());
     Ok(())
 }
 
-/// The ids of the provider's own tools in a message: of calls by `id`, of results by `tool_use_id`.
-fn hosted<'a>(line: &Line<'a>, to: To<'_>, name: &'static str) -> impl Iterator<Item = &'a str> {
+/// Returns the ids of provider tools in a message: of calls by `id`, of results by `tool_use_id`.
+fn provider_tool_ids<'a>(
+    line: &Line<'a>,
+    target: Target<'_>,
+    name: &'static str,
+) -> impl Iterator<Item = &'a str> {
     line.message
         .parts
         .iter()
-        .filter_map(move |part| hosted_id(part, to, name))
+        .filter_map(move |part| provider_tool_id(part, target, name))
 }
 
-fn hosted_id<'a>(part: &'a Part, to: To<'_>, name: &str) -> Option<&'a str> {
+fn provider_tool_id<'a>(part: &'a Part, target: Target<'_>, name: &str) -> Option<&'a str> {
     let Part::Opaque(opaque) = part else {
         return None;
     };
-    let block = to.own(Some(opaque))?;
+    let block = target.own(Some(opaque))?;
     let kind = block.get("type")?.as_str()?;
     let is_call = matches!(kind, "server_tool_use" | "mcp_tool_use");
     let fits = if name == "id" {
@@ -183,18 +197,18 @@ fn hosted_id<'a>(part: &'a Part, to: To<'_>, name: &str) -> Option<&'a str> {
     block.get(name).filter(|_| fits)?.as_str()
 }
 
-/// Whether somebody has set a mark in one of these.
+/// Returns `true` if the user has set a mark in one of these.
 pub(super) fn are_marked(lines: &[Line<'_>]) -> bool {
     lines.iter().any(|line| is_marked(&line.json))
 }
 
-fn refused(reason: &str) -> ModelError {
+fn unsupported_error(reason: &str) -> ModelError {
     ModelError::new(ModelErrorKind::BadRequest, reason)
 }
 
-/// Gives notes a role of their own where the API takes them: behind the user, and before the model
-/// or the end.
-fn place_notes(lines: &mut [Line<'_>]) {
+/// Gives notes a separate role if the API accepts them: after the user, and before the model or the
+/// end.
+fn assign_note_roles(lines: &mut [Line<'_>]) {
     let is_note = |line: &Line<'_>| line.message.role == Role::System;
     let mut runs: Vec<_> = lines
         .chunk_by_mut(|one, next| is_note(one) == is_note(next))
@@ -224,13 +238,15 @@ fn place_notes(lines: &mut [Line<'_>]) {
     }
 }
 
-/// Takes white space from the end of a reply that the model is to go on with: the API refuses it.
-fn trim_last(lines: &mut [Line<'_>], to: To<'_>) -> Result<(), ModelError> {
+/// Removes white space from the end of a reply that the model is to continue: the API rejects it.
+fn trim_last(lines: &mut [Line<'_>], target: Target<'_>) -> Result<(), ModelError> {
     let Some(last) = lines.last_mut().filter(|line| line.role == "assistant") else {
         return Ok(());
     };
     let mut message = last.message.clone();
-    message.parts.truncate(sayable(&message.parts, to));
+    message
+        .parts
+        .truncate(sendable_parts(&message.parts, target));
     let Some(Part::Text(text)) = message.parts.last_mut() else {
         return Ok(());
     };
@@ -239,15 +255,16 @@ fn trim_last(lines: &mut [Line<'_>], to: To<'_>) -> Result<(), ModelError> {
         return Ok(());
     }
     text.text.truncate(end);
-    last.json = blocks(&message, to)
-        .map_err(|Refused(reason)| refused(&reason))?
+    last.json = blocks(&message, target)
+        .map_err(|Unsupported(reason)| unsupported_error(&reason))?
         .into();
     Ok(())
 }
 
-/// Where marks go: on the last message that is not the model's, and on the one that was the last
-/// when the model was asked before, so that the cache finds it however much came since.
-fn places(lines: &[Line<'_>]) -> [Option<usize>; 2] {
+/// Returns the positions of marks. One is the last message that is not the model's. The other is
+/// the last message of the previous request, so that the cache finds it regardless of later
+/// messages.
+fn mark_positions(lines: &[Line<'_>]) -> [Option<usize>; 2] {
     let last_before = |end: usize, model: bool| {
         let lines = lines.get(..end).unwrap_or_default();
         lines

@@ -1,4 +1,5 @@
-//! JSON Schemas, narrowed to what the API takes. What it cannot say is put into words.
+//! JSON Schemas, restricted to the subset that the API accepts. Other constraints are described in
+//! words.
 
 mod output;
 

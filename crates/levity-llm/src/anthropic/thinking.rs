@@ -1,43 +1,43 @@
-//! How long a reply may be, and how much of it may be thought.
+//! The maximum length of a reply, and the part of it for thinking.
 
 use levity_core::ThinkingMode;
 use serde_json::{Value, json};
 
 use super::generation::Generation;
 
-/// The least that the API takes for thinking, in tokens.
-const LEAST: u64 = 1_024;
+/// The minimum number of thinking tokens that the API accepts.
+const MIN_TOKENS: u64 = 1_024;
 
-/// What is asked for.
+/// The thinking settings of a request.
 #[derive(Debug, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct ThinkingPlan {
     pub(super) max_tokens: u64,
     pub(super) thinking: Option<Value>,
     pub(super) effort: Option<&'static str>,
 }
 
-/// Fits thinking and the longest reply together. `wanted` is what the request says of its length,
-/// `longest` what the model can do, `fixed` a number of tokens for thinking that the user has set
-/// beside the options.
+/// Combines thinking with the maximum reply length. `wanted` is the length that the request sets,
+/// `longest` the model's limit, and `fixed` a thinking budget that the user sets outside the
+/// options.
 pub(super) fn plan(
     mode: Option<ThinkingMode>,
     generation: Generation,
     wanted: Option<u64>,
     longest: Option<u64>,
     fixed: Option<u64>,
-) -> Plan {
+) -> ThinkingPlan {
     let adaptive = generation.is_adaptive();
     let budget = mode
         .filter(|_| !adaptive && fixed.is_none())
         .and_then(tokens);
-    // The length counts thoughts as well, so without a word on it they come on top.
-    let beside = || {
+    // The length includes thoughts, so without an explicit length they are added to the default.
+    let default_length = || {
         generation
             .max_tokens()
             .saturating_add(fixed.or(budget).unwrap_or(0))
     };
-    let max_tokens = wanted.or(longest).unwrap_or_else(beside);
-    let mut plan = Plan {
+    let max_tokens = wanted.or(longest).unwrap_or_else(default_length);
+    let mut plan = ThinkingPlan {
         max_tokens,
         thinking: None,
         effort: None,
@@ -48,7 +48,7 @@ pub(super) fn plan(
             plan.thinking = generation.may_think().then(|| json!({"type": "disabled"}));
         }
         Some(mode) if adaptive => {
-            // Later models keep their thoughts to themselves unless they are asked.
+            // Later models hide their thoughts unless the request asks for them.
             plan.thinking = Some(json!({"type": "adaptive", "display": "summarized"}));
             plan.effort = effort(mode);
         }
@@ -69,7 +69,7 @@ fn tokens(mode: ThinkingMode) -> Option<u64> {
     match mode {
         ThinkingMode::Low => Some(2_048),
         ThinkingMode::High => Some(24_576),
-        ThinkingMode::Budget(tokens) => Some(tokens.max(LEAST)),
+        ThinkingMode::Budget(tokens) => Some(tokens.max(MIN_TOKENS)),
         ThinkingMode::Off => None,
         _ => Some(8_192),
     }
@@ -84,12 +84,12 @@ fn effort(mode: ThinkingMode) -> Option<&'static str> {
     }
 }
 
-/// A number below the longest reply, which must leave room for an answer.
+/// Returns a budget below the maximum reply length that leaves room for an answer.
 fn below(budget: u64, max_tokens: u64) -> Option<u64> {
     if budget < max_tokens {
         return Some(budget);
     }
-    let lowered = (max_tokens - max_tokens / 4).max(LEAST);
+    let lowered = (max_tokens - max_tokens / 4).max(MIN_TOKENS);
     (lowered < max_tokens).then_some(lowered)
 }
 
@@ -97,7 +97,7 @@ fn below(budget: u64, max_tokens: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Thinking tokens and the longest reply, of a model that is given tokens.
+    /// Checks thinking tokens and the maximum reply length of a model with a token budget.
     #[track_caller]
     fn check(
         mode: ThinkingMode,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_fits_below_the_longest_reply() {
+    fn thinking_budget_stays_below_reply_length() {
         check(ThinkingMode::Low, None, None, (Some(2_048), 10_240));
         check(
             ThinkingMode::Auto,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn later_models_get_an_effort() {
+    fn later_models_receive_effort() {
         let ask = |mode| plan(Some(mode), Generation(4, 6), None, None, None);
         let modes = [
             (ThinkingMode::Auto, None),
@@ -159,7 +159,7 @@ mod tests {
             let thinking = Some(json!({"type": "adaptive", "display": "summarized"}));
             assert_eq!(
                 plan,
-                Plan {
+                ThinkingPlan {
                     max_tokens: 8_192,
                     thinking,
                     effort
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_sets_beside_the_options_gets_its_room() {
+    fn user_budget_outside_options_extends_reply_length() {
         let plan = plan(None, Generation(3, 7), None, None, Some(5_000));
         assert_eq!((plan.max_tokens, plan.thinking), (13_192, None));
     }

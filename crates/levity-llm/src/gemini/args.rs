@@ -1,26 +1,26 @@
-//! Arguments that come value by value.
+//! Arguments that arrive value by value.
 
 use levity_core::{ModelError, ModelErrorKind};
 use serde_json::{Map, Value};
 
-use super::pieces::Partial;
+use super::chunks::Partial;
 
-/// How deep arguments may be nested, and by how much a list may grow at once.
-const DEEPEST: usize = 64;
-const FARTHEST: usize = 1_024;
+/// The maximum nesting of arguments, and the maximum growth of a list at once.
+const MAX_DEPTH: usize = 64;
+const MAX_LIST_GROWTH: usize = 1_024;
 
-/// How large arguments may be, in bytes: 32 MiB.
-const LARGEST: usize = 32 << 20;
-/// What an empty place in a list takes.
-const PLACE: usize = size_of::<Value>();
+/// The maximum size of arguments in bytes: 32 MiB.
+const MAX_BYTES: usize = 32 << 20;
+/// The size of an empty slot in a list.
+const SLOT_BYTES: usize = size_of::<Value>();
 
-/// The arguments of a call, as far as they are there.
+/// The partially received arguments of a call.
 #[derive(Debug)]
 pub(super) struct Args {
     value: Value,
-    /// At most how many bytes have come for it.
+    /// An upper bound on the bytes received.
     size: usize,
-    /// The path of a text that goes on.
+    /// The path of a text that continues.
     open: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Default for Args {
 }
 
 impl Args {
-    /// Takes all of them at once.
+    /// Sets all arguments at once.
     pub(super) fn set(&mut self, value: Value) {
         *self = Self {
             value,
@@ -44,11 +44,11 @@ impl Args {
         };
     }
 
-    /// Takes one value, or more of a text.
+    /// Adds one value, or more of a text.
     pub(super) fn add(&mut self, partial: Partial) -> Result<(), ModelError> {
         let more = partial.will_continue == Some(true);
         let text = partial.string_value.as_ref().map_or(0, String::len);
-        self.hold(PLACE + partial.json_path.len() + text)?;
+        self.hold(SLOT_BYTES + partial.json_path.len() + text)?;
         let new = match (
             partial.string_value,
             partial.number_value,
@@ -57,14 +57,15 @@ impl Args {
             (Some(text), ..) => Value::String(text),
             (_, Some(number), _) => number,
             (.., Some(truth)) => Value::Bool(truth),
-            // A value whose first piece is still to come.
+            // The first part of the value has not arrived yet.
             _ if more => return Ok(()),
             _ => Value::Null,
         };
         let goes_on = self.open.as_deref() == Some(&*partial.json_path);
-        let mut room = LARGEST.saturating_sub(self.size) / PLACE;
-        let slot = place(&mut self.value, &partial.json_path, &mut room).ok_or_else(unreadable)?;
-        self.size = LARGEST.saturating_sub(room * PLACE);
+        let mut room = MAX_BYTES.saturating_sub(self.size) / SLOT_BYTES;
+        let slot =
+            slot_at(&mut self.value, &partial.json_path, &mut room).ok_or_else(unreadable)?;
+        self.size = MAX_BYTES.saturating_sub(room * SLOT_BYTES);
         match (slot, new) {
             (Value::String(text), Value::String(piece)) if goes_on => text.push_str(&piece),
             (slot, new) => *slot = new,
@@ -73,35 +74,35 @@ impl Args {
         Ok(())
     }
 
-    /// Counts bytes that are kept until the call is whole.
+    /// Counts bytes that are held until the call is complete.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.size = self.size.saturating_add(bytes);
-        if self.size <= LARGEST {
+        if self.size <= MAX_BYTES {
             return Ok(());
         }
-        let message = format!("a call's arguments are larger than {LARGEST} bytes");
+        let message = format!("a call's arguments are larger than {MAX_BYTES} bytes");
         Err(ModelError::new(ModelErrorKind::Malformed, message))
     }
 
-    /// What is there, as JSON.
+    /// Returns the received arguments as JSON.
     pub(super) fn whole(&self) -> String {
         self.value.to_string()
     }
 
-    /// What is there, as JSON that breaks off: a call that was cut must not be made.
-    pub(super) fn cut(&self) -> String {
+    /// Returns the received arguments as incomplete JSON: a truncated call must not run.
+    pub(super) fn truncated(&self) -> String {
         let mut text = self.whole();
         text.pop();
         text
     }
 }
 
-/// Where a path such as `$.a[0].b` or `$['a'][0]` leads. What is not there yet is made, as long as
-/// there is room.
-fn place<'a>(value: &'a mut Value, path: &str, room: &mut usize) -> Option<&'a mut Value> {
+/// Returns the slot at a path such as `$.a[0].b` or `$['a'][0]`. Missing values are created within
+/// the size limit.
+fn slot_at<'a>(value: &'a mut Value, path: &str, room: &mut usize) -> Option<&'a mut Value> {
     let mut rest = path.strip_prefix('$')?;
     let mut slot = value;
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_DEPTH {
         if rest.is_empty() {
             return Some(slot);
         }
@@ -119,7 +120,7 @@ fn place<'a>(value: &'a mut Value, path: &str, room: &mut usize) -> Option<&'a m
                     *slot = Value::Array(Vec::new());
                 }
                 let items = slot.as_array_mut()?;
-                if index >= items.len().saturating_add(FARTHEST) {
+                if index >= items.len().saturating_add(MAX_LIST_GROWTH) {
                     return None;
                 }
                 if index >= items.len() {
@@ -138,7 +139,7 @@ enum Step {
     Index(usize),
 }
 
-/// The first step of a path, and the rest of it.
+/// Returns the first step of a path, and the rest of it.
 fn step(path: &str) -> Option<(Step, &str)> {
     if let Some(named) = path.strip_prefix('.') {
         let end = named.find(['.', '[']).unwrap_or(named.len());
@@ -153,7 +154,7 @@ fn step(path: &str) -> Option<(Step, &str)> {
     Some((Step::Index(index.trim().parse().ok()?), rest))
 }
 
-/// A key in quotes, up to the bracket behind it.
+/// Parses a quoted key up to its closing bracket.
 fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     let mut key = String::new();
     let mut chars = text.char_indices();
@@ -173,7 +174,7 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
 fn unreadable() -> ModelError {
     ModelError::new(
         ModelErrorKind::Malformed,
-        "a call's arguments came in a shape that cannot be read",
+        "cannot parse the arguments of a call",
     )
 }
 
@@ -184,10 +185,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "cases are written down in place"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "cases are written inline")]
     fn check(partials: Value, expected: Option<Value>) {
         let partials: Vec<Partial> = serde_json::from_value(partials).unwrap();
         let mut args = Args::default();
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn values_find_their_places() {
+    fn values_are_stored_at_their_paths() {
         check(json!([]), Some(json!({})));
         check(
             json!([
@@ -215,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_added_to_only_while_it_goes_on() {
+    fn text_is_extended_only_while_it_continues() {
         let piece = |text: &str| json!({"jsonPath": "$.a", "stringValue": text});
         check(json!([piece("x"), piece("y")]), Some(json!({"a": "y"})));
     }
 
     #[test]
-    fn arguments_without_end_are_refused() {
+    fn oversized_arguments_return_error() {
         let endless = |piece: Value| {
             let mut args = Args::default();
             (0..200_000_usize).find_map(|n| {
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_lead_nowhere_are_refused() {
+    fn invalid_paths_return_error() {
         let deep = format!("${}", ".a".repeat(100));
         for path in [
             "",

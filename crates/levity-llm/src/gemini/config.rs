@@ -1,4 +1,4 @@
-//! What is set on a request beside the conversation.
+//! The settings of a request, other than the conversation.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,17 @@ use serde_json::{Map, Value, json};
 
 use crate::schema;
 
-/// What is known of a model by its name.
+/// A model family, as its name shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
-    /// Models before 2.5, and those that are no Gemini: they do not think.
+    /// Models before 2.5 and models other than Gemini, which do not think.
     Old,
-    /// Gemini 2.5: thinks by a budget.
+    /// Gemini 2.5, which thinks with a token budget.
     Budget { pro: bool },
-    /// Gemini 3 and later, and names that stand for the latest: thinks by levels, wants signatures
-    /// back.
+    /// Gemini 3 and later, and names of the latest model: they think by levels, and require
+    /// signatures.
     Level { pro: bool, medium: bool },
-    /// A model whose name tells nothing, such as a tuned one.
+    /// A model whose name shows nothing, such as a fine-tuned one.
     Unknown,
 }
 
@@ -42,7 +42,7 @@ impl Family {
         match version {
             Some(version) if version < 2.5 => Self::Old,
             Some(version) if version < 3.0 => Self::Budget { pro },
-            // The first of them knows only little and much.
+            // The first of these models supports only low and high.
             Some(version) => Self::Level {
                 pro,
                 medium: !pro || version > 3.0,
@@ -56,25 +56,25 @@ impl Family {
         self != Self::Old
     }
 
-    /// Whether calls must come with signatures, and answers may hold pictures.
-    pub(super) fn signs(self) -> bool {
+    /// Returns `true` if calls require signatures, and results may contain images.
+    pub(super) fn requires_signatures(self) -> bool {
         matches!(self, Self::Level { .. })
     }
 
-    /// Whether an answer can be held to a schema while tools are on offer.
-    fn has_schema_beside_tools(self) -> bool {
+    /// Returns `true` if an answer schema can be enforced while tools are offered.
+    fn supports_schema_with_tools(self) -> bool {
         matches!(self, Self::Level { .. } | Self::Unknown)
     }
 }
 
-/// What the model is told before the conversation.
-pub(super) struct Told<'a> {
+/// The instructions before the conversation.
+pub(super) struct Instructions<'a> {
     system: &'a str,
-    /// The answer's shape, where only words can say it.
+    /// The answer's shape, if only text can describe it.
     pub(super) shape: Option<String>,
 }
 
-impl Told<'_> {
+impl Instructions<'_> {
     pub(super) fn is_empty(&self) -> bool {
         self.system.is_empty() && self.shape.is_none()
     }
@@ -88,29 +88,29 @@ impl Told<'_> {
     }
 }
 
-/// The instructions, and the answer's shape where only words can say it.
-pub(super) fn told(request: &Request, family: Family, has_tools: bool) -> Told<'_> {
+/// Returns the instructions, with the answer's shape if only text can describe it.
+pub(super) fn instructions(request: &Request, family: Family, has_tools: bool) -> Instructions<'_> {
     let output = request
         .output
         .as_ref()
-        .filter(|_| !holds_to_schema(family, has_tools));
+        .filter(|_| !enforces_schema(family, has_tools));
     let ask =
         "When you answer, answer with JSON and nothing around it. It must match this JSON Schema";
     let shape = output.map(|output| format!("{ask}: {}", output.schema));
-    Told {
+    Instructions {
         system: request.system.as_deref().unwrap_or_default(),
         shape,
     }
 }
 
-/// Whether the answer can be held to a schema. Before Gemini 3 the API refuses one beside tools, be
-/// they functions or Google's own: "Tool use with a response mime type: 'application/json' is
-/// unsupported".
-fn holds_to_schema(family: Family, has_tools: bool) -> bool {
-    !has_tools || family.has_schema_beside_tools()
+/// Returns `true` if the answer's schema can be enforced. Before Gemini 3, the API rejects a schema
+/// together with tools, both functions and Google's own: "Tool use with a response mime type:
+/// 'application/json' is unsupported".
+fn enforces_schema(family: Family, has_tools: bool) -> bool {
+    !has_tools || family.supports_schema_with_tools()
 }
 
-/// `toolConfig`.
+/// Returns the `toolConfig` of a request.
 pub(super) fn tools(request: &Request) -> Map<String, Value> {
     let config = match &request.tool_choice {
         ToolChoice::None => json!({"mode": "NONE"}),
@@ -125,7 +125,7 @@ pub(super) fn tools(request: &Request) -> Map<String, Value> {
     own
 }
 
-/// `generationConfig`.
+/// Returns the `generationConfig` of a request.
 pub(super) fn generation(request: &Request, family: Family, has_tools: bool) -> Map<String, Value> {
     let options = &request.options;
     let mut own = Map::new();
@@ -146,18 +146,18 @@ pub(super) fn generation(request: &Request, family: Family, has_tools: bool) -> 
     if let Some(output) = request
         .output
         .as_ref()
-        .filter(|_| holds_to_schema(family, has_tools))
+        .filter(|_| enforces_schema(family, has_tools))
     {
         set("responseMimeType", Some(json!("application/json")));
         set(
             "responseJsonSchema",
-            Some(schema::gemini::narrow(&output.schema)),
+            Some(schema::gemini::convert(&output.schema)),
         );
     }
     own
 }
 
-/// `thinkingConfig`. A model that cannot be kept from thinking thinks as little as it can.
+/// Returns the `thinkingConfig`. A model that cannot disable thinking thinks as little as possible.
 fn thinking(mode: ThinkingMode, family: Family) -> Option<Value> {
     let mode = if mode == ThinkingMode::Budget(0) {
         ThinkingMode::Off
@@ -168,18 +168,18 @@ fn thinking(mode: ThinkingMode, family: Family) -> Option<Value> {
     let mut config = match family {
         Family::Old => return None,
         Family::Budget { .. } | Family::Unknown => {
-            let least = if family == (Family::Budget { pro: true }) {
+            let minimum = if family == (Family::Budget { pro: true }) {
                 128
             } else {
                 0
             };
             let budget: i64 = match mode {
-                ThinkingMode::Off => least,
+                ThinkingMode::Off => minimum,
                 ThinkingMode::Low => 1_024,
                 ThinkingMode::Medium => 8_192,
                 ThinkingMode::High => 24_576,
                 ThinkingMode::Budget(tokens) => {
-                    i64::try_from(tokens).unwrap_or(i64::MAX).max(least)
+                    i64::try_from(tokens).unwrap_or(i64::MAX).max(minimum)
                 }
                 _ => -1,
             };
@@ -190,7 +190,7 @@ fn thinking(mode: ThinkingMode, family: Family) -> Option<Value> {
             ThinkingMode::Off | ThinkingMode::Low => json!({"thinkingLevel": "LOW"}),
             ThinkingMode::Medium if medium => json!({"thinkingLevel": "MEDIUM"}),
             ThinkingMode::Medium | ThinkingMode::High => json!({"thinkingLevel": "HIGH"}),
-            // Taken all the same, and the only way to say a number.
+            // The budget is still accepted, and is the only way to state a number.
             ThinkingMode::Budget(tokens) => json!({"thinkingBudget": tokens}),
             _ => json!({}),
         },
@@ -201,7 +201,7 @@ fn thinking(mode: ThinkingMode, family: Family) -> Option<Value> {
     Some(config)
 }
 
-/// Puts `more` into `own`, key by key and at every depth; `more` counts.
+/// Merges `more` into `own` recursively, key by key; `more` takes precedence.
 pub(super) fn merge(own: &mut Map<String, Value>, more: Map<String, Value>) {
     for (name, value) in more {
         match (own.get_mut(&name), value) {
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_the_family() {
+    fn model_name_determines_family() {
         let check = |name: &str, family| assert_eq!(Family::of(name), family, "{name}");
         check("gemini-1.5-flash", Family::Old);
         check("gemini-2.0-flash-001", Family::Old);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_said_as_the_model_takes_it() {
+    fn thinking_config_matches_family() {
         let check = |mode, name: &str, expected: Value| {
             assert_eq!(
                 thinking(mode, Family::of(name)).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Puts replies together.
+//! Decodes replies of the Gemini API.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
@@ -11,21 +11,21 @@ use serde_json::{Map, Value, json};
 
 use super::NAME;
 use super::args::Args;
-use super::pieces::{Blob, Call, Candidate, Chunk, Counts, Piece, tidy};
-use crate::http::{Decode, Sink, plain};
+use super::chunks::{Blob, Call, Candidate, Chunk, Counts, Piece, remove_invalid_fields};
+use crate::http::{Decode, Sink, find_failure};
 
-/// What has been said so far.
+/// The state of a partially decoded reply.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// How many calls have begun.
+    /// The number of calls that have started.
     calls: u32,
-    /// A call whose arguments are still coming.
+    /// A call whose arguments are still arriving.
     open: Option<Open>,
-    /// Whether the last thing said was a thought that does not bear Gemini's mark yet.
-    thinks: bool,
-    spoke: bool,
+    /// True if the last content was a thought that is not marked as Gemini's yet.
+    has_unmarked_thought: bool,
+    has_content: bool,
     finish: Option<String>,
-    /// Why the prompt or the reply was withheld, in words.
+    /// The reason that the prompt or the reply was withheld.
     blocked: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Decoder {
 struct Open {
     index: u32,
     args: Args,
-    /// What goes back with the call.
+    /// The state that is sent back with the call.
     fields: Map<String, Value>,
 }
 
@@ -48,11 +48,11 @@ impl Decode for Decoder {
             _ => {
                 let mut value: Value = serde_json::from_slice(data).map_err(unreadable)?;
                 if name == "error" {
-                    return Err(plain(&json!({ "error": value.take() }))
+                    return Err(find_failure(&json!({ "error": value.take() }))
                         .unwrap_or_default()
                         .into_error(None));
                 }
-                self.odd(value, sink)
+                self.lenient_chunk(value, sink)
             }
         }
     }
@@ -61,14 +61,14 @@ impl Decode for Decoder {
         if self.finish.is_none() && self.blocked.is_none() {
             return Err(ModelError::new(
                 ModelErrorKind::Transport,
-                "the reply broke off before its end",
+                "the reply ended before it was complete",
             ));
         }
         self.finish(sink)
     }
 }
 
-/// Reads a reply that came in one piece, or a whole stream as one list.
+/// Decodes a reply that arrived as a single value, or a whole stream as one list.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     let mut decoder = Decoder::default();
     let pieces = match reply {
@@ -82,7 +82,7 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
             .is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
         match Chunk::deserialize(piece) {
             Ok(chunk) => decoder.chunk(chunk, sink)?,
-            Err(_) => decoder.odd(piece.clone(), sink)?,
+            Err(_) => decoder.lenient_chunk(piece.clone(), sink)?,
         }
     }
     if !any && decoder.blocked.is_none() {
@@ -95,22 +95,22 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
 }
 
 impl Decoder {
-    /// A piece in which something is not as it should be.
-    fn odd(&mut self, mut value: Value, sink: &mut Sink) -> Result<(), ModelError> {
+    /// Decodes a chunk in which a field has an unexpected type.
+    fn lenient_chunk(&mut self, mut value: Value, sink: &mut Sink) -> Result<(), ModelError> {
         if let Value::Array(pieces) = value {
             return pieces.into_iter().try_for_each(|piece| match piece {
                 Value::Array(_) => Ok(()),
-                piece => self.odd(piece, sink),
+                piece => self.lenient_chunk(piece, sink),
             });
         }
-        tidy(&mut value);
+        remove_invalid_fields(&mut value);
         let chunk = Chunk::deserialize(value).map_err(unreadable)?;
         self.chunk(chunk, sink)
     }
 
     fn chunk(&mut self, chunk: Chunk, sink: &mut Sink) -> Result<(), ModelError> {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(plain(&json!({ "error": error }))
+            return Err(find_failure(&json!({ "error": error }))
                 .unwrap_or_default()
                 .into_error(None));
         }
@@ -147,8 +147,8 @@ impl Decoder {
             .into_iter()
             .flatten()
             .try_for_each(|piece| self.piece(piece, sink))?;
-        let says = |word: &String| !word.is_empty() && word != "FINISH_REASON_UNSPECIFIED";
-        let Some(word) = candidate.finish_reason.filter(says) else {
+        let has_text = |word: &String| !word.is_empty() && word != "FINISH_REASON_UNSPECIFIED";
+        let Some(word) = candidate.finish_reason.filter(has_text) else {
             return Ok(());
         };
         if is_filter(&word) {
@@ -177,19 +177,19 @@ impl Decoder {
         }
         match (call, data, text) {
             (Some(call), ..) => return self.call(call, rest, sink),
-            (_, Some(data), _) => self.say(Delta::Part(medium(data, rest)), sink),
+            (_, Some(data), _) => self.emit(Delta::Part(media_part(data, rest)), sink),
             (.., Some(text)) if is_thought => {
                 if !text.is_empty() {
-                    (self.spoke, self.thinks) = (true, true);
+                    (self.has_content, self.has_unmarked_thought) = (true, true);
                     sink.push(Delta::Thinking(text));
                 }
             }
             (.., Some(text)) if rest.is_empty() => {
                 if !text.is_empty() {
-                    self.say(Delta::Text(text), sink);
+                    self.emit(Delta::Text(text), sink);
                 }
             }
-            // A signature belongs to the part it came with, so this one stays by itself.
+            // A signature belongs to its own part, so this part stays separate.
             (.., Some(text)) => {
                 let mut part = if thought {
                     Part::thinking(text)
@@ -197,23 +197,23 @@ impl Decoder {
                     Part::text(text)
                 };
                 part.set_opaque(own(rest));
-                self.say(Delta::Part(part), sink);
+                self.emit(Delta::Part(part), sink);
             }
             _ if rest.is_empty() => {}
-            _ => self.say(Delta::Part(Part::Opaque(own(rest))), sink),
+            _ => self.emit(Delta::Part(Part::Opaque(own(rest))), sink),
         }
         Ok(())
     }
 
-    fn say(&mut self, delta: Delta, sink: &mut Sink) {
-        self.mark(sink);
-        self.spoke = true;
+    fn emit(&mut self, delta: Delta, sink: &mut Sink) {
+        self.mark_thought(sink);
+        self.has_content = true;
         sink.push(delta);
     }
 
-    /// Says that the thoughts before are Gemini's own: only those go back to it.
-    fn mark(&mut self, sink: &mut Sink) {
-        if std::mem::replace(&mut self.thinks, false) {
+    /// Marks the previous thoughts as Gemini's own: only those are sent back to it.
+    fn mark_thought(&mut self, sink: &mut Sink) {
+        if std::mem::replace(&mut self.has_unmarked_thought, false) {
             sink.push(Delta::Opaque(ProviderState::new(
                 NAME,
                 json!({"thought": true}),
@@ -221,7 +221,7 @@ impl Decoder {
         }
     }
 
-    /// A call, or more of one.
+    /// Processes a call, or a fragment of one.
     fn call(
         &mut self,
         call: Call,
@@ -266,12 +266,12 @@ impl Decoder {
             index,
             ..Open::default()
         };
-        // Ids that Gemini gave go back to it; those that are made here do not.
+        // Ids from Gemini are sent back to it; ids created here are not.
         if !id.is_empty() {
             open.fields
                 .insert("functionCall".to_owned(), json!({ "id": id }));
         }
-        self.say(
+        self.emit(
             Delta::CallStart {
                 index,
                 id: CallId::new(id),
@@ -291,7 +291,7 @@ impl Decoder {
         else {
             return;
         };
-        let text = if cut { args.cut() } else { args.whole() };
+        let text = if cut { args.truncated() } else { args.whole() };
         sink.push(Delta::CallArgs { index, text });
         if !fields.is_empty() {
             sink.push(Delta::Opaque(own(fields)));
@@ -301,20 +301,20 @@ impl Decoder {
     fn finish(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
         let stopped = matches!(self.finish.as_deref(), None | Some("STOP"));
         self.close(!stopped, sink);
-        self.mark(sink);
+        self.mark_thought(sink);
         let called = self.calls > 0;
         let finish = match (&self.blocked, self.finish.as_deref()) {
-            (Some(why), _) if !self.spoke => {
+            (Some(reason), _) if !self.has_content => {
                 return Err(ModelError::new(
                     ModelErrorKind::ContentFiltered,
-                    why.as_str(),
+                    reason.as_str(),
                 ));
             }
             (Some(_), _) => Finish::ContentFilter,
             (None, None) => return Ok(()),
             (None, Some("STOP")) if !called => Finish::Stop,
             (None, Some("MAX_TOKENS")) => Finish::Length,
-            // These say what is wrong with the call, which is no less one.
+            // These reasons describe a problem with the call, which is still a call.
             (None, Some(word)) if !called || word.contains("CALL") => {
                 Finish::Other(word.to_owned())
             }
@@ -325,7 +325,7 @@ impl Decoder {
     }
 }
 
-/// Whether a word for the end means that the rest is withheld.
+/// Returns `true` if a finish reason means that the rest is withheld.
 fn is_filter(word: &str) -> bool {
     let words = [
         "SAFETY",
@@ -349,10 +349,10 @@ fn withheld(what: &str, reason: &str, message: Option<&str>) -> String {
     }
 }
 
-/// The first words of a text, as many as fit. Keys that were sent are taken out of errors later,
-/// and a part of one would not be found.
-fn whole_words(text: &str, most: usize) -> &str {
-    let cut = levity_core::text::head(text.trim(), most);
+/// Returns as many whole words of a text as fit. Keys of the request are removed from errors later,
+/// and a part of one would not be recognised.
+fn whole_words(text: &str, limit: usize) -> &str {
+    let cut = levity_core::text::head(text.trim(), limit);
     let goes_on = text.trim()[cut.len()..].starts_with(|c: char| !c.is_whitespace());
     let whole = if goes_on {
         cut.trim_end_matches(|c: char| !c.is_whitespace())
@@ -366,8 +366,8 @@ fn own(fields: Map<String, Value>) -> ProviderState {
     ProviderState::new(NAME, Value::Object(fields))
 }
 
-/// A picture, a sound or a film of Gemini's. What cannot be read is kept as it came.
-fn medium(data: Blob, mut rest: Map<String, Value>) -> Part {
+/// Converts an image, audio or video from Gemini. Media that cannot be decoded stay unchanged.
+fn media_part(data: Blob, mut rest: Map<String, Value>) -> Part {
     let mime = data.mime_type.unwrap_or_default();
     let Some(bytes) = decoded(&data.data) else {
         rest.insert(
@@ -381,7 +381,7 @@ fn medium(data: Blob, mut rest: Map<String, Value>) -> Part {
     Part::Media(media)
 }
 
-/// Base64 in either alphabet, padded or not.
+/// Decodes base64 in either alphabet, with or without padding.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let config =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -393,15 +393,15 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     GeneralPurpose::new(alphabet, config).decode(text).ok()
 }
 
-/// How many searches a reply is grounded in, which have a fee each. Queries that say nothing have
-/// none.
+/// Returns the number of searches that a reply is grounded in, each of which has a fee. Empty
+/// queries have none.
 fn searches(grounding: &Value) -> Option<u64> {
     let queries = grounding.get("webSearchQueries")?.as_array()?;
-    let says = |query: &&Value| query.as_str().is_none_or(|query| !query.trim().is_empty());
-    Some(queries.iter().filter(says).count() as u64).filter(|count| *count > 0)
+    let has_text = |query: &&Value| query.as_str().is_none_or(|query| !query.trim().is_empty());
+    Some(queries.iter().filter(has_text).count() as u64).filter(|count| *count > 0)
 }
 
-/// Token counts. Gemini counts thoughts, and what its own tools read, apart.
+/// Converts token counts. Gemini counts thoughts and the input of its own tools separately.
 fn count(counts: &Counts) -> Option<Usage> {
     let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
         (None, None) => None,
@@ -425,15 +425,15 @@ fn count(counts: &Counts) -> Option<Usage> {
 }
 
 fn unreadable(error: serde_json::Error) -> ModelError {
-    // A stream that is cut within a piece ends with the beginning of one.
+    // A stream that is truncated within a chunk ends with the start of one.
     let (kind, message) = match error.is_eof() {
         true => (
             ModelErrorKind::Transport,
-            "the reply broke off before its end",
+            "the reply ended before it was complete",
         ),
         false => (
             ModelErrorKind::Malformed,
-            "a piece of the reply cannot be read",
+            "cannot parse a chunk of the reply",
         ),
     };
     ModelError::new(kind, message).with_source(error)
@@ -444,8 +444,8 @@ mod tests {
     use super::whole_words;
 
     #[test]
-    fn text_that_is_cut_ends_with_a_whole_word() {
-        for (text, most, expected) in [
+    fn truncated_text_ends_with_whole_word() {
+        for (text, limit, expected) in [
             (
                 "blocked for AIzaSecret here",
                 100,
@@ -457,7 +457,7 @@ mod tests {
             ("é é", 3, "é"),
             ("", 5, ""),
         ] {
-            assert_eq!(whole_words(text, most), expected, "{text} {most}");
+            assert_eq!(whole_words(text, limit), expected, "{text} {limit}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Gemini's embeddings.
+//! Embedders on Google AI Studio.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use levity_core::{EmbedderCard, ModelError, Purpose};
 use serde::Deserialize;
 use serde_json::{Map, json};
 
-use super::paths::Place;
+use super::paths::Service;
 use crate::body::{Body, list};
-use crate::embed::{Embeds, Remote, Texts, embedder, odd};
+use crate::embed::{EmbeddingWire, Remote, Texts, embedder, unexpected_reply};
 use crate::http::{Endpoint, Secret};
 
-/// How many texts Google takes in one request.
-const MOST: usize = 100;
+/// The maximum number of texts that Google accepts in one request.
+const MAX_TEXTS: usize = 100;
 
 /// An embedder on Google AI Studio.
 ///
@@ -24,8 +24,8 @@ const MOST: usize = 100;
 /// assert_eq!(embedder.card().id, "gemini-embedding-001");
 /// ```
 ///
-/// Texts that are kept and texts that are looked for are told apart as each model wants it: by a
-/// task type, or by words before the text since Gemini Embedding 2.
+/// Documents and queries are distinguished as each model requires: by a task type, or by a prefix
+/// of the text since Gemini Embedding 2.
 #[derive(Clone, Debug)]
 pub struct GeminiEmbedder(Remote<Wire>);
 
@@ -35,31 +35,31 @@ pub(crate) struct Wire {
 }
 
 impl GeminiEmbedder {
-    /// An embedder on Google AI Studio. 100 texts go into one request, which is the most that
-    /// Google takes.
+    /// Creates an embedder on Google AI Studio. One request contains up to 100 texts, which is
+    /// Google's limit.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
-        let endpoint = Endpoint::new(Place::AiStudio.base());
+        let endpoint = Endpoint::new(Service::AiStudio.base());
         Self(Remote::new(
             Wire { key: key.into() },
             EmbedderCard::new("gemini", model),
             endpoint,
-            MOST,
+            MAX_TEXTS,
         ))
     }
 }
 
 embedder!(GeminiEmbedder);
 
-/// Whether the task is said in words before the text.
-fn in_words(model: &str) -> bool {
+/// Returns `true` if a prefix of the text states the task.
+fn uses_prefix(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let version = name.strip_prefix("gemini-embedding-").unwrap_or_default();
     !version.is_empty() && !version.starts_with("00") && !version.starts_with("exp")
 }
 
-impl Embeds for Wire {
+impl EmbeddingWire for Wire {
     fn path(&self, card: &EmbedderCard) -> String {
-        format!("{}:batchEmbedContents", Place::AiStudio.folder(&card.id))
+        format!("{}:batchEmbedContents", Service::AiStudio.folder(&card.id))
     }
 
     fn headers(&self) -> Vec<(&'static str, Secret)> {
@@ -68,31 +68,31 @@ impl Embeds for Wire {
 
     fn prefix(&self, card: &EmbedderCard, purpose: Purpose) -> Cow<'_, str> {
         match purpose {
-            _ if !in_words(&card.id) => "".into(),
+            _ if !uses_prefix(&card.id) => "".into(),
             Purpose::Query => "task: search result | query: ".into(),
             _ => "title: none | text: ".into(),
         }
     }
 
-    fn body(&self, asked: &Texts<'_>) -> Vec<u8> {
-        let folder = Place::AiStudio.folder(&asked.card.id);
+    fn body(&self, input: &Texts<'_>) -> Vec<u8> {
+        let folder = Service::AiStudio.folder(&input.card.id);
         let model = folder.strip_prefix("/v1beta/").unwrap_or(&folder);
-        let task = if asked.purpose == Purpose::Query {
+        let task = if input.purpose == Purpose::Query {
             "RETRIEVAL_QUERY"
         } else {
             "RETRIEVAL_DOCUMENT"
         };
-        let mut body = Body::over(asked.endpoint.extra());
+        let mut body = Body::over(input.endpoint.extra());
         body.raw("requests", |bytes| {
             list(bytes, |list| {
-                for text in asked.texts {
+                for text in input.texts {
                     let mut request = Map::new();
                     request.insert("model".to_owned(), model.into());
                     request.insert("content".to_owned(), json!({"parts": [{"text": text}]}));
-                    if !in_words(model) {
+                    if !uses_prefix(model) {
                         request.insert("taskType".to_owned(), task.into());
                     }
-                    if let Some(dimensions) = asked.dimensions {
+                    if let Some(dimensions) = input.dimensions {
                         request.insert("outputDimensionality".to_owned(), dimensions.into());
                     }
                     list.item(&request);
@@ -103,7 +103,8 @@ impl Embeds for Wire {
     }
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
-        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
+        let reply: Reply =
+            serde_json::from_slice(reply).map_err(|error| unexpected_reply(reply, &error))?;
         let vectors = reply
             .embeddings
             .into_iter()
@@ -117,7 +118,7 @@ impl Embeds for Wire {
 struct Reply {
     embeddings: Vec<Entry>,
     #[serde(default, rename = "usageMetadata")]
-    usage: Option<Used>,
+    usage: Option<TokenUsage>,
 }
 
 #[derive(Deserialize)]
@@ -127,7 +128,7 @@ struct Entry {
 }
 
 #[derive(Deserialize)]
-struct Used {
+struct TokenUsage {
     #[serde(default, rename = "promptTokenCount")]
     tokens: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Requests, as Gemini takes them.
+//! Encodes requests for the Gemini API.
 
 use std::borrow::Cow;
 
@@ -13,28 +13,28 @@ use serde_json::{Map, Value, json};
 use super::NAME;
 use super::config::{Family, merge};
 use crate::body::{List, write};
-use crate::origin::{Bound, Origin};
+use crate::origin::{Origin, StateScope};
 use crate::{names, schema};
 
 type Fields = Map<String, Value>;
 
-/// Gemini's own word for a call that it did not make itself: newer models refuse one without a
-/// signature.
+/// Gemini's placeholder for the signature of a call that it did not make itself: newer models
+/// reject a call without one.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 pub(super) fn contents(request: &Request, family: Family, origin: &Origin, list: &mut List<'_>) {
-    let wire = if family.signs() {
+    let wire = if family.requires_signatures() {
         "gemini, signed"
     } else {
         NAME
     };
-    let to = To {
+    let target = Target {
         origin,
-        signs: family.signs(),
+        requires_signatures: family.requires_signatures(),
     };
     let messages = request.history.messages();
     for (at, message) in messages.iter().enumerate() {
-        // Answers stand right behind their calls in any history, so what is made of them cannot
+        // Results directly follow their calls in any history, so their cached encoding cannot
         // change.
         let calls = at
             .checked_sub(1)
@@ -43,35 +43,37 @@ pub(super) fn contents(request: &Request, family: Family, origin: &Origin, list:
         let key = origin.key(wire, message, calls);
         let json = request
             .history
-            .encoded(at, key, || encode(message, calls, to));
+            .encoded(at, key, || encode(message, calls, target));
         list.add(&json);
     }
 }
 
-/// Who is told.
+/// The server that receives the request.
 #[derive(Clone, Copy)]
-struct To<'a> {
+struct Target<'a> {
     origin: &'a Origin,
-    /// Whether calls must come with signatures, and answers may hold pictures.
-    signs: bool,
+    /// True if calls require signatures, and results may contain images.
+    requires_signatures: bool,
 }
 
-impl To<'_> {
-    /// The fields that came with a part, if they may go back: Google says nothing of who else can
+impl Target<'_> {
+    /// Returns the fields of a part if they may be sent back: Google does not document who else can
     /// read a signature.
     fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Fields> {
-        self.origin.data(NAME, opaque, Bound::Account)?.as_object()
+        self.origin
+            .data(NAME, opaque, StateScope::Account)?
+            .as_object()
     }
 }
 
-fn encode(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<u8> {
+fn encode(message: &Message, calls: Option<&Message>, target: Target<'_>) -> Vec<u8> {
     let parts = match message.role {
-        Role::Assistant => said(message, to),
-        Role::Tool => answers(message, calls, to),
+        Role::Assistant => model_parts(message, target),
+        Role::Tool => answers(message, calls, target),
         Role::System | Role::User => message
             .parts
             .iter()
-            .filter_map(|part| told(part, to))
+            .filter_map(|part| user_part(part, target))
             .collect(),
     };
     let role = if message.role == Role::Assistant {
@@ -86,34 +88,36 @@ fn encode(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A part of what Gemini is told.
-fn told(part: &Part, to: To<'_>) -> Option<Value> {
+/// Encodes a part of a user message.
+fn user_part(part: &Part, target: Target<'_>) -> Option<Value> {
     match part {
-        // Vertex AI refuses a text without words.
+        // Vertex AI rejects an empty text.
         Part::Text(text) => (!text.text.is_empty()).then(|| json!({"text": text.text})),
-        Part::Media(media) => Some(medium(media, to)),
-        Part::Opaque(opaque) => to.own(Some(opaque)).map(|fields| fields.clone().into()),
+        Part::Media(media) => Some(media_part(media, target)),
+        Part::Opaque(opaque) => target.own(Some(opaque)).map(|fields| fields.clone().into()),
         _ => None,
     }
 }
 
-/// What Gemini said, or another model in its place.
-fn said(message: &Message, to: To<'_>) -> Vec<Value> {
+/// Encodes a message of Gemini or of another model.
+fn model_parts(message: &Message, target: Target<'_>) -> Vec<Value> {
     let mut first = true;
     let part = |part: &Part| {
-        let fields = to.own(part.opaque());
+        let fields = target.own(part.opaque());
         Some(match part {
             Part::Text(text) if text.text.is_empty() && fields.is_none() => return None,
             Part::Text(text) => with(json!({"text": text.text}), fields),
-            // What others thought is not Gemini's business.
+            // Thoughts of other models are omitted.
             Part::Thinking(thinking) => with(
                 json!({"text": thinking.text, "thought": true}),
                 Some(fields?),
             ),
-            Part::Media(media) => medium(media, to),
-            Part::ToolCall(call) => {
-                self::call(call, to.signs && std::mem::replace(&mut first, false), to)
-            }
+            Part::Media(media) => media_part(media, target),
+            Part::ToolCall(call) => self::call(
+                call,
+                target.requires_signatures && std::mem::replace(&mut first, false),
+                target,
+            ),
             Part::Opaque(_) => fields?.clone().into(),
             _ => return None,
         })
@@ -121,7 +125,7 @@ fn said(message: &Message, to: To<'_>) -> Vec<Value> {
     message.parts.iter().filter_map(part).collect()
 }
 
-fn call(call: &ToolCall, must_sign: bool, to: To<'_>) -> Value {
+fn call(call: &ToolCall, must_sign: bool, target: Target<'_>) -> Value {
     let args = match (&call.raw, &call.args) {
         (Some(raw), _) => json!({"text": raw}),
         (None, Value::Object(args)) => args.clone().into(),
@@ -129,20 +133,20 @@ fn call(call: &ToolCall, must_sign: bool, to: To<'_>) -> Value {
         (None, other) => json!({"value": other}),
     };
     let part = json!({"functionCall": {"name": name(&call.name), "args": args}});
-    let mut part = with(part, to.own(call.opaque.as_ref()));
+    let mut part = with(part, target.own(call.opaque.as_ref()));
     if must_sign && part.get("thoughtSignature").is_none() {
         part["thoughtSignature"] = UNSIGNED.into();
     }
     part
 }
 
-/// The tools' answers first, and then what they show, where an answer has no place for it.
-fn answers(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<Value> {
+/// Encodes the tool results, followed by media that do not fit into a result.
+fn answers(message: &Message, calls: Option<&Message>, target: Target<'_>) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut seen = Vec::new();
     for result in message.results() {
         let call = calls.and_then(|calls| calls.calls().find(|call| call.id == result.call));
-        let id = call.and_then(|call| id(call, to));
+        let id = call.and_then(|call| id(call, target));
         let mut answer = json!({"name": name(&result.name), "response": response(result)});
         if let Some(id) = id {
             answer["id"] = id.clone();
@@ -151,14 +155,17 @@ fn answers(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<Value>
             Content::Media(media) => Some(media),
             _ => None,
         });
-        let (within, beside): (Vec<&Media>, Vec<&Media>) =
-            media.partition(|media| to.signs && fits(media));
+        let (within, separate): (Vec<&Media>, Vec<&Media>) =
+            media.partition(|media| target.requires_signatures && fits(media));
         if !within.is_empty() {
-            answer["parts"] = within.into_iter().map(|media| medium(media, to)).collect();
+            answer["parts"] = within
+                .into_iter()
+                .map(|media| media_part(media, target))
+                .collect();
         }
-        if !beside.is_empty() {
+        if !separate.is_empty() {
             seen.push(json!({"text": format!("This is what `{}` returned:", result.name)}));
-            seen.extend(beside.into_iter().map(|media| medium(media, to)));
+            seen.extend(separate.into_iter().map(|media| media_part(media, target)));
         }
         parts.push(json!({ "functionResponse": answer }));
     }
@@ -166,23 +173,26 @@ fn answers(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<Value>
     parts
 }
 
-/// The name of a tool that was called, as Gemini takes it.
+/// Returns a valid form of a called tool's name.
 pub(super) fn name(name: &str) -> Cow<'_, str> {
     let name = names::tool(name, ".:");
     if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
         name
     } else {
-        // Only the first of 64 characters may be lost: the name is of ASCII.
+        // Only the first of 64 characters may be lost, because the name is ASCII.
         format!("_{}", name.get(..name.len().min(63)).unwrap_or_default()).into()
     }
 }
 
-/// The id that Gemini gave a call, if it did.
-fn id<'a>(call: &'a ToolCall, to: To<'_>) -> Option<&'a Value> {
-    to.own(call.opaque.as_ref())?.get("functionCall")?.get("id")
+/// Returns the id that Gemini gave a call, if any.
+fn id<'a>(call: &'a ToolCall, target: Target<'_>) -> Option<&'a Value> {
+    target
+        .own(call.opaque.as_ref())?
+        .get("functionCall")?
+        .get("id")
 }
 
-/// Whether a medium can stand in an answer.
+/// Returns `true` if a media item can be part of a result.
 fn fits(media: &Media) -> bool {
     let kinds = [
         "image/png",
@@ -194,8 +204,8 @@ fn fits(media: &Media) -> bool {
     matches!(media.source, MediaSource::Bytes(_)) && kinds.contains(&&*media.mime)
 }
 
-/// What a tool answered. Gemini takes an object, in which `output` and `error` have a meaning of
-/// their own.
+/// Encodes the result of a tool. Gemini accepts an object, in which `output` and `error` have a
+/// special meaning.
 fn response(result: &ToolResult) -> Value {
     let has_text = result
         .content
@@ -213,7 +223,7 @@ fn response(result: &ToolResult) -> Value {
     }
 }
 
-fn medium(media: &Media, to: To<'_>) -> Value {
+fn media_part(media: &Media, target: Target<'_>) -> Value {
     let inline = |mime: &str, data: String| json!({"inlineData": {"mimeType": mime, "data": data}});
     let part = match &media.source {
         MediaSource::Bytes(bytes) => inline(&media.mime, STANDARD.encode(bytes.as_slice())),
@@ -227,10 +237,10 @@ fn medium(media: &Media, to: To<'_>) -> Value {
         },
         _ => json!({"text": "(something that cannot be shown)"}),
     };
-    with(part, to.own(media.opaque.as_ref()))
+    with(part, target.own(media.opaque.as_ref()))
 }
 
-/// The type and the base64 in an address that holds its own content.
+/// Returns the type and the base64 data of a `data:` URL.
 fn data_url(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let mime = head.strip_suffix(";base64")?;
@@ -244,7 +254,7 @@ fn with(mut part: Value, fields: Option<&Fields>) -> Value {
     part
 }
 
-/// `functionDeclarations`, as an item of `tools`.
+/// Returns the `functionDeclarations`, as an item of `tools`.
 pub(super) fn declarations(tools: &[std::sync::Arc<ToolSpec>]) -> Value {
     let declare = |tool: &std::sync::Arc<ToolSpec>| {
         let mut function = json!({"name": tool.name});

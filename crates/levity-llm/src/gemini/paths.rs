@@ -1,21 +1,22 @@
-//! Where models are: on AI Studio, and on Vertex AI.
+//! Addresses of models on AI Studio and Vertex AI.
 
 use std::fmt::Write as _;
 
-/// Where a server is.
+/// The service that offers a model.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum Service {
     AiStudio,
     Vertex { project: String, region: String },
 }
 
-impl Place {
-    /// The address of the server.
+impl Service {
+    /// Returns the address of the server.
     pub(super) fn base(&self) -> String {
         match self {
             Self::AiStudio => "https://generativelanguage.googleapis.com".to_owned(),
             Self::Vertex { region, .. } => {
-                // It becomes a part of the host's name, and may not change what follows.
+                // The region becomes part of the host name and must not change the rest of the
+                // address.
                 let region: String = region
                     .chars()
                     .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
@@ -29,7 +30,7 @@ impl Place {
         }
     }
 
-    /// The path for a model, which may be named with the folders above it.
+    /// Returns the path for a model, whose name may include its parent folders.
     pub(super) fn path(&self, model: &str, stream: bool) -> String {
         let verb = if stream {
             "streamGenerateContent?alt=sse"
@@ -39,7 +40,7 @@ impl Place {
         format!("{}:{verb}", self.folder(model))
     }
 
-    /// The path of a model, before what is asked of it.
+    /// Returns the path of a model, without the method.
     pub(super) fn folder(&self, model: &str) -> String {
         let steps: Vec<&str> = model
             .split('/')
@@ -93,7 +94,7 @@ fn joined(steps: &[&str]) -> String {
         .join("/")
 }
 
-/// Text as it may stand in a path or a form.
+/// Returns text in the escaped form for a path or a form.
 pub(super) fn percent(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -113,27 +114,27 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(place: &Place, model: &str, expected: &str) {
+    fn check(service: &Service, model: &str, expected: &str) {
         assert_eq!(
-            place.path(model, false),
+            service.path(model, false),
             format!("{expected}:generateContent")
         );
         assert_eq!(
-            place.path(model, true),
+            service.path(model, true),
             format!("{expected}:streamGenerateContent?alt=sse")
         );
     }
 
-    fn vertex_in(region: &str) -> Place {
-        Place::Vertex {
+    fn vertex_in(region: &str) -> Service {
+        Service::Vertex {
             project: "p 1".to_owned(),
             region: region.to_owned(),
         }
     }
 
     #[test]
-    fn models_on_ai_studio_are_found_by_any_of_their_names() {
-        let check = |model, expected| check(&Place::AiStudio, model, expected);
+    fn ai_studio_path_accepts_all_forms_of_names() {
+        let check = |model, expected| check(&Service::AiStudio, model, expected);
         check("gemini-2.5-flash", "/v1beta/models/gemini-2.5-flash");
         check("models/gemini-2.5-flash", "/v1beta/models/gemini-2.5-flash");
         check("tunedModels/mine", "/v1beta/tunedModels/mine");
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn models_on_vertex_are_found_by_any_of_their_names() {
+    fn vertex_path_accepts_all_forms_of_names() {
         let check = |model, expected: &str| check(&vertex_in("us-central1"), model, expected);
         let here = "/v1/projects/p%201/locations/us-central1";
         check(
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_have_servers() {
+    fn region_determines_server() {
         assert_eq!(
             vertex_in("global").base(),
             "https://aiplatform.googleapis.com"

@@ -1,4 +1,4 @@
-//! Who asks, for Vertex AI: access tokens that run out.
+//! Access tokens for Vertex AI, which expire.
 
 use std::fmt;
 use std::path::Path;
@@ -16,10 +16,10 @@ mod credentials;
 
 use credentials::Credentials;
 
-/// How long before its end a token is no longer used.
+/// The time before its expiry at which a token is no longer used.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// An access token of Google Cloud, and how long it lives.
+/// An access token of Google Cloud, and its lifetime.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -30,14 +30,14 @@ const MARGIN: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccessToken {
-    /// The token.
+    /// The text of the token.
     pub token: Secret,
-    /// How long it can be used from now on; unset, until it is refused.
+    /// The remaining lifetime; if unset, the token is used until the server rejects it.
     pub lifetime: Option<Duration>,
 }
 
 impl AccessToken {
-    /// A token that can be used until it is refused.
+    /// Creates a token that is used until the server rejects it.
     pub fn new(token: impl Into<Secret>) -> Self {
         Self {
             token: token.into(),
@@ -45,7 +45,7 @@ impl AccessToken {
         }
     }
 
-    /// Sets how long it can be used from now on.
+    /// Sets the remaining lifetime of the token.
     #[must_use]
     pub fn with_lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
@@ -53,10 +53,11 @@ impl AccessToken {
     }
 }
 
-/// Where access tokens come from. Clones share one token.
+/// A source of access tokens. Clones share one token.
 ///
-/// A token is kept until a minute before its end. Then a new one is asked for, once, however many
-/// calls wait for it. A token that the server refuses (401) is not sent again.
+/// A token is cached until one minute before its expiry. Then a single request fetches a new one,
+/// regardless of how many calls wait for it. A token that the server rejects (401) is not sent
+/// again.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -73,73 +74,75 @@ pub struct AccessTokens(Arc<Inner>);
 
 struct Inner {
     source: Source,
-    /// Held while a token is asked for, so that nobody else asks.
-    kept: Mutex<Option<Kept>>,
+    /// Locked while a token is fetched, so that only one call fetches it.
+    cached: Mutex<Option<CachedToken>>,
 }
 
-struct Kept {
+struct CachedToken {
     token: Secret,
     until: Option<Instant>,
 }
 
-type Asked = Pin<Box<dyn Future<Output = Result<AccessToken, ModelError>> + Send>>;
+type TokenFuture = Pin<Box<dyn Future<Output = Result<AccessToken, ModelError>> + Send>>;
 
 enum Source {
-    /// There was one, and there is no other.
+    /// A single token that cannot be renewed.
     Fixed,
-    Ask(Box<dyn Fn() -> Asked + Send + Sync>),
+    Callback(Box<dyn Fn() -> TokenFuture + Send + Sync>),
     Credentials(Credentials),
 }
 
 impl AccessTokens {
-    /// One token and no other.
+    /// Creates a source with a single token.
     pub fn fixed(token: impl Into<Secret>) -> Self {
-        let kept = Kept {
+        let cached = CachedToken {
             token: token.into(),
             until: None,
         };
         Self(Arc::new(Inner {
             source: Source::Fixed,
-            kept: Mutex::new(Some(kept)),
+            cached: Mutex::new(Some(cached)),
         }))
     }
 
-    /// Asks `ask` whenever a token is needed and the last one is at its end.
+    /// Creates a source that calls `ask` whenever the last token has expired.
     pub fn from_fn<F, R>(ask: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<AccessToken, ModelError>> + Send + 'static,
     {
-        Self::of(Source::Ask(Box::new(move || Box::pin(ask()))))
+        Self::of(Source::Callback(Box::new(move || Box::pin(ask()))))
     }
 
-    /// Credentials in a file: those of `gcloud auth application-default login`, or the key of a
-    /// service account. The file is read again whenever a token is needed.
+    /// Creates a source from a credentials file: that of `gcloud auth application-default login`,
+    /// or the key of a service account. The file is read again whenever a token is needed.
     ///
     /// # Errors
-    /// [`Auth`](ModelErrorKind::Auth) when the file cannot be read, or holds something else.
+    /// Returns [`Auth`](ModelErrorKind::Auth) if the file cannot be read or is not a credentials
+    /// file.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ModelError> {
         Ok(Self::of(Source::Credentials(Credentials::read(
             path.as_ref(),
         )?)))
     }
 
-    /// The application-default credentials: the file that `GOOGLE_APPLICATION_CREDENTIALS` names,
-    /// or else the one that `gcloud auth application-default login` writes.
+    /// Creates a source from the application-default credentials: the file that
+    /// `GOOGLE_APPLICATION_CREDENTIALS` names, or otherwise the one that
+    /// `gcloud auth application-default login` writes.
     ///
     /// # Errors
-    /// [`Auth`](ModelErrorKind::Auth) when there is no such file, or it cannot be used.
+    /// Returns [`Auth`](ModelErrorKind::Auth) if the file does not exist or cannot be used.
     pub fn from_env() -> Result<Self, ModelError> {
-        let place = credentials::place(|name| std::env::var_os(name), cfg!(windows));
-        Self::from_file(place.ok_or_else(|| {
+        let path = credentials::default_path(|name| std::env::var_os(name), cfg!(windows));
+        Self::from_file(path.ok_or_else(|| {
             let message =
-                "no home directory is known: name a file in `GOOGLE_APPLICATION_CREDENTIALS`";
+                "the home directory is unknown; name a file in `GOOGLE_APPLICATION_CREDENTIALS`";
             ModelError::new(ModelErrorKind::Auth, message)
         })?)
     }
 
-    /// Asks this server for tokens, in place of the one that the credentials name: a proxy, or a
-    /// test's own.
+    /// Requests tokens from this server instead of the one in the credentials: a proxy, or a test
+    /// server.
     #[must_use]
     pub fn with_token_url(self, url: impl AsRef<str>) -> Self {
         match &self.0.source {
@@ -150,44 +153,45 @@ impl AccessTokens {
         }
     }
 
-    /// A token that can be used now.
+    /// Returns a valid token.
     ///
     /// # Errors
-    /// What the callback or Google said, or [`Auth`](ModelErrorKind::Auth) when a fixed token was
-    /// refused before.
+    /// Returns the error of the callback or of Google, or [`Auth`](ModelErrorKind::Auth) if a fixed
+    /// token was rejected.
     pub async fn token(&self) -> Result<Secret, ModelError> {
-        let mut kept = self.0.kept.lock().await;
-        if let Some(known) = kept
+        let mut cached = self.0.cached.lock().await;
+        if let Some(known) = cached
             .as_ref()
             .filter(|known| known.until.is_none_or(|until| now() < until))
         {
             return Ok(known.token.clone());
         }
-        *kept = None;
+        *cached = None;
         let fresh = self.0.source.ask().await?;
-        // What lives longer than the clock can tell is used until it is refused.
+        // A lifetime beyond the range of the clock means that the token is used until it is
+        // rejected.
         let until = fresh
             .lifetime
             .and_then(|life| now().checked_add(life.saturating_sub(MARGIN.min(life / 2))));
-        *kept = Some(Kept {
+        *cached = Some(CachedToken {
             token: fresh.token.clone(),
             until,
         });
         Ok(fresh.token)
     }
 
-    /// Forgets a token that was refused, unless there is another one already.
-    pub(crate) async fn refused(&self, token: &str) {
-        let mut kept = self.0.kept.lock().await;
-        if kept
+    /// Discards a rejected token, unless a newer one is cached already.
+    pub(crate) async fn reject(&self, token: &str) {
+        let mut cached = self.0.cached.lock().await;
+        if cached
             .as_ref()
             .is_some_and(|known| known.token.expose() == token)
         {
-            *kept = None;
+            *cached = None;
         }
     }
 
-    /// The project that is billed, where the credentials name one.
+    /// Returns the project that is billed, if the credentials name one.
     pub(crate) fn quota_project(&self) -> Option<&str> {
         match &self.0.source {
             Source::Credentials(credentials) => credentials.quota_project(),
@@ -198,7 +202,7 @@ impl AccessTokens {
     fn of(source: Source) -> Self {
         Self(Arc::new(Inner {
             source,
-            kept: Mutex::new(None),
+            cached: Mutex::new(None),
         }))
     }
 }
@@ -207,12 +211,12 @@ impl Source {
     async fn ask(&self) -> Result<AccessToken, ModelError> {
         match self {
             Self::Fixed => {
-                let message = "the server has refused the access token; give another one, or let \
-                               `AccessTokens::from_fn` ask for it";
+                let message = "the server rejected the access token; provide another one, or use \
+                               `AccessTokens::from_fn`";
                 Err(ModelError::new(ModelErrorKind::Auth, message))
             }
-            Self::Ask(ask) => ask().await,
-            Self::Credentials(credentials) => credentials.ask().await,
+            Self::Callback(ask) => ask().await,
+            Self::Credentials(credentials) => credentials.fetch().await,
         }
     }
 }
@@ -239,14 +243,17 @@ impl fmt::Debug for AccessTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match &self.0.source {
             Source::Fixed => "fixed",
-            Source::Ask(_) => "asked for",
+            Source::Callback(_) => "asked for",
             Source::Credentials(_) => "by credentials",
         };
         write!(f, "AccessTokens({source})")
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a token lives by the real clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the expiry of a token depends on the real clock"
+)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -1,13 +1,13 @@
-//! Replies, line by line or in one piece.
+//! Decodes replies, as lines or as a single value.
 
 use levity_core::{CallId, Delta, Finish, ModelError, ModelErrorKind, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::http::{Decode, Sink, plain};
-use crate::lenient::Said;
+use crate::http::{Decode, Sink, find_failure};
+use crate::lenient::TextOrValue;
 
-/// What has been said so far.
+/// The state of a partially decoded reply.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     calls: u32,
@@ -17,16 +17,16 @@ pub(crate) struct Decoder {
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(default, borrow)]
-    model: Said<'a>,
+    model: TextOrValue<'a>,
     #[serde(default, borrow)]
-    message: Option<Piece<'a>>,
-    /// What stands for a message where a server answers in the older form.
+    message: Option<MessageFragment<'a>>,
+    /// The text of a server that answers in the older format.
     #[serde(default, borrow)]
-    response: Said<'a>,
+    response: TextOrValue<'a>,
     #[serde(default)]
     done: Option<bool>,
     #[serde(default, borrow)]
-    done_reason: Said<'a>,
+    done_reason: TextOrValue<'a>,
     #[serde(default)]
     prompt_eval_count: Option<u64>,
     #[serde(default)]
@@ -36,11 +36,11 @@ struct Line<'a> {
 }
 
 #[derive(Deserialize)]
-struct Piece<'a> {
+struct MessageFragment<'a> {
     #[serde(default, borrow)]
-    content: Said<'a>,
+    content: TextOrValue<'a>,
     #[serde(default, borrow)]
-    thinking: Said<'a>,
+    thinking: TextOrValue<'a>,
     #[serde(default, borrow)]
     tool_calls: Option<Vec<Call<'a>>>,
 }
@@ -48,7 +48,7 @@ struct Piece<'a> {
 #[derive(Deserialize)]
 struct Call<'a> {
     #[serde(default, borrow)]
-    id: Said<'a>,
+    id: TextOrValue<'a>,
     #[serde(default, borrow)]
     function: Function<'a>,
 }
@@ -56,9 +56,9 @@ struct Call<'a> {
 #[derive(Deserialize, Default)]
 struct Function<'a> {
     #[serde(default, borrow)]
-    name: Said<'a>,
+    name: TextOrValue<'a>,
     #[serde(default, borrow)]
-    arguments: Said<'a>,
+    arguments: TextOrValue<'a>,
 }
 
 impl Decode for Decoder {
@@ -66,7 +66,7 @@ impl Decode for Decoder {
         let line = serde_json::from_slice(data).map_err(|error| {
             ModelError::new(
                 ModelErrorKind::Malformed,
-                "a line of the reply cannot be read",
+                "cannot parse a line of the reply",
             )
             .with_source(error)
         })?;
@@ -79,7 +79,7 @@ impl Decode for Decoder {
         }
         Err(ModelError::new(
             ModelErrorKind::Transport,
-            "the reply broke off before its end",
+            "the reply ended before it was complete",
         ))
     }
 }
@@ -87,7 +87,7 @@ impl Decode for Decoder {
 impl Decoder {
     fn line(&mut self, line: Line<'_>, sink: &mut Sink) -> Result<(), ModelError> {
         if let Some(error) = line.error.filter(|error| !error.is_null()) {
-            return Err(plain(&json!({ "error": error }))
+            return Err(find_failure(&json!({ "error": error }))
                 .unwrap_or_default()
                 .into_error(None));
         }
@@ -105,7 +105,7 @@ impl Decoder {
         if line.done == Some(true) {
             (self.done, sink.done) = (true, true);
             let mut usage = Usage::default();
-            // A prompt that was in the cache is not counted.
+            // A cached prompt is not counted.
             (usage.input, usage.output) = (line.prompt_eval_count, line.eval_count);
             sink.push(Delta::Usage(usage));
             sink.push(Delta::Finish(self.finish(line.done_reason.as_str())));
@@ -113,7 +113,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A call, which always comes whole.
+    /// Emits a call, which always arrives complete.
     fn call(&mut self, call: &Call<'_>, sink: &mut Sink) {
         let (index, name) = (self.calls, call.function.name.as_str().to_owned());
         self.calls = self.calls.saturating_add(1);
@@ -123,15 +123,15 @@ impl Decoder {
             name,
         });
         let text = match &call.function.arguments {
-            Said::Text(text) => text.to_string(),
-            Said::Other(value) => value.to_string(),
+            TextOrValue::Text(text) => text.to_string(),
+            TextOrValue::Other(value) => value.to_string(),
         };
         if !text.is_empty() {
             sink.push(Delta::CallArgs { index, text });
         }
     }
 
-    /// A reply with calls ends with `stop` as any other.
+    /// Returns the finish reason. A reply with calls ends with `stop` like any other.
     fn finish(&self, reason: &str) -> Finish {
         match reason {
             "length" => Finish::Length,
@@ -142,11 +142,11 @@ impl Decoder {
     }
 }
 
-/// Reads a reply that came in one piece.
+/// Decodes a reply that arrived as a single value.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     let malformed = || ModelError::new(ModelErrorKind::Malformed, "the reply has no message");
     let mut line = Line::deserialize(reply).map_err(|error| malformed().with_source(error))?;
-    // Other servers have words there.
+    // Other servers put text there.
     if !reply.get("message").is_some_and(Value::is_object) {
         return Err(malformed());
     }

@@ -1,4 +1,4 @@
-//! Ollama's embeddings.
+//! Embedders on an Ollama server.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use super::errors;
 use crate::body::Body;
-use crate::embed::{Embeds, Remote, Texts, embedder, odd};
+use crate::embed::{EmbeddingWire, Remote, Texts, embedder, unexpected_reply};
 use crate::http::{Endpoint, Secret};
 
-/// An embedder that an Ollama runs, on this machine or another.
+/// An embedder that an Ollama server runs, on this machine or another.
 ///
 /// ```
 /// use levity_core::Embedder as _;
@@ -20,7 +20,7 @@ use crate::http::{Endpoint, Secret};
 /// assert_eq!(embedder.card().provider, "ollama");
 /// ```
 ///
-/// Ollama cuts what does not fit the model's window.
+/// Ollama truncates text that exceeds the model's window.
 #[derive(Clone, Debug)]
 pub struct OllamaEmbedder(Remote<Wire>);
 
@@ -32,8 +32,8 @@ pub(crate) struct Wire {
 }
 
 impl OllamaEmbedder {
-    /// An embedder of the Ollama on this machine, at `http://127.0.0.1:11434`. 32 texts go into one
-    /// request.
+    /// Creates an embedder of the Ollama server on this machine, at `http://127.0.0.1:11434`. One
+    /// request contains up to 32 texts.
     pub fn new(model: impl Into<String>) -> Self {
         let (card, endpoint) = (
             EmbedderCard::new("ollama", model),
@@ -42,15 +42,15 @@ impl OllamaEmbedder {
         Self(Remote::new(Wire::default(), card, endpoint, 32))
     }
 
-    /// Sends this key.
+    /// Sends this key with every request.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
         self.0.wire.key = Some(key.into());
         self
     }
 
-    /// Puts this before texts that are kept and before those that are looked for, as the model's
-    /// makers want it.
+    /// Sets the prefixes for stored documents and for queries, if the model's authors recommend
+    /// them.
     #[must_use]
     pub fn with_prefixes(mut self, document: impl Into<String>, query: impl Into<String>) -> Self {
         (self.0.wire.document, self.0.wire.query) = (document.into(), query.into());
@@ -60,7 +60,7 @@ impl OllamaEmbedder {
 
 embedder!(OllamaEmbedder);
 
-impl Embeds for Wire {
+impl EmbeddingWire for Wire {
     fn path(&self, _: &EmbedderCard) -> String {
         "/api/embed".to_owned()
     }
@@ -83,16 +83,17 @@ impl Embeds for Wire {
         }
     }
 
-    fn body(&self, asked: &Texts<'_>) -> Vec<u8> {
-        let mut body = Body::over(asked.endpoint.extra());
-        body.field("model", &asked.card.id);
-        body.field("input", asked.texts);
-        body.optional("dimensions", asked.dimensions.as_ref());
+    fn body(&self, input: &Texts<'_>) -> Vec<u8> {
+        let mut body = Body::over(input.endpoint.extra());
+        body.field("model", &input.card.id);
+        body.field("input", input.texts);
+        body.optional("dimensions", input.dimensions.as_ref());
         body.finish()
     }
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
-        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
+        let reply: Reply =
+            serde_json::from_slice(reply).map_err(|error| unexpected_reply(reply, &error))?;
         Ok((reply.embeddings, reply.prompt_eval_count))
     }
 

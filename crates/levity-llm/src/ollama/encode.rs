@@ -1,4 +1,4 @@
-//! Requests: messages and tools.
+//! Encodes requests: messages and tools.
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::{NAME, schema};
 use crate::body::{List, write};
-use crate::{rescue, unseen};
+use crate::{omitted_media, text_calls};
 
 #[derive(Serialize)]
-struct Sent<'a> {
+struct WireMessage<'a> {
     role: &'static str,
     content: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -22,14 +22,14 @@ struct Sent<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     images: Vec<Image<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<SentCall<'a>>,
+    tool_calls: Vec<WireCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
 }
 
-impl<'a> Sent<'a> {
+impl<'a> WireMessage<'a> {
     fn new(role: &'static str, content: &'a str) -> Self {
         let (images, tool_calls) = (Vec::new(), Vec::new());
         Self {
@@ -45,18 +45,18 @@ impl<'a> Sent<'a> {
 }
 
 #[derive(Serialize)]
-struct SentCall<'a> {
+struct WireCall<'a> {
     id: &'a str,
-    function: SentFunction<'a>,
+    function: WireFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct SentFunction<'a> {
+struct WireFunction<'a> {
     name: &'a str,
     arguments: Arguments<'a>,
 }
 
-/// Only an object is taken; what the model wrote instead of one stands in one.
+/// The arguments of a call. Ollama accepts only an object, so other text is wrapped in one.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Arguments<'a> {
@@ -65,7 +65,7 @@ enum Arguments<'a> {
     Text { arguments: &'a str },
 }
 
-/// The bytes of an image, written as base64.
+/// The bytes of an image, serialized as base64.
 struct Image<'a>(&'a [u8]);
 
 impl Serialize for Image<'_> {
@@ -74,17 +74,19 @@ impl Serialize for Image<'_> {
     }
 }
 
+/// Writes all messages of a request.
+///
 /// # Errors
-/// `BadRequest` when a message holds what Ollama cannot be given.
+/// Returns `BadRequest` if a message contains content that Ollama cannot accept.
 pub(super) fn messages(request: &Request, list: &mut List<'_>) -> Result<(), ModelError> {
     if let Some(system) = &request.system {
-        list.item(&Sent::new("system", system));
+        list.item(&WireMessage::new("system", system));
     }
     for (at, message) in request.history.messages().iter().enumerate() {
         let json = request
             .history
             .encoded(at, NAME, || encode(message).unwrap_or_default());
-        // Nothing was made of a message that cannot be sent, or of one that says nothing.
+        // The encoding is empty for a message that is blank or cannot be sent.
         if json.is_empty() {
             encode(message)?;
         }
@@ -93,7 +95,7 @@ pub(super) fn messages(request: &Request, list: &mut List<'_>) -> Result<(), Mod
     Ok(())
 }
 
-/// A message as one item of the list or, where tools answer, several.
+/// Encodes a message as one item of the list, or as several for tool results.
 fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
     let mut bytes = Vec::new();
     if message.role == Role::Tool {
@@ -110,19 +112,21 @@ fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
         Role::Assistant => "assistant",
         _ => "user",
     };
-    let (mut text, has_calls) = rescue::split(message);
+    let (mut text, has_calls) = text_calls::split(message);
     let thinking = own_thinking(message);
     let mut images = Vec::new();
     for part in &message.parts {
         let Part::Media(media) = part else { continue };
         match image(media) {
             Ok(image) => images.push(image),
-            // Another model showed it, and a refusal would end the conversation.
-            Err(_) if message.role == Role::Assistant => text = unseen::told(&text, media).into(),
+            // Another model created the media, and an error would end the conversation.
+            Err(_) if message.role == Role::Assistant => {
+                text = omitted_media::with_description(&text, media).into()
+            }
             Err(error) => return Err(error),
         }
     }
-    let mut sent = Sent::new(role, &text);
+    let mut sent = WireMessage::new(role, &text);
     sent.thinking = &thinking;
     sent.images = images;
     sent.tool_calls = message.calls().filter(|_| has_calls).map(call).collect();
@@ -130,7 +134,7 @@ fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
     Ok(bytes)
 }
 
-/// What a model thought, unless it was a model of somebody else's.
+/// Returns the thoughts of the model, unless another provider's model had them.
 fn own_thinking(message: &Message) -> String {
     let own = message.parts.iter().filter_map(|part| match part {
         Part::Thinking(thinking) => Some(thinking),
@@ -147,10 +151,10 @@ fn own_thinking(message: &Message) -> String {
 }
 
 fn image(media: &Media) -> Result<Image<'_>, ModelError> {
-    let refused = |message: String| Err(ModelError::new(ModelErrorKind::BadRequest, message));
+    let unsupported = |message: String| Err(ModelError::new(ModelErrorKind::BadRequest, message));
     match (&media.source, media.mime.starts_with("image/")) {
         (MediaSource::Bytes(bytes), true) => Ok(Image(bytes.as_slice())),
-        (_, true) => refused("Ollama takes no image by its address; send its bytes".to_owned()),
+        (_, true) => unsupported("Ollama does not accept images by URL; send the bytes".to_owned()),
         _ => {
             let kind = media.mime.split('/').next().unwrap_or_default();
             let kind = if kind == "audio" || kind == "video" {
@@ -158,30 +162,30 @@ fn image(media: &Media) -> Result<Image<'_>, ModelError> {
             } else {
                 "document"
             };
-            refused(format!(
-                "Ollama takes no part of type `{kind}`, only text and images; send it as one of \
+            unsupported(format!(
+                "Ollama does not accept `{kind}`, only text and images; send it as one of \
                     them"
             ))
         }
     }
 }
 
-fn call(call: &ToolCall) -> SentCall<'_> {
+fn call(call: &ToolCall) -> WireCall<'_> {
     let arguments = match (&call.raw, &call.args) {
         (Some(raw), _) => Arguments::Text { arguments: raw },
         (None, args @ Value::Object(_)) => Arguments::Object(args),
         (None, args) => Arguments::Value { arguments: args },
     };
-    SentCall {
+    WireCall {
         id: call.id.as_str(),
-        function: SentFunction {
+        function: WireFunction {
             name: &call.name,
             arguments,
         },
     }
 }
 
-/// What a tool answered. For what is not taken, words stand in it.
+/// Encodes the result of a tool. Text replaces unsupported media.
 fn write_answer(bytes: &mut Vec<u8>, result: &ToolResult) {
     let mut text = result.text();
     let mut images = Vec::new();
@@ -191,10 +195,10 @@ fn write_answer(bytes: &mut Vec<u8>, result: &ToolResult) {
         };
         match image(media) {
             Ok(image) => images.push(image),
-            Err(_) => text = unseen::told(&text, media).into(),
+            Err(_) => text = omitted_media::with_description(&text, media).into(),
         }
     }
-    let mut sent = Sent::new("tool", &text);
+    let mut sent = WireMessage::new("tool", &text);
     sent.images = images;
     sent.tool_name = Some(&result.name);
     sent.tool_call_id = Some(result.call.as_str());
@@ -203,7 +207,7 @@ fn write_answer(bytes: &mut Vec<u8>, result: &ToolResult) {
 
 pub(super) fn tools(request: &Request, list: &mut List<'_>) {
     for tool in request.tools.iter() {
-        let (description, parameters) = schema::narrow(&tool.description, &tool.input);
+        let (description, parameters) = schema::convert(&tool.description, &tool.input);
         list.item(&json!({
             "type": "function",
             "function": {"name": tool.name, "description": description, "parameters": parameters},

@@ -1,10 +1,10 @@
-//! What to do when Ollama, or the model, is not there.
+//! Advice for errors of a missing Ollama server or model.
 
 use levity_core::{ModelError, ModelErrorKind};
 
 use crate::http::Endpoint;
 
-/// Says what to do about an error; `model` is the one that was asked for.
+/// Adds advice to an error; `model` is the requested model.
 pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoint) -> ModelError {
     if error.is_unreachable() && model.is_some() {
         let message = error
@@ -14,7 +14,7 @@ pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoin
     }
     if error.is_unreachable() {
         let message = format!(
-            "no Ollama answers at `{}`; run `ollama serve`",
+            "no Ollama server responds at `{}`; run `ollama serve`",
             endpoint.shown()
         );
         return ModelError::new(error.kind(), message).with_source(error);
@@ -22,15 +22,21 @@ pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoin
     if error.status() != Some(404) {
         return error;
     }
-    let said = error.message();
-    let way = match model.filter(|_| said.contains("model")) {
+    let message = error.message();
+    let advice = match model.filter(|_| message.contains("model")) {
         Some(model) => format!("run `ollama pull {model}`"),
-        None => "the server's address must end where `/api` begins".to_owned(),
+        None => "the server's address must be the part before `/api`".to_owned(),
     };
-    let told =
-        ModelError::new(ModelErrorKind::BadRequest, format!("{said}; {way}")).with_status(404);
+    let explained = ModelError::new(
+        ModelErrorKind::BadRequest,
+        format!(
+            "{message}; \
+            {advice}"
+        ),
+    )
+    .with_status(404);
     match error.request_id() {
-        Some(id) => told.with_request_id(id),
-        None => told,
+        Some(id) => explained.with_request_id(id),
+        None => explained,
     }
 }

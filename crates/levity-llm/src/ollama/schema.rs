@@ -1,17 +1,17 @@
-//! Schemas of arguments, as far as Ollama reads them.
+//! Argument schemas, as far as Ollama supports them.
 //!
-//! It knows `type`, `description`, `enum`, `anyOf`, `items`, `properties` and `required`, and
-//! forgets the rest before the model sees the tool. So references are put in place, and what it
-//! does not know goes into the description.
+//! It supports `type`, `description`, `enum`, `anyOf`, `items`, `properties` and `required`, and
+//! drops the rest before the model sees the tool. So references are replaced with their targets,
+//! and the description states other constraints.
 
 use serde_json::{Map, Value, json};
 
-/// How many schemas one may have in it, and how deep: references can unfold without end.
-const MOST: usize = 2_000;
-const DEEPEST: usize = 32;
+/// The limits on the number and depth of schemas: references can expand without end.
+const MAX_SCHEMAS: usize = 2_000;
+const MAX_DEPTH: usize = 32;
 
-/// Keywords that say nothing of the value.
-const SILENT: [&str; 8] = [
+/// Keywords that do not constrain the value.
+const ANNOTATIONS: [&str; 8] = [
     "$schema",
     "$id",
     "$anchor",
@@ -22,14 +22,14 @@ const SILENT: [&str; 8] = [
     "$vocabulary",
 ];
 
-/// The tool's description and the schema of its arguments.
-pub(super) fn narrow(description: &str, input: &Value) -> (String, Value) {
-    let mut narrower = Narrower {
+/// Returns the tool's description and the schema of its arguments.
+pub(super) fn convert(description: &str, input: &Value) -> (String, Value) {
+    let mut converter = Converter {
         root: input,
-        left: MOST,
+        remaining: MAX_SCHEMAS,
     };
-    let mut schema = narrower.schema(input, DEEPEST);
-    // There is no description of the arguments as a whole.
+    let mut schema = converter.schema(input, MAX_DEPTH);
+    // The arguments as a whole have no description.
     let about = schema
         .remove("description")
         .map(|about| format!("arguments: {}", text(&about)));
@@ -48,49 +48,49 @@ pub(super) fn narrow(description: &str, input: &Value) -> (String, Value) {
     )
 }
 
-struct Narrower<'a> {
+struct Converter<'a> {
     root: &'a Value,
-    left: usize,
+    remaining: usize,
 }
 
-impl<'a> Narrower<'a> {
-    fn schema(&mut self, schema: &'a Value, deep: usize) -> Map<String, Value> {
-        let mut narrow = Map::new();
+impl<'a> Converter<'a> {
+    fn schema(&mut self, schema: &'a Value, depth: usize) -> Map<String, Value> {
+        let mut converted = Map::new();
         let Some(fields) = schema.as_object() else {
             if *schema == Value::Bool(false) {
-                narrow.insert("description".to_owned(), "no value fits".into());
+                converted.insert("description".to_owned(), "no value fits".into());
             }
-            return narrow;
+            return converted;
         };
-        let left = self.left.checked_sub(1);
-        self.left = left.unwrap_or_default();
-        let (Some(_), Some(deep)) = (left, deep.checked_sub(1)) else {
-            narrow.insert("description".to_owned(), "more of the same".into());
-            return narrow;
+        let remaining = self.remaining.checked_sub(1);
+        self.remaining = remaining.unwrap_or_default();
+        let (Some(_), Some(depth)) = (remaining, depth.checked_sub(1)) else {
+            converted.insert("description".to_owned(), "more of the same".into());
+            return converted;
         };
         let mut words = Vec::new();
         for (name, value) in fields {
-            self.keyword(name, value, &mut narrow, &mut words, deep);
+            self.keyword(name, value, &mut converted, &mut words, depth);
         }
         if !words.is_empty() {
-            let said = narrow.get("description").map(text).unwrap_or_default();
-            narrow.insert(
+            let texts = converted.get("description").map(text).unwrap_or_default();
+            converted.insert(
                 "description".to_owned(),
-                join([&*said, &*words.join(", ")]).into(),
+                join([&*texts, &*words.join(", ")]).into(),
             );
         }
-        narrow
+        converted
     }
 
     fn keyword(
         &mut self,
         name: &str,
         value: &'a Value,
-        narrow: &mut Map<String, Value>,
+        converted: &mut Map<String, Value>,
         words: &mut Vec<String>,
-        deep: usize,
+        depth: usize,
     ) {
-        let mut set = |name: &str, value: Value| drop(narrow.insert(name.to_owned(), value));
+        let mut set = |name: &str, value: Value| drop(converted.insert(name.to_owned(), value));
         match (name, value) {
             ("type" | "description", Value::String(_))
             | ("type" | "enum" | "required", Value::Array(_)) => {
@@ -100,29 +100,29 @@ impl<'a> Narrower<'a> {
             ("anyOf" | "oneOf", Value::Array(kinds)) => {
                 let kinds = kinds
                     .iter()
-                    .map(|kind| Value::Object(self.schema(kind, deep)));
+                    .map(|kind| Value::Object(self.schema(kind, depth)));
                 set("anyOf", kinds.collect());
             }
             ("items", Value::Object(_) | Value::Bool(_)) => {
-                set(name, Value::Object(self.schema(value, deep)));
+                set(name, Value::Object(self.schema(value, depth)));
             }
             ("properties", Value::Object(fields)) => {
                 let fields = fields
                     .iter()
-                    .map(|(name, value)| (name.clone(), self.schema(value, deep).into()));
+                    .map(|(name, value)| (name.clone(), self.schema(value, depth).into()));
                 set(name, Value::Object(fields.collect()));
             }
             ("$ref", Value::String(reference)) => match self.find(reference) {
-                Some(found) => merge(narrow, self.schema(found, deep)),
+                Some(found) => merge(converted, self.schema(found, depth)),
                 None => words.push(format!("{name}: {value}")),
             },
             ("allOf", Value::Array(all)) => all
                 .iter()
-                .for_each(|one| merge(narrow, self.schema(one, deep))),
+                .for_each(|one| merge(converted, self.schema(one, depth))),
             ("additionalProperties", Value::Bool(false)) => {
                 words.push("no other fields".to_owned());
             }
-            (name, _) if SILENT.contains(&name) => {}
+            (name, _) if ANNOTATIONS.contains(&name) => {}
             (name, value) => words.push(format!("{name}: {value}")),
         }
     }
@@ -132,13 +132,13 @@ impl<'a> Narrower<'a> {
     }
 }
 
-/// Adds what another schema asks for as well.
+/// Merges the constraints of another schema.
 fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (name, value) in from {
         match (into.get_mut(&name), value) {
             (Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
             (Some(Value::Array(old)), Value::Array(new)) if name == "required" => old.extend(new),
-            // What stands beside a reference says more of this place than what it refers to.
+            // A keyword next to a reference is more specific than the target of the reference.
             (Some(Value::String(old)), Value::String(new)) if name == "description" => {
                 *old = join([&**old, &*new]);
             }
@@ -152,10 +152,10 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What is said, and in brackets what else.
-fn join<'a>(said: impl IntoIterator<Item = &'a str>) -> String {
+/// Joins texts, with all but the first in brackets.
+fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut all = String::new();
-    for words in said.into_iter().filter(|words| !words.is_empty()) {
+    for words in texts.into_iter().filter(|words| !words.is_empty()) {
         if all.is_empty() {
             all.push_str(words);
         } else {
@@ -173,15 +173,15 @@ mod tests {
     fn check(property: &Value, expected: &Value) {
         let defs = json!({"Leaf": {"type": "string", "description": "A leaf.", "maxLength": 3}});
         let input = json!({"type": "object", "properties": {"p": property}, "$defs": defs});
-        let (description, narrow) = narrow("Grows.", &input);
+        let (description, converted) = convert("Grows.", &input);
         assert_eq!(
-            (&*description, &narrow["properties"]["p"]),
+            (&*description, &converted["properties"]["p"]),
             ("Grows.", expected)
         );
     }
 
     #[test]
-    fn what_is_not_known_is_said_in_words() {
+    fn unsupported_keywords_become_description() {
         check(
             &json!({"type": ["string", "null"]}),
             &json!({"type": ["string", "null"]}),
@@ -214,22 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_for_all_arguments_is_in_the_description_of_the_tool() {
+    fn constraints_on_all_arguments_are_in_tool_description() {
         let input = json!({"additionalProperties": false, "$schema": "x", "title": "T"});
-        let (description, schema) = narrow("Grows.", &input);
+        let (description, schema) = convert("Grows.", &input);
         assert_eq!(description, "Grows. (arguments: no other fields)");
         assert_eq!(schema, json!({"type": "object", "properties": {}}));
-        let (description, schema) = narrow("", &json!({"anyOf": [{"required": ["a"]}]}));
+        let (description, schema) = convert("", &json!({"anyOf": [{"required": ["a"]}]}));
         assert_eq!(description, "arguments: anyOf: [{\"required\":[\"a\"]}]");
         assert_eq!(schema, json!({"type": "object", "properties": {}}));
     }
 
     #[test]
-    fn references_without_end_come_to_one() {
+    fn expansion_of_recursive_references_terminates() {
         let pair =
             json!({"properties": {"a": {"$ref": "#/$defs/Pair"}, "b": {"$ref": "#/$defs/Pair"}}});
         let input = json!({"$ref": "#/$defs/Pair", "$defs": {"Pair": pair}});
-        let (_, schema) = narrow("", &input);
+        let (_, schema) = convert("", &input);
         assert!(schema.to_string().len() < 400_000);
     }
 }

@@ -1,21 +1,21 @@
-//! Which models there are.
+//! Lists the available models.
 
 use levity_core::{ModelError, ModelErrorKind};
 use serde::Deserialize;
 
 use super::errors::explain;
-use crate::http::{Endpoint, refused};
+use crate::http::{Endpoint, error_from_reply};
 
-/// The longest list that is read.
-const LONGEST: usize = 16 << 20;
+/// The maximum size of a list in bytes.
+const MAX_BYTES: usize = 16 << 20;
 
-/// A model that an Ollama has.
+/// A model that an Ollama server has.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct OllamaEntry {
-    /// Its name, with the tag: `qwen3:4b`.
+    /// The name with its tag, such as `qwen3:4b`.
     pub name: String,
-    /// How many bytes it takes on disk; a model in the cloud takes next to none.
+    /// The size on disk in bytes; a cloud model uses almost none.
     #[serde(default)]
     pub size: u64,
 }
@@ -30,15 +30,18 @@ pub(super) async fn list(endpoint: &Endpoint) -> Result<Vec<OllamaEntry>, ModelE
     let mut reply = asked.map_err(|error| explain(error, None, endpoint))?;
     if reply.status() != 200 {
         return Err(explain(
-            refused(&mut reply, endpoint, &[]).await,
+            error_from_reply(&mut reply, endpoint, &[]).await,
             None,
             endpoint,
         ));
     }
-    let body = reply.rest(LONGEST).await?;
+    let body = reply.rest(MAX_BYTES).await?;
     let tags: Tags = serde_json::from_slice(&body).map_err(|error| {
-        ModelError::new(ModelErrorKind::Malformed, "the reply is no list of models")
-            .with_source(error)
+        ModelError::new(
+            ModelErrorKind::Malformed,
+            "the reply is not a list of models",
+        )
+        .with_source(error)
     })?;
     Ok(tags.models)
 }

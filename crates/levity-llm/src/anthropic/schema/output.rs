@@ -1,17 +1,17 @@
-//! The schema of an answer, which the API holds the model to.
+//! The schema of an answer, which the API enforces.
 
 use serde_json::{Map, Value, json};
 
-use crate::schema::object::{find, take_object, tell};
+use crate::schema::object::{append_description, find, take_object};
 
-/// What the API puts up with: properties that may be missing, and choices between types.
-const MOST_OPTIONAL: usize = 24;
-const MOST_UNIONS: usize = 16;
-/// Beyond these a schema is put into words.
-const MOST_NODES: usize = 4_096;
-const DEEPEST: usize = 64;
+/// The API's limits on optional properties and on unions.
+const MAX_OPTIONAL: usize = 24;
+const MAX_UNIONS: usize = 16;
+/// Limits beyond which a schema is described in words.
+const MAX_NODES: usize = 4_096;
+const MAX_DEPTH: usize = 64;
 
-/// Keywords that say nothing of a value.
+/// Keywords that do not constrain a value.
 const NOTES: [&str; 10] = [
     "$schema",
     "$id",
@@ -25,7 +25,7 @@ const NOTES: [&str; 10] = [
     "writeOnly",
 ];
 
-/// The formats of texts that the API knows.
+/// The string formats that the API supports.
 const FORMATS: [&str; 10] = [
     "date-time",
     "time",
@@ -39,10 +39,10 @@ const FORMATS: [&str; 10] = [
     "uuid",
 ];
 
-/// The schema as the API takes it, or `None` when it cannot hold the model to it: it has free-form
-/// objects, values of any kind or itself in it, or is too large.
+/// Returns the schema in the form that the API accepts. Returns `None` if it cannot be enforced: it
+/// has free-form objects, arbitrary values or recursion, or is too large.
 pub(in super::super) fn output(schema: &Value) -> Option<Value> {
-    let mut narrow = Narrow {
+    let mut converter = Converter {
         root: schema,
         defined: Map::new(),
         path: Vec::new(),
@@ -50,19 +50,19 @@ pub(in super::super) fn output(schema: &Value) -> Option<Value> {
         optional: 0,
         unions: 0,
     };
-    let mut narrowed = narrow.schema(schema, 0)?;
-    if narrow.optional > MOST_OPTIONAL || narrow.unions > MOST_UNIONS {
+    let mut converted = converter.schema(schema, 0)?;
+    if converter.optional > MAX_OPTIONAL || converter.unions > MAX_UNIONS {
         return None;
     }
-    if let (false, Value::Object(map)) = (narrow.defined.is_empty(), &mut narrowed) {
-        map.insert("$defs".to_owned(), Value::Object(narrow.defined));
+    if let (false, Value::Object(map)) = (converter.defined.is_empty(), &mut converted) {
+        map.insert("$defs".to_owned(), Value::Object(converter.defined));
     }
-    Some(narrowed)
+    Some(converted)
 }
 
-struct Narrow<'a> {
+struct Converter<'a> {
     root: &'a Value,
-    /// Definitions that are referred to, by name.
+    /// The definitions that are referenced, by name.
     defined: Map<String, Value>,
     /// The references that are being followed.
     path: Vec<String>,
@@ -71,10 +71,10 @@ struct Narrow<'a> {
     unions: usize,
 }
 
-impl Narrow<'_> {
+impl Converter<'_> {
     fn schema(&mut self, schema: &Value, depth: usize) -> Option<Value> {
         self.nodes += 1;
-        if depth > DEEPEST || self.nodes > MOST_NODES {
+        if depth > MAX_DEPTH || self.nodes > MAX_NODES {
             return None;
         }
         let mut map = schema.as_object()?.clone();
@@ -89,12 +89,12 @@ impl Narrow<'_> {
         self.plain(map, depth)
     }
 
-    /// A reference to a definition stays one. With words of its own beside it, it becomes what it
-    /// stands for.
+    /// Converts a reference. It stays a reference, unless other keywords accompany it; then it is
+    /// replaced with its target.
     fn reference(
         &mut self,
         pointer: &str,
-        beside: Map<String, Value>,
+        siblings: Map<String, Value>,
         depth: usize,
     ) -> Option<Value> {
         if self.path.iter().any(|open| open == pointer) {
@@ -102,20 +102,20 @@ impl Narrow<'_> {
         }
         let mut target = find(self.root, &pointer.into())?;
         let name = pointer.strip_prefix("#/$defs/");
-        let name = name.filter(|name| beside.is_empty() && !name.contains(['/', '~', '%']));
+        let name = name.filter(|name| siblings.is_empty() && !name.contains(['/', '~', '%']));
         if let Some(name) = name.filter(|name| self.defined.contains_key(*name)) {
             return Some(json!({ "$ref": format!("#/$defs/{name}") }));
         }
-        target.extend(beside);
+        target.extend(siblings);
         self.path.push(pointer.to_owned());
-        let narrowed = self.schema(&Value::Object(target), depth + 1);
+        let converted = self.schema(&Value::Object(target), depth + 1);
         self.path.pop();
-        let Some(name) = name else { return narrowed };
-        self.defined.insert(name.to_owned(), narrowed?);
+        let Some(name) = name else { return converted };
+        self.defined.insert(name.to_owned(), converted?);
         Some(json!({ "$ref": format!("#/$defs/{name}") }))
     }
 
-    /// All of several as one: objects that were closed one by one would rule each other out.
+    /// Merges several schemas into one: separately closed objects would exclude each other.
     fn merge(&self, mut map: Map<String, Value>, parts: &[Value]) -> Option<Map<String, Value>> {
         for part in parts {
             let mut part = part.as_object()?.clone();
@@ -187,12 +187,12 @@ impl Narrow<'_> {
         }
         words.extend(map.iter().map(|(name, value)| format!("{name}: {value}")));
         if !words.is_empty() {
-            tell(&mut out, &format!("It must be so: {}.", words.join(", ")));
+            append_description(&mut out, &format!("Constraints: {}.", words.join(", ")));
         }
         Some(Value::Object(out))
     }
 
-    /// An object with these properties and no others.
+    /// Converts an object with these properties and no others.
     fn object(
         &mut self,
         map: &mut Map<String, Value>,
@@ -213,16 +213,16 @@ impl Narrow<'_> {
             .and_then(Value::as_array)
             .map_or(0, Vec::len);
         self.optional += properties.len().saturating_sub(needed);
-        let narrowed = properties
+        let converted = properties
             .into_iter()
             .map(|(name, value)| Some((name, self.schema(&value, depth + 1)?)));
-        let narrowed = narrowed.collect::<Option<Map<_, _>>>()?;
-        out.insert("properties".to_owned(), narrowed.into());
+        let converted = converted.collect::<Option<Map<_, _>>>()?;
+        out.insert("properties".to_owned(), converted.into());
         out.insert("additionalProperties".to_owned(), false.into());
         if let Some(required) = required {
             out.insert("required".to_owned(), required);
         }
-        // It says the same once there are no others.
+        // The keyword is redundant without other properties.
         map.shift_remove("unevaluatedProperties");
         Some(())
     }
@@ -258,7 +258,7 @@ fn is_kind(out: &Map<String, Value>, kind: &str) -> bool {
     }
 }
 
-/// What stays as it is, as long as values are no lists or objects.
+/// Copies keywords that stay unchanged, if their values are neither lists nor objects.
 fn simple(map: &mut Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
     let is_simple = |value: &Value| !value.is_array() && !value.is_object();
     for name in ["enum", "const", "title", "description", "default"] {
@@ -276,8 +276,8 @@ fn simple(map: &mut Map<String, Value>, out: &mut Map<String, Value>) -> Option<
     Some(())
 }
 
-/// Formats and patterns that the API knows; others are left, to be put into words. A number's
-/// format says how it is stored.
+/// Copies formats and patterns that the API supports; others remain and are described in words. The
+/// format of a number only states its storage.
 fn string(map: &mut Map<String, Value>, out: &mut Map<String, Value>) {
     if !is_kind(out, "string") {
         if is_kind(out, "integer") || is_kind(out, "number") {
@@ -303,12 +303,12 @@ fn string(map: &mut Map<String, Value>, out: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a pattern has nothing in it that looks around, looks back or repeats by number.
+/// Returns `true` if a pattern has no lookaround, back references or counted repetitions.
 fn is_simple_pattern(pattern: &str) -> bool {
     let mut before = ' ';
-    let mut odd = false;
+    let mut unsupported = false;
     for c in pattern.chars() {
-        odd |= match before {
+        unsupported |= match before {
             '\\' => {
                 c.is_ascii_digit()
                     || !matches!(c.to_ascii_lowercase(), 'd' | 'w' | 's') && c.is_ascii_alphabetic()
@@ -318,5 +318,5 @@ fn is_simple_pattern(pattern: &str) -> bool {
         };
         before = if before == '\\' { ' ' } else { c };
     }
-    !odd && pattern.len() <= 256
+    !unsupported && pattern.len() <= 256
 }

@@ -1,13 +1,10 @@
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "schemas are written in place"
-)]
+#![expect(clippy::needless_pass_by_value, reason = "schemas are written inline")]
 
 use serde_json::{Value, json};
 
 use super::output;
 
-/// What an answer's schema becomes; `None` when it is put into words.
+/// Checks the converted schema of an answer; `None` if it is described in words.
 #[track_caller]
 fn check(schema: Value, expected: impl Into<Option<Value>>) {
     assert_eq!(output(&schema), expected.into(), "{schema}");
@@ -24,7 +21,7 @@ fn object(properties: Value) -> Value {
 }
 
 #[test]
-fn what_the_api_takes_stays() {
+fn supported_keywords_are_unchanged() {
     let same = [
         json!({"type": "string", "format": "date-time", "pattern": "^[a-z]+\\d*\\.$", "title": "T"}),
         json!({"type": ["string", "null"], "enum": ["a", null]}),
@@ -39,39 +36,39 @@ fn what_the_api_takes_stays() {
 }
 
 #[test]
-fn the_rest_is_put_into_words() {
+fn unsupported_keywords_become_description() {
     check(
         json!({"type": "string", "minLength": 2, "format": "colour", "pattern": "a{2}", "examples": ["x"]}),
-        json!({"type": "string", "description": "It must be so: minLength: 2, format: \"colour\", \
+        json!({"type": "string", "description": "Constraints: minLength: 2, format: \"colour\", \
             pattern: \"a{2}\"."}),
     );
     check(
         json!({"type": "array", "items": {"type": "integer", "format": "uint8"}, "minItems": 2, "uniqueItems": true}),
         json!({
             "type": "array", "items": {"type": "integer"}, "minItems": 1,
-            "description": "It must be so: minItems: 2, uniqueItems: true.",
+            "description": "Constraints: minItems: 2, uniqueItems: true.",
         }),
     );
     check(
         json!({"oneOf": [{"type": "string"}, {"type": "null"}], "description": "A name."}),
         json!({
             "anyOf": [{"type": "string"}, {"type": "null"}],
-            "description": "A name.\n\nIt must be so: exactly one of these.",
+            "description": "A name.\n\nConstraints: exactly one of these.",
         }),
     );
     let open = json!({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["a"], "additionalProperties": true});
     check(open, object(json!({"a": {"type": "null"}})));
     for pattern in ["(?=a)", "\\bword", "(a)\\1", "a{1,900}"] {
-        let told = output(&json!({"type": "string", "pattern": pattern}));
+        let converted = output(&json!({"type": "string", "pattern": pattern}));
         assert!(
-            told.is_some_and(|told| told.get("pattern").is_none()),
+            converted.is_some_and(|converted| converted.get("pattern").is_none()),
             "{pattern}"
         );
     }
 }
 
 #[test]
-fn definitions_stay_and_are_narrowed() {
+fn definitions_are_retained_and_converted() {
     let name = json!({"type": "string", "maxLength": 9});
     let schema = json!({
         "type": "object",
@@ -81,10 +78,10 @@ fn definitions_stay_and_are_narrowed() {
     });
     let mut expected = object(json!({
         "a": {"$ref": "#/$defs/Name"},
-        "b": {"type": "string", "description": "Another.\n\nIt must be so: maxLength: 9."},
+        "b": {"type": "string", "description": "Another.\n\nConstraints: maxLength: 9."},
     }));
     expected["$defs"] =
-        json!({"Name": {"type": "string", "description": "It must be so: maxLength: 9."}});
+        json!({"Name": {"type": "string", "description": "Constraints: maxLength: 9."}});
     check(schema, expected);
     let all = json!({"allOf": [{"$ref": "#/definitions/A"}, {"type": "object", "properties": {"b": {"type": "null"}},
         "required": ["b"]}], "definitions": {"A": object(json!({"a": {"type": "null"}}))}});
@@ -95,7 +92,7 @@ fn definitions_stay_and_are_narrowed() {
 }
 
 #[test]
-fn what_cannot_be_kept_to_is_none() {
+fn unenforceable_schema_returns_none() {
     let none = [
         json!(true),
         json!({}),
@@ -121,13 +118,13 @@ fn what_cannot_be_kept_to_is_none() {
 }
 
 #[test]
-fn too_much_is_none() {
+fn oversized_schema_returns_none() {
     let optional = |count: usize| -> Value {
         let names = (0..count).map(|at| (format!("p{at}"), json!({"type": "null"})));
         json!({"type": "object", "properties": names.collect::<serde_json::Map<_, _>>()})
     };
     assert!(output(&optional(24)).is_some() && output(&optional(25)).is_none());
-    // Each level doubles what is in it once it is written out.
+    // Each level doubles the size after expansion.
     let mut levels = serde_json::Map::new();
     for at in 0..40 {
         let next = |title: &str| json!({"$ref": format!("#/$defs/{}", at + 1), "title": title});

@@ -1,4 +1,4 @@
-//! Files with credentials, as Google's tools write them.
+//! Credentials files, as Google's tools write them.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -16,23 +16,23 @@ use serde_json::{Value, json};
 
 use super::AccessToken;
 use crate::gemini::paths::percent;
-use crate::http::{Failure, scrubbed};
+use crate::http::{Failure, scrub_error};
 use crate::{Endpoint, Secret};
 
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// The longest file, and the longest answer.
-const LONGEST: usize = 1 << 20;
+/// The maximum size of the file and of a reply.
+const MAX_BYTES: usize = 1 << 20;
 
-/// What a file has in it.
+/// The content of a credentials file.
 #[derive(Clone)]
 pub(super) struct Credentials {
-    /// The file they are from.
+    /// The path of the file.
     path: PathBuf,
     grant: Grant,
     url: String,
-    /// Whether somebody else than the file says where tokens are asked for.
-    moved: bool,
+    /// True if the token URL does not come from the file.
+    url_overridden: bool,
     quota_project: Option<String>,
 }
 
@@ -64,8 +64,11 @@ struct File {
     quota_project_id: Option<String>,
 }
 
-/// Where the application-default credentials are.
-pub(super) fn place(var: impl Fn(&str) -> Option<OsString>, windows: bool) -> Option<PathBuf> {
+/// Returns the path of the application-default credentials.
+pub(super) fn default_path(
+    var: impl Fn(&str) -> Option<OsString>,
+    windows: bool,
+) -> Option<PathBuf> {
     let var = |name: &str| {
         var(name)
             .filter(|value| !value.is_empty())
@@ -84,9 +87,9 @@ pub(super) fn place(var: impl Fn(&str) -> Option<OsString>, windows: bool) -> Op
 impl Credentials {
     pub(super) fn read(path: &Path) -> Result<Self, ModelError> {
         let mut text = String::new();
-        let read = regular(path)
+        let read = check_regular_file(path)
             .and_then(|()| std::fs::File::open(path))
-            .and_then(|file| file.take(LONGEST as u64).read_to_string(&mut text));
+            .and_then(|file| file.take(MAX_BYTES as u64).read_to_string(&mut text));
         read.map_err(|error| {
             let message = format!(
                 "the credentials in `{}` cannot be read; run `gcloud auth application-default \
@@ -96,9 +99,14 @@ impl Credentials {
             );
             ModelError::new(ModelErrorKind::Auth, message).with_source(error)
         })?;
-        // What is wrong is told without what is in the file.
-        let file: File = serde_json::from_str(&text)
-            .map_err(|_| wrong(&format!("`{}` is no JSON of credentials", path.display())))?;
+        // The error does not quote the content of the file.
+        let file: File = serde_json::from_str(&text).map_err(|_| {
+            auth_error(&format!(
+                "`{}` is not a JSON credentials \
+                file",
+                path.display()
+            ))
+        })?;
         Self::of(file, path)
     }
 
@@ -106,7 +114,7 @@ impl Credentials {
         let need = |field: Option<String>, name: &str| {
             field
                 .filter(|value| !value.is_empty())
-                .ok_or_else(|| wrong(&format!("the credentials lack `{name}`")))
+                .ok_or_else(|| auth_error(&format!("the credentials lack `{name}`")))
         };
         let grant = match &*file.kind {
             "authorized_user" => Grant::User {
@@ -120,11 +128,10 @@ impl Credentials {
                 key_id: file.private_key_id,
             },
             kind => {
-                let way = "log in with `gcloud auth application-default login`, take a service \
-                    account's key, or \
-                           give tokens with `AccessTokens::from_fn`";
-                return Err(wrong(&format!(
-                    "credentials of type `{kind}` cannot be used; {way}"
+                let remedy = "log in with `gcloud auth application-default login`, use a service \
+                    account's key, or provide tokens with `AccessTokens::from_fn`";
+                return Err(auth_error(&format!(
+                    "credentials of type `{kind}` are not supported; {remedy}"
                 )));
             }
         };
@@ -136,23 +143,23 @@ impl Credentials {
             path: path.to_owned(),
             grant,
             url,
-            moved: false,
+            url_overridden: false,
             quota_project: file.quota_project_id,
         })
     }
 
     pub(super) fn with_url(mut self, url: &str) -> Self {
         url.clone_into(&mut self.url);
-        self.moved = true;
+        self.url_overridden = true;
         self
     }
 
-    /// What the file says now: who logs in again, or takes another key, need not start the program
-    /// again. While it cannot be read, what it said before counts.
-    fn renewed(&self) -> Self {
+    /// Reads the file again, so that a new login or key does not require a restart. If the file
+    /// cannot be read, the previous content is used.
+    fn reloaded(&self) -> Self {
         match Self::read(&self.path) {
-            Ok(renewed) if self.moved => renewed.with_url(&self.url),
-            Ok(renewed) => renewed,
+            Ok(reloaded) if self.url_overridden => reloaded.with_url(&self.url),
+            Ok(reloaded) => reloaded,
             Err(_) => self.clone(),
         }
     }
@@ -161,19 +168,19 @@ impl Credentials {
         self.quota_project.as_deref()
     }
 
-    /// Asks Google for a token.
-    pub(super) async fn ask(&self) -> Result<AccessToken, ModelError> {
-        self.renewed().ask_as_known().await
+    /// Requests a token from Google.
+    pub(super) async fn fetch(&self) -> Result<AccessToken, ModelError> {
+        self.reloaded().fetch_with_current().await
     }
 
-    async fn ask_as_known(&self) -> Result<AccessToken, ModelError> {
+    async fn fetch_with_current(&self) -> Result<AccessToken, ModelError> {
         let form = Secret::from("application/x-www-form-urlencoded");
         let fields = self.fields()?;
         let secrets = secrets_of(&fields);
         let body = form_of(&fields).into_bytes();
         let endpoint = Endpoint::new(&self.url);
         let mut reply = endpoint.send("", &[("content-type", form)], body).await?;
-        let body = reply.rest(LONGEST).await?;
+        let body = reply.rest(MAX_BYTES).await?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         let token = answer
             .get("access_token")
@@ -189,21 +196,25 @@ impl Credentials {
             }
             (200..300, None) => Err(ModelError::new(
                 ModelErrorKind::Malformed,
-                "the answer to the credentials has no access token",
+                "the token server's reply contains no access token",
             )),
-            (400..404, _) => Err(scrubbed(
-                refused(&answer, &secrets).with_status(reply.status()),
+            (400..404, _) => Err(scrub_error(
+                rejection_error(&answer, &secrets).with_status(reply.status()),
                 &endpoint,
                 &[],
             )),
             (status, _) => {
                 let error = Failure::read(&body).into_http_error(status, reply.headers());
-                Err(scrubbed(hidden(error, &secrets), &endpoint, &[]))
+                Err(scrub_error(
+                    without_secrets(error, &secrets),
+                    &endpoint,
+                    &[],
+                ))
             }
         }
     }
 
-    /// The secret that is sent.
+    /// Returns the form fields, which contain the secret.
     fn fields(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         Ok(match &self.grant {
             Grant::User {
@@ -235,7 +246,7 @@ fn form_of(fields: &[(&'static str, String)]) -> String {
     fields.iter().map(field).collect::<Vec<_>>().join("&")
 }
 
-/// Secrets that are sent and must not be shown, as they are and as they are within a form.
+/// Returns the secrets of the request that must not be shown, both plain and form-encoded.
 fn secrets_of(fields: &[(&'static str, String)]) -> Secrets {
     let secret = |name: &str| matches!(name, "client_secret" | "refresh_token" | "assertion");
     let values = fields
@@ -247,14 +258,14 @@ fn secrets_of(fields: &[(&'static str, String)]) -> Secrets {
     })
 }
 
-/// Google's own word for what is wrong, and the way out.
-fn refused(answer: &Value, secrets: &Secrets) -> ModelError {
-    let word = |name: &str, most: usize| -> String {
-        let said = answer.get(name).and_then(Value::as_str).unwrap_or_default();
+/// Returns the error for Google's rejection, with its reason and the next step.
+fn rejection_error(answer: &Value, secrets: &Secrets) -> ModelError {
+    let word = |name: &str, limit: usize| -> String {
+        let reason = answer.get(name).and_then(Value::as_str).unwrap_or_default();
         secrets
-            .replace(said, |_| "***")
+            .replace(reason, |_| "***")
             .chars()
-            .take(most)
+            .take(limit)
             .collect()
     };
     let (what, about) = (word("error", 60), word("error_description", 200));
@@ -263,14 +274,14 @@ fn refused(answer: &Value, secrets: &Secrets) -> ModelError {
     } else {
         format!(": {about}")
     };
-    let again = "log in again with `gcloud auth application-default login`, or take another key";
-    wrong(&format!(
-        "Google refuses the credentials (`{what}`{about}); {again}"
+    let remedy = "log in again with `gcloud auth application-default login`, or use another key";
+    auth_error(&format!(
+        "Google rejected the credentials (`{what}`{about}); {remedy}"
     ))
 }
 
-/// An error in which the server may have repeated what it was sent.
-fn hidden(error: ModelError, secrets: &Secrets) -> ModelError {
+/// Removes secrets from an error, because the server may have repeated the request.
+fn without_secrets(error: ModelError, secrets: &Secrets) -> ModelError {
     let clean = |text: &str| secrets.replace(text, |_| "***").into_owned();
     let message = clean(error.message());
     let error = match error.request_id().map(clean) {
@@ -280,15 +291,15 @@ fn hidden(error: ModelError, secrets: &Secrets) -> ModelError {
     error.with_message(message)
 }
 
-/// A pipe or a device may never end.
-fn regular(path: &Path) -> std::io::Result<()> {
+/// Rejects files that are not regular: a pipe or a device may never end.
+fn check_regular_file(path: &Path) -> std::io::Result<()> {
     match std::fs::metadata(path)?.is_file() {
         true => Ok(()),
-        false => Err(std::io::Error::other("it is no regular file")),
+        false => Err(std::io::Error::other("not a regular file")),
     }
 }
 
-/// A statement that a service account signs: it is who it says, for an hour.
+/// Returns a signed assertion of a service account's identity, valid for one hour.
 fn assertion(
     email: &str,
     key: &RsaKeyPair,
@@ -310,11 +321,11 @@ fn assertion(
         text.as_bytes(),
         &mut signature,
     )
-    .map_err(|_| wrong("the service account's key cannot sign"))?;
+    .map_err(|_| auth_error("the service account's key cannot sign"))?;
     Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
-/// A private key in PEM.
+/// Parses a private key in PEM format.
 fn key(pem: &str) -> Result<RsaKeyPair, ModelError> {
     let lines = pem
         .lines()
@@ -323,17 +334,17 @@ fn key(pem: &str) -> Result<RsaKeyPair, ModelError> {
     let der = STANDARD.decode(lines.collect::<String>()).ok();
     let key = der.and_then(|der| RsaKeyPair::from_pkcs8(&der).ok());
     key.ok_or_else(|| {
-        wrong("the credentials' `private_key` is no RSA key in PKCS#8; make a new key")
+        auth_error("the credentials' `private_key` is not an RSA key in PKCS#8; create a new key")
     })
 }
 
-fn wrong(message: &str) -> ModelError {
+fn auth_error(message: &str) -> ModelError {
     ModelError::new(ModelErrorKind::Auth, message)
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a signed statement holds for a time of the real clock"
+    reason = "the validity of an assertion depends on the real clock"
 )]
 fn seconds() -> u64 {
     SystemTime::now()

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use levity_core::{ModelError, ModelErrorKind};
 
-use super::credentials::place;
+use super::credentials::default_path;
 use super::{AccessToken, AccessTokens};
 
-/// Tokens `t1`, `t2`, …, each of which lives ten minutes and takes a second to get.
+/// Creates the tokens `t1`, `t2`, …, each of which lives ten minutes and takes a second to fetch.
 fn numbered() -> (AccessTokens, Arc<AtomicU32>) {
-    let asked = Arc::new(AtomicU32::new(0));
-    let counter = asked.clone();
+    let fetches = Arc::new(AtomicU32::new(0));
+    let counter = fetches.clone();
     let tokens = AccessTokens::from_fn(move || {
         let n = counter.fetch_add(1, Ordering::SeqCst) + 1;
         async move {
@@ -20,7 +20,7 @@ fn numbered() -> (AccessTokens, Arc<AtomicU32>) {
             Ok(AccessToken::new(format!("t{n}")).with_lifetime(Duration::from_secs(600)))
         }
     });
-    (tokens, asked)
+    (tokens, fetches)
 }
 
 async fn next(tokens: &AccessTokens) -> String {
@@ -28,12 +28,12 @@ async fn next(tokens: &AccessTokens) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_kept_until_shortly_before_its_end() {
-    let (tokens, asked) = numbered();
+async fn token_is_cached_until_shortly_before_expiry() {
+    let (tokens, fetches) = numbered();
     assert_eq!(
-        asked.load(Ordering::SeqCst),
+        fetches.load(Ordering::SeqCst),
         0,
-        "nothing is asked before it is needed"
+        "no token is fetched before it is needed"
     );
     assert_eq!(next(&tokens).await, "t1");
     tokio::time::advance(Duration::from_secs(535)).await;
@@ -43,36 +43,36 @@ async fn a_token_is_kept_until_shortly_before_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_wait_ask_once() {
-    let (tokens, asked) = numbered();
+async fn concurrent_callers_fetch_token_once() {
+    let (tokens, fetches) = numbered();
     let all = futures_util::future::join_all((0..20).map(|_| next(&tokens))).await;
     assert!(all.iter().all(|token| token == "t1"), "{all:?}");
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(fetches.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_token_is_not_given_again() {
+async fn rejected_token_is_not_returned_again() {
     let (tokens, _) = numbered();
     assert_eq!(next(&tokens).await, "t1");
-    tokens.refused("t1").await;
+    tokens.reject("t1").await;
     assert_eq!(next(&tokens).await, "t2");
-    // Somebody who used the old one comes late.
-    tokens.refused("t1").await;
+    // A caller that used the old token reports the rejection late.
+    tokens.reject("t1").await;
     assert_eq!(next(&tokens).await, "t2");
 
     let fixed = AccessTokens::from("only");
     assert_eq!(next(&fixed).await, "only");
-    fixed.refused("only").await;
+    fixed.reject("only").await;
     let error = fixed.token().await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Auth);
     assert!(!error.to_string().contains("only"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_not_kept() {
-    let asked = AtomicU32::new(0);
+async fn failed_fetch_is_not_cached() {
+    let fetches = AtomicU32::new(0);
     let tokens = AccessTokens::from_fn(move || {
-        let first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+        let first = fetches.fetch_add(1, Ordering::SeqCst) == 0;
         async move {
             match first {
                 true => Err(ModelError::new(ModelErrorKind::Transport, "no way there")),
@@ -88,10 +88,10 @@ async fn a_failure_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_gives_up_keeps_nobody_waiting() {
-    let asked = AtomicU32::new(0);
+async fn cancelled_fetch_does_not_block_other_callers() {
+    let fetches = AtomicU32::new(0);
     let tokens = AccessTokens::from_fn(move || {
-        let first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+        let first = fetches.fetch_add(1, Ordering::SeqCst) == 0;
         async move {
             if first {
                 std::future::pending::<()>().await;
@@ -105,7 +105,7 @@ async fn whoever_gives_up_keeps_nobody_waiting() {
 }
 
 #[test]
-fn credentials_are_looked_for_where_google_puts_them() {
+fn default_path_follows_google_conventions() {
     #[track_caller]
     fn check(vars: &[(&str, &str)], windows: bool, expected: Option<&str>) {
         let var = |name: &str| {
@@ -113,7 +113,7 @@ fn credentials_are_looked_for_where_google_puts_them() {
                 .find(|(known, _)| *known == name)
                 .map(|(_, value)| OsString::from(value))
         };
-        assert_eq!(place(var, windows), expected.map(PathBuf::from));
+        assert_eq!(default_path(var, windows), expected.map(PathBuf::from));
     }
     let file = "application_default_credentials.json";
     check(
@@ -143,7 +143,7 @@ fn credentials_are_looked_for_where_google_puts_them() {
 }
 
 #[test]
-fn nothing_shows_a_token() {
+fn debug_output_hides_token() {
     let shown = format!(
         "{:?} {:?}",
         AccessTokens::from("ya29.x"),
@@ -153,7 +153,7 @@ fn nothing_shows_a_token() {
 }
 
 #[tokio::test]
-async fn a_token_may_live_for_ever() {
+async fn token_lifetime_may_exceed_clock_range() {
     let tokens =
         AccessTokens::from_fn(|| async { Ok(AccessToken::new("t").with_lifetime(Duration::MAX)) });
     assert_eq!(

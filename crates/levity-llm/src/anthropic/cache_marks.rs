@@ -1,36 +1,36 @@
-//! Marks that tell the prompt cache how far to keep a request.
+//! Marks that control how much of a request the prompt cache stores.
 
-/// How long the prompt cache keeps what is marked.
+/// The lifetime of entries in the prompt cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CacheTtl {
     /// Five minutes from the last use.
     #[default]
     FiveMinutes,
-    /// An hour from the last use; putting it there costs more.
+    /// One hour from the last use; writing to the cache costs more.
     OneHour,
 }
 
-/// The field of a mark.
+/// The field of a cache mark.
 pub(super) const MARK: &str = "cache_control";
 
-/// The mark that is set, if any.
+/// The cache mark to set, if any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks(Option<CacheTtl>);
 
 impl Default for Marks {
     fn default() -> Self {
-        Self::lasting(CacheTtl::default())
+        Self::with_ttl(CacheTtl::default())
     }
 }
 
 impl Marks {
-    pub(super) fn lasting(ttl: CacheTtl) -> Self {
+    pub(super) fn with_ttl(ttl: CacheTtl) -> Self {
         Self(Some(ttl))
     }
 
-    /// Whether what is marked is kept for an hour.
-    pub(super) fn keeps_an_hour(self) -> bool {
+    /// Returns `true` if marked content is cached for an hour.
+    pub(super) fn caches_for_hour(self) -> bool {
         matches!(self.0, Some(CacheTtl::OneHour))
     }
 
@@ -38,13 +38,13 @@ impl Marks {
         Self(None)
     }
 
-    /// Whether there are any.
+    /// Returns `true` if marks are set.
     pub(super) fn are_set(self) -> bool {
         self.0.is_some()
     }
 
-    /// Marks the object that `bytes` end with. It is written over the object's end, so that nothing
-    /// has to be encoded anew for a mark that moves.
+    /// Marks the object at the end of `bytes`. It overwrites the closing brace, so that a moving
+    /// mark requires no new encoding.
     pub(super) fn put(self, bytes: &mut Vec<u8>) {
         let Some(ttl) = self.0 else { return };
         if bytes.pop_if(|last| *last == b'}').is_some() {
@@ -56,8 +56,8 @@ impl Marks {
     }
 }
 
-/// Whether somebody has set a mark in these blocks. In a text the quotation marks would not stand
-/// so.
+/// Returns `true` if the user has set a mark in these blocks. In a text, the quotes would be
+/// escaped.
 pub(super) fn is_marked(json: &[u8]) -> bool {
     memchr::memmem::find(json, br#""cache_control":"#).is_some()
 }

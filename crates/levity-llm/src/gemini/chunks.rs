@@ -1,4 +1,4 @@
-//! Replies, as Gemini gives them.
+//! The structure of Gemini's replies.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A reply, or a piece of one.
+/// A reply, or a chunk of one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Chunk {
@@ -49,19 +49,19 @@ pub(super) struct Counts {
     pub(super) cached_content_token_count: Option<u64>,
     pub(super) tool_use_prompt_token_count: Option<u64>,
     pub(super) total_token_count: Option<u64>,
-    /// How AI Studio and Vertex AI say at which rates the request was served.
+    /// The service tier, as AI Studio and Vertex AI report it.
     pub(super) service_tier: Value,
     pub(super) traffic_type: Value,
 }
 
-/// A part of what was said.
+/// A part of the content.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) text: Option<String>,
     pub(super) thought: bool,
     pub(super) call: Option<Call>,
     pub(super) data: Option<Blob>,
-    /// All else: a signature, and what only Gemini understands.
+    /// All other fields: a signature, and fields that only Gemini understands.
     pub(super) rest: Map<String, Value>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Call {
     pub(super) will_continue: Option<bool>,
 }
 
-/// A value within the arguments, or a piece of a text there.
+/// A value within the arguments, or a fragment of a text there.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Partial {
@@ -93,7 +93,7 @@ pub(super) struct Blob {
     pub(super) data: String,
 }
 
-/// By hand, since `flatten` would copy every text twice.
+/// A custom implementation, because `flatten` would copy every text twice.
 impl<'de> Deserialize<'de> for Piece {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
@@ -134,25 +134,25 @@ impl Piece {
     }
 }
 
-/// Takes out of a reply what is not of the type it should be, so that the rest can be read.
-pub(super) fn tidy(reply: &mut Value) {
+/// Removes fields of an unexpected type from a reply, so that the rest can be parsed.
+pub(super) fn remove_invalid_fields(reply: &mut Value) {
     let Value::Object(reply) = reply else { return };
-    listed(reply, "candidates");
+    ensure_list(reply, "candidates");
     for candidate in each(reply, "candidates") {
-        only(
+        retain_fields(
             candidate,
             &["finishReason", "finishMessage"],
             Value::is_string,
         );
-        only(candidate, &["index"], Value::is_u64);
-        only(candidate, &["content"], Value::is_object);
+        retain_fields(candidate, &["index"], Value::is_u64);
+        retain_fields(candidate, &["content"], Value::is_object);
         let Some(Value::Object(content)) = candidate.get_mut("content") else {
             continue;
         };
-        listed(content, "parts");
-        each(content, "parts").for_each(tidy_part);
+        ensure_list(content, "parts");
+        each(content, "parts").for_each(remove_invalid_part_fields);
     }
-    only(
+    retain_fields(
         reply,
         &["usageMetadata", "promptFeedback"],
         Value::is_object,
@@ -169,7 +169,7 @@ pub(super) fn tidy(reply: &mut Value) {
         }
     }
     if let Some(Value::Object(feedback)) = reply.get_mut("promptFeedback") {
-        only(
+        retain_fields(
             feedback,
             &["blockReason", "blockReasonMessage"],
             Value::is_string,
@@ -177,26 +177,26 @@ pub(super) fn tidy(reply: &mut Value) {
     }
 }
 
-fn tidy_part(part: &mut Map<String, Value>) {
-    only(part, &["text"], Value::is_string);
-    only(part, &["thought"], Value::is_boolean);
-    only(part, &["functionCall", "inlineData"], Value::is_object);
+fn remove_invalid_part_fields(part: &mut Map<String, Value>) {
+    retain_fields(part, &["text"], Value::is_string);
+    retain_fields(part, &["thought"], Value::is_boolean);
+    retain_fields(part, &["functionCall", "inlineData"], Value::is_object);
     if let Some(Value::Object(call)) = part.get_mut("functionCall") {
-        only(call, &["id", "name"], Value::is_string);
-        only(call, &["willContinue"], Value::is_boolean);
-        listed(call, "partialArgs");
+        retain_fields(call, &["id", "name"], Value::is_string);
+        retain_fields(call, &["willContinue"], Value::is_boolean);
+        ensure_list(call, "partialArgs");
         for partial in each(call, "partialArgs") {
-            only(partial, &["jsonPath", "stringValue"], Value::is_string);
-            only(partial, &["boolValue", "willContinue"], Value::is_boolean);
+            retain_fields(partial, &["jsonPath", "stringValue"], Value::is_string);
+            retain_fields(partial, &["boolValue", "willContinue"], Value::is_boolean);
         }
     }
     if let Some(Value::Object(blob)) = part.get_mut("inlineData") {
-        only(blob, &["mimeType", "data"], Value::is_string);
+        retain_fields(blob, &["mimeType", "data"], Value::is_string);
     }
 }
 
-/// Drops fields that are not as they should be.
-fn only(map: &mut Map<String, Value>, names: &[&str], is: impl Fn(&Value) -> bool) {
+/// Removes fields that do not satisfy the predicate.
+fn retain_fields(map: &mut Map<String, Value>, names: &[&str], is: impl Fn(&Value) -> bool) {
     for name in names {
         if map.get(*name).is_some_and(|value| !is(value)) {
             map.shift_remove(*name);
@@ -204,8 +204,8 @@ fn only(map: &mut Map<String, Value>, names: &[&str], is: impl Fn(&Value) -> boo
     }
 }
 
-/// Makes a field a list of objects: one alone is a list of one.
-fn listed(map: &mut Map<String, Value>, name: &str) {
+/// Converts a field to a list of objects: a single object becomes a list of one.
+fn ensure_list(map: &mut Map<String, Value>, name: &str) {
     match map.get_mut(name) {
         Some(Value::Array(items)) => items.retain(Value::is_object),
         Some(one @ Value::Object(_)) => *one = Value::Array(vec![one.take()]),
