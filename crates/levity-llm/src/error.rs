@@ -19,13 +19,13 @@ pub enum Error {
         /// A similar name that the user probably meant.
         near: Option<String>,
     },
-    /// The address after the model's name is not valid.
+    /// The address of the model's server is not valid.
     #[error(
-        "`{address}` after `{model}` is not a server address; write `http://HOST:PORT/v1` or \
-            `https://HOST/v1`, and `%40` for an `@` in a password"
+        "`{address}` is not a valid server address for `{model}`; write `http://HOST:PORT/v1` \
+            or `https://HOST/v1`, and `%40` for an `@` in a password"
     )]
     Address {
-        /// The name that precedes the address.
+        /// The model that the address belongs to.
         model: String,
         /// The address, without any secret parts.
         address: String,

@@ -514,7 +514,7 @@ mod tests {
     fn long_message_is_truncated_at_character_boundary() {
         let body = format!("{{\"error\":\"{}\"}}", "ä".repeat(5_000));
         let error = Failure::read(body.as_bytes()).into_error(None);
-        let error = crate::http::scrubbed(error, &crate::Endpoint::new("http://h"), &[]);
+        let error = crate::http::scrub_error(error, &crate::Endpoint::new("http://h"), &[]);
         assert_eq!(error.to_string().len(), MAX_MESSAGE_BYTES);
     }
 }
