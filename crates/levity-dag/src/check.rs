@@ -1,4 +1,4 @@
-//! What can be wrong with a plan, beside its order.
+//! Validates a plan in everything but its order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,24 +20,25 @@ mod writers;
 pub(crate) use reads::Reads;
 pub(crate) use writers::Writers;
 
-/// How many bytes an id or the name of a variable may have.
+/// The maximum size of an id or the name of a variable, in bytes.
 pub(crate) const MAX_NAME: usize = 256;
 
-/// The id of the node that stands for the question itself in sessions.
+/// The id of the node that represents the question itself in sessions.
 pub(crate) const ROOT: &str = "ROOT";
 
-/// Whether there are steps, and not too many; likewise variables. Nothing costly is done before
-/// this.
+/// Checks that the numbers of steps and variables are within their limits. It runs first, because
+/// later checks cost more.
 pub(crate) fn size(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
-    let (steps, most) = (plan.steps.len(), known.max_steps.min(u32::MAX as usize - 1));
+    let (steps, limit) = (plan.steps.len(), known.max_steps.min(u32::MAX as usize - 1));
     if steps == 0 {
         found.push(Fault::new(
             FaultKind::Size,
-            "the plan has no steps; `steps` must be a list of at least one",
+            "the plan has no steps; add at least one to `steps`",
         ));
-    } else if steps > most {
+    } else if steps > limit {
         let message = format!(
-            "the plan has {steps} steps, more than {most}; fan a step out over a list instead"
+            "the plan has {steps} steps, more than the limit of {limit}; fan one step out over a \
+                list instead"
         );
         found.push(Fault::new(FaultKind::Size, message));
     }
@@ -45,15 +46,16 @@ pub(crate) fn size(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
         ("variables", plan.variables.len()),
         ("given", plan.given.len()),
     ] {
-        if len > most {
+        if len > limit {
             let message =
-                format!("`{field}` has {len} entries, more than {most}; put them into one list");
+                format!("`{field}` has {len} entries, more than the limit of {limit}; put them \
+                    into one list");
             found.push(Fault::new(FaultKind::Size, message));
         }
     }
 }
 
-/// The number of each step. Ids must be there, each once.
+/// Returns the number of each step. Every id must be valid and unique.
 pub(crate) fn ids(plan: &Plan, found: &mut Found) -> HashMap<StepId, u32> {
     let mut index = HashMap::with_capacity(plan.steps.len());
     for (at, step) in plan.steps.iter().enumerate() {
@@ -63,7 +65,7 @@ pub(crate) fn ids(plan: &Plan, found: &mut Found) -> HashMap<StepId, u32> {
             found.push_with(|| Fault::at(FaultKind::Id, &step.id, message));
         } else if id == ROOT {
             let message = format!(
-                "the id `{ROOT}` of step {} means the question itself; take another",
+                "the id `{ROOT}` of step {} is reserved for the question itself; choose another id",
                 at + 1
             );
             found.push_with(|| Fault::at(FaultKind::Id, &step.id, message));
@@ -81,23 +83,23 @@ pub(crate) fn ids(plan: &Plan, found: &mut Found) -> HashMap<StepId, u32> {
     index
 }
 
-/// What is wrong with a name, if anything is.
+/// Returns the flaw of a name, if it has one.
 fn name_flaw(name: &str) -> Option<String> {
     if name.trim().is_empty() {
         Some("is empty; give it a name".into())
     } else if name.len() > MAX_NAME {
         Some(format!(
-            "has {} bytes, more than {MAX_NAME}; take a shorter one",
+            "has {} bytes, more than {MAX_NAME}; choose a shorter one",
             name.len()
         ))
     } else if name.chars().any(char::is_control) {
-        Some("has a control character in it; take plain letters".into())
+        Some("contains a control character; use printable characters".into())
     } else {
         None
     }
 }
 
-/// Each step for itself, the variables, and what all of it uses at worst.
+/// Checks each step, the variables and the worst-case usage.
 pub(crate) fn parts(
     plan: &Plan,
     known: &PlanConstraints,
@@ -125,7 +127,7 @@ pub(crate) fn parts(
     budget::worst(known, &lists, &steps.map(|(step, _)| step.as_ref()), found);
 }
 
-/// The variables that are given and that no step may replace: what they hold can be looked at.
+/// Returns the initial variables that no step overwrites. Their values are known before the run.
 fn given_lists(plan: &Plan) -> HashMap<&str, &Value> {
     let mut given: HashMap<&str, &Value> = plan
         .given
@@ -141,7 +143,7 @@ fn given_lists(plan: &Plan) -> HashMap<&str, &Value> {
     given
 }
 
-/// Who stands in for a step writes what it writes.
+/// Checks that a fallback writes every variable that its step writes.
 pub(crate) fn stand_ins(plan: &Plan, stand_ins: &StandIns, found: &mut Found) {
     for pairs in stand_ins.pairs().chunk_by(|a, b| a.0 == b.0) {
         let Some(source) = pairs
@@ -158,15 +160,16 @@ pub(crate) fn stand_ins(plan: &Plan, stand_ins: &StandIns, found: &mut Found) {
             .filter_map(|(_, stand_in)| plan.steps.get(*stand_in as usize))
         {
             let written: HashSet<_> = step.writes.iter().collect();
-            // Each name is looked for once and the first that is missing ends it, so one source
-            // with many names and many stand-ins costs no more than what those write.
+            // The search stops at the first missing name. So a source with many names and many
+            // fallbacks costs no more than the fallbacks write.
             let Some(name) = writes.iter().find(|name| !written.contains(*name)) else {
                 continue;
             };
             found.push_with(|| {
                 let (id, of, name) = (&step.id, &source.id, short(name));
                 let message = format!(
-                    "step `{id}` stands in for `{of}` and does not write `{name}`; add it to its \
+                    "step `{id}` is a fallback for `{of}` but does not write `{name}`; add it to \
+                        its \
                         `writes`"
                 );
                 Fault::at(FaultKind::Write, id, message)

@@ -8,7 +8,7 @@ mod eval;
 mod lex;
 mod parse;
 
-/// A question about variables, such as `score >= 0.8 and verdict == "pass"`.
+/// A boolean expression over variables, such as `score >= 0.8 and verdict == "pass"`.
 ///
 /// ```
 /// use levity_dag::Condition;
@@ -33,20 +33,20 @@ mod parse;
 /// path     = name { "." name | "[" whole number "]" | "[" string "]" }
 /// literal  = number | string | "true" | "false" | "null" | "[" [ literal { "," literal } ] "]"
 /// ```
-/// A name has letters, digits, `_` and, inside it, `-`; any other name stands in backticks. A
-/// string stands in either quotes, with the escapes of JSON and `\'`. A negative number in brackets
-/// counts from the end of a list.
+/// A name consists of letters, digits, `_` and, not at its ends, `-`; put any other name in
+/// backticks. A string is in single or double quotes, with the escapes of JSON and `\'`. A negative
+/// number in brackets counts from the end of a list.
 ///
-/// # What it means
-/// - What is not there is `null`. A path alone holds unless its value is `null`, `false`, `0`,
-///   `""`, `[]` or `{}`.
-/// - Numbers are compared by value (`1 == 1.0`), texts letter by letter. Comparing different kinds
-///   is false, and `!=` is true.
-/// - `a in b` looks for an element of a list, a key of an object or a part of a text;
+/// # Semantics
+/// - A missing value is `null`. A path alone holds unless its value is `null`, `false`, `0`, `""`,
+///   `[]` or `{}`.
+/// - Numbers are compared by value (`1 == 1.0`), texts character by character. A comparison of
+///   different types is false, except that `!=` is true.
+/// - `a in b` tests for an element of a list, a key of an object or a substring of a text;
 ///   `b contains a` is the same.
 ///
-/// It never fails, and costs no more than the values that it looks at. A text has at most
-/// [`MAX_LEN`](Self::MAX_LEN) bytes, nested at most [`MAX_DEPTH`](Self::MAX_DEPTH) deep.
+/// Evaluation never fails, and its cost is bounded by the size of the values it reads. A text has
+/// at most [`MAX_LEN`](Self::MAX_LEN) bytes and [`MAX_DEPTH`](Self::MAX_DEPTH) levels of nesting.
 #[derive(Clone, Debug)]
 pub struct Condition {
     text: Arc<str>,
@@ -93,27 +93,27 @@ enum Part {
     At(i64),
 }
 
-/// Why a text is no condition.
+/// The reason why a text is not a valid condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at character {at}")]
 #[non_exhaustive]
 pub struct ConditionError {
-    /// Where in the text, counted from 1.
+    /// The position in the text, in characters counted from 1.
     pub at: usize,
-    /// What is wrong there.
+    /// The problem at that position.
     pub what: String,
 }
 
 impl Condition {
-    /// 4 KiB of text.
+    /// The maximum length of the text: 4 KiB.
     pub const MAX_LEN: usize = 4096;
-    /// 32 levels of parentheses, `not` and lists.
+    /// The maximum nesting of parentheses, `not` and lists: 32 levels.
     pub const MAX_DEPTH: usize = 32;
 
-    /// Reads a condition.
+    /// Parses a condition from text.
     ///
     /// # Errors
-    /// When the text is none; the error says where.
+    /// Returns an error with the position if the text is not a valid condition.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         let compiled = parse::parse(text).map_err(|(byte, what)| {
             let at = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
@@ -125,12 +125,12 @@ impl Condition {
         })
     }
 
-    /// Whether it holds for these variables. One that is not there is `null`.
+    /// Returns `true` if the condition holds for these variables. A missing variable is `null`.
     pub fn holds<'a>(&self, variable: &dyn Fn(&str) -> Option<&'a Value>) -> bool {
         self.compiled.test.holds(variable)
     }
 
-    /// The variables that it is about, each once.
+    /// Returns the variables that the condition mentions, each once.
     pub fn variables(&self) -> &[Arc<str>] {
         &self.compiled.variables
     }

@@ -12,8 +12,8 @@ mod apply;
 mod parse;
 mod redo;
 
-/// How a plan is changed while it runs. Steps that have begun or are finished cannot be changed or
-/// removed.
+/// A change to a plan that is running. It cannot change or remove steps that have started or
+/// finished.
 ///
 /// ```
 /// use levity_dag::{Diff, Plan, Step, StepId};
@@ -31,43 +31,45 @@ mod redo;
 /// assert_eq!(changed.steps[1].reads[0].as_ref(), "page");
 ///
 /// let faults = Diff::parse(r#"{"remove": ["fetch"]}"#, &plan, &failed)?.apply(&plan, &failed).unwrap_err();
-/// assert!(faults.to_string().starts_with("step `fetch` has begun or is finished, and cannot be removed"));
+/// assert!(faults.to_string().starts_with("step `fetch` has started or finished and cannot be removed"));
 /// # Ok::<(), levity_dag::Faults>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Diff {
-    /// Why, in words.
+    /// The reason for the change.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Steps to add. One that does the work of a step that has failed says so by `instead_of`.
+    /// Steps to add. A step that replaces a failed one names it in `instead_of`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<Arc<Step>>,
-    /// Steps to remove.
+    /// Steps to remove, by id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<StepId>,
-    /// Steps to put in the place of those with the same ids.
+    /// Steps that replace those with the same ids.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub change: Vec<Arc<Step>>,
-    /// What is said about variables that are new.
+    /// Declarations of new variables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<Arc<str>, Variable>,
-    /// The planner sees no other way: the run ends with what there is.
+    /// The reason why the planner gives up. The run then ends with its current results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub give_up: Option<String>,
 }
 
 impl Diff {
-    /// Reads a change that a person or a model has written, with the kindness of [`Plan::parse`].
+    /// Parses a change that a person or a model wrote, as leniently as [`Plan::parse`].
     ///
-    /// It takes its own form, `{"add": [..], "remove": [..], "change": [..]}`. What a step in
-    /// `change` does not say stays as it is in `plan`, and `null` takes it away. A whole plan in
-    /// any form is taken too: what is new in it is added, what differs is changed, and what is
-    /// missing is removed unless it is `settled`, which nobody has to repeat.
+    /// The parser accepts its own form, `{"add": [..], "remove": [..], "change": [..]}`. A step in
+    /// `change` keeps the fields of `plan` that it does not set, and `null` removes a field.
+    ///
+    /// The parser also accepts a whole plan in any form. It adds new steps, changes steps that
+    /// differ, and removes missing steps. `settled` steps are never removed and need not be
+    /// repeated.
     ///
     /// # Errors
-    /// As [`Plan::parse`].
+    /// Returns the same errors as [`Plan::parse`].
     pub fn parse(
         text: &str,
         plan: &Plan,
@@ -76,12 +78,12 @@ impl Diff {
         parse::parse(text, plan, settled)
     }
 
-    /// What makes one plan of another.
+    /// Returns the change that turns one plan into another.
     pub fn between(old: &Plan, new: &Plan) -> Self {
         parse::between(old, new, &|_| false)
     }
 
-    /// Whether it changes nothing.
+    /// Returns `true` if the diff changes nothing.
     pub fn is_empty(&self) -> bool {
         self.add.is_empty()
             && self.remove.is_empty()
@@ -89,24 +91,24 @@ impl Diff {
             && self.variables.is_empty()
     }
 
-    /// The plan after the change: steps that are changed stay in their places, and those that are
-    /// added come last. [`Graph::check_changed`] says whether it can be run.
+    /// Returns the plan after the change. Changed steps keep their positions, and added steps are
+    /// appended. Use [`Graph::check_changed`] to validate the result.
     ///
     /// # Errors
-    /// When it changes nothing, touches steps that are `settled` (begun or finished), or names
-    /// steps that are not there.
+    /// Returns an error if the diff changes nothing, affects `settled` steps (started or finished),
+    /// or names steps that do not exist.
     pub fn apply(&self, plan: &Plan, settled: &dyn Fn(&StepId) -> bool) -> Result<Plan, Faults> {
         apply::apply(self, plan, settled)
     }
 
-    /// The change with which a judge sends work back: copies of `steps`, of all that is between
-    /// them and the judge, and of the judge, which do the same once more and are told the `issues`.
-    /// Without `steps`, all that stands directly before the judge is done again.
+    /// Returns the change with which a judge sends work back. It copies `steps`, all steps between
+    /// them and the judge, and the judge. The copies repeat the work and receive the `issues`.
+    /// Without `steps`, it copies the direct predecessors of the judge.
     ///
-    /// A copy of `draft` is called `draft~2`, or `draft~3` the next time. They write what the first
-    /// ones wrote, later than those, and the copy of the judge stands in for it. This holds for
-    /// [`Graph::check_changed`], to which the first ones are settled; [`Graph::check`] knows no
-    /// order between the two.
+    /// A copy of `draft` is called `draft~2`, or `draft~3` the next time. The copies write the same
+    /// variables as the originals, after them. The copy of the judge is a fallback for it. Validate
+    /// the result with [`Graph::check_changed`], for which the originals are settled;
+    /// [`Graph::check`] finds no order between originals and copies.
     pub fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[String]) -> Self {
         redo::redo(graph, judge, steps, issues)
     }

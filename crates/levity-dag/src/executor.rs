@@ -30,14 +30,15 @@ pub(crate) struct TeamExecutor {
     pub(crate) functions: BTreeMap<String, Function>,
     pub(crate) tools: Dispatcher,
     pub(crate) code: Option<Arc<dyn Program>>,
-    /// The agents that have what runs code among their tools, so that code can call the others.
+    /// The agents that have the code runner among their tools, so that their code can call the
+    /// other tools.
     pub(crate) coders: BTreeSet<Arc<str>>,
     pub(crate) planner: Option<Arc<dyn TeamPlanner>>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
-    /// Those of the whole, for what a plan calls by itself and what is said to it.
+    /// The guards of the team, for calls that the plan makes directly and for messages to it.
     pub(crate) guards: Guards,
     pub(crate) world: Arc<dyn World>,
-    /// Itself, for code, whose calls of tools it makes.
+    /// A reference to itself, which code uses to call tools.
     pub(crate) me: Weak<Self>,
 }
 
@@ -52,7 +53,7 @@ impl TeamExecutor {
         }
     }
 
-    /// Calls what a step calls, if the guards let it; an agent's own are asked by the agent.
+    /// Makes the call of a step if the guards allow it. An agent applies its own guards.
     async fn guarded(&self, mut run: ToolRun, time: Option<Duration>, cx: EffectCx) -> Outcome {
         let (id, mut before) = (cx.run.clone(), Vec::new());
         if self.guards.watch(Stage::Call) {
@@ -62,7 +63,7 @@ impl TeamExecutor {
                 .call(run.call.clone(), &guard_cx, &*self.world)
                 .await
             {
-                Ok(looked) => (run.call, before) = looked,
+                (run.call, before) = looked => Ok(inspected) => (run.call, before) = inspected => (run.call, before) = looked,
                 Err(by) => return Outcome::Tool(Guards::refused(run.call, by)),
             }
         }
@@ -93,8 +94,8 @@ impl TeamExecutor {
         Box::pin(self.dispatch(run, time, cx))
     }
 
-    /// A function is called here, and what it returns is awaited: the future is small, since there
-    /// is one for each step.
+    /// Calls a function and awaits its result. The future is small, because there is one for each
+    /// step.
     fn function(
         &self,
         function: &Function,
@@ -107,7 +108,7 @@ impl TeamExecutor {
             _ => Map::new(),
         };
         let input = StepInput::new(values, cx);
-        // Making the future is the program's code already.
+        // The call that creates the future is already user code and can panic.
         let work = match catch_unwind(AssertUnwindSafe(|| function.call(input))) {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
             Err(_) => return Box::pin(ready(answer(call, Err(panicked())))),
@@ -120,7 +121,7 @@ impl TeamExecutor {
         Box::pin(async move {
             let done = match select(pin!(work), pin!(self.world.sleep(time))).await {
                 Either::Left((done, _)) => done.unwrap_or_else(|_| Err(panicked())),
-                Either::Right(_) => Err(too_long(time)),
+                Either::Right(_) => Err(timed_out(time)),
             };
             answer(call, done)
         })
@@ -134,11 +135,11 @@ impl TeamExecutor {
                     .await;
                 plan.unwrap_or_else(|_| {
                     Err(ToolError::failed(
-                        "the planner panicked: a fault in its code",
+                        "the planner panicked; fix the bug in its code",
                     ))
                 })
             }
-            _ => Err(ToolError::failed("the brief cannot be read")),
+            _ => Err(ToolError::failed("cannot read the brief of the planner")),
         };
         Outcome::Tool(ToolResult::new(call, made.map(ToolOutput::value)))
     }
@@ -154,7 +155,7 @@ impl TeamExecutor {
             Some(time) => match select(pin!(work), pin!(self.world.sleep(time))).await {
                 Either::Left((done, _)) => done,
                 Either::Right(_) => {
-                    return Outcome::Tool(ToolResult::new(&run.call, Err(too_long(time))));
+                    return Outcome::Tool(ToolResult::new(&run.call, Err(timed_out(time))));
                 }
             },
         };
@@ -167,7 +168,7 @@ impl TeamExecutor {
 
     async fn ask(&self, ask: &Ask) -> Outcome {
         Outcome::Decision(match &self.approver {
-            None => Decision::deny("nobody is there to ask"),
+            None => Decision::deny("no approver is set; set one with `approver(..)`"),
             Some(approver) => {
                 let decided = AssertUnwindSafe(async { approver.decide(ask).await })
                     .catch_unwind()
@@ -184,13 +185,13 @@ impl TeamExecutor {
         if run.call.name == PLAN && self.planner.is_some() {
             return Prepared::new(EffectClass::ReadOnly).into();
         }
-        // The plan says what comes after what, so no call need run alone.
+        // The plan orders the steps, so no call needs to run alone.
         let class = self.tools.class(&run.call.name);
         self.permit(&run.call)
             .map(move |permit| Prepared::new(class).permit(permit))
     }
 
-    /// What policy says of a call, by the arguments that the tool is given.
+    /// Returns the policy's decision on a call, based on the arguments that the tool receives.
     fn permit(&self, call: &ToolCall) -> Eventual<Permit> {
         if call.args.get(TIMEOUT).is_none() {
             return self.tools.permit(call);
@@ -200,7 +201,7 @@ impl TeamExecutor {
         self.tools.permit(&call)
     }
 
-    /// The agent that wrote the code of a run, if code can call its tools.
+    /// Returns the agent that wrote the code of a run, if code can call its tools.
     fn author(&self, child: &ChildRun) -> Option<&Agent> {
         let name = child.input.get(AUTHOR)?.as_str()?;
         self.agents.get(self.coders.get(name)?)
@@ -208,7 +209,7 @@ impl TeamExecutor {
 
     async fn agent(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         let Some(agent) = self.agents.get(&child.agent) else {
-            let message = format!("there is no agent `{}`", child.agent);
+            let message = format!("the team has no agent `{}`", child.agent);
             return Err(ToolError::new(ToolErrorKind::NotFound, message));
         };
         let task = child
@@ -220,7 +221,7 @@ impl TeamExecutor {
     }
 }
 
-/// What a run below may use by itself, and no more than its step allows.
+/// Returns `limits`, lowered to the budget and the timeout of the step.
 fn within(input: &Value, mut limits: Limits) -> Limits {
     if let Some(budget) = input
         .get("budget")
@@ -245,13 +246,13 @@ fn answer(call: ToolCall, done: Result<Value, ToolError>) -> Outcome {
 }
 
 fn panicked() -> ToolError {
-    ToolError::failed("the function panicked: a fault in its code")
+    ToolError::failed("the function panicked; fix the bug in its code")
 }
 
-fn too_long(time: Duration) -> ToolError {
+fn timed_out(time: Duration) -> ToolError {
     ToolError::new(
         ToolErrorKind::Timeout,
-        format!("it took longer than {time:?}"),
+        format!("timed out after {time:?}"),
     )
 }
 
@@ -267,7 +268,7 @@ impl Executor for TeamExecutor {
         }
     }
 
-    // Written out, so that a step has one future in one box.
+    // Written without `async_trait`, so that a step has one future in one box.
     fn execute<'life0, 'async_trait>(
         &'life0 self,
         effect: Effect,
@@ -291,7 +292,7 @@ impl Executor for TeamExecutor {
                 match self.author(child) {
                     Some(agent) => {
                         let run = ChildRun::new(child.agent.clone(), args.clone());
-                        // What a step of code returns is not looked at, what the code calls is.
+                        // Guards inspect the calls of the code, not the result of a code step.
                         let mut made = agent.executor().child(&run, saved).await?;
                         made.screener = None;
                         made
@@ -300,7 +301,7 @@ impl Executor for TeamExecutor {
                         let caller = self
                             .me
                             .upgrade()
-                            .ok_or_else(|| ToolError::failed("the team is gone"))?;
+                            .ok_or_else(|| ToolError::failed("the team was dropped"))?;
                         code.child(args, saved, caller).await?
                     }
                 }

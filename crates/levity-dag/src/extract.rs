@@ -1,4 +1,4 @@
-//! What a step wrote, found in what it gave.
+//! Extracts the variables that a step wrote from its output.
 
 use levity_tools::Schema;
 use serde_json::{Map, Value};
@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 use crate::notice::{Strategy, WrittenVariable};
 use crate::step::Step;
 
-/// Where the result of code stands in an output.
+/// The field of an output that contains the result of code.
 pub(crate) const EXECUTION: &str = "execution_result";
 
-/// What a step wrote, in the order of its `writes`; or, in words, what is missing or does not fit.
+/// Returns the variables that a step wrote, in the order of `writes`, or a text about missing and
+/// invalid ones.
 pub(crate) fn extract<'a>(
     step: &Step,
     output: &Value,
@@ -21,7 +22,8 @@ pub(crate) fn extract<'a>(
         match find(name, step.writes.len() == 1, output) {
             None => problems.push(format!("`{name}` is missing")),
             Some((value, by)) => match schema(name).and_then(|schema| schema.problems(value)) {
-                Some(problem) => problems.push(format!("`{name}` does not fit: {problem}")),
+                Some(problem) => problems.push(format!("`{name}` does not match its schema: \
+                    {problem}")),
                 None => written.push(WrittenVariable {
                     name: name.clone(),
                     by,
@@ -37,10 +39,11 @@ pub(crate) fn extract<'a>(
     }
 }
 
-/// The value of a variable; `alone` says that the step writes nothing else.
+/// Finds the value of a variable; `alone` is `true` if the step writes no other variable.
 fn find<'a>(name: &str, alone: bool, output: &'a Value) -> Option<(&'a Value, Strategy)> {
     let Value::Object(object) = output else {
-        // What is said in words is the answer; a value that is not an object is all there is.
+        // A bare text is the final answer; any other value that is not an object is the whole
+        // output.
         let by = if output.is_string() {
             Strategy::FinalAnswer
         } else {
@@ -63,8 +66,8 @@ fn find<'a>(name: &str, alone: bool, output: &'a Value) -> Option<(&'a Value, St
         .or_else(|| Some((object.get("final_answer")?, Strategy::FinalAnswer)))
 }
 
-/// The result of code as a whole, when the step writes one variable and nothing else in the output
-/// is it.
+/// Returns the whole result of code if the step writes a single variable that has no field of its
+/// own.
 fn whole(object: &Map<String, Value>, alone: bool) -> Option<&Value> {
     object.get(EXECUTION)?.get("result").filter(|_| alone)
 }
@@ -88,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_strategy_that_finds_something_counts() {
+    fn extract_uses_first_matching_strategy() {
         let by = |value: Value, by| Ok(vec![(value, by)]);
         let all = json!({"execution_result": {"result": {"x": 1}}, "x": 2, "output": {"x": 3}, "final_answer": 4});
         check(&["x"], &all, by(json!(1), Strategy::CodeResult));
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_code_that_is_no_object_is_the_only_variable() {
+    fn extract_code_result_that_is_not_object_fills_single_variable() {
         check(
             &["x"],
             &json!({"execution_result": {"result": 7}}),
@@ -136,12 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_does_not_fit_is_named() {
+    fn extract_names_missing_and_invalid_variables() {
         check(&["x", "y"], &json!({"x": 1}), Err("`y` is missing"));
         check(&["x"], &json!({"y": 1}), Err("`x` is missing"));
         let schema = Schema::new(&json!({"type": "integer"})).unwrap();
         let step = Step::new("s", "a").writes(["x"]);
         let problem = extract(&step, &json!({"x": "1"}), |_| Some(&schema)).unwrap_err();
-        assert!(problem.starts_with("`x` does not fit: "), "{problem}");
+        assert!(problem.starts_with("`x` does not match its schema: "), "{problem}");
     }
 }

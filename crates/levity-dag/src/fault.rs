@@ -2,58 +2,58 @@ use std::fmt;
 
 use crate::step::StepId;
 
-/// One thing that is wrong with a plan.
+/// A single problem found in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
-    /// What kind of thing.
+    /// The category of the fault.
     pub kind: FaultKind,
-    /// The step it is about, if it is about one.
+    /// The affected step, if the fault concerns one.
     pub step: Option<StepId>,
-    /// In words, with the way out.
+    /// The message, including a suggested fix.
     pub message: String,
 }
 
-/// What kind of thing is wrong with a plan.
+/// The categories of faults in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// The text is no plan.
+    /// The text is not a plan.
     Malformed,
-    /// There are no steps, or too many; or too much text in one.
+    /// The plan has no steps or too many, or a step has too much text.
     Size,
-    /// An id is empty, or two steps have the same.
+    /// An id is empty, or two steps have the same id.
     Id,
-    /// Nobody of that name can do a step.
+    /// No agent, function or tool of that name exists.
     Agent,
-    /// A step refers to one that is not there.
+    /// A step refers to a step that does not exist.
     Reference,
-    /// Steps lead back to themselves.
+    /// The steps form a cycle.
     Cycle,
-    /// A variable is read that nobody has written by then.
+    /// A step reads a variable that no earlier step writes.
     Read,
-    /// Two steps write a variable, and nothing says which is later.
+    /// Two steps write a variable, and nothing orders them.
     Write,
-    /// What is said about a variable makes no sense.
+    /// The declaration of a variable is invalid.
     Variable,
-    /// At worst, it uses more than there is.
+    /// The worst case exceeds the budget.
     Budget,
-    /// A change touches what cannot be changed.
+    /// A change affects a step that can no longer change.
     Settled,
 }
 
-/// All that was found wrong with a plan; at least one thing.
+/// All problems found in a plan; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct Faults {
-    /// The first of them, at most [`MOST`](Self::MOST).
+    /// The first faults, at most [`MOST`](Self::MOST).
     pub faults: Vec<Fault>,
-    /// How many more there are.
+    /// The number of further faults.
     pub more: usize,
 }
 
 impl Faults {
-    /// 50 of them are told.
+    /// The maximum number of faults reported in full: 50.
     pub const MOST: usize = 50;
 }
 
@@ -80,7 +80,7 @@ impl From<Fault> for Faults {
 }
 
 impl Fault {
-    /// Something that is wrong with the plan as a whole.
+    /// Creates a fault of the plan as a whole.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -89,7 +89,7 @@ impl Fault {
         }
     }
 
-    /// Something that is wrong with a step.
+    /// Creates a fault of one step.
     pub fn at(kind: FaultKind, step: &StepId, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -99,7 +99,7 @@ impl Fault {
     }
 }
 
-/// Gathers what is wrong; beyond [`Faults::MOST`] it only counts.
+/// Collects faults; beyond [`Faults::MOST`] it only counts them.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     faults: Vec<Fault>,
@@ -111,7 +111,7 @@ impl Found {
         self.push_with(|| fault);
     }
 
-    /// The fault is made only if it is told: finding a near name has its price.
+    /// Creates the fault only if it is reported, because searching for a similar name is costly.
     pub(crate) fn push_with(&mut self, fault: impl FnOnce() -> Fault) {
         if self.faults.len() < Faults::MOST {
             self.faults.push(fault());
@@ -120,7 +120,7 @@ impl Found {
         }
     }
 
-    /// Nothing was found, or else all that was.
+    /// Returns `Ok` if there are no faults, otherwise all of them.
     pub(crate) fn none(&mut self) -> Result<(), Faults> {
         if self.faults.is_empty() {
             return Ok(());

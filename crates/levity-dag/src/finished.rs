@@ -12,26 +12,26 @@ use crate::plan::Plan;
 use crate::step::StepId;
 
 /// The result of a team's run; see [`Finished`] and [`TeamDetails`]. Its text is the output of the
-/// last step that is done.
+/// last completed step.
 pub type TeamAnswer = Finished<TeamDetails>;
 
-/// The part of a result that only a team's run has: variables, steps and the plan.
+/// The team-specific part of a result: variables, steps and the plan.
 pub struct TeamDetails {
     machine: Box<GraphMachine>,
     variables: BTreeMap<Arc<str>, Value>,
 }
 
-/// What became of a step.
+/// The outcome of a single step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepReport {
-    /// The step.
+    /// The id of the step.
     pub step: StepId,
-    /// Where it stands.
+    /// The final status of the step.
     pub status: StepStatus,
-    /// Why it failed, if it did.
+    /// The error message, if the step failed.
     pub error: Option<String>,
-    /// What it took.
+    /// The resources that the step used.
     pub spent: StepSpent,
 }
 
@@ -44,22 +44,23 @@ impl TeamDetails {
         }
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn variable(&self, name: &str) -> Option<&Value> {
         self.variables.get(name)
     }
 
-    /// The value of a variable as a `T`; nothing when there is none, or it is no `T`.
+    /// Returns the value of a variable as a `T`, or `None` if it is missing or cannot be
+    /// deserialized.
     pub fn parse_variable<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         T::deserialize(self.variable(name)?).ok()
     }
 
-    /// All variables that have a value.
+    /// Returns all variables that have a value.
     pub fn variables(&self) -> &BTreeMap<Arc<str>, Value> {
         &self.variables
     }
 
-    /// What became of each step, in the order of the plan.
+    /// Returns a report for each step, in plan order.
     pub fn steps(&self) -> Vec<StepReport> {
         let report = |(step, status, error, spent)| StepReport {
             step,
@@ -70,19 +71,19 @@ impl TeamDetails {
         self.machine.reports().map(report).collect()
     }
 
-    /// What became of a step.
+    /// Returns the report for one step.
     pub fn step(&self, id: &str) -> Option<StepReport> {
         self.steps()
             .into_iter()
             .find(|report| report.step.as_str() == id)
     }
 
-    /// The plan as it was last; nothing when none was made.
+    /// Returns the latest plan, or `None` if none was made.
     pub fn plan(&self) -> Option<&Arc<Plan>> {
         self.machine.plan()
     }
 
-    /// How many times another way was looked for.
+    /// Returns the number of replans that were started.
     pub fn replans(&self) -> u32 {
         self.machine.replans()
     }

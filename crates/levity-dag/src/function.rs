@@ -7,7 +7,7 @@ use levity_core::{EffectClass, EffectCx, ToolError, ToolErrorKind};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// A function of the program that does steps.
+/// A function of your program that runs steps.
 ///
 /// ```
 /// use levity_dag::Function;
@@ -31,10 +31,10 @@ pub struct Function {
 type Call = dyn Fn(StepInput) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
 
 impl Function {
-    /// A function. What it returns is an object with the variables that the step writes or, where
-    /// that is one, its value.
+    /// Creates a function from a closure. It returns an object with the variables that the step
+    /// writes, or the bare value if the step writes one variable.
     ///
-    /// When the process dies while it runs, it is not run again, and the step has failed; see
+    /// If the process dies during a call, the function is not called again and the step fails; see
     /// [`idempotent`](Self::idempotent).
     pub fn new<F>(function: impl Fn(StepInput) -> F + Send + Sync + 'static) -> Self
     where
@@ -48,20 +48,20 @@ impl Function {
         }
     }
 
-    /// What it is good for, for a planner.
+    /// Sets the description that a planner reads.
     pub fn describe(mut self, text: impl Into<Arc<str>>) -> Self {
         self.description = text.into();
         self
     }
 
-    /// It changes nothing: it is run again when a process died while it ran.
+    /// Marks the function as read-only: levity calls it again if the process died during a call.
     pub fn read_only(mut self) -> Self {
         self.class = EffectClass::ReadOnly;
         self
     }
 
-    /// Running it twice is as good as once, by [`StepInput::key`] if need be: it is run again when
-    /// a process died while it ran.
+    /// Marks the function as idempotent, if necessary with the help of [`StepInput::key`]. levity
+    /// calls it again if the process died during a call.
     pub fn idempotent(mut self) -> Self {
         self.class = EffectClass::Idempotent;
         self
@@ -90,13 +90,13 @@ impl fmt::Debug for Function {
     }
 }
 
-/// What a function is given.
+/// The input that a function receives.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StepInput {
     /// The variables that the step reads, and its fixed inputs.
     pub values: Map<String, Value>,
-    /// Whether an earlier process had begun this and did not finish it.
+    /// `true` if an earlier process started this call and did not finish it.
     pub again: bool,
     cx: EffectCx,
 }
@@ -110,25 +110,26 @@ impl StepInput {
         }
     }
 
-    /// The value of a variable; `null` when there is none.
+    /// Returns the value of a variable, or `null` if there is none.
     pub fn get(&self, name: &str) -> &Value {
         self.values.get(name).unwrap_or(&Value::Null)
     }
 
-    /// The value of a variable as a `T`.
+    /// Deserializes the value of a variable as a `T`.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns an error if the value is missing or is not a `T`.
     pub fn parse<T: DeserializeOwned>(&self, name: &str) -> Result<T, ToolError> {
         T::deserialize(self.get(name)).map_err(|error| {
             ToolError::new(
                 ToolErrorKind::InvalidArgs,
-                format!("`{name}` is not what is wanted: {error}"),
+                format!("cannot read the input `{name}`: {error}"),
             )
         })
     }
 
-    /// The same for every time this attempt is run, also after a crash.
+    /// Returns an idempotency key that is the same whenever this attempt runs, including after a
+    /// crash.
     pub fn key(&self) -> Arc<str> {
         self.cx.key()
     }

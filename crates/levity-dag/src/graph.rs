@@ -25,8 +25,7 @@ use edges::{Build, Topology};
 use order::Numbers;
 use settled::Settled;
 
-/// A plan that was checked: a graph without cycles, in which everything that is read is there by
-/// then.
+/// A validated plan: a graph without cycles, in which every variable is written before it is read.
 ///
 /// Steps are numbered in the order of the plan, `0..len()`.
 ///
@@ -47,14 +46,14 @@ use settled::Settled;
 /// # Ok::<(), levity_dag::Faults>(())
 /// ```
 ///
-/// Cloning costs nothing.
+/// Cloning is cheap: a graph is two `Arc`s.
 #[derive(Clone, Debug)]
 pub struct Graph {
     plan: Arc<Plan>,
     found: Arc<FoundOut>,
 }
 
-/// What was found out about a plan.
+/// The index and the topology that the check derives from a plan.
 #[derive(Debug)]
 struct FoundOut {
     index: HashMap<StepId, u32>,
@@ -63,29 +62,30 @@ struct FoundOut {
 
 pub(crate) type Dag = DiGraph<(), Edge, u32>;
 
-/// What an edge says.
+/// The attributes of an edge between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Edge {
-    /// Which of the target's `after` it is, if it is one: its condition is there. An edge from a
-    /// stand-in has that of the step it stands in for.
+    /// The position of this edge in the target's `after` list, if it is listed there; that entry
+    /// has its condition. An edge from a fallback step has the position of the step that it
+    /// replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<u32>,
-    /// Whether the target stands in for the source: it is run when the source has failed.
+    /// `true` if the target is a fallback for the source, and runs when the source has failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stands_in: bool,
 }
 
-/// The dependencies between the steps of a plan that was changed while it ran, and no longer tells
-/// them itself.
+/// The dependencies between the steps of a plan that was changed while it ran. The changed plan
+/// alone no longer determines them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Wiring {
     edges: Vec<(u32, u32, Edge)>,
-    /// The steps, each after those before it.
+    /// The steps in topological order.
     order: Vec<u32>,
 }
 
 impl Graph {
-    /// The dependencies between its steps.
+    /// Returns the dependencies between the steps.
     pub(crate) fn wiring(&self) -> Wiring {
         let Topology { dag, rank, .. } = &self.found.topology;
         let number = |node: petgraph::graph::NodeIndex<u32>| node.index() as u32;
@@ -100,10 +100,10 @@ impl Graph {
         }
     }
 
-    /// The graph of a plan that was checked and changed, with the wiring that it had.
+    /// Restores the graph of a plan that was checked and changed, with its saved wiring.
     ///
     /// # Errors
-    /// When the wiring is not one of this plan.
+    /// Returns an error if the wiring does not belong to this plan.
     pub(crate) fn wired(plan: Arc<Plan>, wiring: &Wiring) -> Result<Self, String> {
         let mut found = Found::default();
         let index = check::ids(&plan, &mut found);
@@ -115,26 +115,26 @@ impl Graph {
         })
     }
 
-    /// Checks a plan.
+    /// Validates a plan and builds its graph.
     ///
-    /// The cost is near that of reading the plan: 10,000 steps take some milliseconds.
+    /// The cost is close to that of reading the plan: 10,000 steps take a few milliseconds.
     ///
     /// # Errors
-    /// When it cannot be run; all that is wrong is named, and where.
+    /// Returns all faults, with their steps, if the plan cannot run.
     pub fn check(plan: impl Into<Arc<Plan>>, known: &PlanConstraints) -> Result<Self, Faults> {
         Self::checked(plan.into(), known, None, &|_| false)
     }
 
-    /// Checks a plan that `old` was changed to while it ran. What has begun or is finished is
-    /// settled.
+    /// Validates a plan that replaces `old` while `old` is running. Steps that have started or
+    /// finished are settled.
     ///
-    /// A settled step keeps the edges that it had, even if a new step writes what it has read, and
-    /// settled steps keep their order. What is new and writes a variable of a settled step is later
-    /// than that. Settled steps count nothing in the worst case, so the limits in `known` are those
-    /// that are left.
+    /// A settled step keeps its edges, even if a new step writes a variable that it has read.
+    /// Settled steps also keep their order. A new step that writes a variable of a settled step is
+    /// ordered after it. Settled steps count as zero in the worst case, so the limits in `known`
+    /// are the remaining limits.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// Returns the same errors as [`check`](Self::check).
     pub fn check_changed(
         plan: impl Into<Arc<Plan>>,
         known: &PlanConstraints,
@@ -164,38 +164,39 @@ impl Graph {
         })
     }
 
-    /// The same graph of a plan in which nothing but what is given from the start differs.
+    /// Returns the same graph for a plan that differs only in its initial variables.
     pub(crate) fn with_plan(mut self, plan: Arc<Plan>) -> Self {
         self.plan = plan;
         self
     }
 
-    /// The plan.
+    /// Returns the plan of this graph.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// How many steps there are.
+    /// Returns the number of steps.
     pub fn len(&self) -> usize {
         self.plan.steps.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the graph has no steps.
     pub fn is_empty(&self) -> bool {
         self.plan.steps.is_empty()
     }
 
-    /// The step of this number.
+    /// Returns the step with this number.
     pub fn step(&self, at: u32) -> Option<&Arc<Step>> {
         self.plan.steps.get(at as usize)
     }
 
-    /// The number of a step.
+    /// Returns the number of the step with this id.
     pub fn find(&self, id: &str) -> Option<u32> {
         self.found.index.get(id).copied()
     }
 
-    /// All edges, those that follow from variables included: which step comes before which.
+    /// Returns all edges as pairs of predecessor and successor, including those derived from
+    /// variables.
     pub fn edges(&self) -> impl Iterator<Item = (&StepId, &StepId)> {
         let id = |at: petgraph::graph::NodeIndex<u32>| {
             self.plan.steps.get(at.index()).map(|step| &step.id)
@@ -208,7 +209,7 @@ impl Graph {
             .filter_map(move |edge| Some((id(edge.source())?, id(edge.target())?)))
     }
 
-    /// The edges that lead to a step: where they come from, and what they say.
+    /// Returns the incoming edges of a step, with the numbers of their sources.
     pub(crate) fn before(&self, at: u32) -> impl Iterator<Item = (u32, Edge)> + '_ {
         use petgraph::visit::EdgeRef as _;
         let edges = self
@@ -219,7 +220,7 @@ impl Graph {
         edges.map(|edge| (edge.source().index() as u32, *edge.weight()))
     }
 
-    /// The edges that lead away from a step.
+    /// Returns the outgoing edges of a step, with the numbers of their targets.
     pub(crate) fn behind(&self, at: u32) -> impl Iterator<Item = (u32, Edge)> + '_ {
         use petgraph::visit::EdgeRef as _;
         let edges = self
@@ -230,12 +231,12 @@ impl Graph {
         edges.map(|edge| (edge.target().index() as u32, *edge.weight()))
     }
 
-    /// Which step comes right before which, by number.
+    /// Returns the edges as pairs of step numbers.
     pub(crate) fn links(&self) -> Numbers<'_> {
         Numbers(&self.found.topology.dag)
     }
 
-    /// The pairs of a step and one that stands in for it.
+    /// Returns the pairs of a step and a fallback for it.
     pub(crate) fn stand_ins(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let edges = self
             .found
@@ -247,7 +248,7 @@ impl Graph {
         edges.map(|edge| (edge.source().index() as u32, edge.target().index() as u32))
     }
 
-    /// The place of a step in an order in which every step comes after those before it.
+    /// Returns the position of a step in a topological order.
     pub(crate) fn rank(&self, at: u32) -> u32 {
         self.found
             .topology
@@ -257,8 +258,8 @@ impl Graph {
             .unwrap_or_default()
     }
 
-    /// How many steps the longest way from this one to an end has: what is on the longest way goes
-    /// first.
+    /// Returns the number of steps on the longest path from this step to an end. Steps on the
+    /// longest path start first.
     pub(crate) fn weight(&self, at: u32) -> u32 {
         self.found
             .topology
@@ -268,7 +269,7 @@ impl Graph {
             .unwrap_or_default()
     }
 
-    /// The steps that write a variable, by rank.
+    /// Returns the steps that write a variable, by rank.
     pub(crate) fn writers(&self, variable: &str) -> &[u32] {
         self.found
             .topology

@@ -5,33 +5,33 @@ use levity_core::Limits;
 
 use crate::step::Budget;
 
-/// What a plan may go by: who there is, what may be used, how large it may be.
+/// The constraints on a plan: the available runners, the limits of a run and the maximum sizes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PlanConstraints {
-    /// Who can do a step, by name.
+    /// The agents, functions and tools that can run a step, by name.
     pub performers: BTreeMap<Arc<str>, StepRunner>,
-    /// Whether steps may be code.
+    /// `true` if steps may be code.
     pub code: bool,
-    /// What the whole run may use.
+    /// The limits of the whole run.
     pub limits: Limits,
-    /// How many steps a plan may have; [`MAX_STEPS`](Self::MAX_STEPS) by default.
+    /// The maximum number of steps in a plan; [`MAX_STEPS`](Self::MAX_STEPS) by default.
     pub max_steps: usize,
-    /// How many edges there may be between them; [`MAX_EDGES`](Self::MAX_EDGES) by default.
+    /// The maximum number of edges between steps; [`MAX_EDGES`](Self::MAX_EDGES) by default.
     pub max_edges: usize,
-    /// How many bytes all texts of a step may have; [`MAX_TEXT`](Self::MAX_TEXT) by default.
+    /// The maximum size of all texts of a step in bytes; [`MAX_TEXT`](Self::MAX_TEXT) by default.
     pub max_text: usize,
 }
 
 impl PlanConstraints {
-    /// 20,000 steps.
+    /// The default maximum of 20,000 steps.
     pub const MAX_STEPS: usize = 20_000;
-    /// 500,000 edges.
+    /// The default maximum of 500,000 edges.
     pub const MAX_EDGES: usize = 500_000;
-    /// 1 MiB of text in a step.
+    /// The default maximum of 1 MiB of text in a step.
     pub const MAX_TEXT: usize = 1 << 20;
 
-    /// Nobody yet, with the default limits.
+    /// Creates constraints without runners and with the default limits.
     pub fn new() -> Self {
         Self {
             performers: BTreeMap::new(),
@@ -43,7 +43,7 @@ impl PlanConstraints {
         }
     }
 
-    /// Adds somebody.
+    /// Adds a runner under a name.
     #[must_use]
     pub fn with(mut self, name: impl Into<Arc<str>>, performer: StepRunner) -> Self {
         self.performers.insert(name.into(), performer);
@@ -52,8 +52,7 @@ impl PlanConstraints {
 }
 
 impl PlanConstraints {
-    /// Who is meant by a name: somebody of that name or, since `Coder` and `CoderAgent` are the
-    /// same, of the other.
+    /// Returns the runner with this name. `Coder` and `CoderAgent` are treated as the same name.
     pub fn performer(&self, name: &str) -> Option<(&Arc<str>, &StepRunner)> {
         let find = |name: &str| self.performers.get_key_value(name);
         find(name)
@@ -74,24 +73,24 @@ impl Default for PlanConstraints {
     }
 }
 
-/// Somebody who can do a step.
+/// An agent, function or tool that can run a step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepRunner {
-    /// What it is.
+    /// The kind of runner.
     pub kind: StepRunnerKind,
-    /// What it is good for, for the planner.
+    /// The description that the planner reads.
     pub description: Arc<str>,
-    /// What one attempt of it uses at most, where a step says nothing.
+    /// The budget of one attempt if the step does not set one.
     pub budget: Option<Budget>,
-    /// Whether its results are verdicts on the work of others.
+    /// `true` if its results are verdicts on the work of other steps.
     pub judges: bool,
-    /// Whether code in what it answers is run, where something runs code; it is by default.
+    /// `true` if levity runs code in its answers, provided the team can run code; the default.
     pub code: bool,
 }
 
 impl StepRunner {
-    /// Somebody.
+    /// Creates a runner with this kind and description.
     pub fn new(kind: StepRunnerKind, description: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
@@ -103,14 +102,14 @@ impl StepRunner {
     }
 }
 
-/// What does a step.
+/// The kinds of step runners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StepRunnerKind {
-    /// An agent.
+    /// An agent of the team.
     Agent,
-    /// A function of the program.
+    /// A function of your program.
     Function,
-    /// A tool.
+    /// A tool of the team.
     Tool,
 }

@@ -1,4 +1,4 @@
-//! Plans as checked graphs of steps, each run as soon as its inputs are ready.
+//! Runs plans as validated graphs of steps, each step as soon as its inputs are ready.
 //!
 //! ```
 //! use levity_dag::{Plan, Step, StepInput, Team};
@@ -22,24 +22,23 @@
 //! # }
 //! ```
 //!
-//! A [`Plan`] is data: written in code, loaded from a file, or made by a [`TeamPlanner`] or a
-//! model. [`Graph::check`] says all that is wrong with it before anything begins. A [`Team`] has
-//! the agents, functions, tools and code that do the steps, and [`Team::run`] has a plan made for a
-//! goal and carried out. What it promises:
+//! A [`Plan`] is data: you write it in code, load it from a file, or let a [`TeamPlanner`] or a
+//! model make it. [`Graph::check`] reports every fault of a plan before any step starts. A [`Team`]
+//! holds the agents, functions, tools and code that run the steps. [`Team::run`] makes a plan for a
+//! goal and runs it. The guarantees:
 //!
-//! - A step begins the moment its inputs are settled and there is room; a slow step delays only
-//!   what needs it.
-//! - What a step reads is a matter of the plan, never of timing: the same outcomes give the same
-//!   result.
-//! - A failed step stops what depends on it, and nothing else. The planner may then change what has
-//!   not begun: the change is checked like a plan, and what is finished cannot be touched.
-//! - Each step by an agent is a run of its own with its share of the budget. A run goes on after a
-//!   crash where it was, and nothing that was finished is done again.
-//! - Everything told about a run is in one event stream. `levity_observe` makes a tree, a summary,
-//!   a diagram or a session file of it.
+//! - A step starts as soon as its inputs are settled and a slot is free. A slow step delays only
+//!   its dependents.
+//! - The plan decides what a step reads, never timing: the same outcomes give the same result.
+//! - A failed step stops only its dependents. The planner can then change steps that have not
+//!   started. levity validates the change like a plan and rejects changes to finished steps.
+//! - Each agent step is a separate run with its share of the budget. A run resumes after a crash
+//!   and does not repeat finished work.
+//! - One event stream reports everything about a run. `levity_observe` renders it as a tree, a
+//!   summary, a diagram or a session file.
 //!
-//! What is deliberately absent: cycles (an agent loops by itself, a plan does not), a clock and
-//! randomness in the machine, and a way to stop one step of a run.
+//! Deliberately absent: cycles (an agent loops, a plan does not), a clock and randomness in the
+//! machine, and a way to stop a single step of a run.
 
 mod check;
 mod condition;
@@ -82,7 +81,7 @@ pub use seed::{CompletedStep, StartingPlan};
 pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId};
 pub use team::{Team, TeamBuilder};
 
-/// What levity's other crates need; not for use by hand.
+/// Internals shared with levity's other crates; not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::names::{near, short};

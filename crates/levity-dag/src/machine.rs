@@ -38,10 +38,10 @@ pub(crate) use plan::FILES;
 const KIND: &str = "graph";
 const VERSION: u32 = 1;
 
-/// Carries a plan out: has it made, checks it, begins each step as soon as its inputs are ready,
-/// and has it changed when steps fail.
+/// The state machine that carries out a plan: it requests and validates the plan, starts each step
+/// as soon as its inputs are ready, and requests a change when steps fail.
 ///
-/// It is made by a [`Team`](crate::Team), which has the agents and functions that do the steps.
+/// A [`Team`](crate::Team) creates it and holds the agents and functions that run the steps.
 pub struct GraphMachine {
     rules: Arc<Rules>,
     start: Arc<Start>,
@@ -55,82 +55,82 @@ struct Progress {
     run: RunId,
     /// The number of the next effect.
     next: u64,
-    /// How many times the plan was to be changed.
+    /// The number of replans started.
     replans: u32,
-    /// What was found out about the files.
+    /// The profiles of the input files.
     profiles: Option<Value>,
     said: Vec<String>,
-    /// A limit is near: no other ways are looked for, and nothing is tried again.
+    /// The limit that is nearly reached, if any: then there are no replans and no retries.
     near: Option<Limit>,
     usage: Usage,
     stats: Stats,
 }
 
-/// What a machine goes by that is not its own to keep.
+/// The configuration of a machine, which it shares and does not save.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) known: PlanConstraints,
     pub(crate) planner: Option<PlannedBy>,
-    /// The agent that looks at files first.
+    /// The agent that inspects files first.
     pub(crate) profiler: Option<Arc<str>>,
-    /// The program that runs code.
+    /// The name of the program that runs code.
     pub(crate) code: Option<Arc<str>>,
 }
 
-/// Who makes plans.
+/// The kinds of planners.
 #[derive(Clone, Debug)]
 pub(crate) enum PlannedBy {
-    /// An agent of this name.
+    /// The agent with this name.
     Agent(Arc<str>),
-    /// The program's own planner.
+    /// The planner of the host program.
     Program,
 }
 
-/// The name under which the program's own planner is called.
+/// The tool name under which the host program's planner is called.
 pub(crate) const PLAN: &str = "plan";
-/// The name under which a person is asked whether a plan, or a change of it, may be carried out:
-/// that of the call in the [`Ask`](levity_core::Ask), whose arguments are the [`Plan`] or the
+/// The tool name of the question whether a plan, or a change to it, may be carried out. It is the
+/// name of the call in the [`Ask`](levity_core::Ask), whose arguments are the [`Plan`] or the
 /// [`Diff`](crate::Diff).
 pub const CARRY_OUT: &str = "carry_out_plan";
 
-/// All that a run began with.
+/// The initial data of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) goal: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) given: BTreeMap<Arc<str>, Value>,
-    /// What is known of the files.
+    /// The description of the input files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) files: Option<Manifest>,
-    /// The plan, when there is one already.
+    /// The plan, if the run starts with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plan: Option<Arc<Plan>>,
-    /// Steps that are done already.
+    /// The steps that are already completed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) done: Vec<CompletedStep>,
-    /// What the run may use, by which plans are checked.
+    /// The limits of the run, against which plans are validated.
     #[serde(default)]
     pub(crate) limits: Limits,
     pub(crate) settings: Settings,
 }
 
-/// How a run is to go.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) parallel: usize,
     pub(crate) replans: u32,
-    /// How often the planner is asked for the same thing.
+    /// The number of drafts that the planner may submit for one request.
     pub(crate) drafts: u32,
-    /// How many turns an attempt at a step may take, all rounds together.
+    /// The maximum number of turns for an attempt at a step, over all rounds.
     pub(crate) turns: u64,
-    /// Whether a person is asked about plans and changes.
+    /// `true` if plans and changes need human approval.
     pub(crate) approve: bool,
-    /// How many replies one plan may be made of. Runs that were begun without it know plans in one
-    /// reply only, and go on as they began.
+    /// The maximum number of replies for one plan. Runs that were started without this setting
+    /// accept a plan in one reply only.
     #[serde(default = "one")]
     pub(crate) pieces: u32,
-    /// Whether code that an agent wrote calls the tools of that agent. In runs that were begun
-    /// without it, it calls those of the team.
+    /// `true` if code that an agent wrote calls that agent's tools. In runs that were started
+    /// without this setting, it calls the tools of the team.
     #[serde(default)]
     pub(crate) own_tools: bool,
 }
@@ -153,14 +153,14 @@ impl Default for Settings {
     }
 }
 
-/// A step, or one element of the list that it is run for.
+/// A step, or one element of its fan-out list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) at: u32,
     pub(crate) item: Option<u32>,
 }
 
-/// A plan that was checked.
+/// A validated plan, or a validated change to one.
 #[derive(Debug)]
 struct Draft {
     diff: Option<Diff>,
@@ -192,13 +192,13 @@ impl GraphMachine {
             return Ok(());
         }
         Err(format!(
-            "it is a run of `{kind}`, and this one drives `{KIND}/{VERSION}`"
+            "the run is of kind `{kind}`, but this team resumes `{KIND}/{VERSION}`"
         ))
     }
 
     pub(crate) fn restore(rules: Arc<Rules>, state: &Value) -> Result<Self, String> {
         let start = Start::deserialize(state)
-            .map_err(|error| format!("its state cannot be read: {error}"))?;
+            .map_err(|error| format!("cannot read the saved state: {error}"))?;
         Self::new(rules, start).resumed(state)
     }
 
@@ -238,7 +238,7 @@ impl GraphMachine {
         self.phase.steps()?.step(at).cloned()
     }
 
-    /// The id of a step.
+    /// Returns the id of a step.
     fn id(&self, at: u32) -> StepId {
         self.step(at)
             .map_or_else(|| StepId::new(""), |step| step.id.clone())
@@ -248,22 +248,22 @@ impl GraphMachine {
         for one in skipped {
             Self::tell(wants, || PlanNotice::StepSkipped {
                 step: self.id(one.at),
-                why: self.why(one),
+                why: self.skip_message(one),
             });
         }
     }
 
-    fn why(&self, skipped: &Skipped) -> String {
-        let by = skipped.by.map(|by| self.id(by));
-        match (skipped.why, by) {
+    fn skip_message(&self, skipped: &Skipped) -> String {
+        let by = skipped.cause.map(|cause| self.id(cause));
+        match (skipped.reason, by) {
             (Skip::NotNeeded, Some(by)) => format!("`{by}` did not fail"),
-            (Skip::Failure | Skip::Tolerated, Some(by)) => format!("`{by}` was not done"),
-            (Skip::Condition, Some(by)) => format!("the way from `{by}` was not taken"),
+            (Skip::Failure | Skip::Tolerated, Some(by)) => format!("`{by}` did not complete"),
+            (Skip::Condition, Some(by)) => format!("the edge from `{by}` was not taken"),
             _ => "its condition does not hold".to_owned(),
         }
     }
 
-    /// Begins what may begin, and ends when there is nothing left to do.
+    /// Starts the steps that may start, and ends the run if nothing remains to do.
     fn pump(&mut self, wants: &mut MachineOutput) {
         while let Some(running) = self.phase.running_mut()
             && running.busy < self.start.settings.parallel
@@ -351,9 +351,9 @@ impl fmt::Debug for GraphMachine {
     }
 }
 
-/// The run failed as a whole.
-fn unreached(why: impl Into<String>) -> Status {
-    Status::Failed(Failure::Unreached(why.into()))
+/// Returns the status of a run that failed as a whole.
+fn unreached(reason: impl Into<String>) -> Status {
+    Status::Failed(Failure::Unreached(reason.into()))
 }
 
 #[cfg(test)]

@@ -1,21 +1,20 @@
-//! Names: which was meant, and how one is shown.
+//! Suggestions for mistyped names, and short forms of names for messages.
 
 use std::borrow::Cow;
 
 use levity_core::text::head;
 
-/// Longer names are not compared: nobody mistypes them, and comparing takes the square of their
-/// length.
+/// The longest name that is compared. Longer names are rarely mistyped, and the cost is quadratic.
 const COMPARED: usize = 64;
 
-/// How many names are compared.
+/// The maximum number of names that are compared.
 const LOOKED_AT: usize = 2_000;
 
-/// How many bytes of a name are shown.
+/// The maximum number of bytes of a name in a message.
 const SHOWN: usize = 80;
 
-/// The names that may have been meant, the likeliest first; at most three. Case and the marks
-/// between words do not count.
+/// Returns up to three similar names, the most similar first. Case and the separators between words
+/// do not count.
 pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if name.is_empty() || name.len() > COMPARED {
         return Vec::new();
@@ -31,7 +30,8 @@ pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
     near.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How far apart two names are, if they are near; `Retriever` is near `RetrieverAgent`.
+/// Returns the edit distance of two names if they are similar; `Retriever` is similar to
+/// `RetrieverAgent`.
 fn distance(lower: &str, other: &str) -> Option<usize> {
     if other.is_empty() || other.len() > COMPARED {
         return None;
@@ -47,7 +47,7 @@ fn distance(lower: &str, other: &str) -> Option<usize> {
     (part || distance <= (longer / 3).max(usize::from(longer > 1))).then_some(distance)
 }
 
-/// A name without case and without `_`, `-` and spaces.
+/// Normalizes a name: lower case, without `_`, `-` and spaces.
 fn squeezed(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' '))
@@ -55,7 +55,7 @@ fn squeezed(name: &str) -> String {
         .collect()
 }
 
-/// `; did you mean ..` for a fault, or nothing.
+/// Returns `; did you mean ..` for a fault, or an empty text.
 pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near: Vec<_> = near(name, names)
         .into_iter()
@@ -68,7 +68,7 @@ pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a s
     }
 }
 
-/// A name as it is shown: not longer than a line, and on one line.
+/// Shortens a name to one line for a message.
 pub fn short(name: &str) -> Cow<'_, str> {
     if name.len() <= SHOWN && !name.contains(char::is_control) {
         return Cow::Borrowed(name);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn near_names() {
+    fn near_returns_similar_names() {
         check("Retreiver", &["Retriever"]);
         check("RetrieverAgent", &["Retriever"]);
         check("summariser", &["Summarizer"]);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn case_and_marks_do_not_count() {
+    fn near_ignores_case_and_separators() {
         let keys = ["prompt", "prompt_file", "max_turns", "model"];
         assert_eq!(near("promt_file", keys), ["prompt_file"]);
         assert_eq!(near("MaxTurns", keys), ["max_turns"]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_between_letters() {
+    fn short_cuts_long_names_between_characters() {
         assert_eq!(short("page"), "page");
         assert_eq!(short("a\nb"), "a\u{fffd}b");
         assert_eq!(short(&"é".repeat(100)).chars().count(), 41);

@@ -8,171 +8,172 @@ use crate::diff::Diff;
 use crate::plan::Plan;
 use crate::step::StepId;
 
-/// What a run of a plan tells those who watch, beside what every run tells.
+/// A progress notice about a plan, emitted in addition to the events that every run emits.
 ///
-/// Notices stand in the event stream as [`EventKind::Custom`] of the name [`NAME`](Self::NAME);
-/// [`PlanNotice::of`] takes them out. They follow from the journal, so a replay tells them again.
+/// Notices are [`EventKind::Custom`] events with the name [`NAME`](Self::NAME); use
+/// [`PlanNotice::of`] to extract them. They are derived from the journal, so a replay emits them
+/// again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PlanNotice {
-    /// Somebody looks at the files that were given; the effect is the run that does.
+    /// An agent inspects the input files; the effect is its run.
     Profiling {
-        /// The effect.
+        /// The id of the effect.
         effect: EffectId,
     },
-    /// The planner is asked for a plan, or for a change of it.
+    /// The planner is asked for a plan or for a change to it.
     Planning {
-        /// The effect.
+        /// The id of the effect.
         effect: EffectId,
-        /// How many times it was asked for this before, and gave nothing that could be used.
+        /// The number of earlier answers to this request that were invalid.
         again: u32,
-        /// Which replan it is, from 1; 0 for the plan itself.
+        /// The number of the replan, from 1; 0 for the initial plan.
         replan: u32,
     },
-    /// What the planner gave cannot be run.
+    /// The planner's answer was invalid.
     Rejected {
-        /// What is wrong with it.
+        /// The faults found in the answer.
         faults: Vec<String>,
     },
-    /// What the planner wrote was cut off by the limit on the length of a reply, and the rest is
-    /// asked for.
+    /// The planner's reply reached its length limit and was cut off. levity requests the rest.
     PlanCut {
-        /// How many steps and other parts arrived whole.
+        /// The number of steps and other parts that arrived complete.
         kept: usize,
     },
-    /// There is a plan, and it was checked.
+    /// A plan was made and validated.
     Planned {
-        /// The plan.
+        /// The validated plan.
         plan: Arc<Plan>,
-        /// The edges, those that follow from variables included.
+        /// The edges, including those derived from variables.
         edges: Vec<(StepId, StepId)>,
     },
-    /// Another way is looked for.
+    /// levity asks for a change to the plan.
     Replanning {
-        /// Which replan, from 1.
+        /// The number of the replan, from 1.
         replan: u32,
         /// The steps that failed or were rejected.
         steps: Vec<StepId>,
-        /// Why, in words.
+        /// The reason for the replan.
         why: String,
     },
     /// The plan was changed.
     Replanned {
-        /// Which replan, from 1.
+        /// The number of the replan, from 1.
         replan: u32,
-        /// What was changed.
+        /// The applied change.
         diff: Arc<Diff>,
-        /// The plan as it is now.
+        /// The plan after the change.
         plan: Arc<Plan>,
-        /// Its edges.
+        /// The edges of the changed plan.
         edges: Vec<(StepId, StepId)>,
     },
-    /// No other way was found.
+    /// The planner found no other way to reach the goal.
     GaveUp {
-        /// Why.
+        /// The reason for giving up.
         why: String,
     },
-    /// An attempt at a step began.
+    /// An attempt at a step started.
     StepStarted {
-        /// The step.
+        /// The id of the step.
         step: StepId,
-        /// The effect that does it. A child run of this number is the agent's.
+        /// The effect that performs the attempt. A child run with this number is the agent's run.
         effect: EffectId,
-        /// Which attempt, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// Which round of it, from 1: an agent may call itself, or be told what is missing.
+        /// The round within the attempt, from 1. An agent may request another round, or get one
+        /// because variables are missing.
         round: u32,
-        /// Which element of a list it is for.
+        /// The index of the list element, for a fan-out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         item: Option<u32>,
     },
-    /// A step is run once for each element of a list.
+    /// A step fans out over the elements of a list.
     FannedOut {
-        /// The step.
+        /// The id of the step.
         step: StepId,
-        /// How many elements there are.
+        /// The number of elements.
         items: u32,
     },
-    /// A person is asked something on behalf of a step, by the run of the plan itself. What an
-    /// agent asks is told by the agent's run.
+    /// The plan's run asks a person a question on behalf of a step. An agent's run reports its own
+    /// questions.
     StepAsked {
-        /// The step.
+        /// The id of the step.
         step: StepId,
-        /// The question.
+        /// The effect of the question.
         effect: EffectId,
     },
-    /// One element of a list is done, or failed.
+    /// A list element completed or failed.
     ItemFinished {
-        /// The step.
+        /// The id of the step.
         step: StepId,
-        /// Which element.
+        /// The index of the element.
         item: u32,
-        /// Why it failed, if it did.
+        /// The error message, if the element failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// An attempt failed, and another follows after a pause.
+    /// An attempt failed, and another one follows after a pause.
     StepRetried {
-        /// The step.
+        /// The id of the step.
         step: StepId,
-        /// Which attempt failed, from 1.
+        /// The number of the failed attempt, from 1.
         attempt: u32,
-        /// Why.
+        /// The error message of the attempt.
         error: String,
     },
-    /// A step is done.
+    /// A step completed.
     StepCompleted {
-        /// The step.
+        /// The id of the step.
         step: StepId,
-        /// What it wrote.
+        /// The variables that it wrote.
         writes: Vec<WrittenVariable>,
-        /// All that it gave.
+        /// The complete output of the step.
         output: Value,
-        /// What it took.
+        /// The resources that the step used.
         spent: StepSpent,
     },
-    /// A step has failed for good.
+    /// A step failed in all its attempts.
     StepFailed {
-        /// The step.
+        /// The id of the step.
         step: StepId,
-        /// Why.
+        /// The error message.
         error: String,
-        /// What it took.
+        /// The resources that the step used.
         spent: StepSpent,
     },
-    /// A step is not run.
+    /// A step was skipped.
     StepSkipped {
-        /// The step.
+        /// The id of the step.
         step: StepId,
-        /// Why.
+        /// The reason for skipping it.
         why: String,
     },
-    /// Somebody has looked at the work of others.
+    /// A judge returned a verdict on the work of other steps.
     Verdict {
-        /// The step that did.
+        /// The step of the judge.
         step: StepId,
-        /// Whether it may stand.
+        /// `true` if the judge accepted the work.
         passed: bool,
-        /// What is wrong with it.
+        /// The issues that the judge found.
         issues: Vec<String>,
     },
 }
 
-/// A variable that a step wrote.
+/// A variable that a step wrote, with its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WrittenVariable {
-    /// The variable.
+    /// The name of the variable.
     pub name: Arc<str>,
-    /// How its value was found in what the step gave.
+    /// The strategy that found the value in the output.
     pub by: Strategy,
-    /// The value.
+    /// The value of the variable.
     pub value: Value,
 }
 
 impl WrittenVariable {
-    /// A variable with the value that a step wrote.
+    /// Creates a record of a variable that a step wrote.
     pub fn new(name: impl Into<Arc<str>>, by: Strategy, value: Value) -> Self {
         Self {
             name: name.into(),
@@ -182,61 +183,61 @@ impl WrittenVariable {
     }
 }
 
-/// How a variable's value is found in what a step gave; the first that finds one counts.
+/// The strategies to find a variable's value in a step's output; the first match counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Strategy {
-    /// In the result of code that the step ran.
+    /// The value is in the result of code that the step ran.
     CodeResult,
-    /// In the output, under its name.
+    /// The value is in the output, under the variable's name.
     Output,
-    /// In the output's `output`, under its name.
+    /// The value is in the output's `output` field, under the variable's name.
     Nested,
-    /// The output's `final_answer`, or all that was said.
+    /// The value is the output's `final_answer`, or the whole text.
     FinalAnswer,
 }
 
-/// What a step took, all its attempts together.
+/// The resources that a step used in all its attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct StepSpent {
-    /// Attempts.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Tokens and money.
+    /// The tokens and the cost.
     pub usage: Usage,
-    /// Turns and calls.
+    /// The numbers of turns and calls.
     pub stats: Stats,
 }
 
-/// Where a step stands.
+/// The current status of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StepStatus {
-    /// Something before it is not settled.
+    /// A predecessor is not settled yet.
     #[default]
     Pending,
-    /// It has begun.
+    /// The step has started.
     Running,
-    /// It waits: for a person, or for the next attempt.
+    /// The step waits for a person or for its next attempt.
     Waiting,
-    /// It is done.
+    /// The step has completed.
     Completed,
-    /// It has failed.
+    /// The step has failed.
     Failed,
-    /// It was not run.
+    /// The step was not run.
     Skipped,
 }
 
 impl StepStatus {
-    /// Whether nothing more comes of it.
+    /// Returns `true` if the status is final.
     pub fn is_settled(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Skipped)
     }
 
-    /// The status as text, as it stands in session files.
+    /// Returns the status as text, as session files contain it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -250,10 +251,10 @@ impl StepStatus {
 }
 
 impl PlanNotice {
-    /// The name of the events.
+    /// The name of the custom events.
     pub const NAME: &'static str = "graph";
 
-    /// The notice in an event, if there is one.
+    /// Returns the notice in an event, if there is one.
     pub fn of(event: &EventKind) -> Option<Self> {
         match event {
             EventKind::Custom { name, data } if name == Self::NAME => Self::deserialize(data).ok(),

@@ -10,10 +10,9 @@ use crate::fault::Faults;
 use crate::read;
 use crate::step::{Reducer, Step};
 
-/// What is to be done, as data: steps, what they read and write, and what is given from the start.
+/// A plan as data: its steps, the variables they read and write, and the initial variables.
 ///
-/// A plan may be wrong in any way; [`Graph::check`](crate::Graph::check) says whether it can be
-/// run.
+/// A plan can be invalid; [`Graph::check`](crate::Graph::check) validates it.
 ///
 /// ```
 /// use levity_dag::{Plan, Step};
@@ -27,40 +26,40 @@ use crate::step::{Reducer, Step};
 #[serde(default)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The steps, in an order that only matters where nothing else decides.
+    /// The steps in plan order. The order matters only where nothing else decides.
     pub steps: Vec<Arc<Step>>,
-    /// What is said about variables.
+    /// The declarations of variables, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<Arc<str>, Variable>,
-    /// The variables that are there from the start.
+    /// The initial variables, set before the first step starts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub given: BTreeMap<Arc<str>, Value>,
 }
 
 impl Plan {
-    /// 16 MiB of text.
+    /// The maximum size of a plan's text: 16 MiB.
     pub const MAX_BYTES: usize = 16 << 20;
 
-    /// A plan without steps.
+    /// Creates a plan without steps.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a step.
+    /// Adds a step to the plan.
     #[must_use]
     pub fn step(mut self, step: Step) -> Self {
         self.steps.push(Arc::new(step));
         self
     }
 
-    /// Gives a variable from the start.
+    /// Sets a variable before the first step starts.
     #[must_use]
     pub fn given(mut self, name: impl Into<Arc<str>>, value: impl Into<Value>) -> Self {
         self.given.insert(name.into(), value.into());
         self
     }
 
-    /// Says something about a variable.
+    /// Declares a schema or a reducer for a variable.
     #[must_use]
     pub fn variable(mut self, name: impl Into<Arc<str>>, variable: Variable) -> Self {
         self.variables.insert(name.into(), variable);
@@ -69,12 +68,12 @@ impl Plan {
 }
 
 impl Plan {
-    /// Reads a plan that a person or a model has written, as JSON.
+    /// Parses a plan that a person or a model wrote as JSON.
     ///
-    /// It takes its own form, `{"steps": [..]}`, and the node-link form of graphs,
-    /// `{"nodes": [..], "links": [..]}`; either may be wrapped in `plan` or `plan_graph`, or be in
-    /// prose or a code fence. JSON that is malformed is mended as [`levity_llm::json`] does.
-    /// `docs/plans.md` has all fields.
+    /// The parser accepts levity's own form, `{"steps": [..]}`, and the node-link form of graphs,
+    /// `{"nodes": [..], "links": [..]}`. Either form may be wrapped in `plan` or `plan_graph`, or
+    /// embedded in prose or a code fence. The parser repairs malformed JSON as [`levity_llm::json`]
+    /// does. `docs/plans.md` lists all fields.
     ///
     /// ```
     /// use levity_dag::Plan;
@@ -89,46 +88,46 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// When it is no plan: what does not fit is named with the step, the field and what was
-    /// expected. Whether the plan can be run is another question, which
-    /// [`Graph::check`](crate::Graph::check) answers.
+    /// Returns the faults if the text is not a plan. Each fault names the step, the field and the
+    /// expected value. `parse` does not check that the plan can run;
+    /// [`Graph::check`](crate::Graph::check) does.
     pub fn parse(text: &str) -> Result<Self, Faults> {
         let value = read::value(text, "plan", read::is_plan).map_err(Faults::from)?;
         read::plan(&value)
     }
 
-    /// Reads a plan in any of its forms.
+    /// Reads a plan from JSON in any of its forms.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
-    #[expect(clippy::needless_pass_by_value, reason = "a plan is made of the value")]
+    /// Returns the same errors as [`parse`](Self::parse).
+    #[expect(clippy::needless_pass_by_value, reason = "callers hand over the value that the plan \
+        replaces")]
     pub fn from_value(value: Value) -> Result<Self, Faults> {
         read::plan(&value)
     }
 
-    /// Reads a plan from a file of at most [`MAX_BYTES`](Self::MAX_BYTES). It blocks while it
-    /// reads.
+    /// Reads a plan from a file of at most [`MAX_BYTES`](Self::MAX_BYTES). The call blocks.
     ///
     /// # Errors
-    /// When the file cannot be read, is too large or no UTF-8, or as [`parse`](Self::parse); all
-    /// name the file.
+    /// Returns an error if the file cannot be read, is too large or is not UTF-8, or if
+    /// [`parse`](Self::parse) fails. Every error names the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
         let unreadable = |source| LoadError::Unreadable {
             path: path.into(),
             source,
         };
-        // A pipe would be waited for, perhaps for ever.
+        // Reading from a pipe could block forever.
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(unreadable(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "it is no regular file",
+                "not a regular file",
             )));
         }
         let mut bytes = Vec::new();
-        let most = Self::MAX_BYTES as u64 + 1;
+        let limit = Self::MAX_BYTES as u64 + 1;
         let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(most)
+        file.take(limit)
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
         if bytes.len() > Self::MAX_BYTES {
@@ -146,69 +145,69 @@ impl Plan {
     }
 }
 
-/// Why a plan could not be read from a file.
+/// The reason why loading a plan from a file failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The file is not there or cannot be read.
-    #[error("the plan `{}` cannot be read", path.display())]
+    /// The file is missing or cannot be read.
+    #[error("cannot read the plan `{}`", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause of the failure.
         source: io::Error,
     },
-    /// The file is larger than a plan may be.
-    #[error("the plan `{}` has more than {} bytes", path.display(), Plan::MAX_BYTES)]
+    /// The file is larger than [`Plan::MAX_BYTES`].
+    #[error("the plan `{}` is larger than the limit of {} bytes; split it or shorten it", path.display(), Plan::MAX_BYTES)]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The file is no UTF-8.
-    #[error("the plan `{}` is no UTF-8 at byte {at}", path.display())]
+    /// The file is not valid UTF-8.
+    #[error("the plan `{}` is not valid UTF-8 at byte {at}; save it as UTF-8", path.display())]
     NotText {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The first byte that is none, counted from 0.
+        /// The offset of the first invalid byte, counted from 0.
         at: usize,
     },
-    /// The file holds no plan.
-    #[error("the plan `{}` is wrong: {faults}", path.display())]
+    /// The file does not contain a valid plan.
+    #[error("the plan `{}` is invalid: {faults}", path.display())]
     Faulty {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The faults found in the plan.
         faults: Faults,
     },
 }
 
-/// What is said about a variable.
+/// The declaration of a variable: its schema and its reducer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Variable {
-    /// What its value must look like, as a JSON Schema.
+    /// The JSON Schema that the value must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// How the values of several steps that write it become one.
+    /// The reducer that combines the values when several steps write the variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reducer: Option<Reducer>,
 }
 
 impl Variable {
-    /// A variable of which nothing is said yet.
+    /// Creates a declaration without a schema or a reducer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What its value must look like, as a JSON Schema.
+    /// Sets the JSON Schema that the value must match.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// How the values of several steps become one.
+    /// Sets the reducer that combines the values of several steps.
     #[must_use]
     pub fn reducer(mut self, reducer: Reducer) -> Self {
         self.reducer = Some(reducer);

@@ -1,4 +1,4 @@
-//! Plans from what people and models write.
+//! Parses plans that people and models write.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,41 +21,42 @@ pub(crate) use fields::{id_of, kind_of};
 pub(crate) use links::add as links;
 pub(crate) use step::{field_name, step};
 
-/// How often a plan may be wrapped in something else.
+/// The maximum number of wrappers around a plan.
 const WRAPPED: usize = 4;
 
-/// The keys that a plan may be wrapped in.
+/// The keys that may wrap a plan.
 pub(crate) const WRAPS: [&str; 3] = ["plan_graph", "plan", "output"];
 
-/// The keys that make an object a plan.
+/// The keys that identify an object as a plan.
 const BODIES: [&str; 2] = ["steps", "nodes"];
 
-/// The keys that make an object a change of a plan.
+/// The keys that identify an object as a change to a plan.
 pub(crate) const DIFFS: [&str; 4] = ["add", "remove", "change", "give_up"];
 
-/// The keys that a change may be wrapped in.
+/// The keys that may wrap a change.
 pub(crate) const WRAPS_OF_DIFFS: [&str; 3] = ["diff", "output", "plan"];
 
-/// The value that a text means; `fits` says whether it may be what is looked for.
+/// Returns the JSON value in a text; `fits` tests for the expected kind of value.
 pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<Value, Fault> {
     let malformed = |message: String| Fault::new(FaultKind::Malformed, message);
     if text.len() > Plan::MAX_BYTES {
-        let (len, most) = (text.len(), Plan::MAX_BYTES);
+        let (len, limit) = (text.len(), Plan::MAX_BYTES);
         return Err(Fault::new(
             FaultKind::Size,
-            format!("the {what} has {len} bytes, more than {most}"),
+            format!("the {what} has {len} bytes, more than the limit of {limit}; shorten it"),
         ));
     }
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(unquoted(value));
     }
     let repaired =
-        json::repair(text).map_err(|error| malformed(format!("the text is no {what}: {error}")))?;
-    // One brace too few is a slip. A text that ends within a value has lost something, and half a
-    // plan is another plan.
+        json::repair(text).map_err(|error| malformed(format!("the text is not a {what}: \
+            {error}")))?;
+    // A single missing brace is a typing error. A text that ends within a value has lost content,
+    // and half a plan is a different plan.
     if repaired.mends.contains(Repair::Truncated) && !is_closed(text) {
         return Err(malformed(format!(
-            "the {what} is cut off at byte {}; write all of it",
+            "the {what} is cut off at byte {}; write it completely",
             text.len()
         )));
     }
@@ -65,14 +66,14 @@ pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<
     Ok(candidate(text).filter(fits).unwrap_or(repaired.value))
 }
 
-/// Whether a text ends as an object or a list does.
+/// Returns `true` if a text ends with a closing brace or bracket.
 pub(crate) fn is_closed(text: &str) -> bool {
     text.trim_end_matches(|c: char| c.is_whitespace() || c == '`')
         .ends_with(['}', ']'])
 }
 
-/// Another value in the text that is a plan or a change of one; prose around it may hold larger
-/// examples.
+/// Returns another value in the text that is a plan or a change to one. The prose around it may
+/// contain larger examples.
 fn candidate(text: &str) -> Option<Value> {
     #[derive(Deserialize)]
     #[serde(try_from = "Value")]
@@ -83,14 +84,14 @@ fn candidate(text: &str) -> Option<Value> {
             if is_plan(&value) || is_diff(&value) {
                 Ok(Self(value))
             } else {
-                Err("no plan")
+                Err("not a plan")
             }
         }
     }
     json::parse_as::<Body>(text).ok().map(|body| body.0)
 }
 
-/// A JSON text within a JSON string.
+/// Parses a JSON text within a JSON string.
 fn unquoted(value: Value) -> Value {
     match &value {
         Value::String(text) => json::parse(text).unwrap_or(value),
@@ -98,7 +99,7 @@ fn unquoted(value: Value) -> Value {
     }
 }
 
-/// Whether a value may be a plan in any of its forms.
+/// Returns `true` if a value may be a plan in any of its forms.
 pub(crate) fn is_plan(value: &Value) -> bool {
     let mut value = value;
     for _ in 0..WRAPPED {
@@ -115,7 +116,7 @@ pub(crate) fn is_plan(value: &Value) -> bool {
     false
 }
 
-/// Whether a value may be a change of a plan, perhaps wrapped.
+/// Returns `true` if a value may be a change to a plan, possibly wrapped.
 pub(crate) fn is_diff(value: &Value) -> bool {
     has_diff(value)
         || WRAPS_OF_DIFFS
@@ -124,20 +125,20 @@ pub(crate) fn is_diff(value: &Value) -> bool {
             .any(has_diff)
 }
 
-/// Whether a value has a field of a change.
+/// Returns `true` if a value has a field of a change.
 pub(crate) fn has_diff(value: &Value) -> bool {
     DIFFS.iter().any(|key| value.get(key).is_some())
 }
 
-/// A plan from a value in any of its forms.
+/// Reads a plan from a value in any of its forms.
 pub(crate) fn plan(value: &Value) -> Result<Plan, Faults> {
     let mut found = Found::default();
-    let plan = whole(value, &mut found);
+    let plan = unwrapped_plan(value, &mut found);
     found.none()?;
     Ok(plan)
 }
 
-fn whole(value: &Value, found: &mut Found) -> Plan {
+fn unwrapped_plan(value: &Value, found: &mut Found) -> Plan {
     let mut value = value;
     for _ in 0..WRAPPED {
         match value {
@@ -164,10 +165,10 @@ fn whole(value: &Value, found: &mut Found) -> Plan {
 
 fn object(map: &Map<String, Value>, found: &mut Found) -> Plan {
     let graph = map.get("graph").and_then(Value::as_object);
-    let said = |key: &str| map.get(key).or_else(|| graph?.get(key));
+    let field = |key: &str| map.get(key).or_else(|| graph?.get(key));
     let mut plan = Plan::new();
-    plan.variables = said("variables").map_or_else(BTreeMap::new, |value| variables(value, found));
-    plan.given = said("given").map_or_else(BTreeMap::new, |value| given(value, found));
+    plan.variables = field("variables").map_or_else(BTreeMap::new, |value| variables(value, found));
+    plan.given = field("given").map_or_else(BTreeMap::new, |value| given(value, found));
     let linked = map.contains_key("nodes") && !map.contains_key("steps");
     let key = if linked { "nodes" } else { "steps" };
     plan.steps = match map.get(key) {
@@ -192,7 +193,7 @@ fn object(map: &Map<String, Value>, found: &mut Found) -> Plan {
     plan
 }
 
-/// The steps of a list. A node `ROOT` stands for the question and is none.
+/// Reads the steps of a list. A node `ROOT` represents the question and is not a step.
 fn list(steps: &[Value], linked: bool, found: &mut Found) -> Vec<Arc<Step>> {
     let mut read = Vec::with_capacity(steps.len());
     for (at, value) in steps.iter().enumerate() {
@@ -204,7 +205,7 @@ fn list(steps: &[Value], linked: bool, found: &mut Found) -> Vec<Arc<Step>> {
     read
 }
 
-/// The steps of an object, by id.
+/// Reads the steps of an object, keyed by id.
 fn keyed(steps: &Map<String, Value>, found: &mut Found) -> Vec<Arc<Step>> {
     let steps = steps.iter().enumerate().filter(|(_, (id, _))| *id != ROOT);
     steps
@@ -212,7 +213,7 @@ fn keyed(steps: &Map<String, Value>, found: &mut Found) -> Vec<Arc<Step>> {
         .collect()
 }
 
-/// What is said about variables: an object for each, or the name of a reducer.
+/// Reads the declarations of variables: an object for each, or the name of a reducer.
 pub(crate) fn variables(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, Variable> {
     let Some(map) = value.as_object() else {
         let message = format!("`variables` must be an object, not {}", kind_of(value));
@@ -225,16 +226,16 @@ pub(crate) fn variables(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, 
 }
 
 fn variable(name: &str, value: &Value, found: &mut Found) -> Variable {
-    let mut said = Variable::new();
+    let mut declared = Variable::new();
     match value {
         Value::Null => {}
         Value::String(_) => {
-            said.reducer = fields::reducer(value, &format!("variable `{name}`"), found);
+            declared.reducer = fields::reducer(value, &format!("variable `{name}`"), found)
         }
         Value::Object(map) => {
             let mut fields = Fields::new(format!("variable `{name}`"), map, found);
-            said.schema = fields.take("schema").cloned();
-            said.reducer = fields.reducer("reducer");
+            declared.schema = fields.take("schema").cloned();
+            declared.reducer = fields.reducer("reducer");
         }
         other => {
             let message = format!(
@@ -244,7 +245,7 @@ fn variable(name: &str, value: &Value, found: &mut Found) -> Variable {
             found.push(Fault::new(FaultKind::Malformed, message));
         }
     }
-    said
+    declared
 }
 
 fn given(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, Value> {
@@ -265,7 +266,7 @@ fn given(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, Value> {
     }
 }
 
-/// Leaves out what is said twice: a step that comes after another by a field and by an edge.
+/// Removes duplicates: a step that follows another both by a field and by an edge.
 fn each_once(step: &mut Step) {
     if step.after.len() < 2 {
         return;
@@ -280,7 +281,7 @@ fn each_once(step: &mut Step) {
     step.after.retain(|after| seen.insert(key(after)));
 }
 
-/// The number of each step by its id.
+/// Maps the id of each step to its number.
 fn numbers(steps: &[Arc<Step>]) -> HashMap<&str, usize> {
     steps
         .iter()

@@ -3,8 +3,7 @@ use serde_json::{Map, Number, Value};
 use crate::step::Reducer;
 
 impl Reducer {
-    /// Puts values together, in the order in which they come. It takes any values; `null` counts
-    /// only in a list.
+    /// Combines values in the given order. It accepts any values; `null` counts only in a list.
     ///
     /// ```
     /// use levity_dag::Reducer;
@@ -19,14 +18,14 @@ impl Reducer {
         if self == Self::List {
             return values.cloned().collect();
         }
-        let mut there = values.filter(|value| !value.is_null());
+        let mut present = values.filter(|value| !value.is_null());
         match self {
-            Self::List | Self::Concat => concat(there),
-            Self::Merge => merge(there),
-            Self::Sum => sum(there),
-            Self::Join => join(there),
-            Self::First => there.next().cloned().unwrap_or_default(),
-            Self::Last => there.last().cloned().unwrap_or_default(),
+            Self::List | Self::Concat => concat(present),
+            Self::Merge => merge(present),
+            Self::Sum => sum(present),
+            Self::Join => join(present),
+            Self::First => present.next().cloned().unwrap_or_default(),
+            Self::Last => present.last().cloned().unwrap_or_default(),
         }
     }
 }
@@ -54,8 +53,8 @@ fn merge<'a>(values: impl Iterator<Item = &'a Value>) -> Value {
     }))
 }
 
-/// Exact as long as all numbers are whole and the sum fits; otherwise a float, at most the largest
-/// there is.
+/// Returns the exact sum if all numbers are integers and the sum fits; otherwise a float, clamped
+/// to the finite range.
 fn sum<'a>(values: impl Iterator<Item = &'a Value>) -> Value {
     let (mut whole, mut parts, mut exact) = (0_i128, 0.0_f64, true);
     for number in values.filter_map(Value::as_number) {
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn reducers_take_any_values() {
+    fn reducers_accept_values_of_any_type() {
         let mixed = json!([1, null, "a", [2, null], {"k": 1}, {"k": 2, "l": 3}, true]);
         check(Reducer::List, &mixed, &mixed);
         check(
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing() {
+    fn reducers_of_empty_input_return_neutral_value() {
         check(Reducer::List, &json!([]), &json!([]));
         check(Reducer::Concat, &json!([]), &json!([]));
         check(Reducer::Merge, &json!([]), &json!({}));
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_exact_while_they_can_be() {
+    fn sum_of_integers_is_exact_while_it_fits() {
         check(
             Reducer::Sum,
             &json!([9_007_199_254_740_993_i64, 1]),

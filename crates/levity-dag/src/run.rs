@@ -1,4 +1,4 @@
-//! Runs of a team.
+//! Inputs and runs of a team.
 
 use levity_core::{Error, Executor, Limits, MachineKind, Message, Reached, Result, SharedError};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::seed::StartingPlan;
 use crate::team::Team;
 
-/// The input of a team's run: a goal, for which a plan is made, or a plan.
+/// The input of a team's run: a goal to make a plan for, or a plan.
 ///
 /// ```
 /// # use levity_dag::{Plan, TeamInput};
@@ -36,23 +36,23 @@ pub struct TeamInput {
 }
 
 impl TeamInput {
-    /// The variable that tells every step about the files of a run: `file_manifest`.
+    /// The variable that describes the files of a run to every step: `file_manifest`.
     pub const FILES: &'static str = FILES;
 
-    /// What is to be reached, for a plan that is there already.
+    /// Sets the goal that an existing plan serves.
     pub fn goal(mut self, goal: impl Into<String>) -> Self {
         self.goal = goal.into();
         self
     }
 
-    /// Gives a variable from the start.
+    /// Sets a variable before the first step starts.
     pub fn given(mut self, name: impl Into<Arc<str>>, value: impl Into<Value>) -> Self {
         self.given.insert(name.into(), value.into());
         self
     }
 
-    /// Gives files: what they are is found out before the plan is made, and is there for every step
-    /// as [`FILES`](Self::FILES).
+    /// Adds input files. levity profiles them before the plan is made, and every step can read the
+    /// result as [`FILES`](Self::FILES).
     pub fn files<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.files.extend(paths.into_iter().map(Into::into));
         self
@@ -77,7 +77,7 @@ impl From<Message> for TeamInput {
     }
 }
 
-/// Carries the plan out. When steps fail, a planner may change it, if the team has one.
+/// Carries out the plan. When steps fail, the team's planner, if there is one, may change it.
 impl From<Plan> for TeamInput {
     fn from(plan: Plan) -> Self {
         Arc::new(plan).into()
@@ -93,7 +93,7 @@ impl From<Arc<Plan>> for TeamInput {
     }
 }
 
-/// Carries out a plan that [`Team::check`] has found sound, without checking it once more.
+/// Carries out a plan that [`Team::check`] has validated, without a second check.
 impl From<Graph> for TeamInput {
     fn from(graph: Graph) -> Self {
         Self {
@@ -104,9 +104,9 @@ impl From<Graph> for TeamInput {
     }
 }
 
-/// Goes on from what another run has left, in a run of its own: what is done there is not done
-/// again. A session file gives the seed, with or without some of its steps; see
-/// `levity_observe::Session`.
+/// Continues the work of another run in a new run, without repeating its completed steps.
+/// `levity_observe::Session` creates the seed from a session file, with or without some of its
+/// steps.
 impl From<StartingPlan> for TeamInput {
     fn from(seed: StartingPlan) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Runnable for Team {
             seed,
         } = input;
         let (plan, done) = seed.map_or((plan, Vec::new()), |seed| (Some(seed.plan), seed.done));
-        // A plan says what is to be done by itself.
+        // A plan needs no goal.
         if plan.is_none() && is_blank(&goal) {
             return Err(Error::EmptyPrompt);
         }
@@ -166,7 +166,7 @@ impl Runnable for Team {
             return Ok(Beginning::now(machine));
         }
         Ok(Beginning::later(async move {
-            start.files = Some(look_at(files).await?);
+            start.files = Some(profile_files(files).await?);
             Ok(GraphMachine::new(rules, start).into())
         }))
     }
@@ -185,8 +185,8 @@ impl Runnable for Team {
     }
 }
 
-/// Finds out what files are, where that holds up nobody.
-async fn look_at(files: Vec<PathBuf>) -> Result<Manifest, SharedError> {
-    let looked = tokio::runtime::Handle::current().spawn_blocking(move || profile_all(files));
-    looked.await.map_err(SharedError::new)
+/// Profiles files on a blocking thread, so that it does not delay other tasks.
+async fn profile_files(files: Vec<PathBuf>) -> Result<Manifest, SharedError> {
+    let profiled = tokio::runtime::Handle::current().spawn_blocking(move || profile_all(files));
+    profiled.await.map_err(SharedError::new)
 }

@@ -1,4 +1,4 @@
-//! Which step may begin: a pure account of what is settled.
+//! Decides which steps may start, from the settled steps alone and without I/O.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,67 +13,67 @@ use crate::graph::{Edge, Graph};
 use crate::notice::{StepSpent, StepStatus};
 use crate::step::{Join, OnFailure, Step, StepId};
 
-/// The steps of a graph: what came of each, and which may begin.
+/// The state of each step of a graph, and the steps that may start.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     graph: Graph,
     nodes: Vec<Node>,
-    /// The steps that each stand-in stands in for.
+    /// The steps that each fallback step is a fallback for.
     sources: HashMap<u32, Vec<u32>>,
-    /// Those on the longest way to an end are the most urgent. A list that is settled early leaves
-    /// its step behind, which is passed over. Held are steps that have failed and for which another
-    /// way is looked for.
+    /// The queue of ready steps; steps on the longest path to an end have the highest priority. A
+    /// fan-out that settles early leaves its step in the queue, where it is ignored. Held steps
+    /// have failed and wait for a replan.
     pub(crate) schedule: Schedule,
 }
 
-/// Where a step stands.
+/// The state of a single step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub(crate) status: StepStatus,
-    /// Somebody has found another way since it failed.
+    /// `true` if a replan has handled the failure of the step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) handled: bool,
-    /// Why it was not run.
+    /// The reason why the step was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) skip: Option<Skip>,
-    /// Why it failed.
+    /// The error message, if the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<Box<str>>,
-    /// What it wrote, in the order of its `writes`.
+    /// The written values, in the order of `writes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) values: Vec<Value>,
-    /// All that it gave, when it writes nothing.
+    /// The complete output, stored only if the step writes no variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Box<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spent: Option<Box<StepSpent>>,
 }
 
-/// Why a step is not run.
+/// The reason why a step is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Skip {
-    /// The step it stands in for has not failed.
+    /// The step that it is a fallback for has not failed.
     NotNeeded,
     /// A condition does not hold.
     Condition,
-    /// A step before it failed, and that was to be expected.
+    /// A predecessor failed, and its policy tolerates that.
     Tolerated,
-    /// A step before it failed.
+    /// A predecessor failed.
     Failure,
 }
 
-/// Something that has become of steps that were not begun.
+/// A step that was skipped, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Skipped {
     pub(crate) at: u32,
-    pub(crate) why: Skip,
-    /// The step because of which.
-    pub(crate) by: Option<u32>,
+    pub(crate) reason: Skip,
+    /// The step that caused the skip.
+    pub(crate) cause: Option<u32>,
 }
 
 impl Scheduler {
-    /// All steps pending.
+    /// Creates a scheduler with all steps pending.
     pub(crate) fn new(graph: Graph) -> Self {
         let nodes = (0..graph.len()).map(|_| Node::default()).collect();
         let mut sources: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -88,12 +88,12 @@ impl Scheduler {
         }
     }
 
-    /// Steps that stand as they were saved, some of them held. What may begin and has not is ready;
-    /// a step that is run for a list and has more of it is not.
+    /// Restores steps from a saved state, some of them held. Pending steps that may start become
+    /// ready, but a fan-out with remaining elements does not.
     pub(crate) fn restored(graph: Graph, nodes: Vec<Node>, held: &[u32]) -> Result<Self, String> {
         let mut new = Self::new(graph);
         if nodes.len() != new.nodes.len() {
-            return Err("its plan has another number of steps than there are".to_owned());
+            return Err("the saved state has a different number of steps than its plan".to_owned());
         }
         let is_failed = |at: &u32| {
             nodes
@@ -101,7 +101,7 @@ impl Scheduler {
                 .is_some_and(|node| node.status == StepStatus::Failed)
         };
         if !held.iter().all(is_failed) {
-            return Err("another way is looked for, and no step has failed".to_owned());
+            return Err("the saved state waits for a replan, but no step has failed".to_owned());
         }
         for (at, node) in (0..).zip(&nodes) {
             _ = match node.status {
@@ -118,8 +118,8 @@ impl Scheduler {
         Ok(new)
     }
 
-    /// A changed plan, made for the sake of these steps; what has begun keeps its state. Returns it
-    /// with the new numbers of the old steps.
+    /// Switches to a changed plan that was made because of the `seen` steps; started steps keep
+    /// their state. Returns the new numbers of the old steps, too.
     pub(crate) fn changed(self, graph: Graph, seen: &[StepId]) -> (Self, Vec<Option<u32>>) {
         let mut new = Self::new(graph);
         let steps = &self.graph.plan().steps;
@@ -171,11 +171,11 @@ impl Scheduler {
         self.nodes.get_mut(at as usize)
     }
 
-    /// Finds what may begin. Returns what is skipped.
+    /// Finds the steps that may start. Returns the skipped steps.
     pub(crate) fn begin(&mut self) -> Vec<Skipped> {
         let mut skipped = Vec::new();
         for at in self.schedule.open(&self.graph.links()) {
-            match self.place(at, &mut skipped) {
+            match self.evaluate(at, &mut skipped) {
                 Some(weight) => self.schedule.ready(at, weight),
                 None => {
                     self.schedule.settle(at);
@@ -186,7 +186,7 @@ impl Scheduler {
         skipped
     }
 
-    /// A step is under way.
+    /// Marks a step as running.
     pub(crate) fn mark_running(&mut self, at: u32) {
         self.schedule.begin(at);
         if let Some(node) = self.node_mut(at) {
@@ -194,12 +194,13 @@ impl Scheduler {
         }
     }
 
-    /// Puts a step back that has more to begin.
+    /// Puts a step with remaining work back into the queue.
     pub(crate) fn push(&mut self, at: u32) {
         self.schedule.ready(at, self.graph.weight(at));
     }
 
-    /// Settles a step, and finds what may begin now. Returns what is skipped because of it.
+    /// Settles a step and finds the steps that may start now. Returns the steps that are skipped
+    /// because of it.
     pub(crate) fn settle(&mut self, at: u32, status: StepStatus) -> Vec<Skipped> {
         let mut skipped = Vec::new();
         if self.finish_early(at, status) {
@@ -208,7 +209,7 @@ impl Scheduler {
         skipped
     }
 
-    /// Settles a step before the run begins.
+    /// Settles a step before the run starts.
     pub(crate) fn finish_early(&mut self, at: u32, status: StepStatus) -> bool {
         let settled = self.schedule.settle(at);
         if settled {
@@ -217,15 +218,15 @@ impl Scheduler {
         settled
     }
 
-    /// A step has failed, and those behind it wait for another way to be found.
+    /// Marks a step as failed and holds its dependents until a replan.
     pub(crate) fn hold(&mut self, at: u32) {
         if self.schedule.hold(at) {
             self.nodes[at as usize].status = StepStatus::Failed;
         }
     }
 
-    /// No other way was found for the steps that were held.
-    pub(crate) fn let_go(&mut self) -> Vec<Skipped> {
+    /// Releases all held steps after a replan found no other way.
+    pub(crate) fn release_held(&mut self) -> Vec<Skipped> {
         let held: Vec<u32> = self.schedule.held().collect();
         let mut skipped = Vec::new();
         for at in held {
@@ -235,32 +236,33 @@ impl Scheduler {
         skipped
     }
 
-    /// Tells those behind a settled step; what is skipped because of it is settled, too, and so on.
+    /// Releases the successors of a settled step. Successors that are skipped are settled as well,
+    /// and so on.
     fn release(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
         let (graph, empty) = (self.graph.clone(), Schedule::new(0));
         let mut schedule = std::mem::replace(&mut self.schedule, empty);
-        schedule.release(at, &graph.links(), |behind| self.place(behind, skipped));
+        schedule.release(at, &graph.links(), |behind| self.evaluate(behind, skipped));
         self.schedule = schedule;
     }
 
-    /// How urgent a step is whose inputs are settled; nothing when it is skipped.
-    fn place(&mut self, at: u32, skipped: &mut Vec<Skipped>) -> Option<u32> {
-        let Some((why, by)) = self.verdict(at) else {
+    /// Returns the priority of a step whose inputs are settled, or `None` if it is skipped.
+    fn evaluate(&mut self, at: u32, skipped: &mut Vec<Skipped>) -> Option<u32> {
+        let Some((reason, cause)) = self.skip_reason(at) else {
             return Some(self.graph.weight(at));
         };
         if let Some(node) = self.nodes.get_mut(at as usize) {
-            (node.status, node.skip) = (StepStatus::Skipped, Some(why));
+            (node.status, node.skip) = (StepStatus::Skipped, Some(reason));
         }
-        skipped.push(Skipped { at, why, by });
+        skipped.push(Skipped { at, reason, cause });
         None
     }
 
-    /// Why a step whose inputs are settled is not run, if it is not.
-    fn verdict(&self, at: u32) -> Option<(Skip, Option<u32>)> {
+    /// Returns the reason to skip a step whose inputs are settled, if there is one.
+    fn skip_reason(&self, at: u32) -> Option<(Skip, Option<u32>)> {
         let step = self.step(at)?;
         let sources = self.sources_of(at);
-        if let Some(idle) = self.idle(sources) {
-            return Some(idle);
+        if let Some(reason) = self.fallback_skip_reason(sources) {
+            return Some(reason);
         }
         let (mut taken, mut dead) = (usize::from(!sources.is_empty()), None);
         let before = || self.graph.before(at).filter(|(_, edge)| !edge.stands_in);
@@ -268,8 +270,8 @@ impl Scheduler {
         for (source, edge) in before() {
             let own = self.sources_of(source);
             if !own.is_empty() {
-                // Who stands in for another step that this one comes after as well does not count:
-                // that one does.
+                // A fallback for another predecessor of this step does not count, because that
+                // predecessor does.
                 let firsts = firsts
                     .get_or_insert_with(|| before().map(|(at, _)| at).collect::<HashSet<_>>());
                 if own.iter().any(|first| firsts.contains(first)) {
@@ -278,9 +280,9 @@ impl Scheduler {
             }
             match self.edge(at, step, source, edge) {
                 Ok(()) => taken += 1,
-                // What counts most is told: a failure before a condition.
-                Err(why) if dead.is_none_or(|(known, _)| known != Skip::Failure) => {
-                    dead = Some((why, Some(source)));
+                // Report the most important reason: a failure before a condition.
+                Err(reason) if dead.is_none_or(|(known, _)| known != Skip::Failure) => {
+                    dead = Some((reason, Some(source)));
                 }
                 Err(_) => {}
             }
@@ -302,8 +304,8 @@ impl Scheduler {
         self.sources.get(&at).map_or(&[], Vec::as_slice)
     }
 
-    /// Why one who stands in for these has nothing to do: none of them has failed.
-    fn idle(&self, sources: &[u32]) -> Option<(Skip, Option<u32>)> {
+    /// Returns the reason to skip a fallback for these steps: none of them has failed.
+    fn fallback_skip_reason(&self, sources: &[u32]) -> Option<(Skip, Option<u32>)> {
         if sources
             .iter()
             .any(|source| self.status(*source) == StepStatus::Failed)
@@ -323,7 +325,7 @@ impl Scheduler {
             .map(|source| (self.skip_of(*source), Some(*source)))
     }
 
-    /// Whether the way from a settled step to another is taken; if not, why not.
+    /// Returns `Ok` if the edge from a settled step to another is active, otherwise the reason.
     fn edge(&self, at: u32, step: &Step, source: u32, edge: Edge) -> Result<(), Skip> {
         let status = self.status(source);
         if status != StepStatus::Completed && !self.is_rescued(source) {
@@ -353,7 +355,7 @@ impl Scheduler {
         self.step(at).map(|step| &step.on_failure)
     }
 
-    /// The steps that stand in for one.
+    /// Returns the fallbacks for a step.
     pub(crate) fn stand_ins(&self, at: u32) -> impl Iterator<Item = u32> {
         self.graph
             .behind(at)
@@ -361,15 +363,15 @@ impl Scheduler {
             .map(|(stand_in, _)| stand_in)
     }
 
-    /// Whether a step stands in for one, directly or not, and is done.
+    /// Returns `true` if a direct or indirect fallback for a step has completed.
     pub(crate) fn is_rescued(&self, at: u32) -> bool {
-        let mut look: Vec<u32> = self.stand_ins(at).collect();
-        let mut seen: HashSet<u32> = look.iter().copied().collect();
-        while let Some(next) = look.pop() {
+        let mut pending: Vec<u32> = self.stand_ins(at).collect();
+        let mut seen: HashSet<u32> = pending.iter().copied().collect();
+        while let Some(next) = pending.pop() {
             if self.status(next) == StepStatus::Completed {
                 return true;
             }
-            look.extend(self.stand_ins(next).filter(|next| seen.insert(*next)));
+            pending.extend(self.stand_ins(next).filter(|next| seen.insert(*next)));
         }
         false
     }
@@ -378,7 +380,7 @@ impl Scheduler {
         let values: Vec<(&Arc<str>, Option<Cow<'_, Value>>)> = condition
             .variables()
             .iter()
-            .map(|name| (name, self.look(name, Some(at))))
+            .map(|name| (name, self.value_of(name, Some(at))))
             .collect();
         condition.holds(&|name| {
             values
@@ -388,15 +390,15 @@ impl Scheduler {
         })
     }
 
-    /// The value of a variable: that of the last step that wrote it or, with a reducer, those of
-    /// all. What a step reads is what those before it wrote: one that a change of the plan adds
-    /// does not change what a step that has begun is given.
+    /// Returns the value of a variable for a reader: the last written value, or all values combined
+    /// by a reducer. Only writers before the reader count, so steps that a replan adds do not
+    /// change the inputs of a started step.
     pub(crate) fn read(&self, name: &str, reader: Option<u32>) -> Option<Value> {
-        self.look(name, reader).map(Cow::into_owned)
+        self.value_of(name, reader).map(Cow::into_owned)
     }
 
-    /// The same, without a copy where there need be none.
-    fn look(&self, name: &str, reader: Option<u32>) -> Option<Cow<'_, Value>> {
+    /// Returns the same value as [`read`](Self::read), without a copy where possible.
+    fn value_of(&self, name: &str, reader: Option<u32>) -> Option<Cow<'_, Value>> {
         let plan = self.graph.plan();
         let given = plan.given.get(name);
         let writers = self.graph.writers(name);

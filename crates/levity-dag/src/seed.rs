@@ -10,32 +10,31 @@ use crate::plan::Plan;
 use crate::schedule::Scheduler;
 use crate::step::StepId;
 
-/// What a run begins with that goes on from another one: a plan, and steps of it that are done
-/// already.
+/// The starting point of a run that continues another one: a plan and its completed steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct StartingPlan {
-    /// The plan.
+    /// The plan to carry out.
     pub plan: Arc<Plan>,
-    /// The steps that are done, with what they gave.
+    /// The completed steps, with their outputs.
     pub done: Vec<CompletedStep>,
 }
 
-/// A step that is done before a run begins.
+/// A step that was completed before the run starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompletedStep {
-    /// The step.
+    /// The id of the step.
     pub step: StepId,
-    /// All that it gave.
+    /// The complete output of the step.
     pub output: Value,
-    /// What it wrote.
+    /// The variables that it wrote.
     pub writes: Vec<WrittenVariable>,
 }
 
 impl CompletedStep {
-    /// A step that gave and wrote this.
+    /// Creates a completed step from its output and its written variables.
     pub fn new(step: impl Into<StepId>, output: Value, writes: Vec<WrittenVariable>) -> Self {
         Self {
             step: step.into(),
@@ -46,7 +45,7 @@ impl CompletedStep {
 }
 
 impl StartingPlan {
-    /// A plan of which nothing is done yet.
+    /// Creates a starting plan without completed steps.
     pub fn new(plan: impl Into<Arc<Plan>>) -> Self {
         Self {
             plan: plan.into(),
@@ -54,7 +53,7 @@ impl StartingPlan {
         }
     }
 
-    /// Says that a step is done.
+    /// Adds a completed step.
     #[must_use]
     pub fn with(mut self, done: CompletedStep) -> Self {
         self.done.push(done);
@@ -62,8 +61,8 @@ impl StartingPlan {
     }
 }
 
-/// The number of a step that is done, and what it wrote in the order of its `writes`; `None` when
-/// something is missing.
+/// Returns the number of a completed step and its values in the order of `writes`, or `None` if one
+/// is missing.
 fn values(graph: &Graph, done: &CompletedStep) -> Option<(u32, Vec<Value>)> {
     let at = graph.find(done.step.as_str())?;
     let value = |name: &Arc<str>| {
@@ -76,23 +75,23 @@ fn values(graph: &Graph, done: &CompletedStep) -> Option<(u32, Vec<Value>)> {
     Some((at, values?))
 }
 
-/// Marks steps as done.
-pub(crate) fn sow(seed: &[CompletedStep], steps: &mut Scheduler) {
+/// Marks the completed steps of a starting plan in the scheduler.
+pub(crate) fn mark_completed(seed: &[CompletedStep], steps: &mut Scheduler) {
     for done in seed {
         let Some((at, values)) = values(steps.graph(), done) else {
             continue;
         };
         if let Some(node) = steps.node_mut(at) {
-            let keeps = values.is_empty();
+            let stores_output = values.is_empty();
             node.values = values;
-            node.output = keeps.then(|| Box::new(done.output.clone()));
+            node.output = stores_output.then(|| Box::new(done.output.clone()));
         }
         steps.finish_early(at, StepStatus::Completed);
     }
 }
 
-/// Tells of steps that are done as if they had just been done.
-pub(crate) fn tell(seed: &[CompletedStep], graph: &Graph, wants: &mut MachineOutput) {
+/// Emits notices for steps that were completed before the run.
+pub(crate) fn emit_notices(seed: &[CompletedStep], graph: &Graph, wants: &mut MachineOutput) {
     if !wants.is_watched() {
         return;
     }

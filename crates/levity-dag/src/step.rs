@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 
 use crate::condition::Condition;
 
-/// Names a step within its plan.
+/// The unique name of a step within its plan.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StepId(Arc<str>);
 
 impl StepId {
-    /// Takes the id as it is.
+    /// Creates an id from `id`, unchanged.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,8 +59,7 @@ impl std::borrow::Borrow<str> for StepId {
     }
 }
 
-/// One piece of work in a plan: who does it, what it reads and writes, and what follows when it
-/// fails.
+/// A unit of work in a plan: its runner, the variables it reads and writes, and its failure policy.
 ///
 /// ```
 /// use levity_dag::{OnFailure, Step};
@@ -76,41 +75,42 @@ impl std::borrow::Borrow<str> for StepId {
 #[serde(from = "StepForm")]
 #[non_exhaustive]
 pub struct Step {
-    /// Its name in the plan.
+    /// The id of the step in the plan.
     pub id: StepId,
-    /// Who does it: an agent, a function or a tool of the team. Empty when it is code.
+    /// The agent, function or tool of the team that runs the step. Empty for a code step.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub agent: Arc<str>,
-    /// What it is about, for people.
+    /// A description for human readers.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub description: Arc<str>,
-    /// What the agent is told to do.
+    /// The instructions for the agent.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub prompt: Arc<str>,
-    /// The variables that it is given.
+    /// The variables passed to the step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Arc<str>>,
-    /// The variables that it sets.
+    /// The variables that the step sets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<Arc<str>>,
-    /// Steps that come before it, beside those that write what it reads.
+    /// Additional predecessors, besides the steps that write the variables it reads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<After>,
-    /// How many of the steps before it are needed.
+    /// The number of predecessors that must succeed: all or any.
     #[serde(skip_serializing_if = "is_default")]
     pub join: Join,
-    /// Whether it is run at all, asked once everything before it is settled.
+    /// An optional condition, evaluated once when all predecessors are settled. The step runs only
+    /// if it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Condition>,
-    /// In a box, since most steps have nothing of it.
+    /// Boxed, because most steps use none of these options.
     #[serde(flatten)]
     pub(crate) more: Option<Box<StepOptions>>,
-    /// What follows when it fails.
+    /// The policy that applies when the step fails.
     #[serde(skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
 }
 
-/// A step as it is written down: with no more fields than were said, so that most have no box.
+/// The serialized form of a step. Converting it allocates a box only for steps that set an option.
 #[derive(Deserialize)]
 struct StepForm {
     id: StepId,
@@ -195,31 +195,31 @@ impl From<StepForm> for Step {
     }
 }
 
-/// What not every step has.
+/// The options that few steps use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct StepOptions {
-    /// Runs it once for each element of a list.
+    /// Runs the step once for each element of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) map: Option<FanOut>,
-    /// Python to run in place of an agent; the next is tried when one fails.
+    /// Python variants that run in place of an agent. If a variant fails, the next one runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) code: Vec<String>,
-    /// Fixed inputs, beside what it reads.
+    /// Fixed inputs, in addition to the variables that the step reads.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(crate) inputs: Map<String, Value>,
-    /// How often it is tried.
+    /// The retry policy of the step.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) retry: Retry,
-    /// How long a round of an attempt may take: a run of its agent or its code, or a call of its
-    /// function or tool. in seconds.
+    /// The timeout in seconds for one round of an attempt: a run of its agent or code, or a call of
+    /// its function or tool.
     #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
     pub(crate) timeout: Option<Duration>,
-    /// What one attempt may use.
+    /// The budget of one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) budget: Option<Budget>,
-    /// The step that it stands in for: it runs when that one has failed, and those who wait for
-    /// that one take this one's results.
+    /// The step that this one is a fallback for. It runs when that step has failed, and the
+    /// dependents of that step use this step's results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<StepId>,
 }
@@ -229,7 +229,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Step {
-    /// A step that `agent` does: an agent, a function or a tool of the team.
+    /// Creates a step that `agent` runs: an agent, a function or a tool of the team.
     pub fn new(id: impl Into<StepId>, agent: impl Into<Arc<str>>) -> Self {
         Self {
             id: id.into(),
@@ -246,7 +246,7 @@ impl Step {
         }
     }
 
-    /// A step that runs Python; the next variant is tried when one fails.
+    /// Creates a step that runs Python. If a variant fails, the next one runs.
     pub fn code<C: Into<String>>(
         id: impl Into<StepId>,
         variants: impl IntoIterator<Item = C>,
@@ -260,42 +260,42 @@ impl Step {
         self.more.get_or_insert_default()
     }
 
-    /// What it is about, for people.
+    /// Sets a description for human readers.
     #[must_use]
     pub fn description(mut self, text: impl Into<Arc<str>>) -> Self {
         self.description = text.into();
         self
     }
 
-    /// What the agent is told to do.
+    /// Sets the instructions for the agent.
     #[must_use]
     pub fn prompt(mut self, text: impl Into<Arc<str>>) -> Self {
         self.prompt = text.into();
         self
     }
 
-    /// The variables that it is given.
+    /// Adds variables that are passed to the step.
     #[must_use]
     pub fn reads<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.reads.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// The variables that it sets.
+    /// Adds variables that the step sets.
     #[must_use]
     pub fn writes<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.writes.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Comes after another step.
+    /// Runs the step after another step.
     #[must_use]
     pub fn after(mut self, step: impl Into<StepId>) -> Self {
         self.after.push(After::new(step));
         self
     }
 
-    /// Comes after another step, and only if `when` holds then.
+    /// Runs the step after another step, and only if `when` holds at that point.
     #[must_use]
     pub fn after_if(mut self, step: impl Into<StepId>, when: Condition) -> Self {
         self.after.push(After {
@@ -305,42 +305,42 @@ impl Step {
         self
     }
 
-    /// Is run only if this holds once everything before it is settled.
+    /// Runs the step only if `when` holds once all predecessors are settled.
     #[must_use]
     pub fn when(mut self, when: Condition) -> Self {
         self.when = Some(when);
         self
     }
 
-    /// How many of the steps before it are needed.
+    /// Sets the number of predecessors that must succeed: all or any.
     #[must_use]
     pub fn join(mut self, join: Join) -> Self {
         self.join = join;
         self
     }
 
-    /// Runs it once for each element of a list.
+    /// Runs the step once for each element of a list.
     #[must_use]
     pub fn map(mut self, fan_out: FanOut) -> Self {
         self.more().map = Some(fan_out);
         self
     }
 
-    /// A fixed input, beside what it reads.
+    /// Adds a fixed input, in addition to the variables that the step reads.
     #[must_use]
     pub fn input(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.more().inputs.insert(name.into(), value.into());
         self
     }
 
-    /// How often it is tried; once by default.
+    /// Sets the retry policy; one attempt by default.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.more().retry = retry;
         self
     }
 
-    /// How long a round of an attempt may take: a run of its agent or its code, or a call of its
+    /// Sets the timeout for one round of an attempt: a run of its agent or code, or a call of its
     /// function or tool.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
@@ -348,91 +348,91 @@ impl Step {
         self
     }
 
-    /// What one attempt may use.
+    /// Sets the budget of one attempt.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.more().budget = Some(budget);
         self
     }
 
-    /// What follows when it fails.
+    /// Sets the policy that applies when the step fails.
     #[must_use]
-    pub fn on_failure(mut self, what: OnFailure) -> Self {
-        self.on_failure = what;
+    pub fn on_failure(mut self, policy: OnFailure) -> Self {
+        self.on_failure = policy;
         self
     }
 
-    /// Stands in for a step that has failed.
+    /// Makes this step the fallback for `step`: it runs only if `step` fails.
     #[must_use]
     pub fn instead_of(mut self, step: impl Into<StepId>) -> Self {
         self.more().instead_of = Some(step.into());
         self
     }
 
-    /// All variables that must be there before it begins: those it reads, those of its conditions,
-    /// and the list.
+    /// Returns all variables that must be settled before the step starts: those it reads, those in
+    /// its conditions, and its fan-out list.
     pub(crate) fn needs(&self) -> impl Iterator<Item = &Arc<str>> {
         let edges = self.after.iter().filter_map(|after| after.when.as_ref());
-        let asked = self.when.iter().chain(edges).flat_map(Condition::variables);
+        let tested = self.when.iter().chain(edges).flat_map(Condition::variables);
         self.reads
             .iter()
-            .chain(asked)
+            .chain(tested)
             .chain(self.fan_out().map(|map| &map.over))
     }
 
-    /// The fan-out, if there is one.
+    /// Returns the fan-out, if the step has one.
     pub fn fan_out(&self) -> Option<&FanOut> {
         self.more.as_ref()?.map.as_ref()
     }
 
-    /// The Python variants; empty when it is an agent's step.
+    /// Returns the Python variants; empty if the step is not a code step.
     pub fn variants(&self) -> &[String] {
         self.more.as_ref().map_or(&[], |more| &more.code)
     }
 
-    /// How often it is tried.
+    /// Returns the retry policy of the step.
     pub fn tries(&self) -> Retry {
         self.more
             .as_ref()
             .map_or_else(Retry::default, |more| more.retry)
     }
 
-    /// The fixed inputs, beside what it reads.
+    /// Returns the fixed inputs, which are passed in addition to the variables it reads.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &Value)> {
         let all = self.more.iter().flat_map(|more| &more.inputs);
         all.map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The timeout of a round, if there is one.
+    /// Returns the timeout of a round, if one is set.
     pub fn time_limit(&self) -> Option<Duration> {
         self.more.as_ref()?.timeout
     }
 
-    /// The budget of one attempt, if there is one.
+    /// Returns the budget of one attempt, if one is set.
     pub fn attempt_budget(&self) -> Option<Budget> {
         self.more.as_ref()?.budget
     }
 
-    /// The step that it stands in for.
+    /// Returns the step that this one is a fallback for.
     pub fn stands_in_for(&self) -> Option<&StepId> {
         self.more.as_ref()?.instead_of.as_ref()
     }
 }
 
-/// A step that comes before another, perhaps on a condition.
+/// A predecessor of a step, with an optional condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "AfterForm")]
 #[non_exhaustive]
 pub struct After {
-    /// The step.
+    /// The id of the predecessor.
     pub step: StepId,
-    /// The edge is taken only if this holds.
+    /// The edge counts only if this condition holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Condition>,
 }
 
 impl After {
-    /// After a step, whatever it gives.
+    /// Creates an edge from `step` without a condition.
     pub fn new(step: impl Into<StepId>) -> Self {
         Self {
             step: step.into(),
@@ -441,7 +441,7 @@ impl After {
     }
 }
 
-/// An id alone, or an object.
+/// The serialized form of [`After`]: an id alone, or an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum AfterForm {
@@ -461,38 +461,39 @@ impl From<AfterForm> for After {
     }
 }
 
-/// How many of the steps before a step are needed.
+/// The number of predecessors that a step requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Join {
-    /// All: it is skipped when one of them was skipped or its condition did not hold.
+    /// Requires all predecessors. The step is skipped if one of them was skipped or its condition
+    /// did not hold.
     #[default]
     All,
-    /// At least one; it waits until all are settled. For steps behind branches of which one is
-    /// taken.
+    /// Requires at least one predecessor, and waits until all are settled. Use it after branches of
+    /// which only one is taken.
     Any,
 }
 
-/// Runs a step once for each element of a list, and gathers the results in the order of the list.
+/// Runs a step once for each element of a list and collects the results in list order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FanOut {
-    /// The variable that holds the list.
+    /// The variable that contains the list.
     pub over: Arc<str>,
-    /// The name by which a run of the step sees its element; `item` by default.
+    /// The name under which a run of the step receives its element; `item` by default.
     #[serde(rename = "as", default = "item")]
     pub name: Arc<str>,
-    /// How many elements there may be; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default.
+    /// The maximum number of elements; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default.
     #[serde(default = "most")]
     pub most: usize,
-    /// How many must succeed; all by default.
+    /// The number of elements that must succeed; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum: Option<usize>,
-    /// Whether those that have not begun are left out once the quorum is reached.
+    /// Skips elements that have not started once the quorum is reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stop_early: bool,
-    /// How the results become one value; a list by default, with `null` for those that failed.
+    /// The reducer for the results; by default a list, with `null` for elements that failed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reducer: Reducer,
 }
@@ -506,12 +507,12 @@ fn most() -> usize {
 }
 
 impl FanOut {
-    /// 1,000 elements.
+    /// The default maximum: 1,000 elements.
     pub const DEFAULT_MOST: usize = 1_000;
-    /// 100,000 elements; a plan that allows more is refused.
+    /// The largest maximum that a plan may set: 100,000 elements.
     pub const MAX_MOST: usize = 100_000;
 
-    /// Over the list in this variable.
+    /// Creates a fan-out over the list in `variable`.
     pub fn over(variable: impl Into<Arc<str>>) -> Self {
         Self {
             over: variable.into(),
@@ -523,28 +524,28 @@ impl FanOut {
         }
     }
 
-    /// The name by which a run of the step sees its element.
+    /// Sets the name under which a run of the step receives its element.
     #[must_use]
     pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How many elements there may be.
+    /// Sets the maximum number of elements.
     #[must_use]
     pub fn most(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// How many must succeed.
+    /// Sets the number of elements that must succeed.
     #[must_use]
     pub fn quorum(mut self, quorum: usize) -> Self {
         self.quorum = Some(quorum);
         self
     }
 
-    /// Once so many have succeeded, leaves out those that have not begun.
+    /// Sets a quorum and skips elements that have not started once it is reached.
     #[must_use]
     pub fn first(mut self, quorum: usize) -> Self {
         self.quorum = Some(quorum);
@@ -552,7 +553,7 @@ impl FanOut {
         self
     }
 
-    /// How the results become one value.
+    /// Sets the reducer that combines the results.
     #[must_use]
     pub fn reduced_by(mut self, reducer: Reducer) -> Self {
         self.reducer = reducer;
@@ -560,44 +561,45 @@ impl FanOut {
     }
 }
 
-/// How several values of one variable become one, in the order of the plan or of the list, whatever
-/// was finished first.
+/// Combines several values of one variable into one, in plan or list order, regardless of which
+/// finished first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reducer {
-    /// A list of the values.
+    /// Collects the values in a list.
     #[default]
     List,
-    /// The elements of all lists in one list; what is no list is one element, and `null` is left
-    /// out.
+    /// Concatenates all lists into one. A value that is not a list counts as one element, and
+    /// `null` is omitted.
     Concat,
-    /// One object with the keys of all; of two values for one key, the later. What is no object is
-    /// left out.
+    /// Merges all objects into one. If two have the same key, the later value wins. Values that are
+    /// not objects are omitted.
     Merge,
-    /// The sum of the numbers, exact while all are whole. What is no number is left out.
+    /// Adds the numbers, exactly while all are integers. Values that are not numbers are omitted.
     Sum,
-    /// The texts, with an empty line between them; other values as JSON, and `null` is left out.
+    /// Joins the texts with an empty line between them. Other values are written as JSON, and
+    /// `null` is omitted.
     Join,
-    /// The first that is not `null`.
+    /// Takes the first value that is not `null`.
     First,
-    /// The last that is not `null`; for branches of which one is taken.
+    /// Takes the last value that is not `null`; for branches of which only one is taken.
     Last,
 }
 
-/// How often a step is tried, and how long it waits in between: the pause doubles each time.
+/// The number of attempts for a step and the pause between them, which doubles each time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "RetryForm")]
 #[non_exhaustive]
 pub struct Retry {
-    /// How often, at most; one attempt is no retry.
+    /// The maximum number of attempts; 1 means no retry.
     pub attempts: u32,
     /// The pause before the second attempt, in seconds.
     #[serde(with = "seconds_of")]
     pub pause: Duration,
 }
 
-/// A number of attempts alone, or an object.
+/// The serialized form of [`Retry`]: a number of attempts, or an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RetryForm {
@@ -622,14 +624,14 @@ impl From<RetryForm> for Retry {
 }
 
 impl Retry {
-    /// One second.
+    /// The default pause: one second.
     pub const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
-    /// 100 attempts; a plan that asks for more is refused.
+    /// The largest number of attempts that a plan may set: 100.
     pub const MAX_ATTEMPTS: u32 = 100;
     /// The longest pause: five minutes.
     pub const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-    /// So many attempts.
+    /// Creates a policy with this number of attempts and the default pause.
     pub const fn attempts(attempts: u32) -> Self {
         Self {
             attempts,
@@ -637,7 +639,7 @@ impl Retry {
         }
     }
 
-    /// The pause before the second attempt.
+    /// Sets the pause before the second attempt.
     #[must_use]
     pub const fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
@@ -651,60 +653,60 @@ impl Default for Retry {
     }
 }
 
-/// What a step may use. What is not said is not limited by the step.
+/// The budget of a step. A field that is not set does not limit the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Budget {
-    /// Tokens sent and received.
+    /// The maximum number of tokens, sent and received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Money, in dollars where it is written down.
+    /// The maximum cost, serialized in dollars.
     #[serde(skip_serializing_if = "Option::is_none", with = "dollars")]
     pub money: Option<Money>,
-    /// Calls of a model.
+    /// The maximum number of model calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
-    /// Calls of tools.
+    /// The maximum number of tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
 }
 
 impl Budget {
-    /// No limit yet.
+    /// Creates a budget without limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Limits the tokens.
+    /// Limits the number of tokens.
     #[must_use]
     pub fn tokens(mut self, tokens: u64) -> Self {
         self.tokens = Some(tokens);
         self
     }
 
-    /// Limits the money.
+    /// Limits the cost in money.
     #[must_use]
     pub fn money(mut self, money: Money) -> Self {
         self.money = Some(money);
         self
     }
 
-    /// Limits the calls of a model.
+    /// Limits the number of model calls.
     #[must_use]
     pub fn model_calls(mut self, calls: u64) -> Self {
         self.model_calls = Some(calls);
         self
     }
 
-    /// Limits the calls of tools.
+    /// Limits the number of tool calls.
     #[must_use]
     pub fn tool_calls(mut self, calls: u64) -> Self {
         self.tool_calls = Some(calls);
         self
     }
 
-    /// These limits, and no more of anything than this budget allows.
+    /// Returns `limits`, lowered to this budget where the budget is smaller.
     pub fn within(&self, mut limits: Limits) -> Limits {
         fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             match (one, other) {
@@ -720,21 +722,21 @@ impl Budget {
     }
 }
 
-/// What follows when a step has failed for good. Whatever it is, only what depends on the step is
-/// touched.
+/// The policy that applies when all attempts of a step have failed. Each policy affects only the
+/// dependents of the step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// The planner is asked for another way; without one, what depends on the step is skipped, and
-    /// the run has not reached its goal.
+    /// Asks the planner for another way. Without a planner, the dependents are skipped and the run
+    /// does not reach its goal.
     #[default]
     Fail,
-    /// What depends on the step is skipped, and the run goes on as if that had been meant.
+    /// Skips the dependents and continues the run as if that had been intended.
     Skip,
-    /// Another step of the plan does it instead, one that runs only then.
+    /// Runs another step of the plan instead. That step runs only in this case.
     Fallback(StepId),
-    /// What depends on the step runs, with `null` for what it should have written.
+    /// Runs the dependents, with `null` for the variables that the step should have written.
     Continue,
 }
 

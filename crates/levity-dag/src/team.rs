@@ -15,7 +15,7 @@ mod builder;
 
 pub use builder::TeamBuilder;
 
-/// Agents, functions and tools that carry out plans together. Cloning costs nothing.
+/// Agents, functions and tools that carry out plans together. Cloning is cheap.
 ///
 /// ```
 /// use levity_dag::{Plan, Step, Team};
@@ -52,71 +52,70 @@ pub(crate) struct Inner {
 }
 
 impl Team {
-    /// The name of the agent that makes plans. It does no steps.
+    /// The name of the agent that makes plans. It does not run steps.
     pub const PLANNER: &'static str = "Planner";
-    /// The name of the agent that looks at files before a plan is made.
+    /// The name of the agent that inspects files before a plan is made.
     pub const DISTILLER: &'static str = "Distiller";
-    /// The name of the agent whose results are verdicts on the work of others.
+    /// The name of the agent that judges the work of other agents.
     pub const QA: &'static str = "QA";
-    /// 100,000 calls of functions and tools in a run.
+    /// The default limit on function and tool calls in a run: 100,000.
     pub const DEFAULT_TOOL_CALLS: u64 = 100_000;
 
-    /// Begins a team.
+    /// Creates a builder for a team.
     pub fn builder() -> TeamBuilder {
         TeamBuilder::default()
     }
 
-    /// Has a plan made for a goal, and carries it out: await what is returned, after setting what
-    /// is to be set. Dropping the future stops the work. A goal without visible text gives
+    /// Makes a plan for a goal and carries it out. Set options on the returned [`Run`], then await
+    /// it. Dropping the future stops the work. A goal without visible text fails with
     /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     ///
-    /// A plan can be given in place of a goal: `team.run(plan)`; see [`TeamInput`].
+    /// You can pass a plan in place of a goal: `team.run(plan)`; see [`TeamInput`].
     pub fn run(&self, input: impl Into<TeamInput>) -> Run<Self> {
         Run::new(self.clone(), input)
     }
 
-    /// What a run has told by now, from its journal: for a view of a run that is gone on with.
+    /// Returns the events that a run has emitted, from its journal. Use it to show the past of a
+    /// resumed run.
     ///
     /// # Errors
-    /// When there is no such run, or this team cannot have made it.
+    /// Returns an error if the run does not exist, or if this team cannot have made it.
     pub async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
         Ok(levity_runtime::replay_run(self, run).await?.events)
     }
 
-    /// The questions that a run and the runs below it wait for an answer to, while nobody drives
-    /// it.
+    /// Returns the pending questions of a run and its child runs while no process drives the run.
     ///
     /// # Errors
-    /// As for [`history`](Self::history).
+    /// Returns the same errors as [`history`](Self::history).
     pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
         Ok(levity_runtime::asks(self, run).await?)
     }
 
-    /// Goes on with a run that an earlier process left, from its journal. What was done is not done
-    /// again.
+    /// Resumes a run of an earlier process from its journal. Finished work is not repeated.
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }
 
-    /// Goes another way from a record of an old run.
+    /// Forks a new run from a record of an old run.
     pub fn fork(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::fork(self.clone(), run)
     }
 
-    /// Checks a plan, as it is before it is carried out.
+    /// Validates a plan as [`run`](Self::run) does before it carries one out.
     ///
     /// # Errors
-    /// When it cannot be carried out.
+    /// Returns an error if the plan cannot be carried out.
     pub fn check(&self, plan: impl Into<Arc<Plan>>) -> Result<Graph> {
         Graph::check(plan, &self.inner.rules.known).map_err(Error::from)
     }
 
-    /// What plans for this team may go by.
+    /// Returns the runners and limits that plans for this team must respect.
     pub fn known(&self) -> &PlanConstraints {
         &self.inner.rules.known
     }
 
-    /// What drives its runs.
+    /// Returns the runtime that drives its runs.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
     }

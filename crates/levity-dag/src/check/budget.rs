@@ -7,7 +7,7 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::known::PlanConstraints;
 use crate::step::{Budget, Step};
 
-/// What is counted: its name, what a budget says of it, and how an amount is shown.
+/// A counted resource: its name, its limit in a budget, and the format of an amount.
 struct Unit {
     name: &'static str,
     of: fn(&Budget) -> Option<u64>,
@@ -37,33 +37,33 @@ const UNITS: [Unit; 4] = [
     },
 ];
 
-/// What the steps use at worst must be there: attempts and elements of lists are counted as if all
-/// were needed. Steps without a bound count nothing.
-pub(super) fn worst<'a>(
+/// Checks that the worst case is within the limits: all attempts and all elements of lists count.
+/// Steps without a budget count as zero.
+pub(super) fn check_worst_case<'a>(
     known: &PlanConstraints,
     lists: &HashMap<&str, &Value>,
     steps: &(impl Iterator<Item = &'a Step> + Clone),
     found: &mut Found,
 ) {
     let limits = &known.limits;
-    let there = [
+    let available = [
         limits.tokens,
         limits.money.map(Money::nanos),
         limits.model_calls,
         limits.tool_calls,
     ];
-    for (unit, there) in UNITS.iter().zip(there) {
-        let Some(there) = there else { continue };
+    for (unit, available) in UNITS.iter().zip(available) {
+        let Some(available) = available else { continue };
         let (mut sum, mut largest) = (0_u64, None);
         for step in steps.clone() {
             let uses = of_step(unit, known, lists, step);
             sum = sum.saturating_add(uses);
-            if largest.is_none_or(|(most, _)| uses > most) {
+            if largest.is_none_or(|(known, _)| uses > known) {
                 largest = Some((uses, step));
             }
         }
-        if let Some((most, step)) = largest.filter(|_| sum > there) {
-            found.push_with(|| too_much(unit, sum, there, most, step));
+        if let Some((most, step)) = largest.filter(|_| sum > available) {
+            found.push_with(|| over_budget(unit, sum, available, most, step));
         }
     }
 }
@@ -94,18 +94,19 @@ fn of_step(
         .saturating_mul(elements(lists, step))
 }
 
-/// For how many elements a step is run, at most.
+/// Returns the maximum number of elements that a step runs for.
 fn elements(lists: &HashMap<&str, &Value>, step: &Step) -> u64 {
     let Some(map) = step.fan_out() else { return 1 };
     let given = lists.get(&*map.over).and_then(|value| value.as_array());
     given.map_or(map.most, |list| list.len().min(map.most)) as u64
 }
 
-fn too_much(unit: &Unit, sum: u64, there: u64, most: u64, step: &Step) -> Fault {
+fn over_budget(unit: &Unit, sum: u64, available: u64, largest: u64, step: &Step) -> Fault {
     let (name, id) = (unit.name, &step.id);
-    let (sum, there, most) = ((unit.show)(sum), (unit.show)(there), (unit.show)(most));
+    let (sum, available, largest) = ((unit.show)(sum), (unit.show)(available), (unit.show)(largest));
     let message = format!(
-        "at worst the steps use {sum}, and there are {there}; `{id}` alone may use {most}: lower \
+        "the steps may use {sum}, more than the available {available}; `{id}` alone may use \
+            {largest}: lower \
             its `{name}`, its \
          attempts or its `most`"
     );

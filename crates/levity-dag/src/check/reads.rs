@@ -5,7 +5,7 @@ use crate::graph::Variables;
 use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 
-/// Everything that is read is written before, or given.
+/// Checks that every variable that a step reads is an initial variable or is written before.
 pub(crate) struct Reads<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) variables: &'a Variables<'a>,
@@ -14,7 +14,7 @@ pub(crate) struct Reads<'a> {
 }
 
 impl Reads<'_> {
-    /// `later` has the pairs of a reader and a writer that comes after it.
+    /// Checks all reads; `later` contains the pairs of a reader and a writer that follows it.
     pub(crate) fn check(&self, later: &[(u32, u32)], found: &mut Found) {
         let later: HashSet<_> = later.iter().copied().collect();
         for (at, reads) in self.variables.reads.iter().enumerate() {
@@ -46,20 +46,20 @@ impl Reads<'_> {
         let id = &self.plan.steps[reader as usize].id;
         let name = self.variables.names[variable as usize];
         let writers = &self.variables.writers[variable as usize];
-        let why = match writers.iter().find(|writer| **writer != reader) {
+        let reason = match writers.iter().find(|writer| **writer != reader) {
             Some(later) => {
                 let later = &self.plan.steps[*later as usize].id;
-                format!("which is written only later, by `{later}`; put that one before it")
+                format!("which only the later step `{later}` writes; put that step before it")
             }
             None if writers.contains(&reader) => {
-                "which nobody else writes; give it a first value in `given`".into()
+                "which no other step writes; set an initial value in `given`".into()
             }
-            None => format!("which no step writes and nobody gave{}", self.near(name)),
+            None => format!("which no step writes and `given` does not set{}", self.near(name)),
         };
         Fault::at(
             FaultKind::Read,
             id,
-            format!("step `{id}` reads `{}`, {why}", short(name)),
+            format!("step `{id}` reads `{}`, {reason}", short(name)),
         )
     }
 

@@ -12,13 +12,13 @@ use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 use crate::step::{FanOut, OnFailure, Retry, Step, StepId, StepOptions};
 
-/// The longest time limit of an attempt: 30 days.
+/// The longest timeout of an attempt: 30 days.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// How many names are listed when none is near.
+/// The maximum number of names listed if none is similar.
 const LISTED: usize = 12;
 
-/// One step for itself.
+/// Validates a single step.
 pub(super) struct Check<'a> {
     pub(super) step: &'a Arc<Step>,
     pub(super) plan: &'a Plan,
@@ -50,7 +50,7 @@ impl Check<'_> {
     }
 
     fn text(&self, found: &mut Found) {
-        let (step, most) = (self.step, self.known.max_text);
+        let (step, limit) = (self.step, self.known.max_text);
         let mut bytes =
             step.id.as_str().len() + step.agent.len() + step.prompt.len() + step.description.len();
         bytes += step
@@ -67,13 +67,13 @@ impl Check<'_> {
         if let Some(more) = &step.more {
             bytes += more.code.iter().map(String::len).sum::<usize>();
             for (name, value) in &more.inputs {
-                match values::weigh(value, most) {
+                match values::weigh(value, limit) {
                     Ok(more) => bytes = bytes.saturating_add(name.len() + more),
                     Err(values::TooDeep) => {
                         let deep = values::MAX_DEPTH;
                         let flaw = || {
                             format!(
-                                "has the input `{}`, nested deeper than {deep} levels",
+                                "has the input `{}`, nested deeper than {deep} levels; flatten it",
                                 short(name)
                             )
                         };
@@ -82,10 +82,11 @@ impl Check<'_> {
                 }
             }
         }
-        if bytes > most {
+        if bytes > limit {
             let flaw = || {
                 format!(
-                    "has {bytes} bytes of text, more than {most}; put it into a file or a variable"
+                    "has {bytes} bytes of text, more than the limit of {limit}; put it into a file \
+                        or a variable"
                 )
             };
             self.fault(FaultKind::Size, flaw, found);
@@ -100,11 +101,11 @@ impl Check<'_> {
                 self.fault(FaultKind::Agent, flaw, found);
             }
             (true, false) => {
-                let flaw = || "says nobody who does it; name one in `agent`".into();
+                let flaw = || "has no runner; name an agent, function or tool in `agent`".into();
                 self.fault(FaultKind::Agent, flaw, found);
             }
             (true, true) if !self.known.code => {
-                let flaw = || "is code, which nobody here runs; give it to an agent".into();
+                let flaw = || "is code, which this team cannot run; use an agent instead".into();
                 self.fault(FaultKind::Agent, flaw, found);
             }
             (false, false) if self.known.performer(agent).is_none() => {
@@ -116,33 +117,33 @@ impl Check<'_> {
 
     fn unknown(&self, agent: &str) -> String {
         let names = || self.known.performers.keys().map(AsRef::as_ref);
-        let mut way = did_you_mean(agent, names());
-        if way.is_empty() {
+        let mut hint = did_you_mean(agent, names());
+        if hint.is_empty() {
             let listed: Vec<_> = names()
                 .take(LISTED)
                 .map(|name| format!("`{name}`"))
                 .collect();
             let more = if names().count() > LISTED { ", .." } else { "" };
-            way = format!("; there are {}{more}", listed.join(", "));
+            hint = format!("; available: {}{more}", listed.join(", "));
             if listed.is_empty() {
-                way = "; there is nobody yet".into();
+                hint = "; the team has no agents, functions or tools".into();
             }
         }
-        format!("is for `{}`, whom nobody knows{way}", short(agent))
+        format!("has the unknown agent `{}`{hint}", short(agent))
     }
 
     fn references(&self, found: &mut Found) {
         let mut seen: HashMap<&StepId, &crate::step::After> =
             HashMap::with_capacity(self.step.after.len());
         for after in &self.step.after {
-            self.reference("comes after", "`after`", &after.step, found);
+            self.reference("follows", "`after`", &after.step, found);
             if seen
                 .insert(&after.step, after)
                 .is_some_and(|other| other.when != after.when)
             {
                 let flaw = || {
                     format!(
-                        "comes after `{}` twice; put both conditions into one",
+                        "follows `{}` twice; combine the two conditions",
                         short(after.step.as_str())
                     )
                 };
@@ -153,19 +154,19 @@ impl Check<'_> {
             self.reference("falls back to", "`on_failure`", id, found);
         }
         if let Some(id) = self.step.stands_in_for() {
-            self.reference("stands in for", "`instead_of`", id, found);
+            self.reference("is a fallback for", "`instead_of`", id, found);
         }
     }
 
     fn reference(&self, what: &str, field: &str, id: &StepId, found: &mut Found) {
         if *id == self.step.id {
-            let flaw = || format!("{what} itself; take that out of its {field}");
+            let flaw = || format!("{what} itself; remove that from its {field}");
             self.fault(FaultKind::Cycle, flaw, found);
         } else if !self.index.contains_key(id) {
             let flaw = || {
                 let ids = self.plan.steps.iter().map(|step| step.id.as_str());
                 let near = did_you_mean(id.as_str(), ids.filter(|id| *id != self.step.id.as_str()));
-                format!("{what} `{}`, which is no step{near}", short(id.as_str()))
+                format!("{what} `{}`, which does not exist{near}", short(id.as_str()))
             };
             self.fault(FaultKind::Reference, flaw, found);
         }
@@ -198,7 +199,7 @@ impl Check<'_> {
         {
             let flaw = || {
                 format!(
-                    "is given something as `{TIMEOUT}`, which has a meaning of its own; rename it"
+                    "has an input `{TIMEOUT}`, which is a reserved name; rename it"
                 )
             };
             self.fault(FaultKind::Variable, flaw, found);
@@ -206,17 +207,17 @@ impl Check<'_> {
     }
 
     fn more(&self, more: &StepOptions, found: &mut Found) {
-        let mut absurd = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
+        let mut report = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
         let Retry { attempts, pause } = more.retry;
         if attempts == 0 || attempts > Retry::MAX_ATTEMPTS {
-            absurd(format!(
-                "has {attempts} attempts; it takes 1 to {}",
+            report(format!(
+                "has {attempts} attempts; set 1 to {}",
                 Retry::MAX_ATTEMPTS
             ));
         }
         if pause > Retry::LONGEST_PAUSE {
-            absurd(format!(
-                "has a `pause` of more than {} seconds",
+            report(format!(
+                "has a `pause` of more than {} seconds; set a shorter one",
                 Retry::LONGEST_PAUSE.as_secs()
             ));
         }
@@ -224,8 +225,8 @@ impl Check<'_> {
             .timeout
             .is_some_and(|time| time.is_zero() || time > LONGEST)
         {
-            absurd(format!(
-                "has a `timeout` of nothing or of more than {} seconds",
+            report(format!(
+                "has a `timeout` of zero or of more than {} seconds; set one in between",
                 LONGEST.as_secs()
             ));
         }
@@ -235,7 +236,7 @@ impl Check<'_> {
             .keys()
             .filter(|name| reads.contains(name.as_str()))
         {
-            absurd(format!(
+            report(format!(
                 "has `{}` in both `reads` and `inputs`; rename one",
                 short(name)
             ));
@@ -246,10 +247,10 @@ impl Check<'_> {
     }
 
     fn fan_out(&self, map: &FanOut, found: &mut Found) {
-        let mut absurd = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
+        let mut report = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
         if map.most == 0 || map.most > FanOut::MAX_MOST {
-            absurd(format!(
-                "has `most` {} in `map`; it takes 1 to {}",
+            report(format!(
+                "has `most` {} in `map`; set 1 to {}",
                 map.most,
                 FanOut::MAX_MOST
             ));
@@ -258,13 +259,14 @@ impl Check<'_> {
             .quorum
             .filter(|quorum| *quorum == 0 || *quorum > map.most)
         {
-            absurd(format!(
-                "needs {quorum} of at most {}; `quorum` takes 1 to `most`",
+            report(format!(
+                "has a `quorum` of {quorum} with at most {} elements; set `quorum` from 1 to \
+                    `most`",
                 map.most
             ));
         }
         if name_flaw(&map.name).is_some() || name_flaw(&map.over).is_some() {
-            absurd(format!(
+            report(format!(
                 "needs names of 1 to {MAX_NAME} bytes in `over` and `as` of `map`"
             ));
         }
@@ -274,8 +276,8 @@ impl Check<'_> {
             .as_ref()
             .is_some_and(|more| more.inputs.contains_key(&*map.name));
         if inputs || self.step.reads.contains(&map.name) {
-            absurd(format!(
-                "calls its element `{}`, as something else it gets; rename it by `as`",
+            report(format!(
+                "names its element `{}`, like another input; rename it with `as`",
                 short(&map.name)
             ));
         }
@@ -284,19 +286,21 @@ impl Check<'_> {
         }
     }
 
-    /// A list that is there from the start can be looked at.
+    /// Checks a list that is an initial variable.
     fn given_list(&self, map: &FanOut, given: &Value, found: &mut Found) {
         let over = short(&map.over);
         let flaw = match given.as_array().map(Vec::len) {
-            None => format!("runs for each element of `{over}`, which is no list"),
+            None => format!("runs for each element of `{over}`, which is not a list; set a list in \
+                `given`"),
             Some(len) if len > map.most => {
                 format!(
-                    "runs for each of {len} elements of `{over}`, more than {}; raise `most`",
+                    "runs for each of {len} elements of `{over}`, more than the limit of {}; raise \
+                        `most`",
                     map.most
                 )
             }
             Some(len) if map.quorum.is_some_and(|quorum| quorum > len) => {
-                format!("needs more elements of `{over}` than the {len} there are; lower `quorum`")
+                format!("has a `quorum` larger than the {len} elements of `{over}`; lower `quorum`")
             }
             Some(_) => return,
         };

@@ -6,10 +6,10 @@ use crate::known::PlanConstraints;
 use crate::names::short;
 use crate::plan::Plan;
 
-/// How deep a value in a plan may be nested: a plan is written down and read back within others.
+/// The maximum nesting of a value in a plan. A serialized plan is itself nested in other values.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// What is said about variables makes sense, and what is given fits it.
+/// Validates the declarations of variables, and the initial values against them.
 pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
     for (name, variable) in &plan.variables {
         let Some(schema) = &variable.schema else {
@@ -17,7 +17,7 @@ pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found)
         };
         match compiled(schema, known.max_text) {
             Err(flaw) => {
-                found.push_with(|| of(name, &format!("has a schema that cannot be used: {flaw}")));
+                found.push_with(|| of(name, &format!("has an invalid schema: {flaw}")))
             }
             Ok(schema) => {
                 let problems = plan
@@ -33,7 +33,8 @@ pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found)
                     found.push_with(|| {
                         of(
                             name,
-                            &format!("is given a value that does not fit its schema: {problems}"),
+                            &format!("has an initial value that does not match its schema: \
+                                {problems}"),
                         )
                     });
                 }
@@ -42,21 +43,24 @@ pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found)
     }
     let names = plan.variables.keys().chain(plan.given.keys());
     for name in names.filter(|name| name.trim().is_empty()) {
-        found.push(of(name, "has no name; give it one"));
+        found.push(of(name, "has an empty name; give it one"));
     }
     for (name, value) in &plan.given {
         if weigh(value, usize::MAX).is_err() {
             let message = format!(
-                "is given a value that is nested deeper than {MAX_DEPTH} levels; flatten it"
+                "has an initial value that is nested deeper than {MAX_DEPTH} levels; flatten it"
             );
             found.push_with(|| of(name, &message));
         }
     }
 }
 
-fn compiled(schema: &Value, most: usize) -> Result<Schema, String> {
-    match weigh(schema, most) {
-        Ok(bytes) if bytes > most => Err(format!("it has more than {most} bytes")),
+fn compiled(schema: &Value, max_bytes: usize) -> Result<Schema, String> {
+    match weigh(schema, max_bytes) {
+        Ok(bytes) if Err(format!("it has more than {most} \
+            \
+            bytes")) => bytes > max_bytes => Err(format!("it has more than {max_bytes} \
+                bytes")) => Err(format!("it has more than {most} bytes")),
         Err(TooDeep) => Err(format!("it is nested deeper than {MAX_DEPTH} levels")),
         Ok(_) => Schema::new(schema).map_err(|error| error.to_string()),
     }
@@ -69,11 +73,11 @@ fn of(name: &str, flaw: &str) -> Fault {
     )
 }
 
-/// A value is nested deeper than [`MAX_DEPTH`].
+/// The error for a value that is nested deeper than [`MAX_DEPTH`].
 pub(super) struct TooDeep;
 
-/// About how many bytes a value has as JSON; counts no further than beyond `most`.
-pub(super) fn weigh(value: &Value, most: usize) -> Result<usize, TooDeep> {
+/// Estimates the size of a value as JSON in bytes; stops counting beyond `max_bytes`.
+pub(super) fn weigh(value: &Value, max_bytes: usize) -> Result<usize, TooDeep> {
     let (mut bytes, mut open) = (0_usize, vec![(value, 0)]);
     while let Some((value, depth)) = open.pop() {
         if depth > MAX_DEPTH {
@@ -89,7 +93,7 @@ pub(super) fn weigh(value: &Value, most: usize) -> Result<usize, TooDeep> {
             }
             _ => {}
         }
-        if bytes > most {
+        if bytes > max_bytes {
             break;
         }
     }

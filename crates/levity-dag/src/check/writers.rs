@@ -5,26 +5,26 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::names::short;
 use crate::plan::Plan;
 
-/// Of two steps that write a variable, one comes before the other, or a reducer puts their values
-/// together.
+/// Checks the writers of each variable: two writers must be ordered, or a reducer must combine
+/// their values.
 ///
-/// Steps of one family are alternatives and need no order among themselves, and what is settled is
-/// before what is not.
+/// Steps of one family are alternatives and need no order among themselves. Settled steps are
+/// before all others.
 pub(crate) struct Writers<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) families: &'a [u32],
     pub(crate) settled: &'a [bool],
-    pub(crate) most: usize,
+    pub(crate) max_pairs: usize,
 }
 
-/// A variable, and two steps that write it, of which the first has to come before the second.
+/// A variable and two steps that write it, of which the first must be before the second.
 pub(crate) type Pair<'a> = (&'a Arc<str>, (u32, u32));
 
 impl Writers<'_> {
-    /// The pairs that must have an order; `writers` are by rank.
+    /// Returns the pairs that must be ordered; `writers` is sorted by rank.
     ///
-    /// Those of one family that follow each other by rank are a group. When all of each group come
-    /// before all of the next, all pairs have an order.
+    /// Consecutive writers of the same family form a group. If every step of a group is before
+    /// every step of the next, all pairs are ordered.
     pub(crate) fn pairs<'w>(
         &self,
         writers: &'w BTreeMap<Arc<str>, Vec<u32>>,
@@ -44,7 +44,7 @@ impl Writers<'_> {
                 .chunk_by(|a, b| self.families[*a as usize] == self.families[*b as usize])
                 .collect();
             for two in groups.windows(2) {
-                if pairs.len() + two[0].len() * two[1].len() > self.most {
+                if pairs.len() + two[0].len() * two[1].len() > self.max_pairs {
                     let message = format!(
                         "variable `{}` has too many writers; give it a reducer",
                         short(name)
@@ -65,8 +65,8 @@ impl Writers<'_> {
         pairs
     }
 
-    /// Tells of those that have none: the first two of each variable.
-    pub(crate) fn tell(&self, pairs: &[Pair], ordered: &[bool], found: &mut Found) {
+    /// Reports the first unordered pair of each variable.
+    pub(crate) fn report(&self, pairs: &[Pair], ordered: &[bool], found: &mut Found) {
         let mut last = None;
         for ((name, (first, second)), _) in
             pairs.iter().zip(ordered).filter(|(_, ordered)| !**ordered)
@@ -83,7 +83,7 @@ impl Writers<'_> {
         let [first, second] = [first, second].map(|at| &self.plan.steps[at as usize].id);
         let name = short(name);
         let message = format!(
-            "steps `{first}` and `{second}` both write `{name}`, and nothing says which is later; \
+            "steps `{first}` and `{second}` both write `{name}`, but their order is undefined; \
                 put one after the \
              other, rename one, or give `{name}` a reducer in `variables`, such as `last` for \
              branches of which one runs"

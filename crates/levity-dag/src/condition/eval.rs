@@ -11,8 +11,8 @@ impl Test {
             Self::All(tests) => tests.iter().all(|test| test.holds(variable)),
             Self::Not(test) => !test.holds(variable),
             Self::Truthy(operand) => truthy(operand.value(variable)),
-            Self::Compare(left, how, right) => {
-                how.holds(left.value(variable), right.value(variable))
+            Self::Compare(left, operator, right) => {
+                operator.holds(left.value(variable), right.value(variable))
             }
         }
     }
@@ -107,7 +107,7 @@ fn order(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// Whole numbers are compared as such: as floats, large ones that differ would be equal.
+/// Compares integers as such, because large integers that differ may be equal as floats.
 fn numbers(left: &Number, right: &Number) -> Option<Ordering> {
     match (whole(left), whole(right)) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),

@@ -1,9 +1,9 @@
 use super::Compare;
 
-/// What is wrong, and at which byte.
+/// A syntax error: its byte position and a description.
 pub(super) type Fault = (usize, String);
 
-/// A word of the language, where it begins, and what it is.
+/// A token of the condition language.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Word {
     Name(String),
@@ -16,11 +16,11 @@ pub(super) enum Word {
     True,
     False,
     Null,
-    /// One of `( ) [ ] , .`
+    /// One of the punctuation characters `( ) [ ] , .`
     Mark(char),
 }
 
-/// The words of a text, each with the byte where it begins.
+/// Returns the tokens of a text, each with the byte position of its start.
 pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>, Fault> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -42,7 +42,7 @@ fn word(rest: &str, first: char) -> Result<(Word, usize), Fault> {
         '"' | '\'' => quoted(rest, first),
         '`' => match rest[1..].find('`') {
             Some(end) => Ok((Word::Name(rest[1..=end].to_owned()), end + 2)),
-            None => Err((0, "a name in backticks has no end".into())),
+            None => Err((0, "a name in backticks has no closing backtick".into())),
         },
         '0'..='9' | '-' => number(rest),
         _ if first.is_alphabetic() || first == '_' => Ok(named(rest)),
@@ -62,8 +62,8 @@ fn sign(rest: &str, first: char) -> Result<(Word, usize), Fault> {
         (_, '<') => (Word::Compare(Compare::Less), 1),
         (_, '>') => (Word::Compare(Compare::Greater), 1),
         (_, '!') => (Word::Not, 1),
-        (_, '=') => return Err((0, "`=` compares nothing; write `==`".into())),
-        _ => return Err((0, format!("`{first}` means nothing"))),
+        (_, '=') => return Err((0, "`=` is not an operator; use `==`".into())),
+        _ => return Err((0, format!("`{first}` is not valid"))),
     })
 }
 
@@ -89,20 +89,20 @@ fn number(rest: &str) -> Result<(Word, usize), Fault> {
     let mut len = 0;
     for (at, c) in rest.char_indices() {
         let exponent = rest[..at].ends_with(['e', 'E']);
-        let goes_on = match c {
+        let continues = match c {
             '0'..='9' => true,
             '.' | 'e' | 'E' => at > 0,
             '+' | '-' => at == 0 || exponent,
             _ => false,
         };
-        if !goes_on {
+        if !continues {
             break;
         }
         len = at + 1;
     }
     match serde_json::from_str(&rest[..len]) {
         Ok(number) => Ok((Word::Number(number), len)),
-        Err(_) => Err((0, "this is no number".into())),
+        Err(_) => Err((0, "this is not a number".into())),
     }
 }
 
@@ -114,12 +114,12 @@ fn quoted(rest: &str, quote: char) -> Result<(Word, usize), Fault> {
             _ if c == quote => return Ok((Word::Text(text), at + 1)),
             '\\' => match chars.next().and_then(|(_, c)| escaped(c, &mut chars)) {
                 Some(c) => text.push(c),
-                None => return Err((at, "this is no escape".into())),
+                None => return Err((at, "this is not a valid escape".into())),
             },
             _ => text.push(c),
         }
     }
-    Err((0, "a text in quotes has no end".into()))
+    Err((0, "a text in quotes has no closing quote".into()))
 }
 
 fn escaped(c: char, chars: &mut impl Iterator<Item = (usize, char)>) -> Option<char> {

@@ -7,10 +7,10 @@ use super::{Compare, Compiled, Condition, Operand, Part, Test};
 
 pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
     if text.len() > Condition::MAX_LEN {
-        let most = Condition::MAX_LEN;
+        let limit = Condition::MAX_LEN;
         return Err((
             text.len(),
-            format!("the condition is longer than {most} bytes; it ends"),
+            format!("the condition is longer than {limit} bytes; it ends"),
         ));
     }
     let words = lex::words(text)?;
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
         }),
         Some((at, Word::Compare(_))) => Err((
             *at,
-            "two values are compared at a time; put `and` between".into(),
+            "a comparison has two values; put `and` between comparisons".into(),
         )),
         Some((at, _)) => Err((*at, "`and` or `or` is missing".into())),
     }
@@ -50,11 +50,11 @@ impl Parser {
         self.words.get(self.next).map(|(_, word)| word)
     }
 
-    /// Takes the next word if it is this one.
+    /// Takes the next token if it is this one.
     fn take(&mut self, word: &Word) -> bool {
-        let there = self.peek() == Some(word);
-        self.next += usize::from(there);
-        there
+        let matches = self.peek() == Some(word);
+        self.next += usize::from(matches);
+        matches
     }
 
     fn fail<T>(&self, what: impl Into<String>) -> Result<T, Fault> {
@@ -72,7 +72,7 @@ impl Parser {
     fn deeper(&self, depth: usize) -> Result<usize, Fault> {
         match depth.checked_sub(1) {
             Some(depth) => Ok(depth),
-            None => self.fail("the condition is nested too deep"),
+            None => self.fail("the condition is nested too deeply"),
         }
     }
 
@@ -104,7 +104,7 @@ impl Parser {
         }
         let left = self.operand(depth)?;
         Ok(match self.compare()? {
-            Some(how) => Test::Compare(left, how, self.operand(depth)?),
+            Some(operator) => Test::Compare(left, operator, self.operand(depth)?),
             None => Test::Truthy(left),
         })
     }
@@ -116,12 +116,12 @@ impl Parser {
                 false => self.fail("`in` is missing"),
             };
         }
-        let Some(Word::Compare(how)) = self.peek() else {
+        let Some(Word::Compare(operator)) = self.peek() else {
             return Ok(None);
         };
-        let how = *how;
+        let operator = *operator;
         self.next += 1;
-        Ok(Some(how))
+        Ok(Some(operator))
     }
 
     fn operand(&mut self, depth: usize) -> Result<Operand, Fault> {
@@ -151,7 +151,7 @@ impl Parser {
         }
     }
 
-    /// The name behind a point; words of the language are names there.
+    /// Reads the name after a dot; keywords are names there.
     fn key(&mut self) -> Result<Part, Fault> {
         let name = match self.peek() {
             Some(Word::Name(name)) => name.as_str(),
@@ -181,7 +181,7 @@ impl Parser {
                 self.next += 1;
                 Ok(part)
             }
-            None => self.fail("a whole number or a text in quotes is missing"),
+            None => self.fail("an integer or a text in quotes is missing"),
         }
     }
 
@@ -208,7 +208,7 @@ impl Parser {
         while !self.take(&Word::Mark(']')) {
             if let Some(Word::Name(name)) = self.peek() {
                 return self.fail(format!(
-                    "a list has no paths in it; put `{name}` in quotes if it is a text"
+                    "a list cannot contain paths; put `{name}` in quotes if it is a text"
                 ));
             }
             list.push(self.literal(depth)?);

@@ -21,10 +21,10 @@ pub(super) fn apply(
         plan.steps.iter().map(|step| (&step.id, step)).collect();
     let check = Check { plan, settled, old };
     let mut removed: HashSet<&StepId> = HashSet::new();
-    // In the order in which they were said: what is told must be the same each time.
+    // Checked in the given order, so that the faults are the same each time.
     for id in &diff.remove {
         if removed.insert(id) {
-            check.touched(id, "removed", &mut found);
+            check.check_editable(id, "removed", &mut found);
         }
     }
     let changed = check.changed(diff, &removed, &mut found);
@@ -51,8 +51,8 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// A step that is to be changed or removed is there, and nobody has begun it.
-    fn touched(&self, id: &StepId, what: &str, found: &mut Found) {
+    /// Checks that a step to change or remove exists and has not started.
+    fn check_editable(&self, id: &StepId, what: &str, found: &mut Found) {
         if !self.old.contains_key(id) {
             found.push_with(|| {
                 let hint = did_you_mean(
@@ -60,14 +60,14 @@ impl Check<'_> {
                     self.plan.steps.iter().map(|step| step.id.as_str()),
                 );
                 let message = format!(
-                    "step `{}` cannot be {what}, since it is not there{hint}",
+                    "step `{}` does not exist and cannot be {what}{hint}",
                     short(id.as_str())
                 );
                 Fault::at(FaultKind::Reference, id, message)
             });
         } else if (self.settled)(id) {
             let message = format!(
-                "step `{id}` has begun or is finished, and cannot be {what}; add a step with \
+                "step `{id}` has started or finished and cannot be {what}; add a step with \
                     another id and \
                  `instead_of` for its work"
             );
@@ -83,11 +83,11 @@ impl Check<'_> {
     ) -> HashMap<&'d StepId, &'d Arc<Step>> {
         let mut changed = HashMap::new();
         for step in &diff.change {
-            self.touched(&step.id, "changed", found);
+            self.check_editable(&step.id, "changed", found);
             if removed.contains(&step.id) || changed.insert(&step.id, step).is_some() {
                 let id = &step.id;
                 let message = format!(
-                    "step `{}` is changed twice, or removed as well; say one",
+                    "step `{}` is changed twice, or both changed and removed; keep one",
                     short(id.as_str())
                 );
                 found.push_with(|| Fault::at(FaultKind::Id, id, message));
@@ -101,7 +101,7 @@ impl Check<'_> {
         for id in diff.add.iter().map(|step| &step.id) {
             if (self.settled)(id) {
                 let message = format!(
-                    "step `{id}` has begun or is finished, and cannot be added again; take another id"
+                    "step `{id}` has started or finished and cannot be added again; choose another id"
                 );
                 found.push_with(|| Fault::at(FaultKind::Settled, id, message));
             } else if !added.insert(id) {
@@ -112,27 +112,27 @@ impl Check<'_> {
                 found.push_with(|| Fault::at(FaultKind::Id, id, message));
             } else if self.old.contains_key(id) && !removed.contains(id) {
                 let message =
-                    format!("step `{id}` is there already; use `change`, or take another id");
+                    format!("step `{id}` already exists; use `change`, or choose another id");
                 found.push_with(|| Fault::at(FaultKind::Id, id, message));
             }
         }
     }
 
-    /// A step that stands in for another comes after it, and what is settled comes after nothing
-    /// new.
+    /// Checks that no new fallback is settled: a fallback follows its step, and a settled step
+    /// cannot follow a new one.
     fn fallbacks(&self, diff: &Diff, found: &mut Found) {
         for step in diff.add.iter().chain(&diff.change) {
             let OnFailure::Fallback(to) = &step.on_failure else {
                 continue;
             };
-            let had = self
+            let unchanged = self
                 .old
                 .get(&step.id)
                 .is_some_and(|old| old.on_failure == step.on_failure);
-            if !had && (self.settled)(to) {
+            if !unchanged && (self.settled)(to) {
                 let id = &step.id;
                 let message = format!(
-                    "step `{id}` cannot fall back to `{to}`, which has begun or is finished; add a \
+                    "step `{id}` cannot fall back to `{to}`, which has started or finished; add a \
                         step for that"
                 );
                 found.push_with(|| Fault::at(FaultKind::Settled, id, message));
@@ -140,12 +140,12 @@ impl Check<'_> {
         }
     }
 
-    /// What was said about a variable stays: values may be there already.
+    /// Checks that no declaration changes, because values may already exist.
     fn variables(&self, diff: &Diff, found: &mut Found) {
-        for (name, said) in &diff.variables {
-            if self.plan.variables.get(name).is_some_and(|old| old != said) {
+        for (name, variable) in &diff.variables {
+            if self.plan.variables.get(name).is_some_and(|old| old != variable) {
                 let message = format!(
-                    "what is said about `{}` cannot be changed; use another variable",
+                    "the declaration of `{}` cannot be changed; use another variable",
                     short(name)
                 );
                 found.push_with(|| Fault::new(FaultKind::Variable, message));

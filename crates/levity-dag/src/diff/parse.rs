@@ -36,7 +36,7 @@ pub(super) fn parse(
     Ok(diff)
 }
 
-/// The object with the fields of a change, if it is one.
+/// Returns the object with the fields of a change, if there is one.
 fn own_form(value: &Value) -> Option<&Map<String, Value>> {
     let within = || read::WRAPS_OF_DIFFS.iter().filter_map(|key| value.get(key));
     std::iter::once(value)
@@ -57,7 +57,7 @@ fn own_fields(map: &Map<String, Value>, plan: &Plan, found: &mut Found) -> Diff 
         .map(|step| (step.id.as_str(), step))
         .collect();
     let changed = steps(map, "change", Some(&old), found);
-    // A whole step that is not there yet cannot be meant as anything but a new one.
+    // A complete step with an unknown id can only be meant as a new one.
     let is_new = |step: &Arc<Step>| {
         let whole = !step.agent.is_empty() || !step.variants().is_empty();
         whole && !old.contains_key(step.id.as_str())
@@ -69,7 +69,7 @@ fn own_fields(map: &Map<String, Value>, plan: &Plan, found: &mut Found) -> Diff 
     for value in ids {
         match read::id_of(value).or_else(|| read::id_of(value.get("id")?)) {
             Some(id) => diff.remove.push(id),
-            None => found.push(wrong("remove", "a list of ids of steps", value)),
+            None => found.push(wrong_type("remove", "a list of ids of steps", value)),
         }
     }
     if let Some(value) = map.get("variables").filter(|value| !value.is_null()) {
@@ -95,13 +95,13 @@ fn text(map: &Map<String, Value>, key: &str, found: &mut Found) -> Option<String
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
         other => {
-            found.push(wrong(key, "a text", other));
+            found.push(wrong_type(key, "a text", other));
             None
         }
     }
 }
 
-fn wrong(key: &str, what: &str, value: &Value) -> Fault {
+fn wrong_type(key: &str, what: &str, value: &Value) -> Fault {
     Fault::new(
         FaultKind::Malformed,
         format!("`{key}` must be {what}, not {}", read::kind_of(value)),
@@ -116,7 +116,7 @@ fn one_or_all(value: &Value) -> &[Value] {
     }
 }
 
-/// The steps of a list, laid over those of the same ids in `old`.
+/// Reads the steps of a list, merged over those with the same ids in `old`.
 fn steps(
     map: &Map<String, Value>,
     key: &str,
@@ -134,13 +134,13 @@ fn steps(
     steps
 }
 
-/// A step with what is said anew; `null` takes a field away.
+/// Merges new fields over a step; `null` removes a field.
 fn overlay(old: &Step, new: &Value) -> Option<Value> {
     let Ok(Value::Object(mut step)) = serde_json::to_value(old) else {
         return None;
     };
     for (key, value) in new.as_object()? {
-        // What is no field is kept as it is, to be told if it is nearly one.
+        // An unknown key is preserved, so that it is reported if it resembles a field.
         step.insert(
             read::field_name(key).unwrap_or(key).to_owned(),
             value.clone(),
@@ -149,7 +149,7 @@ fn overlay(old: &Step, new: &Value) -> Option<Value> {
     Some(Value::Object(step))
 }
 
-/// What makes one plan of another; what is settled and missing stays.
+/// Returns the change that turns one plan into another; missing settled steps remain.
 pub(super) fn between(old: &Plan, new: &Plan, settled: &dyn Fn(&StepId) -> bool) -> Diff {
     let before: HashMap<&StepId, &Arc<Step>> =
         old.steps.iter().map(|step| (&step.id, step)).collect();
@@ -163,17 +163,17 @@ pub(super) fn between(old: &Plan, new: &Plan, settled: &dyn Fn(&StepId) -> bool)
             Some(_) => {}
         }
     }
-    let gone = old
+    let removed = old
         .steps
         .iter()
         .filter(|step| !after.contains_key(&step.id) && !settled(&step.id));
-    diff.remove = gone.map(|step| step.id.clone()).collect();
-    let said = new
+    diff.remove = removed.map(|step| step.id.clone()).collect();
+    let declared = new
         .variables
         .iter()
-        .filter(|(name, said)| old.variables.get(*name) != Some(*said));
-    diff.variables = said
-        .map(|(name, said)| (name.clone(), said.clone()))
+        .filter(|(name, variable)| old.variables.get(*name) != Some(*variable));
+    diff.variables = declared
+        .map(|(name, variable)| (name.clone(), variable.clone()))
         .collect();
     diff
 }

@@ -7,11 +7,11 @@ use super::Diff;
 use crate::graph::Graph;
 use crate::step::{After, OnFailure, Step, StepId};
 
-/// How many issues are told, and how many bytes of each.
+/// The maximum number of issues in a prompt, and the maximum size of each in bytes.
 const MOST_ISSUES: usize = 20;
 const LONGEST_ISSUE: usize = 1_000;
 
-/// How many bytes of an id are kept: the mark of the copy comes behind.
+/// The maximum size of the original id in the id of a copy, in bytes; the number is appended.
 const LONGEST_BASE: usize = 240;
 
 pub(super) fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[String]) -> Diff {
@@ -23,15 +23,15 @@ pub(super) fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[St
         graph,
         judge,
         names: names(graph, &copied),
-        told: told(issues),
+        issues: issue_list(issues),
     };
     let id = graph.step(judge).map_or("", |step| step.id.as_str());
-    let why = issues
+    let reason = issues
         .first()
         .map(|issue| format!(": {}", cut(issue)))
         .unwrap_or_default();
     Diff {
-        reason: format!("`{id}` sent the work back{why}"),
+        reason: format!("`{id}` sent the work back{reason}"),
         add: copied
             .iter()
             .filter_map(|at| copies.copy(*at))
@@ -41,8 +41,8 @@ pub(super) fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[St
     }
 }
 
-/// The steps to do again, in plan order: those that are named, the judge, and all on the ways from
-/// one to the other.
+/// Returns the steps to repeat, in plan order: the named ones, the judge, and all on the paths
+/// between them.
 fn between(graph: &Graph, judge: u32, steps: &[StepId]) -> Vec<u32> {
     let before = marked(graph, &[judge], |at, next| {
         next.extend(graph.before(at).map(|(from, _)| from));
@@ -57,11 +57,11 @@ fn between(graph: &Graph, judge: u32, steps: &[StepId]) -> Vec<u32> {
     let behind = marked(graph, &first, |at, next| {
         next.extend(graph.behind(at).map(|(to, _)| to));
     });
-    let on_the_way = |at: &u32| (before[*at as usize] && behind[*at as usize]) || *at == judge;
-    (0..graph.len() as u32).filter(on_the_way).collect()
+    let on_path = |at: &u32| (before[*at as usize] && behind[*at as usize]) || *at == judge;
+    (0..graph.len() as u32).filter(on_path).collect()
 }
 
-/// The steps that can be come to from these, themselves included.
+/// Returns the steps reachable from these, including themselves.
 fn marked(graph: &Graph, from: &[u32], next: impl Fn(u32, &mut Vec<u32>)) -> Vec<bool> {
     let mut marked = vec![false; graph.len()];
     let mut open = from.to_vec();
@@ -73,7 +73,8 @@ fn marked(graph: &Graph, from: &[u32], next: impl Fn(u32, &mut Vec<u32>)) -> Vec
     marked
 }
 
-/// A new id for each step, all with the same number: the first that is free for all of them.
+/// Returns a new id for each step. All have the same number: the first that is free for all of
+/// them.
 fn names(graph: &Graph, copied: &[u32]) -> BTreeMap<u32, StepId> {
     let mut number = 2_u64;
     loop {
@@ -86,7 +87,7 @@ fn names(graph: &Graph, copied: &[u32]) -> BTreeMap<u32, StepId> {
         let mut taken = names
             .values()
             .filter(|id| graph.find(id.as_str()).is_some());
-        // There are fewer ids in the plan than numbers.
+        // The loop ends, because the plan has fewer ids than there are numbers.
         if taken.next().is_none() {
             return names;
         }
@@ -106,7 +107,7 @@ fn cut(issue: &str) -> &str {
     head(issue, LONGEST_ISSUE)
 }
 
-fn told(issues: &[String]) -> String {
+fn issue_list(issues: &[String]) -> String {
     issues
         .iter()
         .take(MOST_ISSUES)
@@ -118,7 +119,7 @@ struct Copies<'a> {
     graph: &'a Graph,
     judge: u32,
     names: BTreeMap<u32, StepId>,
-    told: String,
+    issues: String,
 }
 
 impl Copies<'_> {
@@ -146,13 +147,14 @@ impl Copies<'_> {
         Some(step)
     }
 
-    /// The copy's name for a step that is copied.
+    /// Returns the new id of a copied step.
     fn renamed(&self, id: &StepId) -> Option<StepId> {
         self.names.get(&self.graph.find(id.as_str())?).cloned()
     }
 
-    /// After the copies of what the step came after. What is settled takes no new edges, so that
-    /// the copies come after the judge needs no word; and said, it would let them fail with it.
+    /// Returns the predecessors of a copy: the copies of the original predecessors. Settled steps
+    /// take no new edges, so the copies follow the judge without an edge. An edge would make them
+    /// fail with the judge.
     fn after(&self, old: &Step) -> Vec<After> {
         let renamed = |one: &After| After {
             step: self.renamed(&one.step).unwrap_or_else(|| one.step.clone()),
@@ -162,17 +164,17 @@ impl Copies<'_> {
     }
 
     fn prompt(&self, at: u32, old: &str) -> String {
-        let told = &self.told;
-        let why = if told.is_empty() {
+        let issues = &self.issues;
+        let reason = if issues.is_empty() {
             String::new()
         } else {
-            format!(" What was wrong:{told}")
+            format!(" What was wrong:{issues}")
         };
         let again = if at == self.judge {
-            "The work was sent back and done once more; look above all whether this is mended."
+            "The work was sent back and done once more; check above all whether this is fixed."
         } else {
             "This was done before and sent back. Do it once more, without what was wrong."
         };
-        format!("{old}\n\n{again}{why}").trim_start().to_owned()
+        format!("{old}\n\n{again}{reason}").trim_start().to_owned()
     }
 }

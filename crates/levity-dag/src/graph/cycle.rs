@@ -6,13 +6,13 @@ use super::{Dag, Edge};
 use crate::fault::{Fault, FaultKind, Found};
 use crate::plan::Plan;
 
-/// How many steps of a cycle are named.
+/// The maximum number of steps named in a cycle.
 const NAMED: usize = 12;
 
-/// How many edges are followed in search of a short cycle, for each knot of steps.
+/// The maximum number of edges followed in search of a short cycle, per component.
 const SEARCHED: usize = 200_000;
 
-/// Names a cycle in each knot of steps that lead to each other.
+/// Reports a cycle in each strongly connected component of the graph.
 pub(super) fn tell(dag: &Dag, plan: &Plan, found: &mut Found) {
     let mut knots = kosaraju_scc(dag);
     knots.retain(|knot| knot.len() > 1);
@@ -34,8 +34,8 @@ pub(super) fn tell(dag: &Dag, plan: &Plan, found: &mut Found) {
     }
 }
 
-/// The shortest cycle through one of the first steps of a knot: as many of them as the search is
-/// allowed.
+/// Returns the shortest cycle through one of the first steps of a component, within the search
+/// limit.
 fn shortest(dag: &Dag, knot: &[u32]) -> Vec<u32> {
     let mut within = vec![false; dag.node_count()];
     knot.iter().for_each(|at| within[*at as usize] = true);
@@ -52,7 +52,7 @@ fn shortest(dag: &Dag, knot: &[u32]) -> Vec<u32> {
     best
 }
 
-/// The shortest cycle through a step.
+/// Returns the shortest cycle through a step.
 fn through(dag: &Dag, within: &[bool], start: u32, left: &mut usize) -> Vec<u32> {
     let mut came = vec![u32::MAX; dag.node_count()];
     let mut queue = VecDeque::from([start]);
@@ -98,13 +98,13 @@ fn message(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
     }
     names.extend(cycle.first().map(|at| id(at).to_owned()));
     let round = names.join(" -> ");
-    let whys = whys(dag, plan, cycle);
-    format!("steps lead back to themselves: `{round}`{whys}; take one of these edges out")
+    let reasons = edge_reasons(dag, plan, cycle);
+    format!("the steps form a cycle: `{round}`{reasons}; remove one of these edges")
 }
 
-/// Where the edges of a cycle come from that no `after` says.
-fn whys(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
-    let mut whys = Vec::new();
+/// Explains the edges of a cycle that no `after` lists.
+fn edge_reasons(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
+    let mut reasons = Vec::new();
     let next = cycle.iter().cycle().skip(1);
     for (from, to) in cycle.iter().zip(next).take(NAMED) {
         let edge = dag
@@ -120,11 +120,11 @@ fn whys(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
             stands_in: true,
         }) = edge
         {
-            whys.push(format!("`{}` stands in for `{}`", target.id, source.id));
+            reasons.push(format!("`{}` is a fallback for `{}`", target.id, source.id));
         } else if let Some(Edge { after: None, .. }) = edge {
             let writes: HashSet<_> = source.writes.iter().collect();
             let name = target.needs().find(|name| writes.contains(name));
-            whys.extend(name.map(|name| {
+            reasons.extend(name.map(|name| {
                 format!(
                     "`{}` reads `{name}`, which `{}` writes",
                     target.id, source.id
@@ -132,9 +132,9 @@ fn whys(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
             }));
         }
     }
-    if whys.is_empty() {
+    if reasons.is_empty() {
         String::new()
     } else {
-        format!(" ({})", whys.join(", "))
+        format!(" ({})", reasons.join(", "))
     }
 }

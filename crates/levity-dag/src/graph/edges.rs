@@ -9,11 +9,11 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
 
-/// How many pairs of a reader and a writer are looked at for each edge that there may be: steps
-/// that share many variables have one edge.
+/// The number of pairs of a reader and a writer examined per allowed edge. Steps that share many
+/// variables have a single edge.
 const PAIRS_PER_EDGE: usize = 4;
 
-/// What a graph knows beside its plan.
+/// The edges, ranks, weights and writers derived from a plan.
 #[derive(Debug, Default)]
 pub(super) struct Topology {
     pub(super) dag: Dag,
@@ -23,7 +23,7 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    /// That of a plan with this wiring; nothing when they do not belong together.
+    /// Restores the topology of a plan from its wiring, or returns `None` if they do not match.
     pub(super) fn wired(plan: &Plan, wiring: &Wiring) -> Option<Self> {
         let (steps, order) = (plan.steps.len(), &wiring.order);
         let mut sorted = order.clone();
@@ -48,7 +48,7 @@ impl Topology {
     }
 }
 
-/// The steps that write each variable, by rank.
+/// Returns the steps that write each variable, by rank.
 fn writers(variables: &Variables<'_>, rank: &[u32]) -> BTreeMap<Arc<str>, Vec<u32>> {
     let written = variables
         .names
@@ -63,7 +63,7 @@ fn writers(variables: &Variables<'_>, rank: &[u32]) -> BTreeMap<Arc<str>, Vec<u3
     by_rank.collect()
 }
 
-/// Makes the edges: first those that the plan says, then those that follow from variables.
+/// Builds the edges: first those that the plan states, then those derived from variables.
 pub(super) struct Build<'a> {
     plan: &'a Plan,
     index: &'a HashMap<StepId, u32>,
@@ -72,7 +72,8 @@ pub(super) struct Build<'a> {
     dag: Dag,
     most: usize,
     looked: usize,
-    /// `seen[source] == target + 1` says that there is an edge from it to the target at hand.
+    /// `seen[source] == target + 1` means that there is an edge from the source to the current
+    /// target.
     seen: Vec<u32>,
 }
 
@@ -99,7 +100,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// All edges and what follows from them. When something was found the graph is not whole.
+    /// Builds all edges and the topology. If faults were found, the topology is incomplete.
     pub(super) fn finish(mut self, found: &mut Found) -> Topology {
         check::stand_ins(self.plan, &self.stand_ins, found);
         if !self.explicit() {
@@ -170,7 +171,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Adds an edge unless there is one; false when there are too many.
+    /// Adds an edge unless it exists; returns `false` if there are too many.
     fn add(&mut self, from: u32, to: u32, edge: Edge) -> bool {
         if from == to || self.seen[from as usize] == to + 1 {
             return true;
@@ -180,7 +181,7 @@ impl<'a> Build<'a> {
         self.dag.edge_count() <= self.most
     }
 
-    /// An order of what there is by now, or a cycle is told.
+    /// Returns a topological order of the current edges, or reports a cycle.
     fn order(&self, found: &mut Found) -> Option<Vec<u32>> {
         let keys = &self.settled.keys;
         let order = levity_graph::sorted(&order::Numbers(&self.dag), |at| keys[at as usize]);
@@ -196,7 +197,7 @@ impl<'a> Build<'a> {
             .collect()
     }
 
-    /// The steps that are not settled, with their numbers.
+    /// Returns the steps that are not settled, with their numbers.
     fn open(&self) -> impl Iterator<Item = (u32, &'a Arc<Step>)> + use<'a> {
         let steps = self.plan.steps.iter().enumerate().zip(&self.settled.is);
         steps
@@ -204,8 +205,8 @@ impl<'a> Build<'a> {
             .map(|((at, step), _)| (at as u32, step))
     }
 
-    /// The edges that settled steps have, and those that `after`, `instead_of` and fallbacks say;
-    /// false when there are too many.
+    /// Adds the edges of settled steps, and those of `after`, `instead_of` and fallbacks; returns
+    /// `false` if there are too many.
     fn explicit(&mut self) -> bool {
         let settled = self.settled;
         settled
@@ -242,10 +243,9 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// Who comes after a step also comes after all who stand in for it, unless it comes before
-    /// them: what is done again for a judge comes after the judge and before the one who judges it
-    /// the second time. Gives the number of edges that were added, or `None` when there are too
-    /// many.
+    /// Adds an edge to each successor of a step from all fallbacks for the step, unless the
+    /// successor is before them. For example, repeated work follows its judge and is before the
+    /// second judge. Returns the number of added edges, or `None` if there are too many.
     fn inherited(&mut self, order: &[u32]) -> Option<usize> {
         if self.stand_ins.is_empty() {
             return Some(0);
@@ -267,8 +267,8 @@ impl<'a> Build<'a> {
         (self.dag.edge_count() <= self.most).then_some(added)
     }
 
-    /// All who stand in for the steps that a step comes after, and who stand in for those, and so
-    /// on; without those that it has an edge from, and without its own family.
+    /// Collects all direct and indirect fallbacks for the predecessors of a step. It omits those
+    /// that already have an edge to the step, and the step's own family.
     fn stand_ins_before(
         &mut self,
         at: u32,
@@ -296,7 +296,7 @@ impl<'a> Build<'a> {
             while let Some(of) = open.pop() {
                 for stand_in in self.stand_ins.of(of).filter(|stand_in| *stand_in != at) {
                     self.looked += 1;
-                    // One that has an edge already is an `after` of its own, or was here before.
+                    // A fallback that has an edge is an `after` entry itself, or was found before.
                     if self.seen[stand_in as usize] != at + 1 {
                         self.seen[stand_in as usize] = at + 1;
                         found.push((stand_in, at, edge));
@@ -311,13 +311,13 @@ impl<'a> Build<'a> {
         Some(())
     }
 
-    /// How many pairs of steps are looked at before it is enough.
+    /// Returns the maximum number of pairs of steps that are examined.
     fn most_looked(&self) -> usize {
         self.most.saturating_mul(PAIRS_PER_EDGE)
     }
 
-    /// The edges that follow from variables. Gives the pairs of reader and writer in which the
-    /// reader comes before, or `None` when there are too many.
+    /// Adds the edges derived from variables. Returns the pairs of reader and writer in which the
+    /// reader is first, or `None` if there are too many.
     fn follow(
         &mut self,
         variables: &Variables,
@@ -376,7 +376,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Whether there may be a way from one step to another by what is said; without a search.
+    /// Returns `true` if the explicit edges may lead from one step to another; it does not search.
     fn may_lead(&self, from: u32, to: u32, ranks: &[u32]) -> bool {
         ranks[from as usize] < ranks[to as usize]
             && self
@@ -396,7 +396,8 @@ impl<'a> Build<'a> {
         found.push(Fault::new(
             FaultKind::Size,
             format!(
-                "the steps depend on each other in more than {most} ways; let one step gather what \
+                "the steps depend on each other in more than {most} ways; let one step collect \
+                    what \
                     many write \
                  before many others read it"
             ),

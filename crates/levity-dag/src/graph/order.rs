@@ -2,7 +2,7 @@ use levity_graph::Links;
 
 use super::Dag;
 
-/// The links of a graph, by number.
+/// The links of a graph between step numbers.
 pub(crate) struct Numbers<'a>(pub(super) &'a Dag);
 
 impl Links for Numbers<'_> {
@@ -23,7 +23,7 @@ impl Links for Numbers<'_> {
     }
 }
 
-/// The place of each step in an order.
+/// Returns the position of each step in an order.
 pub(super) fn ranks(order: &[u32]) -> Vec<u32> {
     let mut ranks = vec![0; order.len()];
     for (rank, at) in order.iter().enumerate() {
@@ -32,7 +32,7 @@ pub(super) fn ranks(order: &[u32]) -> Vec<u32> {
     ranks
 }
 
-/// How many steps the longest way from each step to an end has, itself included.
+/// Returns the number of steps on the longest path from each step to an end, including itself.
 pub(super) fn weights(dag: &Dag, order: &[u32]) -> Vec<u32> {
     let mut weights = vec![1; order.len()];
     for at in order.iter().rev() {

@@ -1,15 +1,15 @@
 use super::Dag;
 
-/// How many targets one pass looks at.
+/// The number of targets in one pass.
 const WIDE: usize = 256;
 
 type Mask = [u64; WIDE / 64];
 
-/// Whether the first of each pair leads to the second; `order` is a topological order of the graph.
+/// Returns for each pair whether the first step leads to the second; `order` is a topological
+/// order.
 ///
-/// Targets are looked at 256 at a time, with one bit each in one pass over the edges between the
-/// pairs. So hostile plans cost a multiple of their size that is small, where a search for each
-/// pair would be quadratic.
+/// Each pass over the edges handles 256 targets, with one bit each. So the cost for hostile plans
+/// is a small multiple of their size, whereas a search for each pair would be quadratic.
 pub(super) fn reaches(dag: &Dag, order: &[u32], ranks: &[u32], pairs: &[(u32, u32)]) -> Vec<bool> {
     let mut by_target: Vec<usize> = (0..pairs.len()).collect();
     by_target.sort_unstable_by_key(|pair| ranks[pairs[*pair].1 as usize]);
@@ -22,7 +22,7 @@ pub(super) fn reaches(dag: &Dag, order: &[u32], ranks: &[u32], pairs: &[(u32, u3
     reached
 }
 
-/// One pass over as many pairs as have 256 targets; gives back the pairs that are left.
+/// Runs one pass over as many pairs as have 256 targets; returns the remaining pairs.
 fn pass<'a>(
     dag: &Dag,
     order: &[u32],
@@ -63,7 +63,8 @@ fn pass<'a>(
     for at in between.iter().rev() {
         let mut mask = masks[*at as usize];
         for next in dag.neighbors((*at).into()) {
-            // What is beyond the last target leads to none, and its mask may be an old one.
+            // Steps beyond the last target lead to none, and their masks may be from an earlier
+            // pass.
             if ranks[next.index()] as usize <= last {
                 let more = &masks[next.index()];
                 mask.iter_mut()

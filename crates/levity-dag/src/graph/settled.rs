@@ -4,14 +4,14 @@ use super::{Edge, Graph};
 use crate::plan::Plan;
 use crate::step::StepId;
 
-/// What has begun or is finished, and where it stands.
+/// The steps that have started or finished, with their old order and edges.
 pub(super) struct Settled {
-    /// Whether each step is settled.
+    /// For each step, `true` if it is settled.
     pub(super) is: Vec<bool>,
-    /// What goes first among steps that are free: settled ones in the order they had, then the
-    /// order of the plan.
+    /// The sort key of each step among independent ones: settled steps in their old order, then the
+    /// plan order.
     pub(super) keys: Vec<(bool, u32)>,
-    /// The edges between settled steps: from, to, and what they say. By target.
+    /// The edges between settled steps, sorted by target: source, target and attributes.
     pub(super) edges: Vec<(u32, u32, Edge)>,
 }
 
@@ -28,7 +28,7 @@ impl Settled {
             keys: Vec::with_capacity(steps),
             edges: Vec::new(),
         };
-        // What was in no plan before cannot have begun.
+        // A step that was not in the old plan cannot have started.
         let stood = |id: &StepId| old?.find(id.as_str()).filter(|_| settled(id));
         for (at, step) in plan.steps.iter().enumerate() {
             let Some((old, stood)) = old.zip(stood(&step.id)) else {

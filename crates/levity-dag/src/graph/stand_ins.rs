@@ -3,17 +3,18 @@ use std::collections::{HashMap, HashSet};
 use crate::plan::Plan;
 use crate::step::{OnFailure, Step, StepId};
 
-/// Who stands in for whom, both ways: pairs of source and stand-in.
+/// The fallback relation in both directions, as pairs of source and fallback.
 #[derive(Debug, Default)]
 pub(crate) struct StandIns {
-    /// By source.
+    /// The pairs, sorted by source.
     of: Vec<(u32, u32)>,
-    /// The same, stand-in first.
+    /// The same pairs, with the fallback first.
     sources: Vec<(u32, u32)>,
 }
 
 impl StandIns {
-    /// Of a plan. What refers to nobody, or to itself, is left out.
+    /// Collects the fallbacks of a plan. References to missing steps or to the step itself are
+    /// ignored.
     pub(crate) fn new(plan: &Plan, index: &HashMap<StepId, u32>) -> Self {
         let mut of = Vec::new();
         for (at, step) in plan.steps.iter().enumerate() {
@@ -34,33 +35,33 @@ impl StandIns {
         Self { of, sources }
     }
 
-    /// Who stands in for a step, without those who stand in for them.
+    /// Returns the direct fallbacks for a step.
     pub(crate) fn of(&self, source: u32) -> impl Iterator<Item = u32> + '_ {
         pairs(&self.of, source)
     }
 
-    /// The steps that a step stands in for.
+    /// Returns the steps that a step is a fallback for.
     pub(crate) fn sources(&self, stand_in: u32) -> impl Iterator<Item = u32> + '_ {
         pairs(&self.sources, stand_in)
     }
 
-    /// All pairs of source and stand-in.
+    /// Returns all pairs of source and fallback.
     pub(crate) fn pairs(&self) -> &[(u32, u32)] {
         &self.of
     }
 
-    /// Whether nobody stands in for anybody.
+    /// Returns `true` if no step has a fallback.
     pub(super) fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 
-    /// All that a step stands in for, and what those stand in for, and so on; at most `most`.
-    pub(super) fn all_sources(&self, stand_in: u32, most: usize) -> HashSet<u32> {
+    /// Returns all steps that a step is a direct or indirect fallback for; at most `limit`.
+    pub(super) fn all_sources(&self, stand_in: u32, limit: usize) -> HashSet<u32> {
         let mut all = HashSet::new();
         let mut open = vec![stand_in];
         while let Some(at) = open.pop() {
             for source in self.sources(at) {
-                if all.len() < most && all.insert(source) {
+                if all.len() < limit && all.insert(source) {
                     open.push(source);
                 }
             }
@@ -68,9 +69,9 @@ impl StandIns {
         all
     }
 
-    /// For each step the first of those of which one does the work: two steps of one family are
-    /// alternatives. A step that stands in for several is a family of its own, since those are no
-    /// alternatives of each other.
+    /// Returns the family of each step, identified by its first member. Two steps of one family are
+    /// alternatives. A fallback for several steps forms a separate family, because those steps are
+    /// not alternatives of each other.
     pub(super) fn families(&self, order: &[u32]) -> Vec<u32> {
         let mut families: Vec<u32> = (0..order.len() as u32).collect();
         if self.of.is_empty() {
@@ -94,7 +95,7 @@ fn pairs(sorted: &[(u32, u32)], first: u32) -> impl Iterator<Item = u32> + '_ {
         .map(|pair| pair.1)
 }
 
-/// The step that does it when this one fails.
+/// Returns the step that the failure policy names as the fallback.
 pub(crate) fn fallback(step: &Step) -> Option<&StepId> {
     match &step.on_failure {
         OnFailure::Fallback(id) => Some(id),

@@ -3,19 +3,19 @@ use std::sync::Arc;
 
 use crate::plan::Plan;
 
-/// Who reads and who writes each variable; variables are numbered as they come.
+/// The readers and writers of each variable; variables are numbered in order of appearance.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
-    /// The names.
+    /// The names of the variables.
     pub(crate) names: Vec<&'a Arc<str>>,
-    /// For each variable the steps that write it, in plan order.
+    /// For each variable, the steps that write it, in plan order.
     pub(crate) writers: Vec<Vec<u32>>,
-    /// For each step the variables that it needs, each once.
+    /// For each step, the variables that it needs, each once.
     pub(crate) reads: Vec<Vec<u32>>,
 }
 
 impl<'a> Variables<'a> {
-    /// Of a plan.
+    /// Collects the variables of a plan.
     pub(crate) fn new(plan: &'a Plan) -> Self {
         let mut all = Self {
             names: Vec::new(),

@@ -1,4 +1,4 @@
-//! What a person says to plans and changes.
+//! Handles human decisions on plans and changes.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::fault::{Fault, FaultKind, Faults};
 use crate::notice::PlanNotice;
 use crate::plan::Plan;
 
-/// How often a person may put something in the place of a plan that cannot be carried out. A
-/// program that answers for one could do so for ever.
+/// The maximum number of invalid edits of a plan by a person. A program that answers in place of a
+/// person could repeat them forever.
 const MOST_EDITS: u32 = 10;
 
 impl GraphMachine {
-    /// Takes a plan on, or asks a person first.
+    /// Adopts a plan, or asks a person first.
     pub(super) fn consider(&mut self, planning: Planning, draft: Draft, wants: &mut MachineOutput) {
         if !self.start.settings.approve {
             return self.adopt(&planning, draft, wants);
@@ -31,8 +31,8 @@ impl GraphMachine {
 
     fn propose(&mut self, planning: Planning, proposal: Proposal, wants: &mut MachineOutput) {
         let reason = match &proposal {
-            Proposal::Change(_) => "a step failed, and the plan is to be changed",
-            Proposal::Plan(_) => "this plan is to be carried out",
+            Proposal::Change(_) => "a step failed; approve this change to the plan",
+            Proposal::Plan(_) => "approve this plan before it is carried out",
         };
         let effect = EffectId::new(self.now.next);
         let call = ToolCall::new(effect.to_string(), CARRY_OUT, proposal.args());
@@ -58,7 +58,7 @@ impl GraphMachine {
                 self.edited(planning, proposal, &args, wants);
             }
             Outcome::Decision(Decision::Answer { text }) if self.rules.planner.is_some() => {
-                let message = format!("the user says: {text}");
+                let message = format!("the user answered: {text}");
                 let faults = Faults {
                     faults: vec![Fault::new(FaultKind::Malformed, message)],
                     more: 0,
@@ -67,11 +67,12 @@ impl GraphMachine {
             }
             Outcome::Decision(Decision::Answer { text }) => self.refused(&text, wants),
             Outcome::Decision(Decision::Deny { reason }) => self.refused(&reason, wants),
-            other => self.refused(&super::rounds::why_not(&other), wants),
+            other => self.refused(&super::rounds::outcome_reason(&other), wants),
         }
     }
 
-    /// A person agrees. Steps may have begun in the meantime, so a change is checked once more.
+    /// Adopts an approved proposal. Steps may have started in the meantime, so a change is
+    /// validated again.
     fn allowed(&mut self, planning: Planning, proposal: Proposal, wants: &mut MachineOutput) {
         let graph = match (&proposal, self.phase.steps()) {
             (Proposal::Change(diff), Some(steps)) => self.changed(steps, &planning.failed, diff),
@@ -101,7 +102,7 @@ impl GraphMachine {
         }
     }
 
-    /// A person has put another plan, or another change, in the place of the planner's.
+    /// Handles a plan, or a change, that a person submitted in place of the planner's.
     fn edited(
         &mut self,
         mut planning: Planning,
@@ -119,9 +120,9 @@ impl GraphMachine {
         };
         match read {
             Ok(Read::Draft(draft)) => self.adopt(&planning, *draft, wants),
-            Ok(Read::GiveUp(why)) => self.no_plan(&why, wants),
-            // What a person wrote is not mended by a model: the person is asked again, about the
-            // plan as it was.
+            Ok(Read::GiveUp(reason)) => self.no_plan(&reason, wants),
+            // A model does not fix what a person wrote: the person is asked again, about the
+            // original proposal.
             Err(faults) => {
                 Self::tell(wants, || PlanNotice::Rejected {
                     faults: vec![faults.to_string()],
@@ -129,7 +130,7 @@ impl GraphMachine {
                 planning.edits = planning.edits.saturating_add(1);
                 if planning.edits >= MOST_EDITS {
                     return self.refused(
-                        &format!("what was put in its place is no better: {faults}"),
+                        &format!("the edited plan is invalid as well: {faults}"),
                         wants,
                     );
                 }
@@ -149,7 +150,7 @@ impl GraphMachine {
 }
 
 impl Proposal {
-    /// The plan or the change, as a person sees it.
+    /// Returns the plan or the change as the arguments of the question.
     fn args(&self) -> Value {
         match self {
             Self::Plan(plan) => json!(plan),

@@ -1,4 +1,4 @@
-//! What a planner is told.
+//! Builds the brief for a planner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl GraphMachine {
             goal: self.start.goal.clone(),
             said: self.now.said.clone(),
             agents: agents
-                .map(|(name, who)| (name.clone(), who.description.clone()))
+                .map(|(name, runner)| (name.clone(), runner.description.clone()))
                 .collect(),
             code: known.code,
             given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
@@ -37,7 +37,7 @@ impl GraphMachine {
         }
     }
 
-    /// What is known of the files, as the planner is shown it.
+    /// Returns the description of the files for the planner.
     fn known_files(&self) -> Option<Value> {
         let facts = self.start.files.as_ref()?.as_text(MOST_FILES);
         Some(match &self.now.profiles {
@@ -47,13 +47,13 @@ impl GraphMachine {
     }
 
     fn replan(&self, steps: &Scheduler, planning: &Planning) -> Replan {
-        let why = |id: &StepId| {
+        let reason = |id: &StepId| {
             let node = steps
                 .graph()
                 .find(id.as_str())
                 .and_then(|at| steps.node(at));
             node.and_then(|node| node.error.as_deref())
-                .unwrap_or("it failed")
+                .unwrap_or("no error was reported")
                 .to_owned()
         };
         Replan {
@@ -66,7 +66,7 @@ impl GraphMachine {
             failed: planning
                 .failed
                 .iter()
-                .map(|id| (id.clone(), why(id)))
+                .map(|id| (id.clone(), reason(id)))
                 .collect(),
             left: self.start.settings.replans.saturating_sub(self.now.replans),
         }
@@ -85,14 +85,14 @@ impl GraphMachine {
         json!({"steps": each.collect::<Vec<_>>()})
     }
 
-    /// All variables that have a value by now.
+    /// Returns all variables that have a value now.
     pub(crate) fn values(&self) -> BTreeMap<Arc<str>, Value> {
         let Some(steps) = self.phase.steps() else {
             return self.start.given.clone();
         };
         let plan = steps.graph().plan();
         let written = plan.steps.iter().flat_map(|step| &step.writes);
-        // Each once: what many steps write is put together once.
+        // The set makes sure that the values of many writers are combined only once.
         let names: BTreeSet<&Arc<str>> = plan.given.keys().chain(written).collect();
         let named = names
             .into_iter()

@@ -1,4 +1,4 @@
-//! How a run ends.
+//! Ends a run and reports its result.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::schedule::{Scheduler, Skip};
 use crate::step::{OnFailure, StepId};
 use crate::task::clipped;
 
-/// How many steps that were not done are named.
+/// The maximum number of incomplete steps that are named.
 const MOST_NAMED: usize = 20;
 
 impl GraphMachine {
-    /// Ends now, with what there is.
+    /// Ends the run now, with its current results.
     pub(super) fn stop(&mut self, status: Status) {
         self.phase.end(self.ending_now(status));
     }
 
-    /// What there is by now, as an ending.
+    /// Returns the current results as an ending.
     pub(super) fn ending_now(&self, status: Status) -> Ending {
         let mut ending = Ending::new(status);
         ending.text = self.answer();
@@ -36,7 +36,7 @@ impl GraphMachine {
         ending
     }
 
-    /// Nothing is left to do.
+    /// Ends the run when nothing remains to do.
     pub(super) fn conclude(&mut self) {
         let missing = self
             .phase
@@ -51,17 +51,17 @@ impl GraphMachine {
         self.stop(status);
     }
 
-    /// What was to be done and is not, in words.
+    /// Describes the steps that should have completed and did not.
     fn missing(&self, steps: &Scheduler) -> Vec<String> {
         let mut missing = Vec::new();
         for (at, node) in steps.nodes() {
             let what = match (node.status, node.skip) {
                 (StepStatus::Failed, _) => {
                     let step = steps.step(at);
-                    let meant = step.is_some_and(|step| {
+                    let tolerated = step.is_some_and(|step| {
                         matches!(step.on_failure, OnFailure::Skip | OnFailure::Continue)
                     });
-                    if meant || node.handled || self.is_replaced(steps, at) {
+                    if tolerated || node.handled || self.is_replaced(steps, at) {
                         continue;
                     }
                     format!(
@@ -74,7 +74,7 @@ impl GraphMachine {
                     format!("step `{}` was skipped", self.id(at))
                 }
                 (StepStatus::Skipped | StepStatus::Completed, _) => continue,
-                _ => format!("step `{}` was not done", self.id(at)),
+                _ => format!("step `{}` did not complete", self.id(at)),
             };
             missing.push(what);
         }
@@ -86,8 +86,8 @@ impl GraphMachine {
         missing
     }
 
-    /// Whether others stand in for a step that failed: then those say whether it was done. Those
-    /// that were skipped, too, say nothing.
+    /// Returns `true` if a failed step has fallbacks that ran: their results count instead. Skipped
+    /// fallbacks do not count.
     fn is_replaced(&self, steps: &Scheduler, at: u32) -> bool {
         let mut stand_ins = steps
             .stand_ins(at)
@@ -95,7 +95,7 @@ impl GraphMachine {
         stand_ins.any(|node| node.status != StepStatus::Skipped)
     }
 
-    /// What the last of the steps that are done gave, as text.
+    /// Returns the output of the last completed step as text.
     fn answer(&self) -> String {
         let Some(steps) = self.phase.steps() else {
             return String::new();
@@ -123,18 +123,18 @@ impl GraphMachine {
         }
     }
 
-    /// The plan as it was last.
+    /// Returns the latest plan.
     pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
         self.phase.steps().map(|steps| steps.graph().plan())
     }
 
-    /// How many times the plan was to be changed.
+    /// Returns the number of replans started.
     pub(crate) fn replans(&self) -> u32 {
         self.now.replans
     }
 
-    /// Each step with where it stands, why it failed and what it took, for a run that is over: what
-    /// was under way then was not done.
+    /// Returns each step of an ended run with its status, error and usage. Steps that were still
+    /// running count as pending.
     pub(crate) fn reports(
         &self,
     ) -> impl Iterator<Item = (StepId, StepStatus, Option<String>, StepSpent)> + '_ {

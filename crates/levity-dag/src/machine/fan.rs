@@ -1,4 +1,4 @@
-//! Steps that are run once for each element of a list.
+//! Runs steps once for each element of a list.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use super::{GraphMachine, Place};
 use crate::notice::{PlanNotice, Strategy, WrittenVariable};
 use crate::step::{FanOut, Reducer, Step};
 
-/// The elements of a list, and how far each is.
+/// The elements of a list, and the progress of each.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Fan {
     items: Vec<Value>,
-    /// The next element to begin.
+    /// The next element to start.
     next: u32,
     under_way: BTreeMap<u32, Attempt>,
-    /// What each wrote, once it is done.
+    /// The values that each completed element wrote.
     results: Vec<Option<Vec<Value>>>,
     by: Vec<Strategy>,
     done: usize,
     failed: usize,
     first_error: Option<String>,
-    /// What judges of its elements have sent back.
+    /// The combined rejections by judges of its elements.
     rejection: Option<Box<Rejection>>,
-    /// No more elements are begun.
+    /// `true` if no further elements start.
     closed: bool,
 }
 
@@ -40,7 +40,7 @@ impl Fan {
         self.items.get(item as usize).cloned().unwrap_or_default()
     }
 
-    /// How many must succeed.
+    /// Returns the number of elements that must succeed.
     fn quorum(&self, fan_out: &FanOut) -> usize {
         fan_out
             .quorum
@@ -48,12 +48,12 @@ impl Fan {
             .min(self.items.len())
     }
 
-    /// Whether there are elements to begin.
+    /// Returns `true` if there are elements to start.
     pub(super) fn has_more(&self) -> bool {
         !self.closed && (self.next as usize) < self.items.len()
     }
 
-    /// Takes the next element, and says whether there are more behind it.
+    /// Takes the next element, and returns whether more follow it.
     fn take(&mut self) -> Option<(u32, bool)> {
         let item = self.next;
         if !self.has_more() {
@@ -63,7 +63,7 @@ impl Fan {
         Some((item, self.has_more()))
     }
 
-    /// Begins no more elements once it is clear how it ends.
+    /// Stops starting elements once the result is certain.
     fn close_if_clear(&mut self, fan_out: &FanOut) {
         let quorum = self.quorum(fan_out);
         let enough = fan_out.stop_early && self.done >= quorum;
@@ -79,7 +79,7 @@ impl Fan {
         }
     }
 
-    /// Returns whether the counts of its elements fit together.
+    /// Returns `true` if the counts of its elements are consistent.
     pub(super) fn is_sound(&self) -> bool {
         let begun = self.next as usize;
         let done = self.results.iter().flatten().count();
@@ -95,7 +95,7 @@ impl Fan {
             && under_way
     }
 
-    /// Returns whether an element is under way.
+    /// Returns `true` if an element is in progress.
     pub(super) fn is_under_way(&self, item: u32) -> bool {
         self.under_way.contains_key(&item)
     }
@@ -106,7 +106,7 @@ impl Fan {
 }
 
 impl GraphMachine {
-    /// Begins the next element of a step's list.
+    /// Starts the next element of a step's list.
     pub(super) fn begin_item(
         &mut self,
         at: u32,
@@ -135,7 +135,7 @@ impl GraphMachine {
         }
     }
 
-    /// Reads the list; whether it is one.
+    /// Reads the list; returns `false` and fails the step if it is invalid.
     fn open_list(&mut self, at: u32, fan_out: &FanOut, wants: &mut MachineOutput) -> bool {
         self.begin_work(at);
         let list = self
@@ -144,14 +144,14 @@ impl GraphMachine {
             .and_then(|steps| steps.read(&fan_out.over, Some(at)));
         let problem = match &list {
             Some(Value::Array(items)) if items.len() > fan_out.most => {
-                let (most, many) = (fan_out.most, items.len());
+                let (limit, count) = (fan_out.most, items.len());
                 Some(format!(
-                    "`{}` has {many} elements, and {most} are allowed; raise `most`",
+                    "`{}` has {count} elements, more than the limit of {limit}; raise `most`",
                     fan_out.over
                 ))
             }
             Some(Value::Array(_)) => None,
-            _ => Some(format!("`{}` is no list", fan_out.over)),
+            _ => Some(format!("`{}` is not a list", fan_out.over)),
         };
         if let Some(problem) = problem {
             self.step_failed(at, Failed::for_good(problem), wants);
@@ -160,13 +160,13 @@ impl GraphMachine {
         let Some(Value::Array(items)) = list else {
             return false;
         };
-        let (results, many) = (
+        let (results, count) = (
             vec![None; items.len()],
             u32::try_from(items.len()).unwrap_or(u32::MAX),
         );
         Self::tell(wants, || PlanNotice::FannedOut {
             step: self.id(at),
-            items: many,
+            items: count,
         });
         if let Some(work) = self.work(at) {
             work.fan = Some(Box::new(Fan {
@@ -211,7 +211,7 @@ impl GraphMachine {
             return;
         };
         fan.under_way.remove(&item);
-        let error = result.as_ref().err().map(|failed| failed.why.clone());
+        let error = result.as_ref().err().map(|failed| failed.reason.clone());
         Self::tell(wants, || PlanNotice::ItemFinished {
             step: step.id.clone(),
             item,
@@ -228,7 +228,7 @@ impl GraphMachine {
             Err(failed) => {
                 fan.failed += 1;
                 fan.first_error
-                    .get_or_insert_with(|| format!("element {item}: {}", failed.why));
+                    .get_or_insert_with(|| format!("element {item}: {}", failed.reason));
                 fan.send_back(failed.rejection);
             }
         }
@@ -238,7 +238,7 @@ impl GraphMachine {
         }
     }
 
-    /// Every element is settled, or left out.
+    /// Settles the step when every element is settled or skipped.
     fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut MachineOutput) {
         let fan = self.fan(at);
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else {
@@ -251,13 +251,14 @@ impl GraphMachine {
         if fan.done < quorum {
             let error = fan.first_error.take().unwrap_or_default();
             let (done, of) = (fan.done, fan.items.len());
-            let why = format!("{done} of {of} elements succeeded, and {quorum} must; {error}");
+            let reason = format!("{done} of {of} elements succeeded, but {quorum} are required; \
+                {error}");
             let rejection = fan.rejection.take();
             return self.step_failed(
                 at,
                 Failed {
                     rejection,
-                    ..Failed::for_good(why)
+                    ..Failed::for_good(reason)
                 },
                 wants,
             );
@@ -266,7 +267,7 @@ impl GraphMachine {
         let written = gather(step, fan_out, &fan);
         let problem = written.iter().find_map(|written| {
             let problem = self.schema(&written.name)?.problems(&written.value)?;
-            Some(format!("`{}` does not fit: {problem}", written.name))
+            Some(format!("`{}` does not match its schema: {problem}", written.name))
         });
         if let Some(problem) = problem {
             return self.step_failed(at, Failed::for_good(problem), wants);
@@ -275,7 +276,7 @@ impl GraphMachine {
     }
 }
 
-/// The results of all elements, in the order of the list.
+/// Collects the results of all elements, in list order.
 fn gather(step: &Step, fan_out: &FanOut, fan: &Fan) -> Vec<WrittenVariable> {
     let one = |(place, name): (usize, &std::sync::Arc<str>)| {
         let of = |result: &'_ Option<Vec<Value>>| {
@@ -284,7 +285,7 @@ fn gather(step: &Step, fan_out: &FanOut, fan: &Fan) -> Vec<WrittenVariable> {
                 .and_then(|values| values.get(place).cloned())
         };
         let values: Vec<Value> = match fan_out.reducer {
-            // The place in the list says which element it was.
+            // The position in the list identifies the element.
             Reducer::List => fan
                 .results
                 .iter()

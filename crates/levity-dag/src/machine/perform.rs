@@ -1,4 +1,4 @@
-//! How a step is begun, tried again and settled.
+//! Starts, retries and settles steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,48 +21,48 @@ use crate::schedule::Scheduler;
 use crate::step::{Budget, OnFailure, Retry, Step, StepId};
 use crate::task::Task;
 
-/// The key by which an executor is told how long a function or a tool may take, in seconds. It is
-/// taken out of the arguments.
+/// The argument key for the timeout of a function or a tool, in seconds. The executor removes it
+/// from the arguments.
 pub(crate) const TIMEOUT: &str = "$timeout";
 
-/// The key by which an executor is told which agent wrote the code that is to be run.
+/// The input key for the name of the agent that wrote the code to run.
 pub(crate) const AUTHOR: &str = "author";
 
-/// How many steps a judge is told of.
+/// The maximum number of steps that a judge is asked to judge.
 const MOST_JUDGED: usize = 50;
 
-/// A step under way.
+/// A step in progress.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Work {
     pub(super) spent: StepSpent,
-    /// How the attempt goes, when the step is not run for a list.
+    /// The current attempt, for a step without a fan-out.
     pub(super) solo: Attempt,
     pub(super) fan: Option<Box<Fan>>,
 }
 
-/// One attempt at a step, or at one element.
+/// An attempt at a step, or at one element of its list.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Attempt {
-    /// Which, from 1.
+    /// The number of the attempt, from 1.
     pub(super) number: u32,
-    /// Which round of it, from 1.
+    /// The round within the attempt, from 1.
     pub(super) round: u32,
-    /// How often the agent was told that something is missing.
+    /// The number of complaints sent to the agent.
     pub(super) complaints: u32,
-    /// What the rounds before have used and done, code included.
+    /// The usage of the earlier rounds, including code.
     pub(super) usage: Usage,
     pub(super) stats: Stats,
-    /// What the agent gave in the round before, and what it is to do now.
+    /// The agent's output of the previous round, and the instructions for this one.
     pub(super) before: Option<Box<(Value, String)>>,
-    /// Why the attempt before failed.
+    /// The error of the previous attempt.
     pub(super) failed: Option<Box<str>>,
-    /// The call that a person is asked about.
+    /// The call that awaits human approval.
     pub(super) call: Option<Box<ToolCall>>,
 }
 
 impl GraphMachine {
-    /// Begins a step whose inputs are ready, or one more element of its list.
+    /// Starts a step whose inputs are ready, or the next element of its list.
     pub(super) fn begin_step(&mut self, at: u32, wants: &mut MachineOutput) {
         let Some(step) = self.step(at) else { return };
         if let Some(fan_out) = step.fan_out() {
@@ -87,7 +87,7 @@ impl GraphMachine {
             .map(|work| &mut **work)
     }
 
-    /// Ends the work at a step, and returns what it took.
+    /// Ends the work on a step and returns its usage.
     fn end_work(&mut self, at: u32) -> StepSpent {
         let work = self
             .phase
@@ -108,7 +108,7 @@ impl GraphMachine {
         }
     }
 
-    /// Begins an attempt, or the next round of one.
+    /// Starts an attempt, or its next round.
     pub(super) fn perform(&mut self, place: Place, wants: &mut MachineOutput) {
         let Some(step) = self.step(place.at) else {
             return;
@@ -137,8 +137,8 @@ impl GraphMachine {
         });
     }
 
-    /// What a step is given: fixed inputs, the variables that it reads and, for an element of a
-    /// list, that.
+    /// Returns the inputs of a step: fixed inputs, the variables that it reads and, in a fan-out,
+    /// the element.
     pub(super) fn inputs(&self, step: &Step, place: Place) -> Map<String, Value> {
         let mut inputs = step
             .more
@@ -175,26 +175,26 @@ impl GraphMachine {
         }
         let rules = self.rules.clone();
         match rules.known.performer(&step.agent) {
-            Some((name, who)) if who.kind == StepRunnerKind::Agent => {
+            Some((name, runner)) if runner.kind == StepRunnerKind::Agent => {
                 self.agent_effect(step, name, place, &inputs)
             }
-            Some((name, who)) => {
+            Some((name, runner)) => {
                 let call = self.call(step, name, inputs, true);
-                let run = match who.kind {
+                let run = match runner.kind {
                     StepRunnerKind::Function => ToolRun::approved(call),
                     _ => ToolRun::new(call),
                 };
                 Ok(Effect::Tool(run.unordered()))
             }
             None => Err(Failed::for_good(format!(
-                "there is no `{}` to do it",
+                "the team has no agent, function or tool `{}`",
                 step.agent
             ))),
         }
     }
 
-    /// The call of a function or a tool; with the time that it has, where it is to be made and not
-    /// only asked about.
+    /// Creates the call of a function or a tool. It includes the timeout unless the call is only
+    /// shown for approval.
     fn call(
         &self,
         step: &Step,
@@ -213,8 +213,8 @@ impl GraphMachine {
         ToolCall::new(self.call_id(step), name, Value::Object(inputs))
     }
 
-    /// Names a call: by the step, of which there is one at a time, or else by the number of the
-    /// effect.
+    /// Returns the id of a call: the step's id, or the number of the effect if the step runs
+    /// several times at once.
     fn call_id(&self, step: &Step) -> CallId {
         match step.fan_out() {
             None => CallId::new(step.id.to_arc()),
@@ -230,16 +230,16 @@ impl GraphMachine {
         inputs: &Map<String, Value>,
     ) -> Result<Effect, Failed> {
         let Some(program) = self.rules.code.clone() else {
-            return Err(Failed::for_good("there is nothing that runs code"));
+            return Err(Failed::for_good("the team cannot run code; set a program with `code(..)`"));
         };
         let args = match variants {
             [code] => json!({"code": code, "inputs": inputs}),
             variants => json!({"variants": variants, "inputs": inputs}),
         };
         let Some(attempt) = self.attempt(place) else {
-            return Err(Failed::for_good("it is not there"));
+            return Err(Failed::for_good("the step is not in progress"));
         };
-        let budget = share(budget_of(step), attempt)?;
+        let budget = remaining_budget(budget_of(step), attempt)?;
         let mut input = json!({"args": args});
         if let Some(author) = author.filter(|_| self.start.settings.own_tools) {
             input[AUTHOR] = Value::from(&*author);
@@ -263,14 +263,14 @@ impl GraphMachine {
             .rules
             .known
             .performer(name)
-            .is_some_and(|(_, who)| who.judges);
+            .is_some_and(|(_, runner)| runner.judges);
         let judged = if judges {
             self.judged(step)
         } else {
             Vec::new()
         };
         let Some(attempt) = self.attempt(place) else {
-            return Err(Failed::for_good("it is not there"));
+            return Err(Failed::for_good("the step is not in progress"));
         };
         let task = Task {
             goal: &goal,
@@ -285,14 +285,14 @@ impl GraphMachine {
             judged: judged.iter().map(|(id, name)| (id, &**name)).collect(),
         };
         let input = json!({"task": task.text()});
-        let budget = left(budget_of(step), attempt, turns)?;
+        let budget = round_budget(budget_of(step), attempt, turns)?;
         Ok(Effect::Child(ChildRun::new(
             name.clone(),
             bounded(input, step, budget),
         )))
     }
 
-    /// The steps whose work a judge looks at, with what each wrote.
+    /// Returns the steps whose work a judge judges, each with a variable that it wrote.
     fn judged(&self, step: &Step) -> Vec<(StepId, Arc<str>)> {
         let Some(steps) = self.phase.steps() else {
             return Vec::new();
@@ -309,7 +309,7 @@ impl GraphMachine {
         writers.take(MOST_JUDGED).collect()
     }
 
-    /// Takes in what came of a step's effect.
+    /// Handles the outcome of a step effect.
     pub(super) fn performed(&mut self, place: Place, outcome: Outcome, wants: &mut MachineOutput) {
         match self.gave(place, outcome) {
             Ok(Some(output)) => self.take_output(place, output, wants),
@@ -318,7 +318,7 @@ impl GraphMachine {
         }
     }
 
-    /// What a step gave; nothing when a person must be asked first.
+    /// Returns the output of a step, or `None` if a person must approve it first.
     fn gave(&mut self, place: Place, outcome: Outcome) -> Result<Option<Value>, Failed> {
         match outcome {
             Outcome::Child(ending) => {
@@ -338,7 +338,7 @@ impl GraphMachine {
                 }
                 Ok(Some(match (result.value, result.whole) {
                     (Some(value), _) => value,
-                    // What is too long to be shown is a value, as JSON, or a text.
+                    // An output that is too long to show is a value in JSON, or a text.
                     (None, Some(whole)) => serde_json::from_str(&whole)
                         .unwrap_or_else(|_| Value::String(whole.to_string())),
                     (None, None) => Value::String(text_of(&result.content)),
@@ -367,7 +367,7 @@ impl GraphMachine {
         }
     }
 
-    /// Asks a person whether a step's tool may be called.
+    /// Asks a person whether the tool of a step may be called.
     fn ask_permission(&mut self, place: Place, wants: &mut MachineOutput) {
         let Some(step) = self.step(place.at) else {
             return;
@@ -409,7 +409,7 @@ impl GraphMachine {
             Outcome::Decision(Decision::Deny { reason }) => {
                 return self.failed(
                     place,
-                    Failed::for_good(format!("it was not allowed: {reason}")),
+                    Failed::for_good(format!("the call was denied: {reason}")),
                     wants,
                 );
             }
@@ -426,7 +426,7 @@ impl GraphMachine {
         self.want_for(place, Doing::Perform, Effect::Tool(run), wants);
     }
 
-    /// An attempt failed: another follows, or the step has failed.
+    /// Handles a failed attempt: starts another one, or fails the step.
     pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut MachineOutput) {
         let Some(step) = self.step(place.at) else {
             return;
@@ -441,7 +441,7 @@ impl GraphMachine {
         } else {
             Remedy::Nothing
         };
-        // Who stands in for a step is a step of its own.
+        // A fallback is a separate step.
         let next = after_failure::<StepId>(
             remedy,
             attempt.number,
@@ -451,10 +451,10 @@ impl GraphMachine {
         );
         if next == Next::Retry {
             let number = attempt.number;
-            let why = failed.why.clone();
+            let reason = failed.reason.clone();
             *attempt = Attempt {
                 number,
-                failed: Some(failed.why.into()),
+                failed: Some(failed.reason.into()),
                 ..Attempt::default()
             };
             self.want_for(
@@ -466,7 +466,7 @@ impl GraphMachine {
             Self::tell(wants, || PlanNotice::StepRetried {
                 step: step.id.clone(),
                 attempt: number,
-                error: why,
+                error: reason,
             });
             return;
         }
@@ -484,17 +484,17 @@ impl GraphMachine {
         }
     }
 
-    /// A step has failed for good.
+    /// Fails a step after its last attempt.
     pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut MachineOutput) {
         let spent = self.end_work(at);
         let id = self.id(at);
         Self::tell(wants, || PlanNotice::StepFailed {
             step: id.clone(),
-            error: failed.why.clone(),
+            error: failed.reason.clone(),
             spent,
         });
-        let other_way = self.rules.planner.is_some() || failed.rejection.is_some();
-        let may_replan = self.may_replan() && other_way;
+        let has_remedy = self.rules.planner.is_some() || failed.rejection.is_some();
+        let may_replan = self.may_replan() && has_remedy;
         let Some(running) = self.phase.running_mut() else {
             return;
         };
@@ -503,14 +503,14 @@ impl GraphMachine {
         }
         let steps = &mut running.steps;
         if let Some(node) = steps.node_mut(at) {
-            node.error = Some(failed.why.into());
+            node.error = Some(failed.reason.into());
             node.spent = Some(Box::new(spent));
         }
         let fails = steps
             .step(at)
             .is_some_and(|step| step.on_failure == OnFailure::Fail);
-        let stood_in = steps.stand_ins(at).next().is_some();
-        if fails && !stood_in && may_replan {
+        let has_fallback = steps.stand_ins(at).next().is_some();
+        if fails && !has_fallback && may_replan {
             steps.hold(at);
             return self.replan_if_needed(wants);
         }
@@ -518,7 +518,7 @@ impl GraphMachine {
         self.tell_skipped(&skipped, wants);
     }
 
-    /// An attempt succeeded.
+    /// Handles a successful attempt.
     pub(super) fn done(
         &mut self,
         place: Place,
@@ -533,7 +533,7 @@ impl GraphMachine {
         }
     }
 
-    /// A step is done.
+    /// Completes a step.
     pub(super) fn step_done(
         &mut self,
         at: u32,
@@ -576,7 +576,7 @@ fn complete(
     if let Some(node) = steps.node_mut(at) {
         node.output = (written.is_empty() && !output.is_null()).then(|| Box::new(output));
         node.values = written.into_iter().map(|written| written.value).collect();
-        // What cost nothing needs no room to say so.
+        // A step without cost needs no stored usage.
         let free = spent.attempts <= 1 && spent.usage == Usage::default();
         node.spent = (!free).then(|| Box::new(spent));
     }
@@ -591,7 +591,7 @@ fn text_of(content: &[levity_core::Content]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The pause before the next attempt: it doubles each time.
+/// Returns the pause before the next attempt, which doubles each time.
 fn pause(retry: Retry, number: u32) -> Duration {
     let times = 2_u32.saturating_pow(number.saturating_sub(1));
     retry.pause.saturating_mul(times).min(Retry::LONGEST_PAUSE)
@@ -604,7 +604,7 @@ fn budget_of(step: &Step) -> Budget {
         .unwrap_or_default()
 }
 
-/// What a run below is given, with what it may use and how long it may take.
+/// Adds the budget and the timeout of the step to the input of a child run.
 fn bounded(mut input: Value, step: &Step, budget: Budget) -> Value {
     if let Some(object) = input.as_object_mut() {
         if budget != Budget::new() {
@@ -620,52 +620,53 @@ fn bounded(mut input: Value, step: &Step, budget: Budget) -> Value {
     input
 }
 
-/// What is left of a budget after the rounds before. Without calls of tools there can still be an
-/// answer.
-fn share(mut budget: Budget, attempt: &Attempt) -> Result<Budget, Failed> {
-    let used = || Failed::once("what it may use was used up before it was done");
+/// Returns the budget that remains after earlier rounds. An attempt without remaining tool calls
+/// can still answer.
+fn remaining_budget(mut budget: Budget, attempt: &Attempt) -> Result<Budget, Failed> {
+    let exhausted = || Failed::once("the budget of the step was used up before it completed; raise \
+        `budget`");
     let (usage, stats) = (&attempt.usage, &attempt.stats);
     let counts = [
         (&mut budget.tokens, usage.total()),
         (&mut budget.model_calls, stats.model_calls),
     ];
-    for (left, gone) in counts.into_iter().filter(|(_, gone)| *gone > 0) {
-        if let Some(left) = left {
-            *left = left
-                .checked_sub(gone)
-                .filter(|left| *left > 0)
-                .ok_or_else(used)?;
+    for (limit, used) in counts.into_iter().filter(|(_, used)| *used > 0) {
+        if let Some(limit) = limit {
+            *limit = limit
+                .checked_sub(used)
+                .filter(|limit| *limit > 0)
+                .ok_or_else(exhausted)?;
         }
     }
     let money = usage.cost.unwrap_or_default();
-    if let Some(left) = budget.money.as_mut().filter(|_| money > Money::ZERO) {
-        *left = Some(left.saturating_sub(money))
-            .filter(|left| *left > Money::ZERO)
-            .ok_or_else(used)?;
+    if let Some(limit) = budget.money.as_mut().filter(|_| money > Money::ZERO) {
+        *limit = Some(limit.saturating_sub(money))
+            .filter(|limit| *limit > Money::ZERO)
+            .ok_or_else(exhausted)?;
     }
     budget.tool_calls = budget
         .tool_calls
-        .map(|left| left.saturating_sub(stats.tool_calls));
+        .map(|limit| limit.saturating_sub(stats.tool_calls));
     Ok(budget)
 }
 
-/// What is left for the next round of an attempt.
-fn left(budget: Budget, attempt: &Attempt, turns: u64) -> Result<Budget, Failed> {
-    let mut budget = share(budget, attempt)?;
+/// Returns the budget for the next round of an attempt.
+fn round_budget(budget: Budget, attempt: &Attempt, turns: u64) -> Result<Budget, Failed> {
+    let mut budget = remaining_budget(budget, attempt)?;
     if attempt.round <= 1 {
         return Ok(budget);
     }
     let calls = turns.saturating_sub(attempt.stats.turns);
     if calls == 0 {
         return Err(Failed::once(format!(
-            "it was not done within {turns} turns"
+            "the step did not complete within {turns} turns; raise `max_turns`"
         )));
     }
-    budget.model_calls = Some(budget.model_calls.map_or(calls, |most| most.min(calls)));
+    budget.model_calls = Some(budget.model_calls.map_or(calls, |limit| limit.min(calls)));
     Ok(budget)
 }
 
-/// The names of a step's variables, for a message.
+/// Formats the names of variables for a message.
 pub(super) fn names(names: &[Arc<str>]) -> String {
     names
         .iter()

@@ -19,9 +19,9 @@ use crate::plan::Plan;
 use crate::schedule::Scheduler;
 use crate::step::StepId;
 
-/// Where a run stands.
+/// The current phase of a run.
 ///
-/// The steps are saved beside the phase: `S` is `()` in a phase that was read, until it gets its
+/// The steps are saved beside the phase: `S` is `()` in a deserialized phase until it gets its
 /// steps.
 #[derive(Serialize, Deserialize)]
 #[serde(
@@ -29,31 +29,32 @@ use crate::step::StepId;
     bound(serialize = "", deserialize = "S: Default")
 )]
 pub(super) enum Phase<S = Scheduler> {
-    /// The run has not begun.
+    /// The run has not started.
     Start {
-        /// The plan it begins with, when it was checked already.
+        /// The initial plan, if it is already validated.
         #[serde(skip)]
         checked: Option<Box<Graph>>,
     },
-    /// An agent looks at the files.
+    /// An agent inspects the files.
     Profiling(EffectId),
-    /// The plan is made.
+    /// The plan is being made.
     Planning(Box<PlanQuestion>),
-    /// The plan is carried out, and perhaps changed.
+    /// The plan is being carried out, and possibly changed.
     Running(Box<Running<S>>),
     /// The run has ended.
     Ended {
         ending: Box<Ending>,
-        /// The steps as they were then, if there was a plan.
+        /// The final state of the steps, if there was a plan.
         #[serde(skip)]
         steps: Option<Box<S>>,
     },
-    /// Within one input: the last phase is over, and the next one is not chosen yet.
+    /// A transient state within one input: the last phase is over, and the next one is not chosen
+    /// yet.
     #[serde(skip)]
     Deciding,
 }
 
-/// A plan that is carried out.
+/// A plan that is being carried out.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Running<S = Scheduler> {
     #[serde(skip)]
@@ -61,47 +62,47 @@ pub(super) struct Running<S = Scheduler> {
     /// The schemas of its variables.
     #[serde(skip)]
     pub(super) schemas: BTreeMap<Arc<str>, Schema>,
-    /// How many effects of steps are under way, pauses aside.
+    /// The number of step effects in progress, without pauses.
     #[serde(skip)]
     pub(super) busy: usize,
-    /// The steps under way, by number.
+    /// The steps in progress, by number.
     pub(super) works: BTreeMap<u32, Box<Work>>,
-    /// The effects of steps under way.
+    /// The step effects in progress.
     pub(super) doing: BTreeMap<EffectId, (Place, Doing)>,
-    /// Steps whose pause is over, and that wait for their turn.
+    /// The steps whose pause is over and that wait for a free slot.
     pub(super) again: VecDeque<Place>,
-    /// What judges have sent back, by their steps.
+    /// The rejections by judges, keyed by the judge's step.
     pub(super) rejections: BTreeMap<StepId, Rejection>,
     pub(super) replanning: Replanning,
 }
 
-/// The search for another way while steps run.
+/// The state of a replan while steps run.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Replanning {
     #[default]
     Idle,
-    /// A change of the plan is made.
+    /// A change to the plan is being made.
     Asking(Box<PlanQuestion>),
-    /// No other way was found once, and none is looked for any more.
+    /// A replan found no other way, so there are no further replans.
     GaveUp,
 }
 
-/// What an effect of a step is for.
+/// The purpose of a step effect.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Doing {
-    /// The step itself.
+    /// Performs the step itself.
     Perform,
-    /// Code that the step's agent wrote, and what it gave with it.
+    /// Runs code that the step's agent wrote; contains the agent's output.
     Code(Value),
-    /// A person is asked whether a tool may be called.
+    /// Asks a person whether a tool may be called.
     Permit,
-    /// The pause before the next attempt.
+    /// Waits before the next attempt.
     Pause,
 }
 
-/// An open question about a plan, or a change of it, that is being made.
+/// A pending question about a plan, or a change to it, that is being made.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PlanQuestion {
     pub(super) effect: EffectId,
@@ -109,17 +110,17 @@ pub(super) struct PlanQuestion {
     pub(super) planning: Planning,
 }
 
-/// Who is asked about a plan.
+/// The recipient of a question about a plan.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Respondent {
-    /// The planner, for the plan.
+    /// The planner, which makes the plan.
     Planner,
-    /// A person, whether this may be carried out.
+    /// A person, who approves the proposal.
     Person(Proposal),
 }
 
-/// A plan, or a change of it, that a person is asked about.
+/// A plan, or a change to it, that needs human approval.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Proposal {
@@ -131,16 +132,16 @@ pub(super) enum Proposal {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Planning {
     pub(super) drafts: Drafts,
-    /// How often a person has put something in its place that cannot be carried out.
+    /// The number of invalid edits by a person.
     pub(super) edits: u32,
-    /// The failed steps that a change is for.
+    /// The failed steps that a change is made for.
     pub(super) failed: Vec<StepId>,
-    /// What came whole of replies that were cut off, and how many there were.
+    /// The complete parts of replies that were cut off.
     pub(super) kept: Map<String, Value>,
     pub(super) pieces: u32,
 }
 
-/// What an outcome is for.
+/// The purpose of an awaited effect.
 pub(super) enum Awaited {
     Profiles,
     Plan(Box<PlanQuestion>),
@@ -148,7 +149,7 @@ pub(super) enum Awaited {
 }
 
 impl Phase {
-    /// The steps, once there is a plan.
+    /// Returns the steps, once there is a plan.
     pub(super) fn steps(&self) -> Option<&Scheduler> {
         match self {
             Self::Running(running) => Some(&running.steps),
@@ -173,7 +174,7 @@ impl Phase {
         }
     }
 
-    /// The last of the effects that it waits for.
+    /// Returns the latest effect that the phase waits for.
     pub(super) fn last_effect(&self) -> Option<EffectId> {
         match self {
             Self::Profiling(effect) => Some(*effect),
@@ -188,7 +189,7 @@ impl Phase {
         }
     }
 
-    /// Waits for an answer about a plan: in a phase of its own, or for a change while steps run.
+    /// Waits for an answer about a plan: in a separate phase, or for a change while steps run.
     pub(super) fn wait_for(&mut self, question: PlanQuestion) {
         let question = Box::new(question);
         match self {
@@ -197,10 +198,10 @@ impl Phase {
         }
     }
 
-    /// Ends the wait for an effect, if this is one that it waits for.
+    /// Stops waiting for an effect, if the phase waits for it.
     pub(super) fn take(&mut self, effect: EffectId) -> Option<Awaited> {
         match mem::replace(self, Self::Deciding) {
-            Self::Profiling(asked) if asked == effect => Some(Awaited::Profiles),
+            Self::Profiling(pending) if pending == effect => Some(Awaited::Profiles),
             Self::Planning(question) if question.effect == effect => Some(Awaited::Plan(question)),
             other => {
                 *self = other;
@@ -223,8 +224,8 @@ impl Phase {
 }
 
 impl Phase<()> {
-    /// A phase that was read, with its steps; nothing when it has none and needs them, or the other
-    /// way round.
+    /// Adds the steps to a deserialized phase. Returns `None` if the phase needs steps and there
+    /// are none, or the reverse.
     pub(super) fn with_steps(self, steps: Option<Scheduler>) -> Option<Phase> {
         Some(match (self, steps) {
             (Self::Start { checked }, None) => Phase::Start { checked },
@@ -272,7 +273,7 @@ impl Running {
         Running::<()>::default().with_steps(steps)
     }
 
-    /// The effect of the question about a change, if there is one.
+    /// Returns the effect of the question about a change, if there is one.
     fn question(&self) -> Option<EffectId> {
         if let Replanning::Asking(question) = &self.replanning {
             Some(question.effect)
@@ -281,7 +282,7 @@ impl Running {
         }
     }
 
-    /// Waits for an effect of a step.
+    /// Waits for a step effect.
     pub(super) fn wait_for(&mut self, effect: EffectId, place: Place, doing: Doing) {
         self.busy += usize::from(doing.is_busy());
         self.doing.insert(effect, (place, doing));
@@ -303,19 +304,19 @@ impl Running {
         }
     }
 
-    /// Nothing is left to do.
+    /// Returns `true` if nothing remains to do.
     pub(super) fn is_done(&self) -> bool {
         self.steps.schedule.is_done() && self.doing.is_empty() && self.question().is_none()
     }
 
-    /// Puts the steps that have more elements to begin among those that may begin.
+    /// Puts fan-out steps with remaining elements back into the queue.
     pub(super) fn go_on_with_lists(&mut self) {
         let has_more = |work: &Work| work.fan.as_ref().is_some_and(|fan| fan.has_more());
         let lists = self.works.iter().filter(|(_, work)| has_more(work));
         lists.for_each(|(at, _)| self.steps.push(*at));
     }
 
-    /// The plan after a change, which was made for the sake of these steps.
+    /// Returns the plan after a change that was made for these failed steps.
     pub(super) fn changed(self, graph: Graph, failed: &[StepId]) -> Self {
         let (steps, places) = self.steps.changed(graph, failed);
         let schemas = schemas(steps.graph().plan());
@@ -340,7 +341,7 @@ impl Running {
 }
 
 impl Doing {
-    /// Whether a step is at work meanwhile.
+    /// Returns `true` if the effect occupies a parallel slot.
     fn is_busy(&self) -> bool {
         !matches!(self, Self::Pause)
     }

@@ -1,4 +1,5 @@
-//! Plans that are longer than a reply may be: what came whole is kept, and the rest is asked for.
+//! Assembles plans that are longer than one reply: the complete parts are stored, and the rest is
+//! requested.
 
 use levity_core::Finish;
 use levity_llm::json::{self, Repair};
@@ -6,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::read;
 
-/// What is left of a reply that was cut off: its parts that came whole. Nothing when the reply is
-/// whole, or holds no beginning of a plan or of a change.
+/// Returns the complete parts of a reply that was cut off. Returns `None` if the reply is complete,
+/// or if it does not contain the beginning of a plan or a change.
 pub(super) fn cut(text: &str, finish: Option<&Finish>) -> Option<Map<String, Value>> {
     if serde_json::from_str::<Value>(text).is_ok() {
         return None;
@@ -15,7 +16,7 @@ pub(super) fn cut(text: &str, finish: Option<&Finish>) -> Option<Map<String, Val
     let repaired = json::repair(text)
         .ok()
         .filter(|repaired| repaired.mends.contains(Repair::Truncated))?;
-    // A reply that the model ended itself and that lacks a brace has a slip in it, and is not cut.
+    // A reply that the model ended and that lacks a brace has a typing error, and was not cut off.
     if finish != Some(&Finish::Length) && read::is_closed(text) {
         return None;
     }
@@ -27,7 +28,7 @@ pub(super) fn cut(text: &str, finish: Option<&Finish>) -> Option<Map<String, Val
     Some(kept)
 }
 
-/// How many things there are in what was kept: it grows as long as asking for the rest helps.
+/// Counts the stored parts. The count grows as long as further requests help.
 pub(super) fn count(kept: &Map<String, Value>) -> usize {
     let size = |value: &Value| match value {
         Value::Array(items) => items.len(),
@@ -37,8 +38,8 @@ pub(super) fn count(kept: &Map<String, Value>) -> usize {
     kept.values().map(size).sum()
 }
 
-/// Adds a later reply: what it repeats replaces what was there, so a reply with all of it is taken
-/// as it is.
+/// Adds a later reply. Repeated parts replace the stored ones, so a reply with the whole plan is
+/// used as it is.
 pub(super) fn join(kept: &mut Map<String, Value>, rest: Map<String, Value>) {
     for (key, value) in rest {
         match (kept.get_mut(&key), value) {
@@ -51,7 +52,7 @@ pub(super) fn join(kept: &mut Map<String, Value>, rest: Map<String, Value>) {
     }
 }
 
-/// The fields of a later reply that is whole, if it has some of a plan or a change.
+/// Returns the fields of a complete later reply, if it contains parts of a plan or a change.
 pub(super) fn whole(text: &str) -> Option<Map<String, Value>> {
     let value = json::parse(text).ok()?;
     (read::is_plan(&value) || read::is_diff(&value)).then(|| fields(value))
@@ -70,7 +71,7 @@ fn add_all(all: &mut Vec<Value>, more: Vec<Value>) {
     }
 }
 
-/// The object that has the steps, out of what it is wrapped in. A bare list is one of steps.
+/// Returns the object that contains the steps, without its wrappers. A bare list contains steps.
 fn fields(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(mut map) => {
@@ -92,7 +93,7 @@ fn fields(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Drops what the text ended in: the last element of the last field, which is to be written again.
+/// Drops the last element of the last field, which may be incomplete. The planner writes it again.
 fn drop_last(kept: &mut Map<String, Value>) {
     let Some(key) = kept.keys().next_back().cloned() else {
         return;
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_reply_keeps_the_steps_that_came_whole() {
+    fn cut_reply_keeps_complete_steps() {
         let a = json!({"id": "a", "agent": "Thinker"});
         let one = || Some(json!({"steps": [a]}));
         for text in [
@@ -142,7 +143,7 @@ mod tests {
         ] {
             check_cut(text, one());
         }
-        // The last step may be whole or not: nobody can tell, so it is written again.
+        // The last step may be incomplete, so the planner writes it again.
         check_cut(
             r#"{"steps": [{"id": "a", "agent": "Thinker"}"#,
             Some(json!({"steps": []})),
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_reply_is_not_cut() {
+    fn complete_reply_is_not_cut() {
         check_cut(r#"{"steps": [{"id": "a"}]}"#, None);
         check_cut(
             "```json\n{\"steps\": [{\"id\": \"a\"}]}\n```\nThat is a",
@@ -172,7 +173,7 @@ mod tests {
         );
         check_cut("I would begin with", None);
         check_cut("", None);
-        // A brace too few at the end of a reply that the model ended is a slip.
+        // A missing brace at the end of a reply that the model ended is a typing error.
         assert_eq!(cut(r#"{"steps": [{"id": "a"}]"#, Some(&Finish::Stop)), None);
         assert_eq!(
             cut(r#"{"steps": [{"id": "a"}, {"id": "b"#, Some(&Finish::Stop))
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn later_reply_is_joined_by_the_ids_of_its_steps() {
+    fn later_reply_is_merged_by_step_ids() {
         let join_all = |first: Value, rest: Value| {
             let mut kept = fields(first);
             join(&mut kept, fields(rest));

@@ -1,10 +1,10 @@
-//! Whether a change of a plan leaves steps waiting for what has failed.
+//! Checks that a change to a plan leaves no step waiting for a failed one.
 
 use crate::fault::{Fault, FaultKind, Faults, Found};
 use crate::graph::Graph;
 use crate::step::{Join, OnFailure, StepId};
 
-/// Checks that no step which has not begun waits in vain for one of these, which have failed.
+/// Checks that no pending step waits for one of these failed steps.
 pub(super) fn check_rescued(
     graph: &Graph,
     failed: &[StepId],
@@ -15,10 +15,10 @@ pub(super) fn check_rescued(
         let Some(at) = graph.find(id.as_str()) else {
             continue;
         };
-        let meant = graph
+        let tolerated = graph
             .step(at)
             .is_some_and(|step| step.on_failure != OnFailure::Fail);
-        if meant || graph.behind(at).any(|(_, edge)| edge.stands_in) {
+        if tolerated || graph.behind(at).any(|(_, edge)| edge.stands_in) {
             continue;
         }
         let waiting = graph

@@ -1,4 +1,4 @@
-//! What is made of what a step gave: variables, code to run, another round, a verdict.
+//! Interprets the output of a step: variables, code to run, another round, or a verdict.
 
 use levity_core::text::{chain, fenced, head};
 use levity_core::{MachineOutput, Outcome, Status};
@@ -16,22 +16,22 @@ use crate::schedule::Scheduler;
 use crate::step::{Step, StepId};
 use crate::task::clipped;
 
-/// How often an agent is told that something is missing in what it gave.
+/// The maximum number of complaints to an agent about its output.
 const MOST_COMPLAINTS: u32 = 2;
-/// How long the words about a failure may be, in bytes.
+/// The maximum size of a failure reason, in bytes.
 const MOST_WHY: usize = 4_000;
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug)]
 pub(super) struct Failed {
-    pub(super) why: String,
-    /// Whether another attempt may help.
-    pub(super) again: bool,
-    /// The work of others was sent back.
+    pub(super) reason: String,
+    /// `true` if another attempt may succeed.
+    pub(super) retryable: bool,
+    /// The rejection, if a judge sent back the work of other steps.
     pub(super) rejection: Option<Box<Rejection>>,
 }
 
-/// What a judge sends back.
+/// The steps that a judge sends back, with the issues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Rejection {
     pub(super) steps: Vec<StepId>,
@@ -39,7 +39,7 @@ pub(super) struct Rejection {
 }
 
 impl Rejection {
-    /// Adds what another judge sends back.
+    /// Adds the rejection of another judge.
     pub(super) fn add(&mut self, more: Self) {
         let new: Vec<_> = more
             .steps
@@ -52,26 +52,26 @@ impl Rejection {
 }
 
 impl Failed {
-    /// Another attempt may help.
-    pub(super) fn once(why: impl Into<String>) -> Self {
-        let why = why.into();
+    /// Creates a failure that another attempt may resolve.
+    pub(super) fn transient(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
         Self {
-            why: head(&why, MOST_WHY).to_owned(),
-            again: true,
+            reason: head(&reason, MOST_WHY).to_owned(),
+            retryable: true,
             rejection: None,
         }
     }
 
-    /// Another attempt would fail in the same way.
-    pub(super) fn for_good(why: impl Into<String>) -> Self {
+    /// Creates a failure that another attempt would repeat.
+    pub(super) fn permanent(reason: impl Into<String>) -> Self {
         Self {
-            again: false,
-            ..Self::once(why)
+            retryable: false,
+            ..Self::transient(reason)
         }
     }
 }
 
-/// Why a run below has no answer, with what it came from.
+/// Returns the reason why a child run has no answer, with its causes.
 pub(super) fn why_of(status: &Status) -> String {
     match status {
         Status::Failed(failure) => chain(failure),
@@ -79,31 +79,31 @@ pub(super) fn why_of(status: &Status) -> String {
     }
 }
 
-/// Why there is no outcome of the kind that was wanted.
+/// Returns the reason why an outcome is not of the expected kind.
 pub(super) fn why_not(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Refused(limit) => format!("the limit on {limit} was reached"),
-        Outcome::Denied { reason } => format!("it is not allowed: {reason}"),
+        Outcome::Denied { reason } => format!("the call was denied: {reason}"),
         Outcome::Unknown => {
-            "the process ended while it ran, and nobody knows what came of it".to_owned()
+            "the process ended during the call, so its result is unknown".to_owned()
         }
-        _ => "it came to nothing".to_owned(),
+        _ => "the call returned no result".to_owned(),
     }
 }
 
-/// What an agent said, as a value: the object in it, the list that it is or, without either, the
-/// words.
+/// Returns an agent's answer as a value: the object in it, a list if the answer is one, or the
+/// text.
 pub(super) fn read_output(text: String) -> Value {
     match levity_llm::json::parse(&text) {
         Ok(value @ Value::Object(_)) => value,
-        // Words may have a list in them, such as `[1]` for a source.
+        // A text may contain a list, such as `[1]` for a source.
         Ok(value @ Value::Array(_)) if text.trim_start().starts_with(['[', '`']) => value,
         _ => Value::String(text),
     }
 }
 
 impl GraphMachine {
-    /// Makes the most of what an attempt gave.
+    /// Interprets the output of an attempt.
     pub(super) fn take_output(&mut self, place: Place, output: Value, wants: &mut MachineOutput) {
         let Some(step) = self.step(place.at) else {
             return;
@@ -111,11 +111,11 @@ impl GraphMachine {
         if !step.variants().is_empty() {
             return self.extract(place, &step, json!({EXECUTION: output}), wants);
         }
-        let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
-        let Some(who) = who.filter(|who| is_agent(who)) else {
+        let runner = self.rules.known.performer(&step.agent).map(|(_, runner)| runner);
+        let Some(runner) = runner.filter(|runner| is_agent(runner)) else {
             return self.extract(place, &step, output, wants);
         };
-        let runs_code = self.rules.code.is_some() && who.code;
+        let runs_code = self.rules.code.is_some() && runner.code;
         if runs_code
             && let Some(variants) = output.as_object().and_then(|object| code_in(object, &step))
         {
@@ -124,36 +124,37 @@ impl GraphMachine {
         self.end_round(place, &step, output, wants);
     }
 
-    /// An agent has another round, if it asks for one; all else is taken for what it is.
+    /// Starts another round if the agent requests one; otherwise handles the output as an answer.
     fn end_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
-        let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
-        if who.is_some_and(is_agent) && output.get("call_self").is_some_and(is_true) {
+        let runner = self.rules.known.performer(&step.agent).map(|(_, runner)| runner);
+        if runner.is_some_and(is_agent) && output.get("call_self").is_some_and(is_true) {
             return self.next_round(place, step, output, wants);
         }
         self.take_answer(place, step, output, wants);
     }
 
-    /// A judge's verdict counts, and then what the step wrote.
+    /// Applies a judge's verdict, then extracts the variables of the step.
     fn take_answer(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
-        let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
-        if who.is_some_and(|who| is_agent(who) && who.judges) {
+        let runner = self.rules.known.performer(&step.agent).map(|(_, runner)| runner);
+        if runner.is_some_and(|runner| is_agent(runner) && runner.judges) {
             match self.judge(place, step, &output, wants) {
                 Judged::Passed => {}
                 Judged::SentBack(failed) => return self.failed(place, failed, wants),
                 Judged::Unclear => {
-                    let why = "there is no verdict that can be read";
+                    let reason = "the answer has no readable verdict";
                     let next = format!(
-                        "{why}. Answer again with one JSON object in which `verdict` is \"pass\" \
+                        "{reason}. Answer again with one JSON object in which `verdict` \
+                            is \"pass\" \
                             or \"revise\"."
                     );
-                    return self.complain(place, output, next, why, wants);
+                    return self.complain(place, output, next, reason, wants);
                 }
             }
         }
         self.extract(place, step, output, wants);
     }
 
-    /// Runs the code that an agent wrote, with what it was given and what it gave as variables.
+    /// Runs the code that an agent wrote, with its inputs and its output as variables.
     fn run_code(
         &mut self,
         place: Place,
@@ -186,7 +187,7 @@ impl GraphMachine {
         }
     }
 
-    /// Takes in what came of an agent's code; when it failed, the agent is told.
+    /// Handles the result of an agent's code. If the code failed, the agent gets a complaint.
     pub(super) fn ran_code(
         &mut self,
         place: Place,
@@ -214,35 +215,36 @@ impl GraphMachine {
                     self.end_round(place, &step, output, wants);
                 }
             }
-            Err(why) => {
-                let said = fenced(head(&why, MOST_WHY));
-                let next = format!("The code failed:\n{said}\nAnswer again, with code that works.");
-                self.complain(place, output, next, &why, wants);
+            Err(reason) => {
+                let error = fenced(head(&reason, MOST_WHY));
+                let next = format!("The code failed:\n{error}\nAnswer again, with code that \
+                    works.");
+                self.complain(place, output, next, &reason, wants);
             }
         }
     }
 
-    /// The agent asks for another round.
+    /// Starts the round that the agent requested.
     fn next_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
         let next = output
             .get("next_instruction")
             .or_else(|| output.get("iteration_context"));
         let next = next.map_or_else(
-            || "Go on from there, and finish.".to_owned(),
+            || "Continue from there, and finish.".to_owned(),
             |next| clipped(next, 20_000),
         );
         let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else {
             return;
         };
-        // Each round takes a turn at least, also of an agent that does not say how many it took.
+        // Each round counts as at least one turn, even if the agent does not report its turns.
         let rounds = u64::from(attempt.round).max(attempt.stats.turns);
         if rounds >= turns || near {
-            // It had its rounds: what it gave last counts.
+            // The attempt has no rounds left, so its last output counts.
             return self.take_answer(place, step, output, wants);
         }
-        let left = turns - rounds;
-        let warning = if left == 1 {
+        let remaining = turns - rounds;
+        let warning = if remaining == 1 {
             "\nThis is your last turn: give what you have."
         } else {
             ""
@@ -251,7 +253,7 @@ impl GraphMachine {
         self.perform(place, wants);
     }
 
-    /// Finds the variables that a step writes in what it gave.
+    /// Extracts the variables that a step writes from its output.
     fn extract(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
         match extract(step, &output, |name| self.schema(name)) {
             Ok(written) => self.done(place, written, output, wants),
@@ -269,33 +271,33 @@ impl GraphMachine {
         self.phase.running()?.schemas.get(name)
     }
 
-    /// Tells an agent what is wrong with what it gave; what is not an agent's has failed.
+    /// Sends an agent a complaint about its output; a step without an agent fails.
     fn complain(
         &mut self,
         place: Place,
         output: Value,
         next: String,
-        why: &str,
+        reason: &str,
         wants: &mut MachineOutput,
     ) {
         let step = self.step(place.at);
-        let who = step.and_then(|step| self.rules.known.performer(&step.agent).map(|(_, who)| who));
-        let is_agent = who.is_some_and(is_agent);
+        let runner = step.and_then(|step| self.rules.known.performer(&step.agent).map(|(_, runner)| runner));
+        let is_agent = runner.is_some_and(is_agent);
         let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else {
             return;
         };
-        let left = attempt.complaints < MOST_COMPLAINTS
+        let may_complain = attempt.complaints < MOST_COMPLAINTS
             && u64::from(attempt.round).max(attempt.stats.turns) < turns;
-        if !is_agent || !left || near {
-            return self.failed(place, Failed::once(why), wants);
+        if !is_agent || !may_complain || near {
+            return self.failed(place, Failed::once(reason), wants);
         }
         attempt.complaints += 1;
         attempt.before = Some(Box::new((output, next)));
         self.perform(place, wants);
     }
 
-    /// Reads a verdict.
+    /// Reads the verdict of a judge.
     fn judge(
         &mut self,
         place: Place,
@@ -303,10 +305,10 @@ impl GraphMachine {
         output: &Value,
         wants: &mut MachineOutput,
     ) -> Judged {
-        let Some((passed, said)) = verdict(output, step) else {
+        let Some((passed, details)) = verdict(output, step) else {
             return Judged::Unclear;
         };
-        let issues = texts(said.get("issues").or_else(|| output.get("issues")));
+        let issues = texts(details.get("issues").or_else(|| output.get("issues")));
         let id = step.id.clone();
         Self::tell(wants, || PlanNotice::Verdict {
             step: id,
@@ -318,20 +320,20 @@ impl GraphMachine {
         }
         let steps = self.sent_back(
             place.at,
-            &texts(said.get("steps").or_else(|| output.get("steps"))),
+            &texts(details.get("steps").or_else(|| output.get("steps"))),
         );
-        let why = match &*issues {
+        let reason = match &*issues {
             [] => "the work was sent back".to_owned(),
             issues => format!("the work was sent back: {}", issues.join("; ")),
         };
         let rejection = Some(Box::new(Rejection { steps, issues }));
         Judged::SentBack(Failed {
             rejection,
-            ..Failed::for_good(why)
+            ..Failed::for_good(reason)
         })
     }
 
-    /// The steps to do again: those that the judge names, or those right before it.
+    /// Returns the steps to repeat: those that the judge names, or its direct predecessors.
     fn sent_back(&self, at: u32, named: &[String]) -> Vec<StepId> {
         let Some(steps) = self.phase.steps() else {
             return Vec::new();
@@ -359,7 +361,7 @@ impl GraphMachine {
         chosen.into_iter().map(|at| self.id(at)).collect()
     }
 
-    /// What a judge has sent back, if this failed step is one.
+    /// Returns the rejection of a judge, if this failed step is one.
     pub(super) fn rejection(
         &self,
         steps: &Scheduler,
@@ -375,22 +377,22 @@ impl GraphMachine {
     }
 }
 
-/// The keys under which an agent gives code.
+/// The keys of an agent's output that contain code.
 const CODE: [&str; 2] = ["code", "code_variants"];
 
-/// What came of a judge's answer.
+/// The result of a judge's answer.
 enum Judged {
     Passed,
     SentBack(Failed),
     Unclear,
 }
 
-fn is_agent(who: &StepRunner) -> bool {
-    who.kind == StepRunnerKind::Agent
+fn is_agent(runner: &StepRunner) -> bool {
+    runner.kind == StepRunnerKind::Agent
 }
 
-/// The Python variants in what an agent gave. What the step is to write is no code to run, whatever
-/// its name.
+/// Returns the Python variants in an agent's output. A variable that the step writes is never code
+/// to run, regardless of its name.
 fn code_in(output: &Map<String, Value>, step: &Step) -> Option<Vec<String>> {
     let keys = CODE
         .iter()
@@ -413,8 +415,9 @@ fn is_true(value: &Value) -> bool {
             .is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-/// Whether a judge lets the work pass, and the object that says so; nothing when neither can be
-/// read out of it. It stands at the top, in `output` or in what the step is to write.
+/// Returns whether a judge accepts the work, and the object with the verdict, or `None` if no
+/// verdict is readable. The verdict is at the top, in `output` or in a variable that the step
+/// writes.
 fn verdict<'a>(output: &'a Value, step: &Step) -> Option<(bool, &'a Value)> {
     let below = step
         .writes
@@ -424,24 +427,24 @@ fn verdict<'a>(output: &'a Value, step: &Step) -> Option<(bool, &'a Value)> {
         .filter_map(|key| output.get(key));
     let mut places = std::iter::once(output).chain(below);
     places.find_map(|place| {
-        let said = place
+        let verdict = place
             .get("verdict")
             .or_else(|| place.get("passed"))
             .unwrap_or(place);
-        Some((passes(said)?, place))
+        Some((passes(verdict)?, place))
     })
 }
 
-fn passes(said: &Value) -> Option<bool> {
-    let said = match said {
+fn passes(verdict: &Value) -> Option<bool> {
+    let verdict = match verdict {
         Value::Bool(passed) => return Some(*passed),
-        said => said
+        said => verdict => verdict => said => verdict => verdict
             .as_str()?
             .trim()
             .trim_matches(['"', '.', '!', '*'])
             .to_ascii_lowercase(),
     };
-    match &*said {
+    match &*verdict {
         "pass" | "passed" | "passes" | "ok" | "okay" | "approve" | "approved" | "accept"
         | "accepted" => Some(true),
         "revise" | "revised" | "revision" | "fail" | "failed" | "reject" | "rejected" | "redo" => {

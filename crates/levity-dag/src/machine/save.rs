@@ -13,31 +13,31 @@ use crate::notice::StepStatus;
 use crate::plan::Plan;
 use crate::schedule::{Node, Scheduler};
 
-/// The keys beside those of the start, in the state of a machine that has taken in an input.
+/// The keys beside those of the start, in the state of a machine that has handled an input.
 const NOW: &str = "now";
 const PHASE: &str = "phase";
 const STEPS: &str = "steps";
 
-/// More effects than any run has.
+/// An upper bound on the number of effects in a run.
 const MOST_EFFECTS: u64 = 1 << 60;
 
-/// The steps of a plan, and where each stands.
+/// The steps of a plan and the state of each.
 #[derive(Serialize, Deserialize)]
 struct Steps<'a> {
-    /// The plan, unless it is the one that the run began with.
+    /// The plan, unless it is the initial one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plan: Option<Arc<Plan>>,
     /// The dependencies between its steps, if the plan may have been changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wiring: Option<Wiring>,
     nodes: Cow<'a, [Node]>,
-    /// The steps that have failed, and for which another way is looked for.
+    /// The failed steps that wait for a replan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     held: Vec<u32>,
 }
 
 impl GraphMachine {
-    /// Returns the state: the start of the run and, unless nothing has happened yet, its progress.
+    /// Returns the state: the start of the run and, once it has handled an input, its progress.
     pub(super) fn saved(&self) -> Value {
         let mut state = serde_json::to_value(&*self.start).unwrap_or_default();
         if let Some(fields) = state.as_object_mut().filter(|_| !self.is_new()) {
@@ -53,7 +53,7 @@ impl GraphMachine {
         state
     }
 
-    /// Whether the state is that of a machine that has taken in nothing.
+    /// Returns `true` if the machine has not handled any input.
     fn is_new(&self) -> bool {
         matches!(self.phase, Phase::Start { .. })
             && self.now.said.is_empty()
@@ -80,22 +80,22 @@ impl GraphMachine {
         let Some(now) = state.get(NOW) else {
             return Ok(self);
         };
-        // What the reader says would quote what the steps gave.
-        let unread =
-            |_| "its progress is not one that this version of the team can read".to_owned();
-        self.now = Progress::deserialize(now).map_err(unread)?;
-        let phase = Phase::<()>::deserialize(&state[PHASE]).map_err(unread)?;
+        // The error of the deserializer could quote outputs of the steps.
+        let unreadable =
+            |_| "the saved progress cannot be read by this version of the team".to_owned();
+        self.now = Progress::deserialize(now).map_err(unreadable)?;
+        let phase = Phase::<()>::deserialize(&state[PHASE]).map_err(unreadable)?;
         let steps = state
             .get(STEPS)
-            .map(|steps| Steps::deserialize(steps).map_err(unread));
+            .map(|steps| Steps::deserialize(steps).map_err(unreadable));
         let steps = steps
             .transpose()?
             .map(|steps| self.restored_steps(steps))
             .transpose()?;
-        let contradicts = |what| format!("its state contradicts itself: {what}");
+        let inconsistent = |what| format!("the saved state is inconsistent: {what}");
         self.phase = phase
             .with_steps(steps)
-            .ok_or_else(|| contradicts("its steps belong to another phase"))?;
+            .ok_or_else(|| inconsistent("its steps belong to another phase"))?;
         let next = self.now.next;
         if next > MOST_EFFECTS
             || self
@@ -103,12 +103,12 @@ impl GraphMachine {
                 .last_effect()
                 .is_some_and(|last| last.get() >= next)
         {
-            return Err(contradicts("an effect is under way that was not asked for"));
+            return Err(inconsistent("an effect is in progress that was not requested"));
         }
         if let Some(running) = self.phase.running_mut() {
             running
                 .contradiction()
-                .map_or(Ok(()), |what| Err(contradicts(what)))?;
+                .map_or(Ok(()), |what| Err(inconsistent(what)))?;
             running.go_on_with_lists();
         }
         Ok(self)
@@ -118,20 +118,20 @@ impl GraphMachine {
         let plan = match (saved.plan, &self.start.plan) {
             (Some(plan), _) => plan,
             (None, Some(first)) => self.with_given(first),
-            (None, None) => return Err("its plan is not there".to_owned()),
+            (None, None) => return Err("the saved state has no plan".to_owned()),
         };
         let graph = match &saved.wiring {
             Some(wiring) => Graph::wired(plan, wiring)?,
             None => self
                 .check(&plan)
-                .map_err(|faults| format!("its plan cannot be carried out: {faults}"))?,
+                .map_err(|faults| format!("the saved plan is invalid: {faults}"))?,
         };
         Scheduler::restored(graph, saved.nodes.into_owned(), &saved.held)
     }
 }
 
 impl Running {
-    /// Returns the first contradiction in a plan that was under way, if there is one.
+    /// Returns the first inconsistency in a plan that was in progress, if there is one.
     fn contradiction(&self) -> Option<&'static str> {
         let is_running = |at: u32, node: &Node| {
             (node.status == StepStatus::Running) == self.works.contains_key(&at)
@@ -150,14 +150,14 @@ impl Running {
             () if !self.steps.nodes().all(|(at, node)| is_running(at, node))
                 || !self.works.keys().all(|at| self.steps.step(*at).is_some()) =>
             {
-                Some("the steps that run are not those that are under way")
+                Some("the running steps and the recorded work differ")
             }
             () if !self
                 .works
                 .iter()
                 .all(|(at, work)| work.fan.is_some() == is_list(*at)) =>
             {
-                Some("a step is run for a list and has none")
+                Some("a step with a fan-out has no list")
             }
             () if self
                 .works
@@ -165,10 +165,10 @@ impl Running {
                 .filter_map(|work| work.fan.as_ref())
                 .any(|fan| !fan.is_sound()) =>
             {
-                Some("the elements of a list do not add up")
+                Some("the counts of a list's elements do not match")
             }
             () if !places.all(|place| self.is_under_way(*place)) => {
-                Some("an effect belongs to a step that is not under way")
+                Some("an effect belongs to a step that is not in progress")
             }
             () => None,
         }

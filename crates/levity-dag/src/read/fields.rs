@@ -8,18 +8,18 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::names::short;
 use crate::step::{Reducer, StepId};
 
-/// The fields of an object, read one by one; what does not fit is told with its place.
+/// The fields of an object, read one by one; faults name the object and the field.
 pub(super) struct Fields<'a, 'f> {
-    /// What the object is: `` step `sum` ``.
+    /// The description of the object: `` step `sum` ``.
     pub(super) place: String,
-    /// The step it is, or belongs to.
+    /// The step that the object is, or belongs to.
     pub(super) step: Option<StepId>,
     map: &'a Map<String, Value>,
     found: &'f mut Found,
-    /// Whether a key is written in another style: few are, and comparing without regard to style
-    /// has its price.
+    /// `true` if a key is written in another style. Few are, and comparing without regard to style
+    /// is costly.
     styled: bool,
-    /// The keys that were asked for.
+    /// The keys that were requested.
     asked: Vec<&'static str>,
 }
 
@@ -35,7 +35,7 @@ impl<'a, 'f> Fields<'a, 'f> {
         }
     }
 
-    /// The fields of an object within this one.
+    /// Returns the fields of an object within this one.
     pub(super) fn within<'b>(
         &'b mut self,
         key: &str,
@@ -53,8 +53,8 @@ impl<'a, 'f> Fields<'a, 'f> {
         }
     }
 
-    /// The value of a field; `null` is none. Keys are the same whether they are written `like_this`
-    /// or `likeThis`.
+    /// Returns the value of a field; `null` counts as missing. A key may be written `like_this` or
+    /// `likeThis`.
     pub(super) fn take(&mut self, key: &'static str) -> Option<&'a Value> {
         self.asked.push(key);
         let value = match self.map.get(key) {
@@ -69,7 +69,7 @@ impl<'a, 'f> Fields<'a, 'f> {
         value.filter(|value| !value.is_null())
     }
 
-    /// The value of the first of several fields that mean the same.
+    /// Returns the value of the first of several synonymous fields.
     pub(super) fn take_any(&mut self, keys: &[&'static str]) -> Option<(&'static str, &'a Value)> {
         let values: Vec<_> = keys.iter().map(|key| (*key, self.take(key))).collect();
         values
@@ -165,7 +165,7 @@ impl<'a, 'f> Fields<'a, 'f> {
         match Condition::parse(&text) {
             Ok(condition) => Some(condition),
             Err(error) => {
-                self.malformed(|| format!("`{key}` is no condition: {error}"));
+                self.malformed(|| format!("`{key}` is not a valid condition: {error}"));
                 None
             }
         }
@@ -177,9 +177,9 @@ impl<'a, 'f> Fields<'a, 'f> {
         reducer(value, &place, self.found)
     }
 
-    /// Tells of keys that nobody asked for and that are one letter away from one that was.
+    /// Reports unknown keys that differ by one letter from a known one.
     pub(super) fn near_misses(&mut self, ignored: &[&str]) {
-        // An object with more keys than this is no slip of a writer.
+        // An object with more keys than this is not a typing error.
         for key in self.map.keys().take(64) {
             if self.asked.contains(&key.as_str()) || ignored.contains(&key.as_str()) {
                 continue;
@@ -211,14 +211,14 @@ fn is_styled(map: &Map<String, Value>) -> bool {
     })
 }
 
-/// A key without what differs between styles.
+/// Returns a key without the characters that differ between styles.
 pub(super) fn plain(key: &str) -> impl Iterator<Item = char> + '_ {
     key.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' '))
         .flat_map(char::to_lowercase)
 }
 
-/// The id that a value is: a text or a number.
+/// Returns the id in a value: a text or a number.
 pub(crate) fn id_of(value: &Value) -> Option<StepId> {
     match value {
         Value::String(id) => Some(id.trim().into()),
@@ -250,7 +250,7 @@ pub(super) fn reducer(value: &Value, place: &str, found: &mut Found) -> Option<R
     reducer
 }
 
-/// What a value is, in words, without its content.
+/// Describes the type of a value, without its content.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -10,7 +10,8 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::names::{did_you_mean, short};
 use crate::step::{After, Step, StepId};
 
-/// Makes the edges of a node-link graph the `after` of their targets. Edges of `ROOT` mean nothing.
+/// Adds the edges of a node-link graph to the `after` lists of their targets. Edges of `ROOT` are
+/// ignored.
 pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
     let Some(list) = edges.as_array() else {
         if !edges.is_null() {
@@ -34,7 +35,7 @@ pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
                 let hint = did_you_mean(target.as_str(), steps.iter().map(|step| step.id.as_str()));
                 let target = short(target.as_str());
                 let message = format!(
-                    "link {} leads to `{target}`, which is no node{hint}",
+                    "link {} leads to `{target}`, which is not a node{hint}",
                     at + 1
                 );
                 Fault::new(FaultKind::Reference, message)
@@ -48,7 +49,7 @@ pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
     }
 }
 
-/// The target of an edge, and what it comes after: an object, or a list of two.
+/// Returns the target and the predecessor of an edge: an object, or a list of two.
 fn link(edge: &Value, at: usize, found: &mut Found) -> Option<(StepId, After)> {
     let place = format!("link {}", at + 1);
     match edge {
@@ -79,12 +80,12 @@ fn link(edge: &Value, at: usize, found: &mut Found) -> Option<(StepId, After)> {
             [source, target, ..] => id_of(target).zip(id_of(source).map(After::new)),
             _ => None,
         }
-        .or_else(|| refused(&place, edge, found)),
-        other => refused(&place, other, found),
+        .or_else(|| malformed_link(&place, edge, found)),
+        other => malformed_link(&place, other, found),
     }
 }
 
-fn refused<T>(place: &str, edge: &Value, found: &mut Found) -> Option<T> {
+fn malformed_link<T>(place: &str, edge: &Value, found: &mut Found) -> Option<T> {
     let message = format!(
         "{place} must be an object with the ids `source` and `target`, not {}",
         kind_of(edge)

@@ -8,10 +8,10 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::names::short;
 use crate::step::{After, Budget, FanOut, Join, OnFailure, Retry, Step, StepId, StepOptions};
 
-/// What sessions say about a node, and what a plan does not.
+/// The fields of a node that only sessions contain.
 const OF_SESSIONS: [&str; 6] = ["status", "output", "error", "cost", "label", "result"];
 
-/// The fields of a step, and other names for them.
+/// The fields of a step, with their synonyms.
 const FIELDS: [(&str, &str); 20] = [
     ("id", "id"),
     ("agent", "agent"),
@@ -35,7 +35,7 @@ const FIELDS: [(&str, &str); 20] = [
     ("instead_of", "instead_of"),
 ];
 
-/// The field that a key means, as it is written down.
+/// Returns the field that a key means, in its serialized form.
 pub(crate) fn field_name(key: &str) -> Option<&'static str> {
     FIELDS
         .iter()
@@ -43,7 +43,7 @@ pub(crate) fn field_name(key: &str) -> Option<&'static str> {
         .map(|(_, field)| *field)
 }
 
-/// One step; `at` is its place, and `id` its id when that stands elsewhere.
+/// Reads one step; `at` is its position, and `id` its id if that is not in the object.
 pub(crate) fn step(value: &Value, at: usize, id: Option<&str>, found: &mut Found) -> Option<Step> {
     let Value::Object(map) = value else {
         let message = format!("step {} must be an object, not {}", at + 1, kind_of(value));
@@ -61,19 +61,19 @@ pub(crate) fn step(value: &Value, at: usize, id: Option<&str>, found: &mut Found
     let mut fields = Fields::new(place, map, found);
     fields.step = id.clone();
     if id.is_none() {
-        fields.malformed(|| "`id` must be there, a text of its own".into());
+        fields.malformed(|| "`id` is missing; give the step a unique text".into());
     }
     fields.take("id");
     let mut step = Step::new(id?, fields.text("agent").unwrap_or_default());
-    usual(&mut step, &mut fields);
-    let more = more(&mut fields);
+    read_common_fields(&mut step, &mut fields);
+    let more = options(&mut fields);
     step.more = (more != StepOptions::default()).then(|| Box::new(more));
     fields.near_misses(&OF_SESSIONS);
     each_once(&mut step);
     Some(step)
 }
 
-fn usual(step: &mut Step, fields: &mut Fields) {
+fn read_common_fields(step: &mut Step, fields: &mut Fields) {
     step.description = fields.text("description").unwrap_or_default();
     let prompts = ["prompt", "agent_prompt"].map(|key| fields.text(key));
     step.prompt = prompts.into_iter().flatten().next().unwrap_or_default();
@@ -87,8 +87,8 @@ fn usual(step: &mut Step, fields: &mut Fields) {
     step.on_failure = on_failure(fields);
 }
 
-/// A list of ids or of objects with `step` and `when`, or one of these. `ROOT` comes before
-/// everything anyway.
+/// Reads a list of ids or of objects with `step` and `when`, or a single one. `ROOT` precedes every
+/// step anyway.
 fn after(key: &'static str, fields: &mut Fields) -> Vec<After> {
     let value = fields.take(key);
     let list = match value {
@@ -134,9 +134,9 @@ fn join(fields: &mut Fields) -> Join {
 }
 
 fn on_failure(fields: &mut Fields) -> OnFailure {
-    let what = match fields.take("on_failure") {
+    let policy = match fields.take("on_failure") {
         None => Some(OnFailure::Fail),
-        Some(Value::String(what)) => match what.as_str() {
+        Some(Value::String(match what => name)) => match name => match what.as_str() {
             "fail" => Some(OnFailure::Fail),
             "skip" => Some(OnFailure::Skip),
             "continue" => Some(OnFailure::Continue),
@@ -147,7 +147,7 @@ fn on_failure(fields: &mut Fields) -> OnFailure {
             .and_then(id_of)
             .map(OnFailure::Fallback),
     };
-    what.unwrap_or_else(|| {
+    policy.unwrap_or_else(|| {
         let forms =
             "`on_failure` must be \"fail\", \"skip\", \"continue\" or {\"fallback\": \"<id of a \
                 step>\"}";
@@ -156,7 +156,7 @@ fn on_failure(fields: &mut Fields) -> OnFailure {
     })
 }
 
-fn more(fields: &mut Fields) -> StepOptions {
+fn options(fields: &mut Fields) -> StepOptions {
     StepOptions {
         map: fan_out(fields),
         code: code(fields),
@@ -176,7 +176,7 @@ fn fan_out(fields: &mut Fields) -> Option<FanOut> {
     };
     let mut fields = fields.within("map", map);
     let Some(over) = fields.text("over") else {
-        fields.malformed(|| "`over` must name the variable that holds the list".into());
+        fields.malformed(|| "`over` must name the variable that contains the list".into());
         return None;
     };
     let mut fan_out = FanOut::over(over);
@@ -189,7 +189,7 @@ fn fan_out(fields: &mut Fields) -> Option<FanOut> {
     Some(fan_out)
 }
 
-/// A text, or the variants as a list or an object.
+/// Reads a text, or the variants as a list or an object.
 fn code(fields: &mut Fields) -> Vec<String> {
     let Some(value) = fields.take("code") else {
         return Vec::new();
@@ -220,7 +220,7 @@ fn inputs(fields: &mut Fields) -> Map<String, Value> {
     }
 }
 
-/// A number of attempts, or an object.
+/// Reads a number of attempts, or an object.
 fn retry(fields: &mut Fields) -> Retry {
     let attempts = |whole: u64| Retry::attempts(u32::try_from(whole).unwrap_or(u32::MAX));
     match fields.take("retry") {

@@ -14,7 +14,7 @@ use crate::known::{PlanConstraints, StepRunner, StepRunnerKind};
 use crate::machine::{PLAN, PlannedBy, Rules, Settings};
 use crate::planner::TeamPlanner;
 
-/// Puts a [`Team`] together.
+/// A builder for a [`Team`].
 #[must_use = "a builder does nothing until `build`"]
 #[derive(Default)]
 pub struct TeamBuilder {
@@ -34,16 +34,15 @@ pub struct TeamBuilder {
 }
 
 impl TeamBuilder {
-    /// Has `observe` follow each run from beside it, such as a `levity_observe::SessionFolder`,
-    /// which keeps a file of each. For a single run, use
-    /// [`Run::observe`](levity_runtime::Run::observe).
+    /// Adds an observer to every run, such as a `levity_observe::SessionFolder`, which writes a
+    /// file for each. For a single run, use [`Run::observe`](levity_runtime::Run::observe).
     pub fn observe(mut self, observe: impl Observe + 'static) -> Self {
         self.observers.push(Arc::new(observe));
         self
     }
 
     /// Adds an agent. The names [`Team::PLANNER`], [`Team::DISTILLER`] and [`Team::QA`] have a
-    /// meaning. Ready agents come from `levity_agents::Catalogue`.
+    /// special meaning. `levity_agents::Catalogue` provides ready-made agents.
     pub fn agent(
         self,
         name: impl Into<Arc<str>>,
@@ -56,7 +55,7 @@ impl TeamBuilder {
         self.performer(name, card, agent)
     }
 
-    /// Adds an agent, with all that plans are to know of it.
+    /// Adds an agent with its full description for plans.
     pub fn performer(mut self, name: impl Into<Arc<str>>, card: StepRunner, agent: Agent) -> Self {
         self.agents.push((
             name.into(),
@@ -69,123 +68,123 @@ impl TeamBuilder {
         self
     }
 
-    /// Adds a function of the program.
+    /// Adds a function of your program.
     pub fn function(mut self, name: impl Into<Arc<str>>, function: impl Into<Function>) -> Self {
         self.functions.push((name.into(), function.into()));
         self
     }
 
-    /// Adds a tool, for steps and for code.
+    /// Adds a tool for steps and for code.
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools = self.tools.tool(tool);
         self
     }
 
-    /// Adds tools.
+    /// Adds several tools at once.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
         self.tools = self.tools.tools(tools);
         self
     }
 
-    /// Adds a changing set of tools.
+    /// Adds a dynamic set of tools.
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.tools = self.tools.source(source);
         self
     }
 
-    /// Says which tools steps may call, and which are asked about. Agents have policies of their
-    /// own.
+    /// Sets the policy for tools: which ones steps may call and which ones need approval. Agents
+    /// have their own policies.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Runs code of steps and of agents, such as `levity_python::RunPython`. The tools that code
-    /// calls are the team's.
+    /// Sets the program that runs the code of steps and agents, such as `levity_python::RunPython`.
+    /// Such code calls the tools of the team.
     pub fn code(mut self, program: impl Program + 'static) -> Self {
         self.code = Some(Arc::new(program));
         self
     }
 
-    /// Makes plans in place of an agent.
+    /// Sets a planner that makes plans in place of an agent.
     pub fn planner(mut self, planner: impl TeamPlanner + 'static) -> Self {
         self.planner = Some(Arc::new(planner));
         self
     }
 
-    /// Answers questions about plans and about tools of steps.
+    /// Sets the approver for plans and for the tools of steps.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// Asks a person about every plan, and every change of one, before it is carried out.
+    /// Requires human approval of every plan, and of every change to one, before it is carried out.
     pub fn approve_plans(mut self) -> Self {
         self.settings.approve = true;
         self
     }
 
-    /// How many steps may run at a time; 16 by default.
+    /// Sets the maximum number of steps that run in parallel; 16 by default.
     pub fn max_parallel(mut self, steps: usize) -> Self {
         self.settings.parallel = steps;
         self
     }
 
-    /// How many times a plan may be changed when steps fail; 3 by default.
+    /// Sets the maximum number of plan changes after failed steps; 3 by default.
     pub fn max_replans(mut self, times: u32) -> Self {
         self.settings.replans = times;
         self
     }
 
-    /// How often the planner is asked for the same thing, before what it gives can be used; 3 by
-    /// default.
+    /// Sets how many times the planner may try until its answer is valid; 3 by default.
     pub fn max_drafts(mut self, times: u32) -> Self {
         self.settings.drafts = times;
         self
     }
 
-    /// How many turns an attempt at a step may take, all rounds together, before it gets no other
-    /// round; 15 by default. Within a round an agent has the turns that it was built with.
+    /// Sets the maximum number of turns for an attempt at a step, over all rounds; 15 by default.
+    /// After that, the attempt gets no further round. Within a round, an agent has the turns that
+    /// it was built with.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.settings.turns = turns;
         self
     }
 
-    /// How many steps a plan may have; [`PlanConstraints::MAX_STEPS`] by default.
+    /// Sets the maximum number of steps in a plan; [`PlanConstraints::MAX_STEPS`] by default.
     pub fn max_steps(mut self, steps: usize) -> Self {
         self.max_steps = Some(steps);
         self
     }
 
-    /// What a run may use, all its steps together; by default [`Limits::new`] with
-    /// [`Team::DEFAULT_TOOL_CALLS`], since functions count as tools.
+    /// Sets the limits of a run, over all its steps. The default is [`Limits::new`] with
+    /// [`Team::DEFAULT_TOOL_CALLS`], because functions count as tools.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
-    /// Has this guard look at what goes in and out of all agents, the planner included, behind the
-    /// guards that they have themselves; and at the steps of plans that call a tool or a function:
-    /// at what these are given and what they return. Agents that an agent calls have their own.
+    /// Adds a guard that inspects the input and output of all agents, including the planner, after
+    /// their own guards. It also inspects the arguments and results of steps that call a tool or a
+    /// function. Agents that an agent calls have their own guards.
     ///
-    /// What an agent is asked is its input: a task with the goal and what came before in it. The
-    /// goal itself stays in the team's journal as it was; `docs/guards.md` says how to have it
-    /// looked at before.
+    /// The input of an agent is its task, which includes the goal and earlier results. The goal
+    /// itself remains unchanged in the team's journal; `docs/guards.md` describes how to guard it
+    /// first.
     pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
         self.guards.push(Arc::new(guard));
         self
     }
 
-    /// What drives its runs; by default one that keeps no journal.
+    /// Sets the runtime that drives its runs; by default one without a journal.
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Builds the team.
+    /// Builds the team from its settings.
     ///
     /// # Errors
-    /// When two of its members have one name, or a setting makes no sense.
+    /// Returns an error if two members have the same name, or if a setting is invalid.
     pub fn build(self) -> Result<Team> {
         self.check_settings()?;
         let runtime = self.runtime.unwrap_or_default();
@@ -197,9 +196,9 @@ impl TeamBuilder {
         known.limits = limits;
         known.max_steps = self.max_steps.unwrap_or(known.max_steps);
         known.code = self.code.is_some();
-        let agents = join_agents(&mut known, self.agents, &self.guards)?;
-        let functions = join_functions(&mut known, self.functions)?;
-        join_tools(&mut known, &registry)?;
+        let agents = add_agents(&mut known, self.agents, &self.guards)?;
+        let functions = add_functions(&mut known, self.functions)?;
+        add_tools(&mut known, &registry)?;
         let planner = match &self.planner {
             Some(_) => Some(PlannedBy::Program),
             None => agents
@@ -210,10 +209,10 @@ impl TeamBuilder {
             .code
             .as_ref()
             .map(|code| code.spec().name.as_str().into());
-        let is_taken =
+        let is_in_use =
             |name: &&Arc<str>| known.performers.contains_key(*name) || agents.contains_key(*name);
-        if let Some(name) = code.as_ref().filter(is_taken) {
-            return Err(taken(name));
+        if let Some(name) = code.as_ref().filter(is_in_use) {
+            return Err(duplicate_name(name));
         }
         let profiler = agents
             .contains_key(Team::DISTILLER)
@@ -260,22 +259,22 @@ impl TeamBuilder {
         match self.settings {
             Settings { parallel: 0, .. } => zero(
                 "max_parallel",
-                "is 0, so no step could begin; 1 runs one at a time",
+                "is 0, so no step could start; set 1 to run one step at a time",
             ),
             Settings { drafts: 0, .. } => {
-                zero("max_drafts", "is 0, so no plan could be made; 1 asks once")
+                zero("max_drafts", "is 0, so no plan could be made; set 1 to ask once")
             }
             Settings { turns: 0, .. } => zero(
                 "max_turns",
-                "is 0, so no agent could answer; 1 lets it answer at once",
+                "is 0, so no agent could answer; set 1 for a single turn",
             ),
             _ => Ok(()),
         }
     }
 }
 
-/// The agents that have the program which runs code for the team: code that they answer with calls
-/// their tools.
+/// Returns the agents that have the program which runs code for the team. Code in their answers
+/// calls their own tools.
 fn coders(agents: &BTreeMap<Arc<str>, Agent>, code: Option<&dyn Program>) -> BTreeSet<Arc<str>> {
     let Some(code) = code else {
         return BTreeSet::new();
@@ -294,24 +293,25 @@ fn coders(agents: &BTreeMap<Arc<str>, Agent>, code: Option<&dyn Program>) -> BTr
         .collect()
 }
 
-fn taken(name: &str) -> Error {
+fn duplicate_name(name: &str) -> Error {
     let problem =
-        format!("is used twice: `{name}` is an agent, a function or a tool already; rename one");
+        format!("is used twice: `{name}` is already an agent, a function or a tool; rename one of \
+            them");
     Error::Setting {
         setting: "name",
         problem,
     }
 }
 
-fn join(known: &mut PlanConstraints, name: Arc<str>, card: StepRunner) -> Result<()> {
+fn add_runner(known: &mut PlanConstraints, name: Arc<str>, card: StepRunner) -> Result<()> {
     if &*name == PLAN || known.performers.contains_key(&name) {
-        return Err(taken(&name));
+        return Err(duplicate_name(&name));
     }
     known.performers.insert(name, card);
     Ok(())
 }
 
-fn join_agents(
+fn add_agents(
     known: &mut PlanConstraints,
     agents: Vec<(Arc<str>, StepRunner, Agent)>,
     guards: &[Arc<dyn Guard>],
@@ -319,16 +319,16 @@ fn join_agents(
     let mut all = BTreeMap::new();
     for (name, card, agent) in agents {
         if &*name != Team::PLANNER {
-            join(known, name.clone(), card)?;
+            add_runner(known, name.clone(), card)?;
         }
         if all.insert(name.clone(), guarded(agent, guards)?).is_some() {
-            return Err(taken(&name));
+            return Err(duplicate_name(&name));
         }
     }
     Ok(all)
 }
 
-/// An agent with the guards of the whole behind its own.
+/// Returns the agent with the guards of the team added after its own.
 fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
     if guards.is_empty() {
         return Ok(agent);
@@ -338,13 +338,13 @@ fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
     builder.build()
 }
 
-fn join_functions(
+fn add_functions(
     known: &mut PlanConstraints,
     functions: Vec<(Arc<str>, Function)>,
 ) -> Result<BTreeMap<String, Function>> {
     let mut all = BTreeMap::new();
     for (name, function) in functions {
-        join(
+        add_runner(
             known,
             name.clone(),
             StepRunner::new(StepRunnerKind::Function, function.description.clone()),
@@ -354,10 +354,10 @@ fn join_functions(
     Ok(all)
 }
 
-fn join_tools(known: &mut PlanConstraints, registry: &Registry) -> Result<()> {
+fn add_tools(known: &mut PlanConstraints, registry: &Registry) -> Result<()> {
     registry.specs().iter().try_for_each(|spec| {
         let card = StepRunner::new(StepRunnerKind::Tool, spec.description.as_str());
-        join(known, spec.name.as_str().into(), card)
+        add_runner(known, spec.name.as_str().into(), card)
     })
 }
 
