@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::fault::{Fault, FaultKind, Found};
-use crate::graph::StandIns;
-use crate::known::PlanConstraints;
+use crate::constraints::PlanConstraints;
+use crate::fault::{Fault, FaultCollector, FaultKind};
+use crate::graph::Fallbacks;
 use crate::names::short;
 use crate::plan::Plan;
 use crate::step::StepId;
@@ -28,7 +28,7 @@ pub(crate) const ROOT: &str = "ROOT";
 
 /// Checks that the numbers of steps and variables are within their limits. It runs first, because
 /// later checks cost more.
-pub(crate) fn size(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
+pub(crate) fn size(plan: &Plan, known: &PlanConstraints, found: &mut FaultCollector) {
     let (steps, limit) = (plan.steps.len(), known.max_steps.min(u32::MAX as usize - 1));
     if steps == 0 {
         found.push(Fault::new(
@@ -47,16 +47,17 @@ pub(crate) fn size(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
         ("given", plan.given.len()),
     ] {
         if len > limit {
-            let message =
-                format!("`{field}` has {len} entries, more than the limit of {limit}; put them \
-                    into one list");
+            let message = format!(
+                "`{field}` has {len} entries, more than the limit of {limit}; put them \
+                    into one list"
+            );
             found.push(Fault::new(FaultKind::Size, message));
         }
     }
 }
 
 /// Returns the number of each step. Every id must be valid and unique.
-pub(crate) fn ids(plan: &Plan, found: &mut Found) -> HashMap<StepId, u32> {
+pub(crate) fn ids(plan: &Plan, found: &mut FaultCollector) -> HashMap<StepId, u32> {
     let mut index = HashMap::with_capacity(plan.steps.len());
     for (at, step) in plan.steps.iter().enumerate() {
         let id = step.id.as_str();
@@ -105,7 +106,7 @@ pub(crate) fn parts(
     known: &PlanConstraints,
     index: &HashMap<StepId, u32>,
     settled: &[bool],
-    found: &mut Found,
+    found: &mut FaultCollector,
 ) {
     let lists = given_lists(plan);
     let steps = plan
@@ -124,7 +125,7 @@ pub(crate) fn parts(
         .all(found);
     }
     values::variables(plan, known, found);
-    budget::worst(known, &lists, &steps.map(|(step, _)| step.as_ref()), found);
+    budget::check_worst_case(known, &lists, &steps.map(|(step, _)| step.as_ref()), found);
 }
 
 /// Returns the initial variables that no step overwrites. Their values are known before the run.
@@ -144,8 +145,8 @@ fn given_lists(plan: &Plan) -> HashMap<&str, &Value> {
 }
 
 /// Checks that a fallback writes every variable that its step writes.
-pub(crate) fn stand_ins(plan: &Plan, stand_ins: &StandIns, found: &mut Found) {
-    for pairs in stand_ins.pairs().chunk_by(|a, b| a.0 == b.0) {
+pub(crate) fn fallbacks(plan: &Plan, fallbacks: &Fallbacks, found: &mut FaultCollector) {
+    for pairs in fallbacks.pairs().chunk_by(|a, b| a.0 == b.0) {
         let Some(source) = pairs
             .first()
             .and_then(|(source, _)| plan.steps.get(*source as usize))
@@ -157,7 +158,7 @@ pub(crate) fn stand_ins(plan: &Plan, stand_ins: &StandIns, found: &mut Found) {
         writes.dedup();
         for step in pairs
             .iter()
-            .filter_map(|(_, stand_in)| plan.steps.get(*stand_in as usize))
+            .filter_map(|(_, fallback)| plan.steps.get(*fallback as usize))
         {
             let written: HashSet<_> = step.writes.iter().collect();
             // The search stops at the first missing name. So a source with many names and many

@@ -63,7 +63,7 @@ impl TeamExecutor {
                 .call(run.call.clone(), &guard_cx, &*self.world)
                 .await
             {
-                (run.call, before) = looked => Ok(inspected) => (run.call, before) = inspected => (run.call, before) = looked,
+                Ok(inspected) => (run.call, before) = inspected,
                 Err(by) => return Outcome::Tool(Guards::refused(run.call, by)),
             }
         }
@@ -250,10 +250,7 @@ fn panicked() -> ToolError {
 }
 
 fn timed_out(time: Duration) -> ToolError {
-    ToolError::new(
-        ToolErrorKind::Timeout,
-        format!("timed out after {time:?}"),
-    )
+    ToolError::new(ToolErrorKind::Timeout, format!("timed out after {time:?}"))
 }
 
 #[async_trait]

@@ -22,8 +22,10 @@ pub(crate) fn extract<'a>(
         match find(name, step.writes.len() == 1, output) {
             None => problems.push(format!("`{name}` is missing")),
             Some((value, by)) => match schema(name).and_then(|schema| schema.problems(value)) {
-                Some(problem) => problems.push(format!("`{name}` does not match its schema: \
-                    {problem}")),
+                Some(problem) => problems.push(format!(
+                    "`{name}` does not match its schema: \
+                    {problem}"
+                )),
                 None => written.push(WrittenVariable {
                     name: name.clone(),
                     by,
@@ -145,6 +147,9 @@ mod tests {
         let schema = Schema::new(&json!({"type": "integer"})).unwrap();
         let step = Step::new("s", "a").writes(["x"]);
         let problem = extract(&step, &json!({"x": "1"}), |_| Some(&schema)).unwrap_err();
-        assert!(problem.starts_with("`x` does not match its schema: "), "{problem}");
+        assert!(
+            problem.starts_with("`x` does not match its schema: "),
+            "{problem}"
+        );
     }
 }

@@ -101,12 +101,12 @@ impl Fault {
 
 /// Collects faults; beyond [`Faults::MOST`] it only counts them.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FaultCollector {
     faults: Vec<Fault>,
     more: usize,
 }
 
-impl Found {
+impl FaultCollector {
     pub(crate) fn push(&mut self, fault: Fault) {
         self.push_with(|| fault);
     }
@@ -121,7 +121,7 @@ impl Found {
     }
 
     /// Returns `Ok` if there are no faults, otherwise all of them.
-    pub(crate) fn none(&mut self) -> Result<(), Faults> {
+    pub(crate) fn finish(&mut self) -> Result<(), Faults> {
         if self.faults.is_empty() {
             return Ok(());
         }

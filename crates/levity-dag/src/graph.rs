@@ -5,25 +5,25 @@ use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
 use crate::check;
-use crate::fault::{Faults, Found};
-use crate::known::PlanConstraints;
+use crate::constraints::PlanConstraints;
+use crate::fault::{FaultCollector, Faults};
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
 
 mod cycle;
 mod edges;
+mod fallbacks;
 mod order;
 mod reach;
-mod settled;
-mod stand_ins;
+mod settled_steps;
 mod variables;
 
-pub(crate) use stand_ins::StandIns;
+pub(crate) use fallbacks::Fallbacks;
 pub(crate) use variables::Variables;
 
-use edges::{Build, Topology};
-use order::Numbers;
-use settled::Settled;
+use edges::{Topology, TopologyBuilder};
+use order::NumberedLinks;
+use settled_steps::SettledSteps;
 
 /// A validated plan: a graph without cycles, in which every variable is written before it is read.
 ///
@@ -50,12 +50,12 @@ use settled::Settled;
 #[derive(Clone, Debug)]
 pub struct Graph {
     plan: Arc<Plan>,
-    found: Arc<FoundOut>,
+    layout: Arc<Layout>,
 }
 
 /// The index and the topology that the check derives from a plan.
 #[derive(Debug)]
-struct FoundOut {
+struct Layout {
     index: HashMap<StepId, u32>,
     topology: Topology,
 }
@@ -71,8 +71,12 @@ pub(crate) struct Edge {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<u32>,
     /// `true` if the target is a fallback for the source, and runs when the source has failed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) stands_in: bool,
+    #[serde(
+        default,
+        rename = "stands_in",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub(crate) is_fallback: bool,
 }
 
 /// The dependencies between the steps of a plan that was changed while it ran. The changed plan
@@ -87,7 +91,7 @@ pub(crate) struct Wiring {
 impl Graph {
     /// Returns the dependencies between the steps.
     pub(crate) fn wiring(&self) -> Wiring {
-        let Topology { dag, rank, .. } = &self.found.topology;
+        let Topology { dag, rank, .. } = &self.layout.topology;
         let number = |node: petgraph::graph::NodeIndex<u32>| node.index() as u32;
         let edges = dag.raw_edges().iter();
         let mut order: Vec<u32> = (0..self.plan.steps.len() as u32).collect();
@@ -105,13 +109,13 @@ impl Graph {
     /// # Errors
     /// Returns an error if the wiring does not belong to this plan.
     pub(crate) fn wired(plan: Arc<Plan>, wiring: &Wiring) -> Result<Self, String> {
-        let mut found = Found::default();
+        let mut found = FaultCollector::default();
         let index = check::ids(&plan, &mut found);
-        found.none().map_err(|faults| faults.to_string())?;
+        found.finish().map_err(|faults| faults.to_string())?;
         let topology = Topology::wired(&plan, wiring).ok_or("its edges do not fit its plan")?;
         Ok(Self {
             plan,
-            found: Arc::new(FoundOut { index, topology }),
+            layout: Arc::new(Layout { index, topology }),
         })
     }
 
@@ -150,17 +154,18 @@ impl Graph {
         old: Option<&Self>,
         settled: &dyn Fn(&StepId) -> bool,
     ) -> Result<Self, Faults> {
-        let mut found = Found::default();
+        let mut found = FaultCollector::default();
         check::size(&plan, known, &mut found);
-        found.none()?;
+        found.finish()?;
         let index = check::ids(&plan, &mut found);
-        let settled = Settled::new(&plan, &index, old, settled);
-        check::parts(&plan, known, &index, &settled.is, &mut found);
-        let topology = Build::new(&plan, &index, &settled, known.max_edges).finish(&mut found);
-        found.none()?;
+        let settled = SettledSteps::new(&plan, &index, old, settled);
+        check::parts(&plan, known, &index, &settled.flags, &mut found);
+        let topology =
+            TopologyBuilder::new(&plan, &index, &settled, known.max_edges).finish(&mut found);
+        found.finish()?;
         Ok(Self {
             plan,
-            found: Arc::new(FoundOut { index, topology }),
+            layout: Arc::new(Layout { index, topology }),
         })
     }
 
@@ -192,7 +197,7 @@ impl Graph {
 
     /// Returns the number of the step with this id.
     pub fn find(&self, id: &str) -> Option<u32> {
-        self.found.index.get(id).copied()
+        self.layout.index.get(id).copied()
     }
 
     /// Returns all edges as pairs of predecessor and successor, including those derived from
@@ -201,7 +206,7 @@ impl Graph {
         let id = |at: petgraph::graph::NodeIndex<u32>| {
             self.plan.steps.get(at.index()).map(|step| &step.id)
         };
-        self.found
+        self.layout
             .topology
             .dag
             .raw_edges()
@@ -213,7 +218,7 @@ impl Graph {
     pub(crate) fn before(&self, at: u32) -> impl Iterator<Item = (u32, Edge)> + '_ {
         use petgraph::visit::EdgeRef as _;
         let edges = self
-            .found
+            .layout
             .topology
             .dag
             .edges_directed(at.into(), petgraph::Direction::Incoming);
@@ -224,7 +229,7 @@ impl Graph {
     pub(crate) fn behind(&self, at: u32) -> impl Iterator<Item = (u32, Edge)> + '_ {
         use petgraph::visit::EdgeRef as _;
         let edges = self
-            .found
+            .layout
             .topology
             .dag
             .edges_directed(at.into(), petgraph::Direction::Outgoing);
@@ -232,25 +237,25 @@ impl Graph {
     }
 
     /// Returns the edges as pairs of step numbers.
-    pub(crate) fn links(&self) -> Numbers<'_> {
-        Numbers(&self.found.topology.dag)
+    pub(crate) fn links(&self) -> NumberedLinks<'_> {
+        NumberedLinks(&self.layout.topology.dag)
     }
 
     /// Returns the pairs of a step and a fallback for it.
-    pub(crate) fn stand_ins(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub(crate) fn fallbacks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let edges = self
-            .found
+            .layout
             .topology
             .dag
             .raw_edges()
             .iter()
-            .filter(|edge| edge.weight.stands_in);
+            .filter(|edge| edge.weight.is_fallback);
         edges.map(|edge| (edge.source().index() as u32, edge.target().index() as u32))
     }
 
     /// Returns the position of a step in a topological order.
     pub(crate) fn rank(&self, at: u32) -> u32 {
-        self.found
+        self.layout
             .topology
             .rank
             .get(at as usize)
@@ -261,7 +266,7 @@ impl Graph {
     /// Returns the number of steps on the longest path from this step to an end. Steps on the
     /// longest path start first.
     pub(crate) fn weight(&self, at: u32) -> u32 {
-        self.found
+        self.layout
             .topology
             .weight
             .get(at as usize)
@@ -271,7 +276,7 @@ impl Graph {
 
     /// Returns the steps that write a variable, by rank.
     pub(crate) fn writers(&self, variable: &str) -> &[u32] {
-        self.found
+        self.layout
             .topology
             .writers
             .get(variable)

@@ -42,14 +42,13 @@
 
 mod check;
 mod condition;
+mod constraints;
 mod diff;
 mod executor;
 mod extract;
 mod fault;
-mod finished;
 mod function;
 mod graph;
-mod known;
 mod machine;
 mod names;
 mod notice;
@@ -57,27 +56,28 @@ mod plan;
 mod planner;
 mod read;
 mod reduce;
+mod report;
 mod run;
 mod schedule;
-mod seed;
+mod starting_plan;
 mod step;
 mod task;
 mod team;
 
 pub use condition::{Condition, ConditionError};
+pub use constraints::{PlanConstraints, StepRunner, StepRunnerKind};
 pub use diff::Diff;
 pub use fault::{Fault, FaultKind, Faults};
-pub use finished::{StepReport, TeamAnswer, TeamDetails};
 pub use function::{Function, StepInput};
 pub use graph::Graph;
-pub use known::{PlanConstraints, StepRunner, StepRunnerKind};
 pub use levity_core::{Error, Result};
 pub use machine::{CARRY_OUT as CARRY_OUT_PLAN, GraphMachine};
 pub use notice::{PlanNotice, StepSpent, StepStatus, Strategy, WrittenVariable};
 pub use plan::{LoadError, Plan, Variable};
 pub use planner::{Brief, Replan, TeamPlanner};
+pub use report::{StepReport, TeamAnswer, TeamDetails};
 pub use run::TeamInput;
-pub use seed::{CompletedStep, StartingPlan};
+pub use starting_plan::{CompletedStep, StartingPlan};
 pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId};
 pub use team::{Team, TeamBuilder};
 

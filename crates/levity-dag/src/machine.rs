@@ -10,29 +10,29 @@ use levity_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::constraints::PlanConstraints;
 use crate::diff::Diff;
 use crate::graph::Graph;
-use crate::known::PlanConstraints;
 use crate::notice::PlanNotice;
 use crate::plan::Plan;
-use crate::schedule::{Skip, Skipped};
-use crate::seed::CompletedStep;
+use crate::schedule::{Skip, SkippedStep};
+use crate::starting_plan::CompletedStep;
 use crate::step::{Step, StepId};
 
 mod approve;
-mod brief;
-mod end;
-mod fan;
+mod ending;
+mod fan_out;
+mod partial_reply;
 mod perform;
 mod phase;
-mod pieces;
 mod plan;
-mod rescue;
+mod planner_brief;
 mod rounds;
 mod save;
+mod stranded;
 
 pub(crate) use perform::{AUTHOR, TIMEOUT};
-use phase::{Awaited, Doing, Phase, Running};
+use phase::{EffectPurpose, Phase, RunningPlan, StepEffect};
 pub(crate) use plan::FILES;
 
 const KIND: &str = "graph";
@@ -59,9 +59,11 @@ struct Progress {
     replans: u32,
     /// The profiles of the input files.
     profiles: Option<Value>,
-    said: Vec<String>,
+    #[serde(rename = "said")]
+    messages: Vec<String>,
     /// The limit that is nearly reached, if any: then there are no replans and no retries.
-    near: Option<Limit>,
+    #[serde(rename = "near")]
+    near_limit: Option<Limit>,
     usage: Usage,
     stats: Stats,
 }
@@ -70,7 +72,7 @@ struct Progress {
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) known: PlanConstraints,
-    pub(crate) planner: Option<PlannedBy>,
+    pub(crate) planner: Option<PlannerKind>,
     /// The agent that inspects files first.
     pub(crate) profiler: Option<Arc<str>>,
     /// The name of the program that runs code.
@@ -79,7 +81,7 @@ pub(crate) struct Rules {
 
 /// The kinds of planners.
 #[derive(Clone, Debug)]
-pub(crate) enum PlannedBy {
+pub(crate) enum PlannerKind {
     /// The agent with this name.
     Agent(Arc<str>),
     /// The planner of the host program.
@@ -174,8 +176,8 @@ impl GraphMachine {
             next: 0,
             replans: 0,
             profiles: None,
-            said: Vec::new(),
-            near: None,
+            messages: Vec::new(),
+            near_limit: None,
             usage: Usage::default(),
             stats: Stats::default(),
         };
@@ -202,30 +204,30 @@ impl GraphMachine {
         Self::new(rules, start).resumed(state)
     }
 
-    fn want(&mut self, effect: Effect, wants: &mut MachineOutput) -> EffectId {
+    fn request(&mut self, effect: Effect, out: &mut MachineOutput) -> EffectId {
         let id = EffectId::new(self.now.next);
         self.now.next += 1;
-        wants.want(id, effect);
+        out.want(id, effect);
         id
     }
 
-    fn want_for(
+    fn request_for(
         &mut self,
         place: Place,
-        doing: Doing,
+        doing: StepEffect,
         effect: Effect,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) -> EffectId {
-        let id = self.want(effect, wants);
+        let id = self.request(effect, out);
         if let Some(running) = self.phase.running_mut() {
             running.wait_for(id, place, doing);
         }
         id
     }
 
-    fn tell(wants: &mut MachineOutput, notice: impl FnOnce() -> PlanNotice) {
-        if wants.is_watched() {
-            wants.tell(notice().into_event());
+    fn notify(out: &mut MachineOutput, notice: impl FnOnce() -> PlanNotice) {
+        if out.is_watched() {
+            out.tell(notice().into_event());
         }
     }
 
@@ -244,16 +246,16 @@ impl GraphMachine {
             .map_or_else(|| StepId::new(""), |step| step.id.clone())
     }
 
-    fn tell_skipped(&self, skipped: &[Skipped], wants: &mut MachineOutput) {
+    fn notify_skipped(&self, skipped: &[SkippedStep], out: &mut MachineOutput) {
         for one in skipped {
-            Self::tell(wants, || PlanNotice::StepSkipped {
+            Self::notify(out, || PlanNotice::StepSkipped {
                 step: self.id(one.at),
                 why: self.skip_message(one),
             });
         }
     }
 
-    fn skip_message(&self, skipped: &Skipped) -> String {
+    fn skip_message(&self, skipped: &SkippedStep) -> String {
         let by = skipped.cause.map(|cause| self.id(cause));
         match (skipped.reason, by) {
             (Skip::NotNeeded, Some(by)) => format!("`{by}` did not fail"),
@@ -264,40 +266,44 @@ impl GraphMachine {
     }
 
     /// Starts the steps that may start, and ends the run if nothing remains to do.
-    fn pump(&mut self, wants: &mut MachineOutput) {
+    fn pump(&mut self, out: &mut MachineOutput) {
         while let Some(running) = self.phase.running_mut()
             && running.busy < self.start.settings.parallel
         {
-            if let Some(place) = running.again.pop_front() {
-                self.perform(place, wants);
+            if let Some(place) = running.retry_queue.pop_front() {
+                self.perform(place, out);
             } else if let Some(at) = running.steps.schedule.next() {
-                self.begin_step(at, wants);
+                self.begin_step(at, out);
             } else {
                 break;
             }
         }
-        if self.phase.running().is_some_and(Running::is_done) {
+        if self.phase.running().is_some_and(RunningPlan::is_done) {
             self.conclude();
         }
     }
 
-    fn finished(&mut self, effect: EffectId, outcome: Outcome, wants: &mut MachineOutput) {
+    fn handle_finished(&mut self, effect: EffectId, outcome: Outcome, out: &mut MachineOutput) {
         match self.phase.take(effect) {
-            Some(Awaited::Profiles) => self.profiled(outcome, wants),
-            Some(Awaited::Plan(question)) => self.answered(*question, outcome, wants),
-            Some(Awaited::Step(place, Doing::Perform)) => self.performed(place, outcome, wants),
-            Some(Awaited::Step(place, Doing::Code(output))) => {
-                self.ran_code(place, output, outcome, wants);
+            Some(EffectPurpose::Profiles) => self.handle_profiles(outcome, out),
+            Some(EffectPurpose::Plan(question)) => self.handle_answer(*question, outcome, out),
+            Some(EffectPurpose::Step(place, StepEffect::Perform)) => {
+                self.handle_step_outcome(place, outcome, out)
             }
-            Some(Awaited::Step(place, Doing::Permit)) => self.permitted(place, outcome, wants),
-            Some(Awaited::Step(place, Doing::Pause)) => {
+            Some(EffectPurpose::Step(place, StepEffect::Code(output))) => {
+                self.handle_code_result(place, output, outcome, out)
+            }
+            Some(EffectPurpose::Step(place, StepEffect::Permit)) => {
+                self.handle_permission(place, outcome, out)
+            }
+            Some(EffectPurpose::Step(place, StepEffect::Pause)) => {
                 if let Some(running) = self.phase.running_mut() {
-                    running.again.push_back(place);
+                    running.retry_queue.push_back(place);
                 }
             }
             None => return,
         }
-        self.pump(wants);
+        self.pump(out);
     }
 }
 
@@ -310,15 +316,15 @@ impl Machine for GraphMachine {
         self.saved()
     }
 
-    fn apply(&mut self, input: Input, wants: &mut MachineOutput) {
+    fn apply(&mut self, input: Input, out: &mut MachineOutput) {
         if self.ending().is_some() {
             return;
         }
         match input {
-            Input::Begin { run, wrap } => self.begin(run, wrap, wants),
-            Input::Finished { effect, outcome } => self.finished(effect, outcome, wants),
-            Input::Say(message) => self.now.said.push(message.text().into_owned()),
-            Input::Wrap(limit) => self.now.near = Some(limit),
+            Input::Begin { run, wrap } => self.begin(run, wrap, out),
+            Input::Finished { effect, outcome } => self.handle_finished(effect, outcome, out),
+            Input::Say(message) => self.now.messages.push(message.text().into_owned()),
+            Input::Wrap(limit) => self.now.near_limit = Some(limit),
             Input::Stop(limit) => self.stop(Status::Partial(limit)),
             Input::Cancel { reason } => self.stop(Status::Cancelled { reason }),
             _ => {}

@@ -5,24 +5,24 @@ use std::borrow::Cow;
 use levity_core::text::head;
 
 /// The longest name that is compared. Longer names are rarely mistyped, and the cost is quadratic.
-const COMPARED: usize = 64;
+const MAX_COMPARED_BYTES: usize = 64;
 
 /// The maximum number of names that are compared.
-const LOOKED_AT: usize = 2_000;
+const MAX_CANDIDATES: usize = 2_000;
 
 /// The maximum number of bytes of a name in a message.
-const SHOWN: usize = 80;
+const MAX_SHOWN_BYTES: usize = 80;
 
 /// Returns up to three similar names, the most similar first. Case and the separators between words
 /// do not count.
 pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    if name.is_empty() || name.len() > COMPARED {
+    if name.is_empty() || name.len() > MAX_COMPARED_BYTES {
         return Vec::new();
     }
-    let lower = squeezed(name);
+    let lower = normalized(name);
     let mut near: Vec<(usize, &str)> = names
         .into_iter()
-        .take(LOOKED_AT)
+        .take(MAX_CANDIDATES)
         .filter_map(|other| Some((distance(&lower, other)?, other)))
         .collect();
     near.sort_unstable();
@@ -33,10 +33,10 @@ pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
 /// Returns the edit distance of two names if they are similar; `Retriever` is similar to
 /// `RetrieverAgent`.
 fn distance(lower: &str, other: &str) -> Option<usize> {
-    if other.is_empty() || other.len() > COMPARED {
+    if other.is_empty() || other.len() > MAX_COMPARED_BYTES {
         return None;
     }
-    let other = squeezed(other);
+    let other = normalized(other);
     let longer = lower.len().max(other.len());
     let part = lower.len().min(other.len()) >= 3
         && (lower.starts_with(&other) || other.starts_with(lower));
@@ -48,7 +48,7 @@ fn distance(lower: &str, other: &str) -> Option<usize> {
 }
 
 /// Normalizes a name: lower case, without `_`, `-` and spaces.
-fn squeezed(name: &str) -> String {
+fn normalized(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' '))
         .flat_map(char::to_lowercase)
@@ -70,11 +70,11 @@ pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a s
 
 /// Shortens a name to one line for a message.
 pub fn short(name: &str) -> Cow<'_, str> {
-    if name.len() <= SHOWN && !name.contains(char::is_control) {
+    if name.len() <= MAX_SHOWN_BYTES && !name.contains(char::is_control) {
         return Cow::Borrowed(name);
     }
-    let clean = head(name, SHOWN).replace(char::is_control, "\u{fffd}");
-    Cow::Owned(if name.len() > SHOWN {
+    let clean = head(name, MAX_SHOWN_BYTES).replace(char::is_control, "\u{fffd}");
+    Cow::Owned(if name.len() > MAX_SHOWN_BYTES {
         format!("{clean}…")
     } else {
         clean

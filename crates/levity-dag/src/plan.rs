@@ -100,8 +100,11 @@ impl Plan {
     ///
     /// # Errors
     /// Returns the same errors as [`parse`](Self::parse).
-    #[expect(clippy::needless_pass_by_value, reason = "callers hand over the value that the plan \
-        replaces")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers hand over the value that the plan \
+        replaces"
+    )]
     pub fn from_value(value: Value) -> Result<Self, Faults> {
         read::plan(&value)
     }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::check::ROOT;
-use crate::fault::{Fault, FaultKind, Faults, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind, Faults};
 use crate::plan::{Plan, Variable};
 use crate::step::Step;
 
@@ -22,19 +22,19 @@ pub(crate) use links::add as links;
 pub(crate) use step::{field_name, step};
 
 /// The maximum number of wrappers around a plan.
-const WRAPPED: usize = 4;
+const MAX_WRAPPERS: usize = 4;
 
 /// The keys that may wrap a plan.
-pub(crate) const WRAPS: [&str; 3] = ["plan_graph", "plan", "output"];
+pub(crate) const PLAN_WRAPPERS: [&str; 3] = ["plan_graph", "plan", "output"];
 
 /// The keys that identify an object as a plan.
-const BODIES: [&str; 2] = ["steps", "nodes"];
+const PLAN_KEYS: [&str; 2] = ["steps", "nodes"];
 
 /// The keys that identify an object as a change to a plan.
-pub(crate) const DIFFS: [&str; 4] = ["add", "remove", "change", "give_up"];
+pub(crate) const DIFF_KEYS: [&str; 4] = ["add", "remove", "change", "give_up"];
 
 /// The keys that may wrap a change.
-pub(crate) const WRAPS_OF_DIFFS: [&str; 3] = ["diff", "output", "plan"];
+pub(crate) const DIFF_WRAPPERS: [&str; 3] = ["diff", "output", "plan"];
 
 /// Returns the JSON value in a text; `fits` tests for the expected kind of value.
 pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<Value, Fault> {
@@ -49,9 +49,12 @@ pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(unquoted(value));
     }
-    let repaired =
-        json::repair(text).map_err(|error| malformed(format!("the text is not a {what}: \
-            {error}")))?;
+    let repaired = json::repair(text).map_err(|error| {
+        malformed(format!(
+            "the text is not a {what}: \
+            {error}"
+        ))
+    })?;
     // A single missing brace is a typing error. A text that ends within a value has lost content,
     // and half a plan is a different plan.
     if repaired.mends.contains(Repair::Truncated) && !is_closed(text) {
@@ -102,11 +105,13 @@ fn unquoted(value: Value) -> Value {
 /// Returns `true` if a value may be a plan in any of its forms.
 pub(crate) fn is_plan(value: &Value) -> bool {
     let mut value = value;
-    for _ in 0..WRAPPED {
+    for _ in 0..MAX_WRAPPERS {
         match value {
             Value::Array(_) => return true,
-            Value::Object(map) if BODIES.iter().any(|key| map.contains_key(*key)) => return true,
-            Value::Object(map) => match WRAPS.iter().find_map(|key| map.get(*key)) {
+            Value::Object(map) if PLAN_KEYS.iter().any(|key| map.contains_key(*key)) => {
+                return true;
+            }
+            Value::Object(map) => match PLAN_WRAPPERS.iter().find_map(|key| map.get(*key)) {
                 Some(inner) => value = inner,
                 None => return false,
             },
@@ -119,7 +124,7 @@ pub(crate) fn is_plan(value: &Value) -> bool {
 /// Returns `true` if a value may be a change to a plan, possibly wrapped.
 pub(crate) fn is_diff(value: &Value) -> bool {
     has_diff(value)
-        || WRAPS_OF_DIFFS
+        || DIFF_WRAPPERS
             .iter()
             .filter_map(|key| value.get(key))
             .any(has_diff)
@@ -127,20 +132,20 @@ pub(crate) fn is_diff(value: &Value) -> bool {
 
 /// Returns `true` if a value has a field of a change.
 pub(crate) fn has_diff(value: &Value) -> bool {
-    DIFFS.iter().any(|key| value.get(key).is_some())
+    DIFF_KEYS.iter().any(|key| value.get(key).is_some())
 }
 
 /// Reads a plan from a value in any of its forms.
 pub(crate) fn plan(value: &Value) -> Result<Plan, Faults> {
-    let mut found = Found::default();
+    let mut found = FaultCollector::default();
     let plan = unwrapped_plan(value, &mut found);
-    found.none()?;
+    found.finish()?;
     Ok(plan)
 }
 
-fn unwrapped_plan(value: &Value, found: &mut Found) -> Plan {
+fn unwrapped_plan(value: &Value, found: &mut FaultCollector) -> Plan {
     let mut value = value;
-    for _ in 0..WRAPPED {
+    for _ in 0..MAX_WRAPPERS {
         match value {
             Value::Array(steps) => {
                 return Plan {
@@ -148,8 +153,8 @@ fn unwrapped_plan(value: &Value, found: &mut Found) -> Plan {
                     ..Plan::new()
                 };
             }
-            Value::Object(map) => match WRAPS.iter().find_map(|key| map.get(*key)) {
-                Some(inner) if !BODIES.iter().any(|key| map.contains_key(*key)) => value = inner,
+            Value::Object(map) => match PLAN_WRAPPERS.iter().find_map(|key| map.get(*key)) {
+                Some(inner) if !PLAN_KEYS.iter().any(|key| map.contains_key(*key)) => value = inner,
                 _ => return object(map, found),
             },
             _ => break,
@@ -163,7 +168,7 @@ fn unwrapped_plan(value: &Value, found: &mut Found) -> Plan {
     Plan::new()
 }
 
-fn object(map: &Map<String, Value>, found: &mut Found) -> Plan {
+fn object(map: &Map<String, Value>, found: &mut FaultCollector) -> Plan {
     let graph = map.get("graph").and_then(Value::as_object);
     let field = |key: &str| map.get(key).or_else(|| graph?.get(key));
     let mut plan = Plan::new();
@@ -194,7 +199,7 @@ fn object(map: &Map<String, Value>, found: &mut Found) -> Plan {
 }
 
 /// Reads the steps of a list. A node `ROOT` represents the question and is not a step.
-fn list(steps: &[Value], linked: bool, found: &mut Found) -> Vec<Arc<Step>> {
+fn list(steps: &[Value], linked: bool, found: &mut FaultCollector) -> Vec<Arc<Step>> {
     let mut read = Vec::with_capacity(steps.len());
     for (at, value) in steps.iter().enumerate() {
         if linked && value.get("id").and_then(Value::as_str) == Some(ROOT) {
@@ -206,7 +211,7 @@ fn list(steps: &[Value], linked: bool, found: &mut Found) -> Vec<Arc<Step>> {
 }
 
 /// Reads the steps of an object, keyed by id.
-fn keyed(steps: &Map<String, Value>, found: &mut Found) -> Vec<Arc<Step>> {
+fn keyed(steps: &Map<String, Value>, found: &mut FaultCollector) -> Vec<Arc<Step>> {
     let steps = steps.iter().enumerate().filter(|(_, (id, _))| *id != ROOT);
     steps
         .filter_map(|(at, (id, value))| step(value, at, Some(id), found).map(Arc::new))
@@ -214,7 +219,7 @@ fn keyed(steps: &Map<String, Value>, found: &mut Found) -> Vec<Arc<Step>> {
 }
 
 /// Reads the declarations of variables: an object for each, or the name of a reducer.
-pub(crate) fn variables(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, Variable> {
+pub(crate) fn variables(value: &Value, found: &mut FaultCollector) -> BTreeMap<Arc<str>, Variable> {
     let Some(map) = value.as_object() else {
         let message = format!("`variables` must be an object, not {}", kind_of(value));
         found.push(Fault::new(FaultKind::Malformed, message));
@@ -225,7 +230,7 @@ pub(crate) fn variables(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, 
         .collect()
 }
 
-fn variable(name: &str, value: &Value, found: &mut Found) -> Variable {
+fn variable(name: &str, value: &Value, found: &mut FaultCollector) -> Variable {
     let mut declared = Variable::new();
     match value {
         Value::Null => {}
@@ -248,7 +253,7 @@ fn variable(name: &str, value: &Value, found: &mut Found) -> Variable {
     declared
 }
 
-fn given(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, Value> {
+fn given(value: &Value, found: &mut FaultCollector) -> BTreeMap<Arc<str>, Value> {
     match value {
         Value::Null => BTreeMap::new(),
         Value::Object(map) => map

@@ -10,11 +10,11 @@ use levity_core::text::is_blank;
 use levity_runtime::{Beginning, Observe, Runnable, Runtime};
 use serde_json::Value;
 
-use crate::finished::{TeamAnswer, TeamDetails};
 use crate::graph::Graph;
 use crate::machine::{FILES, GraphMachine, Start};
 use crate::plan::Plan;
-use crate::seed::StartingPlan;
+use crate::report::{TeamAnswer, TeamDetails};
+use crate::starting_plan::StartingPlan;
 use crate::team::Team;
 
 /// The input of a team's run: a goal to make a plan for, or a plan.

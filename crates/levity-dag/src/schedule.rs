@@ -65,7 +65,7 @@ pub(crate) enum Skip {
 
 /// A step that was skipped, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Skipped {
+pub(crate) struct SkippedStep {
     pub(crate) at: u32,
     pub(crate) reason: Skip,
     /// The step that caused the skip.
@@ -77,8 +77,8 @@ impl Scheduler {
     pub(crate) fn new(graph: Graph) -> Self {
         let nodes = (0..graph.len()).map(|_| Node::default()).collect();
         let mut sources: HashMap<u32, Vec<u32>> = HashMap::new();
-        for (source, stand_in) in graph.stand_ins() {
-            sources.entry(stand_in).or_default().push(source);
+        for (source, fallback) in graph.fallbacks() {
+            sources.entry(fallback).or_default().push(source);
         }
         Self {
             schedule: Schedule::new(graph.len()),
@@ -172,7 +172,7 @@ impl Scheduler {
     }
 
     /// Finds the steps that may start. Returns the skipped steps.
-    pub(crate) fn begin(&mut self) -> Vec<Skipped> {
+    pub(crate) fn begin(&mut self) -> Vec<SkippedStep> {
         let mut skipped = Vec::new();
         for at in self.schedule.open(&self.graph.links()) {
             match self.evaluate(at, &mut skipped) {
@@ -201,7 +201,7 @@ impl Scheduler {
 
     /// Settles a step and finds the steps that may start now. Returns the steps that are skipped
     /// because of it.
-    pub(crate) fn settle(&mut self, at: u32, status: StepStatus) -> Vec<Skipped> {
+    pub(crate) fn settle(&mut self, at: u32, status: StepStatus) -> Vec<SkippedStep> {
         let mut skipped = Vec::new();
         if self.finish_early(at, status) {
             self.release(at, &mut skipped);
@@ -226,7 +226,7 @@ impl Scheduler {
     }
 
     /// Releases all held steps after a replan found no other way.
-    pub(crate) fn release_held(&mut self) -> Vec<Skipped> {
+    pub(crate) fn release_held(&mut self) -> Vec<SkippedStep> {
         let held: Vec<u32> = self.schedule.held().collect();
         let mut skipped = Vec::new();
         for at in held {
@@ -238,7 +238,7 @@ impl Scheduler {
 
     /// Releases the successors of a settled step. Successors that are skipped are settled as well,
     /// and so on.
-    fn release(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
+    fn release(&mut self, at: u32, skipped: &mut Vec<SkippedStep>) {
         let (graph, empty) = (self.graph.clone(), Schedule::new(0));
         let mut schedule = std::mem::replace(&mut self.schedule, empty);
         schedule.release(at, &graph.links(), |behind| self.evaluate(behind, skipped));
@@ -246,14 +246,14 @@ impl Scheduler {
     }
 
     /// Returns the priority of a step whose inputs are settled, or `None` if it is skipped.
-    fn evaluate(&mut self, at: u32, skipped: &mut Vec<Skipped>) -> Option<u32> {
+    fn evaluate(&mut self, at: u32, skipped: &mut Vec<SkippedStep>) -> Option<u32> {
         let Some((reason, cause)) = self.skip_reason(at) else {
             return Some(self.graph.weight(at));
         };
         if let Some(node) = self.nodes.get_mut(at as usize) {
             (node.status, node.skip) = (StepStatus::Skipped, Some(reason));
         }
-        skipped.push(Skipped { at, reason, cause });
+        skipped.push(SkippedStep { at, reason, cause });
         None
     }
 
@@ -265,7 +265,7 @@ impl Scheduler {
             return Some(reason);
         }
         let (mut taken, mut dead) = (usize::from(!sources.is_empty()), None);
-        let before = || self.graph.before(at).filter(|(_, edge)| !edge.stands_in);
+        let before = || self.graph.before(at).filter(|(_, edge)| !edge.is_fallback);
         let mut firsts = None;
         for (source, edge) in before() {
             let own = self.sources_of(source);
@@ -328,7 +328,7 @@ impl Scheduler {
     /// Returns `Ok` if the edge from a settled step to another is active, otherwise the reason.
     fn edge(&self, at: u32, step: &Step, source: u32, edge: Edge) -> Result<(), Skip> {
         let status = self.status(source);
-        if status != StepStatus::Completed && !self.is_rescued(source) {
+        if status != StepStatus::Completed && !self.has_completed_fallback(source) {
             match (status, self.on_failure(source)) {
                 (StepStatus::Failed, Some(OnFailure::Continue)) => {}
                 (StepStatus::Failed, Some(OnFailure::Skip)) => return Err(Skip::Tolerated),
@@ -356,22 +356,22 @@ impl Scheduler {
     }
 
     /// Returns the fallbacks for a step.
-    pub(crate) fn stand_ins(&self, at: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn fallbacks(&self, at: u32) -> impl Iterator<Item = u32> {
         self.graph
             .behind(at)
-            .filter(|(_, edge)| edge.stands_in)
-            .map(|(stand_in, _)| stand_in)
+            .filter(|(_, edge)| edge.is_fallback)
+            .map(|(fallback, _)| fallback)
     }
 
     /// Returns `true` if a direct or indirect fallback for a step has completed.
-    pub(crate) fn is_rescued(&self, at: u32) -> bool {
-        let mut pending: Vec<u32> = self.stand_ins(at).collect();
+    pub(crate) fn has_completed_fallback(&self, at: u32) -> bool {
+        let mut pending: Vec<u32> = self.fallbacks(at).collect();
         let mut seen: HashSet<u32> = pending.iter().copied().collect();
         while let Some(next) = pending.pop() {
             if self.status(next) == StepStatus::Completed {
                 return true;
             }
-            pending.extend(self.stand_ins(next).filter(|next| seen.insert(*next)));
+            pending.extend(self.fallbacks(next).filter(|next| seen.insert(*next)));
         }
         false
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::step::{Step, StepId};
 
 /// The maximum size of a step's inputs in its prompt, in bytes.
-const MOST_INPUT: usize = 200_000;
+const MAX_INPUT_BYTES: usize = 200_000;
 
 /// The parts of the task of a step.
 pub(crate) struct Task<'a> {
@@ -17,7 +17,7 @@ pub(crate) struct Task<'a> {
     pub(crate) step: &'a Step,
     pub(crate) inputs: &'a Map<String, Value>,
     /// The messages that the host has added since the start.
-    pub(crate) said: &'a [String],
+    pub(crate) messages: &'a [String],
     /// The agent's output of the previous round, and the instructions for this one.
     pub(crate) before: Option<(&'a Value, &'a str)>,
     /// The error of the previous attempt.
@@ -31,20 +31,20 @@ impl Task<'_> {
     pub(crate) fn text(&self) -> String {
         let step = self.step;
         let mut text = String::new();
-        let what = if step.prompt.is_empty() {
+        let instructions = if step.prompt.is_empty() {
             &step.description
         } else {
             &step.prompt
         };
-        let _ = write!(text, "# Your task\n{what}\n");
+        let _ = write!(text, "# Your task\n{instructions}\n");
         if !step.description.is_empty() && !step.prompt.is_empty() {
             let _ = write!(text, "\nIt is step `{}`: {}\n", step.id, step.description);
         }
         if !self.goal.is_empty() {
             let _ = write!(text, "\nIt serves this goal: {}\n", self.goal);
         }
-        for said in self.said {
-            let _ = write!(text, "\nThe user has added: {said}\n");
+        for message in self.messages {
+            let _ = write!(text, "\nThe user has added: {message}\n");
         }
         if !self.inputs.is_empty() {
             text.push_str(
@@ -71,18 +71,18 @@ impl Task<'_> {
                 names.join(", ")
             );
         }
-        if let Some(why) = self.failed {
+        if let Some(reason) = self.failed {
             let _ = write!(
                 text,
                 "\n# The attempt before failed\n{}\nTake another way.\n",
-                fenced(why)
+                fenced(reason)
             );
         }
         if let Some((output, next)) = self.before {
             let _ = write!(
                 text,
                 "\n# What you gave before\n{}\n",
-                shown(output, MOST_INPUT)
+                shown(output, MAX_INPUT_BYTES)
             );
             let _ = write!(text, "\n# What to do now\n{next}\n");
         }
@@ -95,7 +95,7 @@ fn inputs(text: &mut String, inputs: &Map<String, Value>) {
         .iter()
         .map(|(name, value)| (name, value, plain(value)))
         .collect();
-    let each = share(texts.iter().map(|(.., text)| text.len()), MOST_INPUT);
+    let each = share(texts.iter().map(|(.., text)| text.len()), MAX_INPUT_BYTES);
     for (name, value, plain) in texts {
         let _ = write!(
             text,
@@ -107,8 +107,8 @@ fn inputs(text: &mut String, inputs: &Map<String, Value>) {
 
 /// Formats a value for an agent, within a maximum number of bytes. Content of the value cannot pass
 /// for the text around it.
-fn shown(value: &Value, most: usize) -> String {
-    block(value, &clipped(value, most))
+fn shown(value: &Value, max_bytes: usize) -> String {
+    block(value, &clipped(value, max_bytes))
 }
 
 /// Puts a text between fences; all other values are one line of JSON.
@@ -121,17 +121,17 @@ fn block(value: &Value, text: &str) -> String {
 }
 
 /// Formats a value as text, within a maximum number of bytes.
-pub(crate) fn clipped(value: &Value, most: usize) -> String {
-    text::clipped(&plain(value), most).into_owned()
+pub(crate) fn clipped(value: &Value, max_bytes: usize) -> String {
+    text::clipped(&plain(value), max_bytes).into_owned()
 }
 
 /// Formats a value as one line of JSON, within a maximum number of bytes.
-pub(crate) fn as_json(value: &Value, most: usize) -> String {
+pub(crate) fn as_json(value: &Value, max_bytes: usize) -> String {
     let text = value.to_string();
-    if text.len() <= most {
+    if text.len() <= max_bytes {
         return text;
     }
-    let shown = head(&text, most);
+    let shown = head(&text, max_bytes);
     format!(
         "{shown} [cut here: {} of {} bytes]",
         shown.len(),
@@ -159,7 +159,7 @@ mod tests {
             goal: "g",
             step: &step,
             inputs,
-            said: &[],
+            messages: &[],
             before: None,
             failed: None,
             judged: Vec::new(),
@@ -223,7 +223,7 @@ mod tests {
                 goal,
                 step: &step,
                 inputs: &inputs,
-                said: &[],
+                messages: &[],
                 before: None,
                 failed: None,
                 judged: Vec::new(),
@@ -238,7 +238,8 @@ mod tests {
     fn task_text_cuts_long_inputs_to_limit() {
         let long = task_text(&json!({"a": "x".repeat(10 << 20)}));
         assert!(
-            long.len() < MOST_INPUT + 500 && long.contains("[cut here: 200000 of 10485760 bytes]")
+            long.len() < MAX_INPUT_BYTES + 500
+                && long.contains("[cut here: 200000 of 10485760 bytes]")
         );
         // The short inputs leave their share to the long one.
         let mut many: Map<String, Value> = (0..1_000)
@@ -248,11 +249,11 @@ mod tests {
         let text = task_text(&Value::Object(many));
         assert!(
             text.contains("[cut here: 197000 of 1048576 bytes]")
-                && text.len() < MOST_INPUT + 50_000
+                && text.len() < MAX_INPUT_BYTES + 50_000
         );
         let many: Map<String, Value> = (0..1_000)
             .map(|at| (format!("v{at}"), "x".repeat(5_000).into()))
             .collect();
-        assert!(task_text(&Value::Object(many)).len() < MOST_INPUT + 100_000);
+        assert!(task_text(&Value::Object(many)).len() < MAX_INPUT_BYTES + 100_000);
     }
 }

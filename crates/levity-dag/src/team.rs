@@ -4,9 +4,9 @@ use std::sync::Arc;
 use levity_core::{Ask, Error, Event, Limits, Result, RunId};
 use levity_runtime::{Observe, Run, Runtime};
 
+use crate::constraints::PlanConstraints;
 use crate::executor::TeamExecutor;
 use crate::graph::Graph;
-use crate::known::PlanConstraints;
 use crate::machine::{Rules, Settings};
 use crate::plan::Plan;
 use crate::run::TeamInput;

@@ -3,8 +3,8 @@ use std::collections::HashMap;
 use levity_core::Money;
 use serde_json::Value;
 
-use crate::fault::{Fault, FaultKind, Found};
-use crate::known::PlanConstraints;
+use crate::constraints::PlanConstraints;
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::step::{Budget, Step};
 
 /// A counted resource: its name, its limit in a budget, and the format of an amount.
@@ -43,7 +43,7 @@ pub(super) fn check_worst_case<'a>(
     known: &PlanConstraints,
     lists: &HashMap<&str, &Value>,
     steps: &(impl Iterator<Item = &'a Step> + Clone),
-    found: &mut Found,
+    found: &mut FaultCollector,
 ) {
     let limits = &known.limits;
     let available = [
@@ -56,7 +56,7 @@ pub(super) fn check_worst_case<'a>(
         let Some(available) = available else { continue };
         let (mut sum, mut largest) = (0_u64, None);
         for step in steps.clone() {
-            let uses = of_step(unit, known, lists, step);
+            let uses = step_usage(unit, known, lists, step);
             sum = sum.saturating_add(uses);
             if largest.is_none_or(|(known, _)| uses > known) {
                 largest = Some((uses, step));
@@ -68,7 +68,7 @@ pub(super) fn check_worst_case<'a>(
     }
 }
 
-fn of_step(
+fn step_usage(
     unit: &Unit,
     known: &PlanConstraints,
     lists: &HashMap<&str, &Value>,
@@ -79,7 +79,7 @@ fn of_step(
         .as_ref()
         .and_then(|more| more.budget.as_ref())
         .and_then(unit.of);
-    let of_performer = || {
+    let runner_budget = || {
         known
             .performer(&step.agent)?
             .1
@@ -87,7 +87,7 @@ fn of_step(
             .as_ref()
             .and_then(unit.of)
     };
-    let Some(once) = own.or_else(of_performer) else {
+    let Some(once) = own.or_else(runner_budget) else {
         return 0;
     };
     once.saturating_mul(step.tries().attempts.into())
@@ -103,7 +103,11 @@ fn elements(lists: &HashMap<&str, &Value>, step: &Step) -> u64 {
 
 fn over_budget(unit: &Unit, sum: u64, available: u64, largest: u64, step: &Step) -> Fault {
     let (name, id) = (unit.name, &step.id);
-    let (sum, available, largest) = ((unit.show)(sum), (unit.show)(available), (unit.show)(largest));
+    let (sum, available, largest) = (
+        (unit.show)(sum),
+        (unit.show)(available),
+        (unit.show)(largest),
+    );
     let message = format!(
         "the steps may use {sum}, more than the available {available}; `{id}` alone may use \
             {largest}: lower \

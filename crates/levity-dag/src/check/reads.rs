@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use crate::fault::{Fault, FaultKind, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::graph::Variables;
 use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
@@ -15,7 +15,7 @@ pub(crate) struct Reads<'a> {
 
 impl Reads<'_> {
     /// Checks all reads; `later` contains the pairs of a reader and a writer that follows it.
-    pub(crate) fn check(&self, later: &[(u32, u32)], found: &mut Found) {
+    pub(crate) fn check(&self, later: &[(u32, u32)], found: &mut FaultCollector) {
         let later: HashSet<_> = later.iter().copied().collect();
         for (at, reads) in self.variables.reads.iter().enumerate() {
             if self.settled[at] {
@@ -54,7 +54,10 @@ impl Reads<'_> {
             None if writers.contains(&reader) => {
                 "which no other step writes; set an initial value in `given`".into()
             }
-            None => format!("which no step writes and `given` does not set{}", self.near(name)),
+            None => format!(
+                "which no step writes and `given` does not set{}",
+                self.near(name)
+            ),
         };
         Fault::at(
             FaultKind::Read,

@@ -5,18 +5,18 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{MAX_NAME, name_flaw, values};
-use crate::fault::{Fault, FaultKind, Found};
-use crate::known::PlanConstraints;
+use crate::constraints::PlanConstraints;
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::machine::TIMEOUT;
 use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 use crate::step::{FanOut, OnFailure, Retry, Step, StepId, StepOptions};
 
 /// The longest timeout of an attempt: 30 days.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The maximum number of names listed if none is similar.
-const LISTED: usize = 12;
+const MAX_LISTED: usize = 12;
 
 /// Validates a single step.
 pub(super) struct Check<'a> {
@@ -28,7 +28,7 @@ pub(super) struct Check<'a> {
 }
 
 impl Check<'_> {
-    pub(super) fn all(&self, found: &mut Found) {
+    pub(super) fn all(&self, found: &mut FaultCollector) {
         self.text(found);
         self.performer(found);
         self.references(found);
@@ -38,7 +38,7 @@ impl Check<'_> {
         }
     }
 
-    fn fault(&self, kind: FaultKind, flaw: impl FnOnce() -> String, found: &mut Found) {
+    fn fault(&self, kind: FaultKind, flaw: impl FnOnce() -> String, found: &mut FaultCollector) {
         found.push_with(|| {
             let id = &self.step.id;
             Fault::at(
@@ -49,7 +49,7 @@ impl Check<'_> {
         });
     }
 
-    fn text(&self, found: &mut Found) {
+    fn text(&self, found: &mut FaultCollector) {
         let (step, limit) = (self.step, self.known.max_text);
         let mut bytes =
             step.id.as_str().len() + step.agent.len() + step.prompt.len() + step.description.len();
@@ -67,7 +67,7 @@ impl Check<'_> {
         if let Some(more) = &step.more {
             bytes += more.code.iter().map(String::len).sum::<usize>();
             for (name, value) in &more.inputs {
-                match values::weigh(value, limit) {
+                match values::estimated_size(value, limit) {
                     Ok(more) => bytes = bytes.saturating_add(name.len() + more),
                     Err(values::TooDeep) => {
                         let deep = values::MAX_DEPTH;
@@ -93,7 +93,7 @@ impl Check<'_> {
         }
     }
 
-    fn performer(&self, found: &mut Found) {
+    fn performer(&self, found: &mut FaultCollector) {
         let (agent, code) = (&*self.step.agent, !self.step.variants().is_empty());
         match (agent.is_empty(), code) {
             (false, true) => {
@@ -120,10 +120,14 @@ impl Check<'_> {
         let mut hint = did_you_mean(agent, names());
         if hint.is_empty() {
             let listed: Vec<_> = names()
-                .take(LISTED)
+                .take(MAX_LISTED)
                 .map(|name| format!("`{name}`"))
                 .collect();
-            let more = if names().count() > LISTED { ", .." } else { "" };
+            let more = if names().count() > MAX_LISTED {
+                ", .."
+            } else {
+                ""
+            };
             hint = format!("; available: {}{more}", listed.join(", "));
             if listed.is_empty() {
                 hint = "; the team has no agents, functions or tools".into();
@@ -132,7 +136,7 @@ impl Check<'_> {
         format!("has the unknown agent `{}`{hint}", short(agent))
     }
 
-    fn references(&self, found: &mut Found) {
+    fn references(&self, found: &mut FaultCollector) {
         let mut seen: HashMap<&StepId, &crate::step::After> =
             HashMap::with_capacity(self.step.after.len());
         for after in &self.step.after {
@@ -158,7 +162,7 @@ impl Check<'_> {
         }
     }
 
-    fn reference(&self, what: &str, field: &str, id: &StepId, found: &mut Found) {
+    fn reference(&self, what: &str, field: &str, id: &StepId, found: &mut FaultCollector) {
         if *id == self.step.id {
             let flaw = || format!("{what} itself; remove that from its {field}");
             self.fault(FaultKind::Cycle, flaw, found);
@@ -166,13 +170,16 @@ impl Check<'_> {
             let flaw = || {
                 let ids = self.plan.steps.iter().map(|step| step.id.as_str());
                 let near = did_you_mean(id.as_str(), ids.filter(|id| *id != self.step.id.as_str()));
-                format!("{what} `{}`, which does not exist{near}", short(id.as_str()))
+                format!(
+                    "{what} `{}`, which does not exist{near}",
+                    short(id.as_str())
+                )
             };
             self.fault(FaultKind::Reference, flaw, found);
         }
     }
 
-    fn names(&self, found: &mut Found) {
+    fn names(&self, found: &mut FaultCollector) {
         for (field, names) in [("reads", &self.step.reads), ("writes", &self.step.writes)] {
             for flaw in names.iter().filter_map(|name| name_flaw(name)) {
                 self.fault(
@@ -197,16 +204,12 @@ impl Check<'_> {
             .chain(element)
             .any(|name| name == TIMEOUT)
         {
-            let flaw = || {
-                format!(
-                    "has an input `{TIMEOUT}`, which is a reserved name; rename it"
-                )
-            };
+            let flaw = || format!("has an input `{TIMEOUT}`, which is a reserved name; rename it");
             self.fault(FaultKind::Variable, flaw, found);
         }
     }
 
-    fn more(&self, more: &StepOptions, found: &mut Found) {
+    fn more(&self, more: &StepOptions, found: &mut FaultCollector) {
         let mut report = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
         let Retry { attempts, pause } = more.retry;
         if attempts == 0 || attempts > Retry::MAX_ATTEMPTS {
@@ -223,11 +226,11 @@ impl Check<'_> {
         }
         if more
             .timeout
-            .is_some_and(|time| time.is_zero() || time > LONGEST)
+            .is_some_and(|time| time.is_zero() || time > MAX_TIMEOUT)
         {
             report(format!(
                 "has a `timeout` of zero or of more than {} seconds; set one in between",
-                LONGEST.as_secs()
+                MAX_TIMEOUT.as_secs()
             ));
         }
         let reads: HashSet<&str> = self.step.reads.iter().map(AsRef::as_ref).collect();
@@ -246,7 +249,7 @@ impl Check<'_> {
         }
     }
 
-    fn fan_out(&self, map: &FanOut, found: &mut Found) {
+    fn fan_out(&self, map: &FanOut, found: &mut FaultCollector) {
         let mut report = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
         if map.most == 0 || map.most > FanOut::MAX_MOST {
             report(format!(
@@ -287,11 +290,13 @@ impl Check<'_> {
     }
 
     /// Checks a list that is an initial variable.
-    fn given_list(&self, map: &FanOut, given: &Value, found: &mut Found) {
+    fn given_list(&self, map: &FanOut, given: &Value, found: &mut FaultCollector) {
         let over = short(&map.over);
         let flaw = match given.as_array().map(Vec::len) {
-            None => format!("runs for each element of `{over}`, which is not a list; set a list in \
-                `given`"),
+            None => format!(
+                "runs for each element of `{over}`, which is not a list; set a list in \
+                `given`"
+            ),
             Some(len) if len > map.most => {
                 format!(
                     "runs for each of {len} elements of `{over}`, more than the limit of {}; raise \

@@ -31,17 +31,17 @@ fn when(text: &str) -> Condition {
 }
 
 #[track_caller]
-fn fine(plan: Plan) {
+fn assert_valid(plan: Plan) {
     Graph::check(plan, &known()).unwrap();
 }
 
 #[track_caller]
-fn faulty(plan: Plan, expected: &[(FaultKind, &str)]) {
-    faulty_with(plan, &known(), expected);
+fn assert_faults(plan: Plan, expected: &[(FaultKind, &str)]) {
+    assert_faults_with(plan, &known(), expected);
 }
 
 #[track_caller]
-fn faulty_with(plan: Plan, known: &PlanConstraints, expected: &[(FaultKind, &str)]) {
+fn assert_faults_with(plan: Plan, known: &PlanConstraints, expected: &[(FaultKind, &str)]) {
     let faults = Graph::check(plan, known).unwrap_err().faults;
     let faults: Vec<_> = faults
         .iter()
@@ -51,20 +51,20 @@ fn faulty_with(plan: Plan, known: &PlanConstraints, expected: &[(FaultKind, &str
 }
 
 #[test]
-fn sizes() {
-    let none = "the plan has no steps; `steps` must be a list of at least one";
-    faulty(plan([]), &[(FaultKind::Size, none)]);
+fn plan_sizes_are_limited() {
+    let none = "the plan has no steps; add at least one to `steps`";
+    assert_faults(plan([]), &[(FaultKind::Size, none)]);
     let mut small = known();
     small.max_steps = 2;
-    let many = "the plan has 3 steps, more than 2; fan a step out over a list instead";
-    faulty_with(
+    let many =
+        "the plan has 3 steps, more than the limit of 2; fan one step out over a list instead";
+    assert_faults_with(
         plan(["a", "b", "c"].map(step)),
         &small,
         &[(FaultKind::Size, many)],
     );
-    let long =
-        "step `a` has 10485770 bytes of text, more than 1048576; put it into a file or a variable";
-    faulty(
+    let long = "step `a` has 10485770 bytes of text, more than the limit of 1048576; put it into a file or a variable";
+    assert_faults(
         plan([step("a").prompt("x".repeat(10 << 20))]),
         &[(FaultKind::Size, long)],
     );
@@ -72,24 +72,24 @@ fn sizes() {
     for _ in 0..100 {
         deep = json!([deep]);
     }
-    faulty(
+    assert_faults(
         plan([step("a").input("x", deep.clone())]).given("y", deep),
         &[
             (
                 FaultKind::Size,
-                "step `a` has the input `x`, nested deeper than 64 levels",
+                "step `a` has the input `x`, nested deeper than 64 levels; flatten it",
             ),
             (
                 FaultKind::Variable,
-                "variable `y` is given a value that is nested deeper than 64 levels; flatten it",
+                "variable `y` has an initial value that is nested deeper than 64 levels; flatten it",
             ),
         ],
     );
 }
 
 #[test]
-fn ids() {
-    faulty(
+fn invalid_ids_are_rejected() {
+    assert_faults(
         plan([
             step("a"),
             step(""),
@@ -106,25 +106,25 @@ fn ids() {
             ),
             (
                 FaultKind::Id,
-                "the id `ROOT` of step 4 means the question itself; take another",
+                "the id `ROOT` of step 4 is reserved for the question itself; choose another id",
             ),
             (
                 FaultKind::Id,
-                "the id of step 5 has a control character in it; take plain letters",
+                "the id of step 5 contains a control character; use printable characters",
             ),
             (
                 FaultKind::Id,
-                "the id of step 6 has 300 bytes, more than 256; take a shorter one",
+                "the id of step 6 has 300 bytes, more than 256; choose a shorter one",
             ),
         ],
     );
 }
 
 #[test]
-fn performers() {
+fn unknown_or_missing_runners_are_rejected() {
     let mut both = Step::code("both", ["1"]);
     both.agent = "Thinker".into();
-    faulty(
+    assert_faults(
         plan([
             Step::new("a", "Retreiver"),
             Step::new("b", "Painter"),
@@ -135,16 +135,16 @@ fn performers() {
         &[
             (
                 FaultKind::Agent,
-                "step `a` is for `Retreiver`, whom nobody knows; did you mean `Retriever`?",
+                "step `a` has the unknown agent `Retreiver`; did you mean `Retriever`?",
             ),
             (
                 FaultKind::Agent,
-                "step `b` is for `Painter`, whom nobody knows; there are `Retriever`, `Thinker`, \
+                "step `b` has the unknown agent `Painter`; available: `Retriever`, `Thinker`, \
                     `add`",
             ),
             (
                 FaultKind::Agent,
-                "step `c` says nobody who does it; name one in `agent`",
+                "step `c` has no runner; name an agent, function or tool in `agent`",
             ),
             (
                 FaultKind::Agent,
@@ -152,7 +152,7 @@ fn performers() {
             ),
             (
                 FaultKind::Agent,
-                "step `d` is code, which nobody here runs; give it to an agent",
+                "step `d` is code, which this team cannot run; use an agent instead",
             ),
         ],
     );
@@ -162,8 +162,8 @@ fn performers() {
 }
 
 #[test]
-fn references() {
-    faulty(
+fn invalid_references_are_rejected() {
+    assert_faults(
         plan([
             step("fetch"),
             step("a").after("fetsh").after("a"),
@@ -174,31 +174,31 @@ fn references() {
         &[
             (
                 FaultKind::Reference,
-                "step `a` comes after `fetsh`, which is no step; did you mean `fetch`?",
+                "step `a` follows `fetsh`, which does not exist; did you mean `fetch`?",
             ),
             (
                 FaultKind::Cycle,
-                "step `a` comes after itself; take that out of its `after`",
+                "step `a` follows itself; remove that from its `after`",
             ),
             (
                 FaultKind::Reference,
-                "step `b` falls back to `nobody`, which is no step",
+                "step `b` falls back to `nobody`, which does not exist",
             ),
             (
                 FaultKind::Cycle,
-                "step `c` stands in for itself; take that out of its `instead_of`",
+                "step `c` is a fallback for itself; remove that from its `instead_of`",
             ),
             (
                 FaultKind::Reference,
-                "step `d` comes after `fetch` twice; put both conditions into one",
+                "step `d` follows `fetch` twice; combine the two conditions",
             ),
         ],
     );
 }
 
 #[test]
-fn cycles_are_named_in_full() {
-    faulty(
+fn cycle_fault_names_all_steps() {
+    assert_faults(
         plan([
             step("a").after("c"),
             step("b").after("a"),
@@ -207,28 +207,32 @@ fn cycles_are_named_in_full() {
         ]),
         &[(
             FaultKind::Cycle,
-            "steps lead back to themselves: `a -> b -> c -> a`; take one of these edges out",
+            "the steps form a cycle: `a -> b -> c -> a`; remove one of these edges",
         )],
     );
-    faulty(
+    assert_faults(
         plan([
-            step("a").reads(["y"]).writes(["x"]),
-            step("b").reads(["x"]).writes(["y"]),
+            step("a")
+                .reads_without_writer_are_rejected(["y"])
+                .writes(["x"]),
+            step("b")
+                .reads_without_writer_are_rejected(["x"])
+                .writes(["y"]),
         ]),
         &[(
             FaultKind::Cycle,
-            "steps lead back to themselves: `a -> b -> a` (`b` reads `x`, which `a` writes, `a` \
-                reads `y`, which `b` \
-             writes); take one of these edges out",
+            "the steps form a cycle: `a -> b -> a` (`b` reads_without_writer_are_rejected `x`, which `a` writes, `a` \
+                reads_without_writer_are_rejected `y`, which `b` \
+             writes); remove one of these edges",
         )],
     );
-    faulty(
+    assert_faults(
         plan([step("a").instead_of("b"), step("b").instead_of("a")]),
         &[(
             FaultKind::Cycle,
-            "steps lead back to themselves: `a -> b -> a` (`b` stands in for `a`, `a` stands in \
-                for `b`); take one of \
-             these edges out",
+            "the steps form a cycle: `a -> b -> a` (`b` is a fallback for `a`, `a` is a fallback \
+                for `b`); remove one of \
+             these edges",
         )],
     );
     let long = (0..30).map(|n| step(&format!("s{n}")).after(format!("s{}", (n + 29) % 30)));
@@ -240,86 +244,95 @@ fn cycles_are_named_in_full() {
 }
 
 #[test]
-fn the_shortest_cycle_is_named() {
+fn cycle_fault_names_shortest_cycle() {
     let ring = (0..9).map(|n| step(&format!("s{n}")).after(format!("s{}", (n + 8) % 9)));
     let plan = plan(ring.chain([step("x").after("s5")]));
     let mut plan = plan;
     plan.steps[5] = step("s5").after("s4").after("x").into();
-    faulty(
+    assert_faults(
         plan,
         &[(
             FaultKind::Cycle,
-            "steps lead back to themselves: `s5 -> x -> s5`; take one of these edges out",
+            "the steps form a cycle: `s5 -> x -> s5`; remove one of these edges",
         )],
     );
 }
 
 #[test]
-fn reads() {
-    fine(plan([step("a").reads(["q"])]).given("q", 1));
-    fine(plan([step("a").reads(["x"]), step("b").writes(["x"])]));
-    faulty(
+fn reads_without_writer_are_rejected() {
+    assert_valid(plan([step("a").reads_without_writer_are_rejected(["q"])]).given("q", 1));
+    assert_valid(plan([
+        step("a").reads_without_writer_are_rejected(["x"]),
+        step("b").writes(["x"]),
+    ]));
+    assert_faults(
         plan([
-            step("a").reads(["pagge"]).writes(["page"]),
+            step("a")
+                .reads_without_writer_are_rejected(["pagge"])
+                .writes(["page"]),
             step("b").when(when("verdict == 'pass'")),
             step("c").map(FanOut::over("urls")),
             step("d").after_if("c", when("score")),
-            step("e").reads(["count"]).writes(["count"]),
-            step("f").reads(["late"]),
+            step("e")
+                .reads_without_writer_are_rejected(["count"])
+                .writes(["count"]),
+            step("f").reads_without_writer_are_rejected(["late"]),
             step("g").writes(["late"]).after("f"),
         ]),
         &[
             (
                 FaultKind::Read,
-                "step `a` reads `pagge`, which no step writes and nobody gave; did you mean \
+                "step `a` reads_without_writer_are_rejected `pagge`, which no step writes and `given` does not set; did you mean \
                     `page`?",
             ),
             (
                 FaultKind::Read,
-                "step `b` reads `verdict`, which no step writes and nobody gave",
+                "step `b` reads_without_writer_are_rejected `verdict`, which no step writes and `given` does not set",
             ),
             (
                 FaultKind::Read,
-                "step `c` reads `urls`, which no step writes and nobody gave",
+                "step `c` reads_without_writer_are_rejected `urls`, which no step writes and `given` does not set",
             ),
             (
                 FaultKind::Read,
-                "step `d` reads `score`, which no step writes and nobody gave",
+                "step `d` reads_without_writer_are_rejected `score`, which no step writes and `given` does not set",
             ),
             (
                 FaultKind::Read,
-                "step `e` reads `count`, which nobody else writes; give it a first value in \
+                "step `e` reads_without_writer_are_rejected `count`, which no other step writes; set an initial value in \
                     `given`",
             ),
             (
                 FaultKind::Read,
-                "step `f` reads `late`, which is written only later, by `g`; put that one before it",
+                "step `f` reads_without_writer_are_rejected `late`, which only the later step `g` writes; put that step before it",
             ),
         ],
     );
 }
 
 #[test]
-fn writers_need_an_order_or_a_reducer() {
+fn writers_need_order_or_reducer() {
     let two = || [step("a").writes(["x"]), step("b").writes(["x"])];
-    faulty(
+    assert_faults(
         plan(two()),
         &[(
             FaultKind::Write,
-            "steps `a` and `b` both write `x`, and nothing says which is later; put one after the \
+            "steps `a` and `b` both write `x`, but their order is undefined; put one after the \
                 other, rename one, or \
              give `x` a reducer in `variables`, such as `last` for branches of which one runs",
         )],
     );
-    fine(plan(two()).variable("x", Variable::new().reducer(Reducer::Last)));
-    fine(plan([
+    assert_valid(plan(two()).variable("x", Variable::new().reducer(Reducer::Last)));
+    assert_valid(plan([
         step("a").writes(["x"]),
         step("m").after("a"),
         step("b").writes(["x"]).after("m"),
     ]));
-    fine(plan([
+    assert_valid(plan([
         step("a").writes(["x"]),
-        step("b").reads(["x"]).writes(["x"]),
+        step("b")
+            .reads_without_writer_are_rejected(["x"])
+            .writes(["x"]),
     ]));
     let fork = [
         step("r"),
@@ -330,13 +343,17 @@ fn writers_need_an_order_or_a_reducer() {
 }
 
 #[test]
-fn two_updates_without_an_order_lead_in_a_circle() {
-    let update = |id| step(id).reads(["x"]).writes(["x"]);
+fn two_unordered_updates_form_cycle() {
+    let update = |id| {
+        step(id)
+            .reads_without_writer_are_rejected(["x"])
+            .writes(["x"])
+    };
     assert_eq!(
         kinds(plan([step("a").writes(["x"]), update("b"), update("c")])),
         [FaultKind::Cycle]
     );
-    fine(plan([
+    assert_valid(plan([
         step("a").writes(["x"]),
         update("b"),
         update("c").after("b"),
@@ -354,28 +371,28 @@ fn kinds(plan: Plan) -> Vec<FaultKind> {
 }
 
 #[test]
-fn stand_ins_write_what_is_expected_of_the_one() {
+fn fallback_must_write_variables_of_its_step() {
     let fallback = || {
         step("a")
             .writes(["x", "y"])
             .on_failure(OnFailure::Fallback("b".into()))
     };
-    fine(plan([
+    assert_valid(plan([
         fallback(),
         step("b").writes(["y", "x", "z"]),
-        step("c").reads(["x"]),
+        step("c").reads_without_writer_are_rejected(["x"]),
     ]));
-    faulty(
+    assert_faults(
         plan([fallback(), step("b").writes(["y"])]),
         &[(
             FaultKind::Write,
-            "step `b` stands in for `a` and does not write `x`; add it to its `writes`",
+            "step `b` is a fallback for `a` but does not write `x`; add it to its `writes`",
         )],
     );
 }
 
 #[test]
-fn stand_ins_of_one_step_are_alternatives() {
+fn fallbacks_of_one_step_are_alternatives() {
     let alternatives = || {
         plan([
             step("a").writes(["x"]),
@@ -383,13 +400,13 @@ fn stand_ins_of_one_step_are_alternatives() {
             step("c").writes(["x"]).instead_of("a"),
         ])
     };
-    fine(alternatives());
-    fine(alternatives().step(step("d").writes(["x"]).after("a")));
+    assert_valid(alternatives());
+    assert_valid(alternatives().step(step("d").writes(["x"]).after("a")));
     assert_eq!(
         kinds(alternatives().step(step("d").writes(["x"]).after("c"))),
         [FaultKind::Write]
     );
-    // A step that stands in for two does not make those two alternatives.
+    // A fallback for two steps does not make those two alternatives.
     let shared = |id| {
         step(id)
             .writes(["x"])
@@ -402,8 +419,8 @@ fn stand_ins_of_one_step_are_alternatives() {
 }
 
 #[test]
-fn absurd_values() {
-    faulty(
+fn out_of_range_options_are_rejected() {
+    assert_faults(
         plan([
             step("a").retry(Retry::attempts(0)),
             step("b").retry(Retry::attempts(u32::MAX).pause(Duration::MAX)),
@@ -414,69 +431,70 @@ fn absurd_values() {
             step("g").map(FanOut::over("l").most(1)),
             step("h").map(FanOut::over("l").quorum(3)),
             step("i").map(FanOut::over("n")),
-            step("j").map(FanOut::over("l")).reads(["item"]),
-            step("k").reads(["n"]).input("n", 1),
+            step("j")
+                .map(FanOut::over("l"))
+                .reads_without_writer_are_rejected(["item"]),
+            step("k")
+                .reads_without_writer_are_rejected(["n"])
+                .input("n", 1),
             step("m").writes([""]),
         ])
         .given("l", json!([1, 2]))
         .given("n", 1)
         .given("item", 1),
         &[
+            (FaultKind::Size, "step `a` has 0 attempts; set 1 to 100"),
             (
                 FaultKind::Size,
-                "step `a` has 0 attempts; it takes 1 to 100",
+                "step `b` has 4294967295 attempts; set 1 to 100",
             ),
             (
                 FaultKind::Size,
-                "step `b` has 4294967295 attempts; it takes 1 to 100",
+                "step `b` has a `pause` of more than 300 seconds; set a shorter one",
             ),
             (
                 FaultKind::Size,
-                "step `b` has a `pause` of more than 300 seconds",
+                "step `c` has a `timeout` of zero or of more than 2592000 seconds; set one in between",
             ),
             (
                 FaultKind::Size,
-                "step `c` has a `timeout` of nothing or of more than 2592000 seconds",
-            ),
-            (
-                FaultKind::Size,
-                "step `d` has `most` 0 in `map`; it takes 1 to 100000",
+                "step `d` has `most` 0 in `map`; set 1 to 100000",
             ),
             (
                 FaultKind::Variable,
-                "step `d` runs for each of 2 elements of `l`, more than 0; raise `most`",
+                "step `d` runs for each of 2 elements of `l`, more than the limit of 0; raise `most`",
             ),
             (
                 FaultKind::Size,
-                "step `e` needs 4 of at most 3; `quorum` takes 1 to `most`",
+                "step `e` has a `quorum` of 4 with at most 3 elements; set `quorum` from 1 to `most`",
             ),
             (
                 FaultKind::Variable,
-                "step `e` needs more elements of `l` than the 2 there are; lower `quorum`",
+                "step `e` has a `quorum` larger than the 2 elements of `l`; lower `quorum`",
             ),
             (
                 FaultKind::Size,
-                "step `f` has `most` 18446744073709551615 in `map`; it takes 1 to 100000",
+                "step `f` has `most` 18446744073709551615 in `map`; set 1 to 100000",
             ),
             (
                 FaultKind::Variable,
-                "step `g` runs for each of 2 elements of `l`, more than 1; raise `most`",
+                "step `g` runs for each of 2 elements of `l`, more than the limit of 1; raise `most`",
             ),
             (
                 FaultKind::Variable,
-                "step `h` needs more elements of `l` than the 2 there are; lower `quorum`",
+                "step `h` has a `quorum` larger than the 2 elements of `l`; lower `quorum`",
             ),
             (
                 FaultKind::Variable,
-                "step `i` runs for each element of `n`, which is no list",
+                "step `i` runs for each element of `n`, which is not a list; set a list in `given`",
             ),
             (
                 FaultKind::Size,
-                "step `j` calls its element `item`, as something else it gets; rename it by `as`",
+                "step `j` names its element `item`, like another input; rename it with `as`",
             ),
             (
                 FaultKind::Size,
-                "step `k` has `n` in both `reads` and `inputs`; rename one",
+                "step `k` has `n` in both `reads_without_writer_are_rejected` and `inputs`; rename one",
             ),
             (
                 FaultKind::Variable,
@@ -487,10 +505,10 @@ fn absurd_values() {
 }
 
 #[test]
-fn schemas() {
+fn schemas_and_initial_values_are_validated() {
     let number = || Variable::new().schema(json!({"type": "integer"}));
-    fine(plan([step("a")]).variable("n", number()).given("n", 1));
-    faulty(
+    assert_valid(plan([step("a")]).variable("n", number()).given("n", 1));
+    assert_faults(
         plan([step("a")])
             .variable("n", number())
             .given("n", "one")
@@ -498,13 +516,13 @@ fn schemas() {
         &[
             (
                 FaultKind::Variable,
-                "variable `m` has a schema that cannot be used: the schema is not valid: at \
-                    `/type`: \"nothing\" is not valid under any of the schemas listed in the \
+                "variable `m` has an invalid schema: the schema is not valid: at \
+                    `/type`: \"nothing\" is not valid under any of the schemas_and_initial_values_are_validated listed in the \
                     'anyOf' keyword",
             ),
             (
                 FaultKind::Variable,
-                "variable `n` is given a value that does not fit its schema: \"one\" is not of \
+                "variable `n` has an initial value that does not match its schema: \"one\" is not of \
                     type \"integer\"",
             ),
         ],
@@ -512,7 +530,7 @@ fn schemas() {
 }
 
 #[test]
-fn the_worst_case_must_be_there() {
+fn worst_case_over_budget_is_rejected() {
     let thinks = |id: &str| Step::new(id, "Thinker");
     let mut known = known();
     known.limits = Limits::new().tokens(1_000).money(Money::from_dollars(1.0));
@@ -523,12 +541,12 @@ fn the_worst_case_must_be_there() {
         Budget::new().tokens(1).model_calls(u64::MAX / 2),
     )]))
     .unwrap_err();
-    faulty_with(
+    assert_faults_with(
         plan([thinks("a").retry(Retry::attempts(11)), step("b")]),
         &known,
         &[(
             FaultKind::Budget,
-            "at worst the steps use 1100 tokens, and there are 1000 tokens; `a` alone may use 1100 \
+            "the steps may use 1100 tokens, more than the available 1000 tokens; `a` alone may use 1100 \
                 tokens: lower its \
              `tokens`, its attempts or its `most`",
         )],
@@ -552,7 +570,7 @@ fn the_worst_case_must_be_there() {
 }
 
 #[test]
-fn no_more_faults_are_told_than_one_reads() {
+fn faults_beyond_limit_are_only_counted() {
     let faults: Faults = Graph::check(
         plan((0..500).map(|n| Step::new(format!("s{n}"), "nobody"))),
         &known(),
@@ -563,11 +581,11 @@ fn no_more_faults_are_told_than_one_reads() {
 }
 
 #[test]
-fn joins_and_conditions_change_no_order() {
+fn joins_and_conditions_do_not_change_order() {
     let both = step("c")
         .join(Join::Any)
         .after_if("a", when("x"))
         .after("b");
     assert_eq!(both.after[1], After::new("b"));
-    fine(plan([step("a").writes(["x"]), step("b"), both]));
+    assert_valid(plan([step("a").writes(["x"]), step("b"), both]));
 }

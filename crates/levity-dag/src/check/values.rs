@@ -1,8 +1,8 @@
 use levity_tools::Schema;
 use serde_json::Value;
 
-use crate::fault::{Fault, FaultKind, Found};
-use crate::known::PlanConstraints;
+use crate::constraints::PlanConstraints;
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::names::short;
 use crate::plan::Plan;
 
@@ -10,14 +10,14 @@ use crate::plan::Plan;
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// Validates the declarations of variables, and the initial values against them.
-pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
+pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut FaultCollector) {
     for (name, variable) in &plan.variables {
         let Some(schema) = &variable.schema else {
             continue;
         };
-        match compiled(schema, known.max_text) {
+        match compile(schema, known.max_text) {
             Err(flaw) => {
-                found.push_with(|| of(name, &format!("has an invalid schema: {flaw}")))
+                found.push_with(|| variable_fault(name, &format!("has an invalid schema: {flaw}")))
             }
             Ok(schema) => {
                 let problems = plan
@@ -31,10 +31,12 @@ pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found)
                         .collect();
                     let problems = problems.join(", ");
                     found.push_with(|| {
-                        of(
+                        variable_fault(
                             name,
-                            &format!("has an initial value that does not match its schema: \
-                                {problems}"),
+                            &format!(
+                                "has an initial value that does not match its schema: \
+                                {problems}"
+                            ),
                         )
                     });
                 }
@@ -43,30 +45,27 @@ pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found)
     }
     let names = plan.variables.keys().chain(plan.given.keys());
     for name in names.filter(|name| name.trim().is_empty()) {
-        found.push(of(name, "has an empty name; give it one"));
+        found.push(variable_fault(name, "has an empty name; give it one"));
     }
     for (name, value) in &plan.given {
-        if weigh(value, usize::MAX).is_err() {
+        if estimated_size(value, usize::MAX).is_err() {
             let message = format!(
                 "has an initial value that is nested deeper than {MAX_DEPTH} levels; flatten it"
             );
-            found.push_with(|| of(name, &message));
+            found.push_with(|| variable_fault(name, &message));
         }
     }
 }
 
-fn compiled(schema: &Value, max_bytes: usize) -> Result<Schema, String> {
-    match weigh(schema, max_bytes) {
-        Ok(bytes) if Err(format!("it has more than {most} \
-            \
-            bytes")) => bytes > max_bytes => Err(format!("it has more than {max_bytes} \
-                bytes")) => Err(format!("it has more than {most} bytes")),
+fn compile(schema: &Value, max_bytes: usize) -> Result<Schema, String> {
+    match estimated_size(schema, max_bytes) {
+        Ok(bytes) if bytes > max_bytes => Err(format!("it has more than {max_bytes} bytes")),
         Err(TooDeep) => Err(format!("it is nested deeper than {MAX_DEPTH} levels")),
         Ok(_) => Schema::new(schema).map_err(|error| error.to_string()),
     }
 }
 
-fn of(name: &str, flaw: &str) -> Fault {
+fn variable_fault(name: &str, flaw: &str) -> Fault {
     Fault::new(
         FaultKind::Variable,
         format!("variable `{}` {flaw}", short(name)),
@@ -77,7 +76,7 @@ fn of(name: &str, flaw: &str) -> Fault {
 pub(super) struct TooDeep;
 
 /// Estimates the size of a value as JSON in bytes; stops counting beyond `max_bytes`.
-pub(super) fn weigh(value: &Value, max_bytes: usize) -> Result<usize, TooDeep> {
+pub(super) fn estimated_size(value: &Value, max_bytes: usize) -> Result<usize, TooDeep> {
     let (mut bytes, mut open) = (0_usize, vec![(value, 0)]);
     while let Some((value, depth)) = open.pop() {
         if depth > MAX_DEPTH {

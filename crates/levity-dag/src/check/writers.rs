@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::fault::{Fault, FaultKind, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::names::short;
 use crate::plan::Plan;
 
@@ -28,7 +28,7 @@ impl Writers<'_> {
     pub(crate) fn pairs<'w>(
         &self,
         writers: &'w BTreeMap<Arc<str>, Vec<u32>>,
-        found: &mut Found,
+        found: &mut FaultCollector,
     ) -> Vec<Pair<'w>> {
         let mut pairs = Vec::new();
         for (name, steps) in writers.iter().filter(|(_, steps)| steps.len() > 1) {
@@ -66,7 +66,7 @@ impl Writers<'_> {
     }
 
     /// Reports the first unordered pair of each variable.
-    pub(crate) fn report(&self, pairs: &[Pair], ordered: &[bool], found: &mut Found) {
+    pub(crate) fn report(&self, pairs: &[Pair], ordered: &[bool], found: &mut FaultCollector) {
         let mut last = None;
         for ((name, (first, second)), _) in
             pairs.iter().zip(ordered).filter(|(_, ordered)| !**ordered)

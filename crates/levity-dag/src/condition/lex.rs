@@ -5,7 +5,7 @@ pub(super) type Fault = (usize, String);
 
 /// A token of the condition language.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Word {
+pub(super) enum Token {
     Name(String),
     Text(String),
     Number(serde_json::Number),
@@ -21,71 +21,71 @@ pub(super) enum Word {
 }
 
 /// Returns the tokens of a text, each with the byte position of its start.
-pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>, Fault> {
-    let mut words = Vec::new();
+pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Fault> {
+    let mut tokens = Vec::new();
     let mut rest = text;
     loop {
         rest = rest.trim_start();
         let at = text.len() - rest.len();
         let Some(first) = rest.chars().next() else {
-            return Ok(words);
+            return Ok(tokens);
         };
-        let (word, len) = word(rest, first).map_err(|(off, what)| (at + off, what))?;
-        words.push((at, word));
+        let (token, len) = token(rest, first).map_err(|(off, what)| (at + off, what))?;
+        tokens.push((at, token));
         rest = &rest[len..];
     }
 }
 
-fn word(rest: &str, first: char) -> Result<(Word, usize), Fault> {
+fn token(rest: &str, first: char) -> Result<(Token, usize), Fault> {
     match first {
-        '(' | ')' | '[' | ']' | ',' | '.' => Ok((Word::Mark(first), 1)),
+        '(' | ')' | '[' | ']' | ',' | '.' => Ok((Token::Mark(first), 1)),
         '"' | '\'' => quoted(rest, first),
         '`' => match rest[1..].find('`') {
-            Some(end) => Ok((Word::Name(rest[1..=end].to_owned()), end + 2)),
+            Some(end) => Ok((Token::Name(rest[1..=end].to_owned()), end + 2)),
             None => Err((0, "a name in backticks has no closing backtick".into())),
         },
         '0'..='9' | '-' => number(rest),
-        _ if first.is_alphabetic() || first == '_' => Ok(named(rest)),
-        _ => sign(rest, first),
+        _ if first.is_alphabetic() || first == '_' => Ok(name_or_keyword(rest)),
+        _ => operator(rest, first),
     }
 }
 
-fn sign(rest: &str, first: char) -> Result<(Word, usize), Fault> {
+fn operator(rest: &str, first: char) -> Result<(Token, usize), Fault> {
     let two = rest.get(..2).unwrap_or_default();
     Ok(match (two, first) {
-        ("==", _) => (Word::Compare(Compare::Equal), 2),
-        ("!=", _) => (Word::Compare(Compare::Unequal), 2),
-        ("<=", _) => (Word::Compare(Compare::LessOrEqual), 2),
-        (">=", _) => (Word::Compare(Compare::GreaterOrEqual), 2),
-        ("&&", _) => (Word::And, 2),
-        ("||", _) => (Word::Or, 2),
-        (_, '<') => (Word::Compare(Compare::Less), 1),
-        (_, '>') => (Word::Compare(Compare::Greater), 1),
-        (_, '!') => (Word::Not, 1),
+        ("==", _) => (Token::Compare(Compare::Equal), 2),
+        ("!=", _) => (Token::Compare(Compare::Unequal), 2),
+        ("<=", _) => (Token::Compare(Compare::LessOrEqual), 2),
+        (">=", _) => (Token::Compare(Compare::GreaterOrEqual), 2),
+        ("&&", _) => (Token::And, 2),
+        ("||", _) => (Token::Or, 2),
+        (_, '<') => (Token::Compare(Compare::Less), 1),
+        (_, '>') => (Token::Compare(Compare::Greater), 1),
+        (_, '!') => (Token::Not, 1),
         (_, '=') => return Err((0, "`=` is not an operator; use `==`".into())),
         _ => return Err((0, format!("`{first}` is not valid"))),
     })
 }
 
-fn named(rest: &str) -> (Word, usize) {
+fn name_or_keyword(rest: &str) -> (Token, usize) {
     let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let len = rest.find(|c| !inside(c)).unwrap_or(rest.len());
     let name = rest[..len].trim_end_matches('-');
-    let word = match name {
-        "and" => Word::And,
-        "or" => Word::Or,
-        "not" => Word::Not,
-        "in" => Word::Compare(Compare::In),
-        "contains" => Word::Compare(Compare::Contains),
-        "true" | "True" => Word::True,
-        "false" | "False" => Word::False,
-        "null" | "None" => Word::Null,
-        _ => Word::Name(name.to_owned()),
+    let token = match name {
+        "and" => Token::And,
+        "or" => Token::Or,
+        "not" => Token::Not,
+        "in" => Token::Compare(Compare::In),
+        "contains" => Token::Compare(Compare::Contains),
+        "true" | "True" => Token::True,
+        "false" | "False" => Token::False,
+        "null" | "None" => Token::Null,
+        _ => Token::Name(name.to_owned()),
     };
-    (word, name.len())
+    (token, name.len())
 }
 
-fn number(rest: &str) -> Result<(Word, usize), Fault> {
+fn number(rest: &str) -> Result<(Token, usize), Fault> {
     let mut len = 0;
     for (at, c) in rest.char_indices() {
         let exponent = rest[..at].ends_with(['e', 'E']);
@@ -101,17 +101,17 @@ fn number(rest: &str) -> Result<(Word, usize), Fault> {
         len = at + 1;
     }
     match serde_json::from_str(&rest[..len]) {
-        Ok(number) => Ok((Word::Number(number), len)),
+        Ok(number) => Ok((Token::Number(number), len)),
         Err(_) => Err((0, "this is not a number".into())),
     }
 }
 
-fn quoted(rest: &str, quote: char) -> Result<(Word, usize), Fault> {
+fn quoted(rest: &str, quote: char) -> Result<(Token, usize), Fault> {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
         match c {
-            _ if c == quote => return Ok((Word::Text(text), at + 1)),
+            _ if c == quote => return Ok((Token::Text(text), at + 1)),
             '\\' => match chars.next().and_then(|(_, c)| escaped(c, &mut chars)) {
                 Some(c) => text.push(c),
                 None => return Err((at, "this is not a valid escape".into())),

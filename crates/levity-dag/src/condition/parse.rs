@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::lex::{self, Fault, Word};
+use super::lex::{self, Fault, Token};
 use super::{Compare, Compiled, Condition, Operand, Part, Test};
 
 pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
@@ -13,20 +13,20 @@ pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
             format!("the condition is longer than {limit} bytes; it ends"),
         ));
     }
-    let words = lex::words(text)?;
+    let tokens = lex::tokens(text)?;
     let mut parser = Parser {
-        words,
+        tokens,
         next: 0,
         end: text.len(),
         variables: Vec::new(),
     };
     let test = parser.or(Condition::MAX_DEPTH)?;
-    match parser.words.get(parser.next) {
+    match parser.tokens.get(parser.next) {
         None => Ok(Compiled {
             test,
             variables: parser.variables,
         }),
-        Some((at, Word::Compare(_))) => Err((
+        Some((at, Token::Compare(_))) => Err((
             *at,
             "a comparison has two values; put `and` between comparisons".into(),
         )),
@@ -35,7 +35,7 @@ pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
 }
 
 struct Parser {
-    words: Vec<(usize, Word)>,
+    tokens: Vec<(usize, Token)>,
     next: usize,
     end: usize,
     variables: Vec<Arc<str>>,
@@ -43,16 +43,16 @@ struct Parser {
 
 impl Parser {
     fn at(&self) -> usize {
-        self.words.get(self.next).map_or(self.end, |(at, _)| *at)
+        self.tokens.get(self.next).map_or(self.end, |(at, _)| *at)
     }
 
-    fn peek(&self) -> Option<&Word> {
-        self.words.get(self.next).map(|(_, word)| word)
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.next).map(|(_, token)| token)
     }
 
     /// Takes the next token if it is this one.
-    fn take(&mut self, word: &Word) -> bool {
-        let matches = self.peek() == Some(word);
+    fn take(&mut self, token: &Token) -> bool {
+        let matches = self.peek() == Some(token);
         self.next += usize::from(matches);
         matches
     }
@@ -62,7 +62,7 @@ impl Parser {
     }
 
     fn need(&mut self, mark: char) -> Result<(), Fault> {
-        if self.take(&Word::Mark(mark)) {
+        if self.take(&Token::Mark(mark)) {
             Ok(())
         } else {
             self.fail(format!("`{mark}` is missing"))
@@ -78,7 +78,7 @@ impl Parser {
 
     fn or(&mut self, depth: usize) -> Result<Test, Fault> {
         let mut tests = vec![self.and(depth)?];
-        while self.take(&Word::Or) {
+        while self.take(&Token::Or) {
             tests.push(self.and(depth)?);
         }
         Ok(one_or(tests, Test::Any))
@@ -86,7 +86,7 @@ impl Parser {
 
     fn and(&mut self, depth: usize) -> Result<Test, Fault> {
         let mut tests = vec![self.not(depth)?];
-        while self.take(&Word::And) {
+        while self.take(&Token::And) {
             tests.push(self.not(depth)?);
         }
         Ok(one_or(tests, Test::All))
@@ -94,10 +94,10 @@ impl Parser {
 
     fn not(&mut self, depth: usize) -> Result<Test, Fault> {
         let depth = self.deeper(depth)?;
-        if self.take(&Word::Not) {
+        if self.take(&Token::Not) {
             return Ok(Test::Not(Box::new(self.not(depth)?)));
         }
-        if self.take(&Word::Mark('(')) {
+        if self.take(&Token::Mark('(')) {
             let test = self.or(depth)?;
             self.need(')')?;
             return Ok(test);
@@ -110,13 +110,13 @@ impl Parser {
     }
 
     fn compare(&mut self) -> Result<Option<Compare>, Fault> {
-        if self.take(&Word::Not) {
-            return match self.take(&Word::Compare(Compare::In)) {
+        if self.take(&Token::Not) {
+            return match self.take(&Token::Compare(Compare::In)) {
                 true => Ok(Some(Compare::NotIn)),
                 false => self.fail("`in` is missing"),
             };
         }
-        let Some(Word::Compare(operator)) = self.peek() else {
+        let Some(Token::Compare(operator)) = self.peek() else {
             return Ok(None);
         };
         let operator = *operator;
@@ -125,7 +125,7 @@ impl Parser {
     }
 
     fn operand(&mut self, depth: usize) -> Result<Operand, Fault> {
-        let Some(Word::Name(name)) = self.peek() else {
+        let Some(Token::Name(name)) = self.peek() else {
             return self.literal(depth).map(Operand::Literal);
         };
         let name: Arc<str> = name.as_str().into();
@@ -140,9 +140,9 @@ impl Parser {
     fn parts(&mut self) -> Result<Vec<Part>, Fault> {
         let mut parts = Vec::new();
         loop {
-            if self.take(&Word::Mark('.')) {
+            if self.take(&Token::Mark('.')) {
                 parts.push(self.key()?);
-            } else if self.take(&Word::Mark('[')) {
+            } else if self.take(&Token::Mark('[')) {
                 parts.push(self.element()?);
                 self.need(']')?;
             } else {
@@ -154,15 +154,15 @@ impl Parser {
     /// Reads the name after a dot; keywords are names there.
     fn key(&mut self) -> Result<Part, Fault> {
         let name = match self.peek() {
-            Some(Word::Name(name)) => name.as_str(),
-            Some(Word::And) => "and",
-            Some(Word::Or) => "or",
-            Some(Word::Not) => "not",
-            Some(Word::Compare(Compare::In)) => "in",
-            Some(Word::Compare(Compare::Contains)) => "contains",
-            Some(Word::True) => "true",
-            Some(Word::False) => "false",
-            Some(Word::Null) => "null",
+            Some(Token::Name(name)) => name.as_str(),
+            Some(Token::And) => "and",
+            Some(Token::Or) => "or",
+            Some(Token::Not) => "not",
+            Some(Token::Compare(Compare::In)) => "in",
+            Some(Token::Compare(Compare::Contains)) => "contains",
+            Some(Token::True) => "true",
+            Some(Token::False) => "false",
+            Some(Token::Null) => "null",
             _ => return self.fail("a name is missing"),
         };
         let key = Part::Key(name.to_owned());
@@ -172,8 +172,8 @@ impl Parser {
 
     fn element(&mut self) -> Result<Part, Fault> {
         let part = match self.peek() {
-            Some(Word::Text(key)) => Some(Part::Key(key.clone())),
-            Some(Word::Number(at)) => at.as_i64().map(Part::At),
+            Some(Token::Text(key)) => Some(Part::Key(key.clone())),
+            Some(Token::Number(at)) => at.as_i64().map(Part::At),
             _ => None,
         };
         match part {
@@ -187,15 +187,15 @@ impl Parser {
 
     fn literal(&mut self, depth: usize) -> Result<Value, Fault> {
         let value = match self.peek() {
-            Some(Word::Mark('[')) => {
+            Some(Token::Mark('[')) => {
                 self.next += 1;
                 return self.list(depth);
             }
-            Some(Word::Text(text)) => Value::String(text.clone()),
-            Some(Word::Number(number)) => Value::Number(number.clone()),
-            Some(Word::True) => Value::Bool(true),
-            Some(Word::False) => Value::Bool(false),
-            Some(Word::Null) => Value::Null,
+            Some(Token::Text(text)) => Value::String(text.clone()),
+            Some(Token::Number(number)) => Value::Number(number.clone()),
+            Some(Token::True) => Value::Bool(true),
+            Some(Token::False) => Value::Bool(false),
+            Some(Token::Null) => Value::Null,
             _ => return self.fail("a value is missing"),
         };
         self.next += 1;
@@ -205,14 +205,14 @@ impl Parser {
     fn list(&mut self, depth: usize) -> Result<Value, Fault> {
         let depth = self.deeper(depth)?;
         let mut list = Vec::new();
-        while !self.take(&Word::Mark(']')) {
-            if let Some(Word::Name(name)) = self.peek() {
+        while !self.take(&Token::Mark(']')) {
+            if let Some(Token::Name(name)) = self.peek() {
                 return self.fail(format!(
                     "a list cannot contain paths; put `{name}` in quotes if it is a text"
                 ));
             }
             list.push(self.literal(depth)?);
-            if !self.take(&Word::Mark(',')) {
+            if !self.take(&Token::Mark(',')) {
                 self.need(']')?;
                 break;
             }

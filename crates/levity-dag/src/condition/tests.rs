@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::Condition;
 
-fn world() -> Value {
+fn variables() -> Value {
     json!({
         "score": 0.9, "n": 3, "big": 9_007_199_254_740_993_u64, "verdict": "pass", "empty": "", "none": null,
         "list": [1, "two", [3]], "odd name": 1, "page-text": "tides", "in": 1,
@@ -13,12 +13,16 @@ fn world() -> Value {
 
 #[track_caller]
 fn check(text: &str, expected: bool) {
-    let (world, condition) = (world(), Condition::parse(text).unwrap());
-    assert_eq!(condition.holds(&|name| world.get(name)), expected, "{text}");
+    let (variables, condition) = (variables(), Condition::parse(text).unwrap());
+    assert_eq!(
+        condition.holds(&|name| variables.get(name)),
+        expected,
+        "{text}"
+    );
 }
 
 #[track_caller]
-fn refused(text: &str, expected: &str) {
+fn assert_rejected(text: &str, expected: &str) {
     assert_eq!(
         Condition::parse(text).unwrap_err().to_string(),
         expected,
@@ -27,7 +31,7 @@ fn refused(text: &str, expected: &str) {
 }
 
 #[test]
-fn paths_and_what_is_true() {
+fn paths_and_truthiness() {
     check("score", true);
     check("empty", false);
     check("none", false);
@@ -51,7 +55,7 @@ fn paths_and_what_is_true() {
 }
 
 #[test]
-fn comparing() {
+fn comparisons_of_values() {
     check("n == 3.0", true);
     check("n >= 3 and n <= 3", true);
     check("n > 3", false);
@@ -74,7 +78,7 @@ fn comparing() {
 }
 
 #[test]
-fn belonging() {
+fn membership_tests() {
     check("'two' in list", true);
     check("2 in list", false);
     check("[3] in list", true);
@@ -91,7 +95,7 @@ fn belonging() {
 }
 
 #[test]
-fn joining() {
+fn boolean_operators() {
     check("n and not empty", true);
     check("empty or n", true);
     check("empty || n && !none", true);
@@ -103,51 +107,57 @@ fn joining() {
 }
 
 #[test]
-fn errors_say_where() {
-    refused("", "a value is missing at character 1");
-    refused("a ==", "a value is missing at character 5");
-    refused("a = 1", "`=` compares nothing; write `==` at character 3");
-    refused(
+fn errors_name_character_position() {
+    assert_rejected("", "a value is missing at character 1");
+    assert_rejected("a ==", "a value is missing at character 5");
+    assert_rejected("a = 1", "`=` is not an operator; use `==` at character 3");
+    assert_rejected(
         "1 < a < 3",
-        "two values are compared at a time; put `and` between at character 7",
+        "a comparison has two values; put `and` between comparisons at character 7",
     );
-    refused("a b", "`and` or `or` is missing at character 3");
-    refused("(a", "`)` is missing at character 3");
-    refused(
+    assert_rejected("a b", "`and` or `or` is missing at character 3");
+    assert_rejected("(a", "`)` is missing at character 3");
+    assert_rejected(
         "a in [b]",
-        "a list has no paths in it; put `b` in quotes if it is a text at character 7",
+        "a list cannot contain paths; put `b` in quotes if it is a text at character 7",
     );
-    refused("a == 'x", "a text in quotes has no end at character 6");
-    refused("a == 'é\\q'", "this is no escape at character 8");
-    refused("ä == 1e999", "this is no number at character 6");
-    refused(
+    assert_rejected(
+        "a == 'x",
+        "a text in quotes has no closing quote at character 6",
+    );
+    assert_rejected("a == 'é\\q'", "this is not a valid escape at character 8");
+    assert_rejected("ä == 1e999", "this is not a number at character 6");
+    assert_rejected(
         "a[1.5]",
-        "a whole number or a text in quotes is missing at character 3",
+        "an integer or a text in quotes is missing at character 3",
     );
-    refused("a.", "a name is missing at character 3");
-    refused("a not b", "`in` is missing at character 7");
-    refused("a; drop", "`;` means nothing at character 2");
-    refused("`a", "a name in backticks has no end at character 1");
-    refused(
+    assert_rejected("a.", "a name is missing at character 3");
+    assert_rejected("a not b", "`in` is missing at character 7");
+    assert_rejected("a; drop", "`;` is not valid at character 2");
+    assert_rejected(
+        "`a",
+        "a name in backticks has no closing backtick at character 1",
+    );
+    assert_rejected(
         &"(".repeat(4000),
-        "the condition is nested too deep at character 33",
+        "the condition is nested too deeply at character 33",
     );
-    refused(
+    assert_rejected(
         &"not ".repeat(1000),
-        "the condition is nested too deep at character 129",
+        "the condition is nested too deeply at character 129",
     );
-    refused(
+    assert_rejected(
         &format!("a in {}", "[".repeat(1000)),
-        "the condition is nested too deep at character 38",
+        "the condition is nested too deeply at character 38",
     );
-    refused(
+    assert_rejected(
         &"a".repeat(5000),
         "the condition is longer than 4096 bytes; it ends at character 5001",
     );
 }
 
 #[test]
-fn each_variable_once() {
+fn variables_lists_each_variable_once() {
     let condition = Condition::parse("a.b == c or c in [1] or not a and 'd' in `e f`").unwrap();
     assert_eq!(
         condition
@@ -161,21 +171,21 @@ fn each_variable_once() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_condition_or_an_error(text in ".{0,60}") {
-        let world = world();
+    fn any_text_parses_or_returns_error(text in ".{0,60}") {
+        let variables = variables();
         if let Ok(condition) = Condition::parse(&text) {
-            condition.holds(&|name| world.get(name));
+            condition.holds(&|name| variables.get(name));
         }
     }
 
     #[test]
-    fn any_words_are_a_condition_or_an_error(words in prop::collection::vec(prop::sample::select(vec![
+    fn any_tokens_parse_or_return_error(tokens in prop::collection::vec(prop::sample::select(vec![
         "a", "n", ".", "[", "]", "(", ")", "not", "!", "and", "||", "in", "contains", "==", "<=", "1", "-2.5", "'x'",
         "list", "review", "null", ",", "\"", "`", "\\", "é",
     ]), 0..12)) {
-        let (text, world) = (words.join(" "), world());
+        let (text, variables) = (tokens.join(" "), variables());
         if let Ok(condition) = Condition::parse(&text) {
-            condition.holds(&|name| world.get(name));
+            condition.holds(&|name| variables.get(name));
             prop_assert_eq!(&Condition::parse(&condition.to_string()).unwrap(), &condition);
         }
     }

@@ -2,7 +2,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Diff;
-use crate::fault::{Fault, FaultKind, Faults, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind, Faults};
 use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 use crate::step::{OnFailure, Step, StepId};
@@ -12,7 +12,7 @@ pub(super) fn apply(
     plan: &Plan,
     settled: &dyn Fn(&StepId) -> bool,
 ) -> Result<Plan, Faults> {
-    let mut found = Found::default();
+    let mut found = FaultCollector::default();
     if diff.is_empty() {
         let message = "the change changes nothing; use `add`, `remove`, `change` or `give_up`";
         found.push(Fault::new(FaultKind::Malformed, message));
@@ -31,7 +31,7 @@ pub(super) fn apply(
     check.added(diff, &removed, &mut found);
     check.fallbacks(diff, &mut found);
     check.variables(diff, &mut found);
-    found.none()?;
+    found.finish()?;
     let kept = plan.steps.iter().filter(|step| !removed.contains(&step.id));
     let kept = kept.map(|step| changed.get(&step.id).copied().unwrap_or(step));
     let mut new = Plan {
@@ -52,7 +52,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     /// Checks that a step to change or remove exists and has not started.
-    fn check_editable(&self, id: &StepId, what: &str, found: &mut Found) {
+    fn check_editable(&self, id: &StepId, what: &str, found: &mut FaultCollector) {
         if !self.old.contains_key(id) {
             found.push_with(|| {
                 let hint = did_you_mean(
@@ -79,7 +79,7 @@ impl Check<'_> {
         &self,
         diff: &'d Diff,
         removed: &HashSet<&StepId>,
-        found: &mut Found,
+        found: &mut FaultCollector,
     ) -> HashMap<&'d StepId, &'d Arc<Step>> {
         let mut changed = HashMap::new();
         for step in &diff.change {
@@ -96,7 +96,7 @@ impl Check<'_> {
         changed
     }
 
-    fn added(&self, diff: &Diff, removed: &HashSet<&StepId>, found: &mut Found) {
+    fn added(&self, diff: &Diff, removed: &HashSet<&StepId>, found: &mut FaultCollector) {
         let mut added = HashSet::new();
         for id in diff.add.iter().map(|step| &step.id) {
             if (self.settled)(id) {
@@ -120,7 +120,7 @@ impl Check<'_> {
 
     /// Checks that no new fallback is settled: a fallback follows its step, and a settled step
     /// cannot follow a new one.
-    fn fallbacks(&self, diff: &Diff, found: &mut Found) {
+    fn fallbacks(&self, diff: &Diff, found: &mut FaultCollector) {
         for step in diff.add.iter().chain(&diff.change) {
             let OnFailure::Fallback(to) = &step.on_failure else {
                 continue;
@@ -141,9 +141,14 @@ impl Check<'_> {
     }
 
     /// Checks that no declaration changes, because values may already exist.
-    fn variables(&self, diff: &Diff, found: &mut Found) {
+    fn variables(&self, diff: &Diff, found: &mut FaultCollector) {
         for (name, variable) in &diff.variables {
-            if self.plan.variables.get(name).is_some_and(|old| old != variable) {
+            if self
+                .plan
+                .variables
+                .get(name)
+                .is_some_and(|old| old != variable)
+            {
                 let message = format!(
                     "the declaration of `{}` cannot be changed; use another variable",
                     short(name)

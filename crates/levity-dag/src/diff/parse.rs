@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::Diff;
-use crate::fault::{Fault, FaultKind, Faults, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind, Faults};
 use crate::plan::Plan;
 use crate::read;
 use crate::step::{Step, StepId};
@@ -18,9 +18,9 @@ pub(super) fn parse(
         read::is_diff(value) || read::is_plan(value)
     })?;
     if let Some(own) = own_form(&value) {
-        let mut found = Found::default();
+        let mut found = FaultCollector::default();
         let diff = own_fields(own, plan, &mut found);
-        return found.none().map(|()| diff);
+        return found.finish().map(|()| diff);
     }
     if !read::is_plan(&value) {
         let message = "the change has none of `add`, `remove`, `change` and `give_up`, and no \
@@ -38,14 +38,14 @@ pub(super) fn parse(
 
 /// Returns the object with the fields of a change, if there is one.
 fn own_form(value: &Value) -> Option<&Map<String, Value>> {
-    let within = || read::WRAPS_OF_DIFFS.iter().filter_map(|key| value.get(key));
+    let within = || read::DIFF_WRAPPERS.iter().filter_map(|key| value.get(key));
     std::iter::once(value)
         .chain(within())
         .find(|value| read::has_diff(value))?
         .as_object()
 }
 
-fn own_fields(map: &Map<String, Value>, plan: &Plan, found: &mut Found) -> Diff {
+fn own_fields(map: &Map<String, Value>, plan: &Plan, found: &mut FaultCollector) -> Diff {
     let mut diff = Diff {
         reason: text(map, "reason", found).unwrap_or_default(),
         ..Diff::default()
@@ -90,7 +90,7 @@ fn own_fields(map: &Map<String, Value>, plan: &Plan, found: &mut Found) -> Diff 
     diff
 }
 
-fn text(map: &Map<String, Value>, key: &str, found: &mut Found) -> Option<String> {
+fn text(map: &Map<String, Value>, key: &str, found: &mut FaultCollector) -> Option<String> {
     match map.get(key)? {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
@@ -121,7 +121,7 @@ fn steps(
     map: &Map<String, Value>,
     key: &str,
     old: Option<&HashMap<&str, &Arc<Step>>>,
-    found: &mut Found,
+    found: &mut FaultCollector,
 ) -> Vec<Arc<Step>> {
     let list = map.get(key).map_or(&[] as &[Value], one_or_all);
     let mut steps = Vec::with_capacity(list.len());

@@ -8,11 +8,11 @@ use crate::graph::Graph;
 use crate::step::{After, OnFailure, Step, StepId};
 
 /// The maximum number of issues in a prompt, and the maximum size of each in bytes.
-const MOST_ISSUES: usize = 20;
-const LONGEST_ISSUE: usize = 1_000;
+const MAX_ISSUES: usize = 20;
+const MAX_ISSUE_BYTES: usize = 1_000;
 
 /// The maximum size of the original id in the id of a copy, in bytes; the number is appended.
-const LONGEST_BASE: usize = 240;
+const MAX_BASE_BYTES: usize = 240;
 
 pub(super) fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[String]) -> Diff {
     let Some(judge) = graph.find(judge.as_str()) else {
@@ -100,17 +100,17 @@ fn numbered(id: &str, number: u64) -> String {
         Some((base, end)) if !base.is_empty() && end.parse::<u64>().is_ok() => base,
         _ => id,
     };
-    format!("{}~{number}", head(base, LONGEST_BASE))
+    format!("{}~{number}", head(base, MAX_BASE_BYTES))
 }
 
 fn cut(issue: &str) -> &str {
-    head(issue, LONGEST_ISSUE)
+    head(issue, MAX_ISSUE_BYTES)
 }
 
 fn issue_list(issues: &[String]) -> String {
     issues
         .iter()
-        .take(MOST_ISSUES)
+        .take(MAX_ISSUES)
         .map(|issue| format!("\n- {}", cut(issue)))
         .collect()
 }

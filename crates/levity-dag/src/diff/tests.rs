@@ -38,7 +38,7 @@ fn applied(text: &str) -> serde_json::Value {
 }
 
 #[track_caller]
-fn refused(text: &str, expected: &[(FaultKind, &str)]) {
+fn assert_rejected(text: &str, expected: &[(FaultKind, &str)]) {
     let changed =
         Diff::parse(text, &plan(), &settled).and_then(|diff| diff.apply(&plan(), &settled));
     let faults = changed.unwrap_err().faults;
@@ -50,7 +50,7 @@ fn refused(text: &str, expected: &[(FaultKind, &str)]) {
 }
 
 #[test]
-fn a_change_is_laid_over_the_plan() {
+fn diff_is_merged_over_plan() {
     let fetch = json!({"id": "fetch", "agent": "a", "writes": ["page"]});
     let steps = applied(
         r#"Sure: ```json
@@ -75,7 +75,7 @@ fn a_change_is_laid_over_the_plan() {
 }
 
 #[test]
-fn a_whole_plan_is_a_change_too() {
+fn whole_plan_is_accepted_as_diff() {
     let text = r#"{"reason": "new", "nodes": [{"id": "sum", "agent": "a", "reads": ["page"], "writes": ["summary"],
         "prompt": "Sum it up."}, {"id": "tell", "agent": "a"}], "links": [{"source": "sum", "target": "tell"}]}"#;
     let diff = Diff::parse(text, &plan(), &settled).unwrap();
@@ -99,38 +99,38 @@ fn a_whole_plan_is_a_change_too() {
 }
 
 #[test]
-fn a_whole_step_that_is_to_be_changed_and_is_not_there_is_new() {
+fn complete_unknown_step_in_change_is_added() {
     let steps = applied(
         r#"{"change": [{"id": "tell", "agent": "a"}, {"id": "sum", "agent": "a", "prompt": "?"}]}"#,
     );
     assert_eq!(steps[3], json!({"id": "tell", "agent": "a"}));
     assert_eq!(steps[1]["prompt"], json!("?"));
-    refused(
+    assert_rejected(
         r#"{"change": [{"id": "sun", "prompt": "?"}]}"#,
         &[(
             FaultKind::Reference,
-            "step `sun` cannot be changed, since it is not there; did you mean `sum`?",
+            "step `sun` does not exist and cannot be changed; did you mean `sum`?",
         )],
     );
 }
 
 #[test]
-fn what_is_wrong_is_told_in_the_order_in_which_it_was_said() {
+fn apply_reports_faults_in_given_order() {
     let ids: Vec<String> = (0..12).map(|n| format!("gone {n}")).collect();
     let text = json!({"remove": ids}).to_string();
     let diff = Diff::parse(&text, &plan(), &settled).unwrap();
     let faults = diff.apply(&plan(), &settled).unwrap_err().faults;
-    let told: Vec<_> = faults
+    let reported: Vec<_> = faults
         .iter()
         .filter_map(|fault| fault.step.as_ref())
         .map(StepId::as_str)
         .collect();
-    assert_eq!(told, ids[..told.len()]);
-    assert!(told.len() > 5, "{told:?}");
+    assert_eq!(reported, ids[..reported.len()]);
+    assert!(reported.len() > 5, "{reported:?}");
 }
 
 #[test]
-fn giving_up_is_said_in_words_or_not() {
+fn give_up_accepts_text_or_flag() {
     let parse = |text| Diff::parse(text, &plan(), &settled).unwrap().give_up;
     assert_eq!(parse(r#"{"give_up": "no way"}"#).as_deref(), Some("no way"));
     assert_eq!(
@@ -141,33 +141,33 @@ fn giving_up_is_said_in_words_or_not() {
 }
 
 #[test]
-fn what_is_settled_stays() {
-    refused(
+fn settled_steps_cannot_be_changed() {
+    assert_rejected(
         r#"{"remove": ["fetch"], "change": [{"id": "fetch", "agent": "b"}], "add": [{"id": "fetch", "agent": "a"}]}"#,
         &[
             (
                 FaultKind::Settled,
-                "step `fetch` has begun or is finished, and cannot be removed; add a step with \
+                "step `fetch` has started or finished and cannot be removed; add a step with \
                     another id and \
                  `instead_of` for its work",
             ),
             (
                 FaultKind::Settled,
-                "step `fetch` has begun or is finished, and cannot be changed; add a step with \
+                "step `fetch` has started or finished and cannot be changed; add a step with \
                     another id and \
                  `instead_of` for its work",
             ),
             (
                 FaultKind::Id,
-                "step `fetch` is changed twice, or removed as well; say one",
+                "step `fetch` is changed twice, or both changed and removed; keep one",
             ),
             (
                 FaultKind::Settled,
-                "step `fetch` has begun or is finished, and cannot be added again; take another id",
+                "step `fetch` has started or finished and cannot be added again; choose another id",
             ),
         ],
     );
-    // A whole plan cannot rewrite it either, nor give it another step before it.
+    // A whole plan cannot rewrite a settled step, nor add a predecessor to it.
     let whole = r#"{"steps": [{"id": "fetch", "agent": "a", "writes": ["page"], "after": ["new"]}, {"id": "new", "agent": "a"}]}"#;
     let diff = Diff::parse(whole, &plan(), &settled).unwrap();
     assert_eq!(
@@ -177,20 +177,20 @@ fn what_is_settled_stays() {
 }
 
 #[test]
-fn nobody_falls_back_to_what_is_settled() {
-    refused(
+fn fallback_to_settled_step_is_rejected() {
+    assert_rejected(
         r#"{"change": [{"id": "sum", "on_failure": {"fallback": "fetch"}}]}"#,
         &[(
             FaultKind::Settled,
-            "step `sum` cannot fall back to `fetch`, which has begun or is finished; add a step \
+            "step `sum` cannot fall back to `fetch`, which has started or finished; add a step \
                 for that",
         )],
     );
 }
 
 #[test]
-fn changes_that_make_no_sense() {
-    refused(
+fn invalid_diffs_are_rejected() {
+    assert_rejected(
         "{}",
         &[(
             FaultKind::Malformed,
@@ -198,14 +198,14 @@ fn changes_that_make_no_sense() {
                 whole plan",
         )],
     );
-    refused(
+    assert_rejected(
         r#"{"add": []}"#,
         &[(
             FaultKind::Malformed,
             "the change changes nothing; use `add`, `remove`, `change` or `give_up`",
         )],
     );
-    refused(
+    assert_rejected(
         r#"{"add": [{"id": "x", "read": []}], "remove": [[]], "reason": 1}"#,
         &[
             (
@@ -222,17 +222,17 @@ fn changes_that_make_no_sense() {
             ),
         ],
     );
-    refused(
+    assert_rejected(
         r#"{"add": [{"id": "x"}, {"id": "x"}, {"id": "sum"}], "remove": ["chek"], "change": [{"id": "nobody"}],
             "variables": {"page": "first", "new": "sum"}}"#,
         &[
             (
                 FaultKind::Reference,
-                "step `chek` cannot be removed, since it is not there; did you mean `check`?",
+                "step `chek` does not exist and cannot be removed; did you mean `check`?",
             ),
             (
                 FaultKind::Reference,
-                "step `nobody` cannot be changed, since it is not there",
+                "step `nobody` does not exist and cannot be changed",
             ),
             (
                 FaultKind::Id,
@@ -240,11 +240,11 @@ fn changes_that_make_no_sense() {
             ),
             (
                 FaultKind::Id,
-                "step `sum` is there already; use `change`, or take another id",
+                "step `sum` already exists; use `change`, or choose another id",
             ),
             (
                 FaultKind::Variable,
-                "what is said about `page` cannot be changed; use another variable",
+                "the declaration of `page` cannot be changed; use another variable",
             ),
         ],
     );
@@ -273,7 +273,7 @@ fn judged() -> Plan {
 }
 
 #[test]
-fn work_that_is_sent_back_is_done_again() {
+fn redo_copies_rejected_work_and_judge() {
     let graph = Graph::check(judged(), &known()).unwrap();
     let issues = ["too long".to_owned(), "no sources".to_owned()];
     let diff = Diff::redo(&graph, &"qa".into(), &["draft".into()], &issues);
@@ -292,10 +292,10 @@ fn work_that_is_sent_back_is_done_again() {
     assert_eq!(diff.add[3].stands_in_for(), Some(&"qa".into()));
     assert!(diff.add[2].more.is_none());
 
-    let begun = |id: &StepId| id.as_str() != "end" && !id.as_str().contains('~');
-    let changed = diff.apply(graph.plan(), &begun).unwrap();
-    let again = Graph::check_changed(changed, &known(), &graph, &begun).unwrap();
-    let comes_after = |id: &str| {
+    let started = |id: &StepId| id.as_str() != "end" && !id.as_str().contains('~');
+    let changed = diff.apply(graph.plan(), &started).unwrap();
+    let again = Graph::check_changed(changed, &known(), &graph, &started).unwrap();
+    let predecessors = |id: &str| {
         let mut before: Vec<_> = again
             .before(again.find(id).unwrap())
             .map(|(at, _)| again.step(at).unwrap().id.to_string())
@@ -303,14 +303,14 @@ fn work_that_is_sent_back_is_done_again() {
         before.sort();
         before
     };
-    assert_eq!(comes_after("draft~2"), ["fetch"]);
+    assert_eq!(predecessors("draft~2"), ["fetch"]);
     assert_eq!(
-        comes_after("polish~2"),
+        predecessors("polish~2"),
         ["draft", "draft~2", "spare", "spare~2"]
     );
-    assert_eq!(comes_after("qa~2"), ["aside", "polish", "polish~2", "qa"]);
-    assert_eq!(comes_after("end"), ["polish", "polish~2", "qa", "qa~2"]);
-    assert_eq!(comes_after("qa"), ["aside", "polish"]);
+    assert_eq!(predecessors("qa~2"), ["aside", "polish", "polish~2", "qa"]);
+    assert_eq!(predecessors("end"), ["polish", "polish~2", "qa", "qa~2"]);
+    assert_eq!(predecessors("qa"), ["aside", "polish"]);
     let third = Diff::redo(&again, &"qa~2".into(), &["polish~2".into()], &[]);
     let ids: Vec<_> = third
         .add
@@ -318,18 +318,18 @@ fn work_that_is_sent_back_is_done_again() {
         .map(|step| (step.id.as_str(), step.stands_in_for().map(StepId::as_str)))
         .collect();
     assert_eq!(ids, [("polish~3", None), ("qa~3", Some("qa~2"))]);
-    let begun = |id: &StepId| id.as_str() != "end" && !id.as_str().contains("~3");
+    let started = |id: &StepId| id.as_str() != "end" && !id.as_str().contains("~3");
     Graph::check_changed(
-        third.apply(again.plan(), &begun).unwrap(),
+        third.apply(again.plan(), &started).unwrap(),
         &known(),
         &again,
-        &begun,
+        &started,
     )
     .unwrap();
 }
 
 #[test]
-fn without_a_name_what_stands_before_the_judge_is_done_again() {
+fn redo_without_named_steps_copies_direct_predecessors() {
     let graph = Graph::check(judged(), &known()).unwrap();
     for named in [&[][..], &["end".into()], &["nobody".into(), "qa".into()]] {
         let diff = Diff::redo(&graph, &"qa".into(), named, &[]);

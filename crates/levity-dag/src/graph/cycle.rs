@@ -3,27 +3,27 @@ use std::collections::{HashSet, VecDeque};
 use petgraph::algo::kosaraju_scc;
 
 use super::{Dag, Edge};
-use crate::fault::{Fault, FaultKind, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::plan::Plan;
 
 /// The maximum number of steps named in a cycle.
-const NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 
 /// The maximum number of edges followed in search of a short cycle, per component.
-const SEARCHED: usize = 200_000;
+const MAX_SEARCHED: usize = 200_000;
 
 /// Reports a cycle in each strongly connected component of the graph.
-pub(super) fn tell(dag: &Dag, plan: &Plan, found: &mut Found) {
-    let mut knots = kosaraju_scc(dag);
-    knots.retain(|knot| knot.len() > 1);
-    for knot in &mut knots {
-        knot.sort_unstable();
+pub(super) fn report(dag: &Dag, plan: &Plan, found: &mut FaultCollector) {
+    let mut components = kosaraju_scc(dag);
+    components.retain(|component| component.len() > 1);
+    for component in &mut components {
+        component.sort_unstable();
     }
-    knots.sort_unstable();
-    for knot in knots {
+    components.sort_unstable();
+    for component in components {
         found.push_with(|| {
-            let knot: Vec<u32> = knot.iter().map(|at| at.index() as u32).collect();
-            let cycle = shortest(dag, &knot);
+            let component: Vec<u32> = component.iter().map(|at| at.index() as u32).collect();
+            let cycle = shortest(dag, &component);
             let step = cycle.first().and_then(|at| plan.steps.get(*at as usize));
             let fault = Fault::new(FaultKind::Cycle, message(dag, plan, &cycle));
             Fault {
@@ -34,36 +34,36 @@ pub(super) fn tell(dag: &Dag, plan: &Plan, found: &mut Found) {
     }
 }
 
-/// Returns the shortest cycle through one of the first steps of a component, within the search
+/// Returns the shortest cycle shortest_through one of the first steps of a component, within the search
 /// limit.
-fn shortest(dag: &Dag, knot: &[u32]) -> Vec<u32> {
+fn shortest(dag: &Dag, component: &[u32]) -> Vec<u32> {
     let mut within = vec![false; dag.node_count()];
-    knot.iter().for_each(|at| within[*at as usize] = true);
-    let (mut best, mut left) = (Vec::new(), SEARCHED);
-    for at in knot {
-        let cycle = through(dag, &within, *at, &mut left);
+    component.iter().for_each(|at| within[*at as usize] = true);
+    let (mut best, mut remaining) = (Vec::new(), MAX_SEARCHED);
+    for at in component {
+        let cycle = shortest_through(dag, &within, *at, &mut remaining);
         if best.is_empty() || (!cycle.is_empty() && cycle.len() < best.len()) {
             best = cycle;
         }
-        if left == 0 || best.len() == 2 {
+        if remaining == 0 || best.len() == 2 {
             break;
         }
     }
     best
 }
 
-/// Returns the shortest cycle through a step.
-fn through(dag: &Dag, within: &[bool], start: u32, left: &mut usize) -> Vec<u32> {
-    let mut came = vec![u32::MAX; dag.node_count()];
+/// Returns the shortest cycle shortest_through a step.
+fn shortest_through(dag: &Dag, within: &[bool], start: u32, remaining: &mut usize) -> Vec<u32> {
+    let mut previous = vec![u32::MAX; dag.node_count()];
     let mut queue = VecDeque::from([start]);
     while let Some(at) = queue.pop_front() {
         for next in dag.neighbors(at.into()).map(|next| next.index() as u32) {
-            *left = left.saturating_sub(1);
+            *remaining = remaining.saturating_sub(1);
             if next == start {
-                return back(&came, start, at);
+                return trace_back(&previous, start, at);
             }
-            if within[next as usize] && came[next as usize] == u32::MAX {
-                came[next as usize] = at;
+            if within[next as usize] && previous[next as usize] == u32::MAX {
+                previous[next as usize] = at;
                 queue.push_back(next);
             }
         }
@@ -71,11 +71,11 @@ fn through(dag: &Dag, within: &[bool], start: u32, left: &mut usize) -> Vec<u32>
     Vec::new()
 }
 
-fn back(came: &[u32], start: u32, last: u32) -> Vec<u32> {
+fn trace_back(previous: &[u32], start: u32, last: u32) -> Vec<u32> {
     let mut cycle = vec![last];
     let mut at = last;
     while at != start {
-        at = came[at as usize];
+        at = previous[at as usize];
         cycle.push(at);
     }
     cycle.reverse();
@@ -90,11 +90,11 @@ fn message(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
     };
     let mut names: Vec<String> = cycle
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED)
         .map(|at| id(at).to_owned())
         .collect();
-    if cycle.len() > NAMED {
-        names.push(format!("({} more)", cycle.len() - NAMED));
+    if cycle.len() > MAX_NAMED {
+        names.push(format!("({} more)", cycle.len() - MAX_NAMED));
     }
     names.extend(cycle.first().map(|at| id(at).to_owned()));
     let round = names.join(" -> ");
@@ -106,7 +106,7 @@ fn message(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
 fn edge_reasons(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
     let mut reasons = Vec::new();
     let next = cycle.iter().cycle().skip(1);
-    for (from, to) in cycle.iter().zip(next).take(NAMED) {
+    for (from, to) in cycle.iter().zip(next).take(MAX_NAMED) {
         let edge = dag
             .find_edge((*from).into(), (*to).into())
             .and_then(|edge| dag.edge_weight(edge));
@@ -117,7 +117,7 @@ fn edge_reasons(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
         };
         if let Some(Edge {
             after: None,
-            stands_in: true,
+            is_fallback: true,
         }) = edge
         {
             reasons.push(format!("`{}` is a fallback for `{}`", target.id, source.id));

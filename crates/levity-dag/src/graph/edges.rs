@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 use petgraph::Direction::{Incoming, Outgoing};
 
-use super::{Dag, Edge, Settled, StandIns, Variables, Wiring, cycle, order, reach};
+use super::{Dag, Edge, Fallbacks, SettledSteps, Variables, Wiring, cycle, order, reach};
 use crate::check;
-use crate::fault::{Fault, FaultKind, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
 
@@ -64,53 +64,53 @@ fn writers(variables: &Variables<'_>, rank: &[u32]) -> BTreeMap<Arc<str>, Vec<u3
 }
 
 /// Builds the edges: first those that the plan states, then those derived from variables.
-pub(super) struct Build<'a> {
+pub(super) struct TopologyBuilder<'a> {
     plan: &'a Plan,
     index: &'a HashMap<StepId, u32>,
-    settled: &'a Settled,
-    stand_ins: StandIns,
+    settled: &'a SettledSteps,
+    fallbacks: Fallbacks,
     dag: Dag,
-    most: usize,
-    looked: usize,
+    max_edges: usize,
+    examined: usize,
     /// `seen[source] == target + 1` means that there is an edge from the source to the current
     /// target.
     seen: Vec<u32>,
 }
 
-impl<'a> Build<'a> {
+impl<'a> TopologyBuilder<'a> {
     pub(super) fn new(
         plan: &'a Plan,
         index: &'a HashMap<StepId, u32>,
-        settled: &'a Settled,
-        most: usize,
+        settled: &'a SettledSteps,
+        max_edges: usize,
     ) -> Self {
         let steps = plan.steps.len();
         let mut dag = Dag::with_capacity(steps, steps * 2);
         (0..steps).for_each(|_| _ = dag.add_node(()));
-        let stand_ins = StandIns::new(plan, index);
+        let fallbacks = Fallbacks::new(plan, index);
         Self {
             plan,
             index,
             settled,
-            stand_ins,
+            fallbacks,
             dag,
-            most,
-            looked: 0,
+            max_edges,
+            examined: 0,
             seen: vec![0; steps],
         }
     }
 
     /// Builds all edges and the topology. If faults were found, the topology is incomplete.
-    pub(super) fn finish(mut self, found: &mut Found) -> Topology {
-        check::stand_ins(self.plan, &self.stand_ins, found);
-        if !self.explicit() {
+    pub(super) fn finish(mut self, found: &mut FaultCollector) -> Topology {
+        check::fallbacks(self.plan, &self.fallbacks, found);
+        if !self.add_explicit_edges() {
             self.too_many(found);
             return Topology::default();
         }
         let Some(order) = self.order(found) else {
             return Topology::default();
         };
-        let order = match self.inherited(&order) {
+        let order = match self.add_inherited_edges(&order) {
             Some(0) => order,
             Some(_) => match self.order(found) {
                 Some(order) => order,
@@ -122,8 +122,8 @@ impl<'a> Build<'a> {
             }
         };
         let variables = Variables::new(self.plan);
-        let families = self.stand_ins.families(&order);
-        let Some(later) = self.follow(&variables, &families, &order) else {
+        let families = self.fallbacks.families(&order);
+        let Some(later) = self.add_variable_edges(&variables, &families, &order) else {
             self.too_many(found);
             return Topology::default();
         };
@@ -131,35 +131,35 @@ impl<'a> Build<'a> {
             plan: self.plan,
             variables: &variables,
             families: &families,
-            settled: &self.settled.is,
+            settled: &self.settled.flags,
         };
         reads.check(&later, found);
         let Some(order) = self.order(found) else {
             return Topology::default();
         };
-        self.whole(&variables, &families, &order, found)
+        self.build_topology(&variables, &families, &order, found)
     }
 
-    fn whole(
+    fn build_topology(
         self,
         variables: &Variables,
         families: &[u32],
         order: &[u32],
-        found: &mut Found,
+        found: &mut FaultCollector,
     ) -> Topology {
         let rank = order::ranks(order);
         let writers = writers(variables, &rank);
         let check = check::Writers {
             plan: self.plan,
             families,
-            settled: &self.settled.is,
-            most: self.most,
+            settled: &self.settled.flags,
+            max_pairs: self.max_edges,
         };
         let pairs = check.pairs(&writers, found);
-        let asked: Vec<_> = pairs.iter().map(|(_, pair)| *pair).collect();
-        check.tell(
+        let queries: Vec<_> = pairs.iter().map(|(_, pair)| *pair).collect();
+        check.report(
             &pairs,
-            &reach::reaches(&self.dag, order, &rank, &asked),
+            &reach::reaches(&self.dag, order, &rank, &queries),
             found,
         );
         let weight = order::weights(&self.dag, order);
@@ -178,15 +178,15 @@ impl<'a> Build<'a> {
         }
         self.seen[from as usize] = to + 1;
         self.dag.add_edge(from.into(), to.into(), edge);
-        self.dag.edge_count() <= self.most
+        self.dag.edge_count() <= self.max_edges
     }
 
     /// Returns a topological order of the current edges, or reports a cycle.
-    fn order(&self, found: &mut Found) -> Option<Vec<u32>> {
+    fn order(&self, found: &mut FaultCollector) -> Option<Vec<u32>> {
         let keys = &self.settled.keys;
-        let order = levity_graph::sorted(&order::Numbers(&self.dag), |at| keys[at as usize]);
+        let order = levity_graph::sorted(&order::NumberedLinks(&self.dag), |at| keys[at as usize]);
         order
-            .map_err(|_| cycle::tell(&self.dag, self.plan, found))
+            .map_err(|_| cycle::report(&self.dag, self.plan, found))
             .ok()
     }
 
@@ -199,7 +199,7 @@ impl<'a> Build<'a> {
 
     /// Returns the steps that are not settled, with their numbers.
     fn open(&self) -> impl Iterator<Item = (u32, &'a Arc<Step>)> + use<'a> {
-        let steps = self.plan.steps.iter().enumerate().zip(&self.settled.is);
+        let steps = self.plan.steps.iter().enumerate().zip(&self.settled.flags);
         steps
             .filter(|(_, settled)| !**settled)
             .map(|((at, step), _)| (at as u32, step))
@@ -207,69 +207,72 @@ impl<'a> Build<'a> {
 
     /// Adds the edges of settled steps, and those of `after`, `instead_of` and fallbacks; returns
     /// `false` if there are too many.
-    fn explicit(&mut self) -> bool {
+    fn add_explicit_edges(&mut self) -> bool {
         let settled = self.settled;
         settled
             .edges
             .iter()
             .all(|(from, to, edge)| self.add(*from, *to, *edge))
-            && self.open().all(|(at, step)| self.said(at, step))
+            && self
+                .open()
+                .all(|(at, step)| self.add_stated_edges(at, step))
     }
 
-    fn said(&mut self, at: u32, step: &Step) -> bool {
+    fn add_stated_edges(&mut self, at: u32, step: &Step) -> bool {
         let after = self.after(step);
-        let sources: Vec<_> = self.stand_ins.sources(at).collect();
-        let said = after.into_iter().enumerate().all(|(k, from)| {
+        let sources: Vec<_> = self.fallbacks.sources(at).collect();
+        let added = after.into_iter().enumerate().all(|(k, from)| {
             let Some(from) = from else { return true };
-            let stands_in = sources.binary_search(&from).is_ok();
+            let is_fallback = sources.binary_search(&from).is_ok();
             self.add(
                 from,
                 at,
                 Edge {
                     after: Some(k as u32),
-                    stands_in,
+                    is_fallback,
                 },
             )
         });
-        said && sources.iter().all(|from| {
-            self.add(
-                *from,
-                at,
-                Edge {
-                    after: None,
-                    stands_in: true,
-                },
-            )
-        })
+        added
+            && sources.iter().all(|from| {
+                self.add(
+                    *from,
+                    at,
+                    Edge {
+                        after: None,
+                        is_fallback: true,
+                    },
+                )
+            })
     }
 
     /// Adds an edge to each successor of a step from all fallbacks for the step, unless the
     /// successor is before them. For example, repeated work follows its judge and is before the
     /// second judge. Returns the number of added edges, or `None` if there are too many.
-    fn inherited(&mut self, order: &[u32]) -> Option<usize> {
-        if self.stand_ins.is_empty() {
+    fn add_inherited_edges(&mut self, order: &[u32]) -> Option<usize> {
+        if self.fallbacks.is_empty() {
             return Some(0);
         }
-        let mut asked = Vec::new();
+        let mut queries = Vec::new();
         for (at, step) in self.open() {
             self.mark(at);
-            self.stand_ins_before(at, &self.after(step), &mut asked)?;
+            self.fallbacks_before(at, &self.after(step), &mut queries)?;
         }
-        let pairs: Vec<_> = asked.iter().map(|(from, to, _)| (*to, *from)).collect();
+        let pairs: Vec<_> = queries.iter().map(|(from, to, _)| (*to, *from)).collect();
         let before = reach::reaches(&self.dag, order, &order::ranks(order), &pairs);
         let mut added = 0;
-        for ((from, to, edge), before) in asked.into_iter().zip(before) {
+        for ((from, to, edge), before) in queries.into_iter().zip(before) {
             if !before {
                 self.dag.add_edge(from.into(), to.into(), edge);
                 added += 1;
             }
         }
-        (self.dag.edge_count() <= self.most).then_some(added)
+        (self.dag.edge_count() <= self.max_edges).then_some(added)
     }
 
     /// Collects all direct and indirect fallbacks for the predecessors of a step. It omits those
     /// that already have an edge to the step, and the step's own family.
-    fn stand_ins_before(
+    fn fallbacks_before(
         &mut self,
         at: u32,
         after: &[Option<u32>],
@@ -278,15 +281,15 @@ impl<'a> Build<'a> {
         if after.is_empty() {
             return Some(());
         }
-        let own = self.stand_ins.all_sources(at, self.most);
-        self.looked += own.len();
-        if self.looked > self.most_looked() {
+        let own = self.fallbacks.all_sources(at, self.max_edges);
+        self.examined += own.len();
+        if self.examined > self.max_pairs() {
             return None;
         }
         for (k, from) in after.iter().enumerate() {
             let edge = Edge {
                 after: Some(k as u32),
-                stands_in: false,
+                is_fallback: false,
             };
             let mut open: Vec<_> = from
                 .iter()
@@ -294,16 +297,16 @@ impl<'a> Build<'a> {
                 .filter(|from| !own.contains(from))
                 .collect();
             while let Some(of) = open.pop() {
-                for stand_in in self.stand_ins.of(of).filter(|stand_in| *stand_in != at) {
-                    self.looked += 1;
+                for fallback in self.fallbacks.of(of).filter(|fallback| *fallback != at) {
+                    self.examined += 1;
                     // A fallback that has an edge is an `after` entry itself, or was found before.
-                    if self.seen[stand_in as usize] != at + 1 {
-                        self.seen[stand_in as usize] = at + 1;
-                        found.push((stand_in, at, edge));
-                        open.push(stand_in);
+                    if self.seen[fallback as usize] != at + 1 {
+                        self.seen[fallback as usize] = at + 1;
+                        found.push((fallback, at, edge));
+                        open.push(fallback);
                     }
                 }
-                if self.looked > self.most_looked() || found.len() > self.most {
+                if self.examined > self.max_pairs() || found.len() > self.max_edges {
                     return None;
                 }
             }
@@ -312,26 +315,26 @@ impl<'a> Build<'a> {
     }
 
     /// Returns the maximum number of pairs of steps that are examined.
-    fn most_looked(&self) -> usize {
-        self.most.saturating_mul(PAIRS_PER_EDGE)
+    fn max_pairs(&self) -> usize {
+        self.max_edges.saturating_mul(PAIRS_PER_EDGE)
     }
 
     /// Adds the edges derived from variables. Returns the pairs of reader and writer in which the
     /// reader is first, or `None` if there are too many.
-    fn follow(
+    fn add_variable_edges(
         &mut self,
         variables: &Variables,
         families: &[u32],
         order: &[u32],
     ) -> Option<Vec<(u32, u32)>> {
         let ranks = order::ranks(order);
-        let (mut edges, mut asked) = (Vec::new(), Vec::new());
+        let (mut edges, mut queries) = (Vec::new(), Vec::new());
         for (to, _) in self.open() {
             self.mark(to);
             for variable in &variables.reads[to as usize] {
                 let writers = &variables.writers[*variable as usize];
-                self.looked += writers.len();
-                if self.looked > self.most_looked() {
+                self.examined += writers.len();
+                if self.examined > self.max_pairs() {
                     return None;
                 }
                 let updates = writers.binary_search(&to).is_ok();
@@ -342,20 +345,20 @@ impl<'a> Build<'a> {
                     }
                     self.seen[from as usize] = to + 1;
                     let list = if self.may_lead(to, from, &ranks) {
-                        &mut asked
+                        &mut queries
                     } else {
                         &mut edges
                     };
                     list.push((to, from));
                 }
             }
-            if edges.len() + asked.len() > self.most {
+            if edges.len() + queries.len() > self.max_edges {
                 return None;
             }
         }
-        let before = reach::reaches(&self.dag, order, &ranks, &asked);
+        let before = reach::reaches(&self.dag, order, &ranks, &queries);
         let mut later = Vec::new();
-        for (pair, before) in asked.into_iter().zip(before) {
+        for (pair, before) in queries.into_iter().zip(before) {
             if before {
                 later.push(pair);
             } else {
@@ -366,7 +369,7 @@ impl<'a> Build<'a> {
         for (to, from) in edges {
             self.dag.add_edge(from.into(), to.into(), Edge::default());
         }
-        (self.dag.edge_count() <= self.most).then_some(later)
+        (self.dag.edge_count() <= self.max_edges).then_some(later)
     }
 
     /// Marks the edges that lead to a step as seen.
@@ -376,7 +379,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Returns `true` if the explicit edges may lead from one step to another; it does not search.
+    /// Returns `true` if the add_explicit_edges edges may lead from one step to another; it does not search.
     fn may_lead(&self, from: u32, to: u32, ranks: &[u32]) -> bool {
         ranks[from as usize] < ranks[to as usize]
             && self
@@ -391,12 +394,12 @@ impl<'a> Build<'a> {
                 .is_some()
     }
 
-    fn too_many(&self, found: &mut Found) {
-        let most = self.most;
+    fn too_many(&self, found: &mut FaultCollector) {
+        let max_edges = self.max_edges;
         found.push(Fault::new(
             FaultKind::Size,
             format!(
-                "the steps depend on each other in more than {most} ways; let one step collect \
+                "the steps depend on each other in more than {max_edges} ways; let one step collect \
                     what \
                     many write \
                  before many others read it"

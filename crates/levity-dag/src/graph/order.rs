@@ -3,9 +3,9 @@ use levity_graph::Links;
 use super::Dag;
 
 /// The links of a graph between step numbers.
-pub(crate) struct Numbers<'a>(pub(super) &'a Dag);
+pub(crate) struct NumberedLinks<'a>(pub(super) &'a Dag);
 
-impl Links for Numbers<'_> {
+impl Links for NumberedLinks<'_> {
     fn count(&self) -> usize {
         self.0.node_count()
     }

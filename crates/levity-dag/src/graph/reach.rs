@@ -1,9 +1,9 @@
 use super::Dag;
 
 /// The number of targets in one pass.
-const WIDE: usize = 256;
+const TARGETS_PER_PASS: usize = 256;
 
-type Mask = [u64; WIDE / 64];
+type Mask = [u64; TARGETS_PER_PASS / 64];
 
 /// Returns for each pair whether the first step leads to the second; `order` is a topological
 /// order.
@@ -32,11 +32,11 @@ fn pass<'a>(
     masks: &mut [Mask],
     reached: &mut [bool],
 ) -> &'a [usize] {
-    let (mut targets, mut taken) = (Vec::with_capacity(WIDE), 0);
+    let (mut targets, mut taken) = (Vec::with_capacity(TARGETS_PER_PASS), 0);
     for pair in rest {
         let target = pairs[*pair].1;
         if targets.last() != Some(&target) {
-            if targets.len() == WIDE {
+            if targets.len() == TARGETS_PER_PASS {
                 break;
             }
             targets.push(target);

@@ -18,14 +18,15 @@ fn plan(steps: impl IntoIterator<Item = Step>) -> Plan {
     steps.into_iter().fold(Plan::new(), Plan::step)
 }
 
-/// The edges, `!` where the target stands in and the number of the `after` where there is one.
+/// The edges, with `!` if the target is a fallback, and the index of the `after` entry if there is
+/// one.
 fn edges(graph: &Graph) -> Vec<String> {
     let id = |at| graph.step(at).unwrap().id.clone();
     let mut edges = BTreeSet::new();
     for at in 0..graph.len() as u32 {
         for (from, edge) in graph.before(at) {
             let after = edge.after.map(|k| k.to_string()).unwrap_or_default();
-            let mark = if edge.stands_in { "!" } else { "" };
+            let mark = if edge.is_fallback { "!" } else { "" };
             assert!(
                 edges.insert(format!("{}>{}{after}{mark}", id(from), id(at))),
                 "one edge for a pair"
@@ -49,7 +50,7 @@ fn check(plan: Plan, expected: &[&str]) -> Graph {
 }
 
 #[test]
-fn edges_come_from_after_and_from_variables() {
+fn edges_follow_from_after_and_variables() {
     let when = Condition::parse("v > 1").unwrap();
     let graph = check(
         plan([
@@ -68,7 +69,7 @@ fn edges_come_from_after_and_from_variables() {
 }
 
 #[test]
-fn a_reader_may_come_before_a_writer_if_it_says_so() {
+fn reader_before_writer_is_valid_with_explicit_order() {
     check(
         plan([
             step("init").writes(["x"]),
@@ -89,7 +90,7 @@ fn a_reader_may_come_before_a_writer_if_it_says_so() {
 }
 
 #[test]
-fn an_update_comes_after_the_other_writers() {
+fn step_that_updates_variable_follows_other_writers() {
     let graph = check(
         plan([
             step("u").reads(["x"]).writes(["x"]),
@@ -102,7 +103,7 @@ fn an_update_comes_after_the_other_writers() {
 }
 
 #[test]
-fn who_waits_for_a_step_waits_for_its_stand_ins() {
+fn dependents_of_step_wait_for_its_fallbacks() {
     check(
         plan([
             step("a").on_failure(OnFailure::Fallback("b".into())),
@@ -116,7 +117,7 @@ fn who_waits_for_a_step_waits_for_its_stand_ins() {
 }
 
 #[test]
-fn a_stand_in_may_say_its_order_too() {
+fn fallback_may_also_state_its_order() {
     check(
         plan([
             step("a"),
@@ -128,7 +129,7 @@ fn a_stand_in_may_say_its_order_too() {
 }
 
 #[test]
-fn what_is_done_again_comes_before_who_judges_it_again() {
+fn repeated_work_precedes_second_judge() {
     check(
         plan([
             step("work").writes(["x"]),
@@ -154,7 +155,7 @@ fn what_is_done_again_comes_before_who_judges_it_again() {
 }
 
 #[test]
-fn ranks_go_by_the_plan_where_they_can() {
+fn ranks_follow_plan_order_where_possible() {
     let graph = Graph::check(
         plan(["d", "b", "a"].map(step)).step(step("c").after("a")),
         &known(),
@@ -167,7 +168,7 @@ fn ranks_go_by_the_plan_where_they_can() {
 }
 
 #[test]
-fn a_settled_step_takes_no_new_edges() {
+fn settled_step_gets_no_new_edges() {
     let old = plan([
         step("last").reads(["x"]).after("read"),
         step("read").reads(["x"]),
@@ -181,9 +182,9 @@ fn a_settled_step_takes_no_new_edges() {
         edges(&graph),
         ["new>last", "old>last", "old>read", "read>last0"]
     );
-    assert_eq!(graph.writers("x"), [2, 3], "what is new is later");
+    assert_eq!(graph.writers("x"), [2, 3], "new steps are later");
 
-    // The same holds when that is settled too, and something else is added.
+    // The same holds when that step is settled, too, and another one is added.
     let third = Plan::clone(graph.plan()).step(step("third").reads(["x"]).writes(["x"]));
     let graph =
         Graph::check_changed(third, &known(), &graph, &|id| id.as_str() != "third").unwrap();
@@ -210,11 +211,15 @@ fn settled_steps_keep_their_order() {
     assert_eq!(
         second.writers("x"),
         [1, 0],
-        "what has begun is before what has not"
+        "settled steps precede the others"
     );
     let third = Plan::clone(second.plan()).step(step("r").reads(["x"]));
     let third = Graph::check_changed(third, &known, &second, &|id| id.as_str() != "r").unwrap();
-    assert_eq!(third.writers("x"), [1, 0], "and stays so when both have");
+    assert_eq!(
+        third.writers("x"),
+        [1, 0],
+        "the order stays when both are settled"
+    );
 }
 
 #[test]
@@ -232,7 +237,7 @@ fn alternatives_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_long_chain_costs_no_stack() {
+fn long_chain_uses_constant_stack() {
     let mut known = known();
     known.max_steps = 100_000;
     let id = |n: usize| format!("s{n}");
@@ -256,7 +261,7 @@ fn a_long_chain_costs_no_stack() {
 }
 
 #[test]
-fn what_many_write_and_many_read_is_refused() {
+fn many_writers_with_many_readers_are_rejected() {
     let writers = (0..2_000).map(|n| step(&format!("w{n}")).writes(["x"]));
     let readers = (0..2_000).map(|n| step(&format!("r{n}")).reads(["x"]));
     let plan =
@@ -271,7 +276,7 @@ fn what_many_write_and_many_read_is_refused() {
 }
 
 #[test]
-fn many_shared_stand_ins_are_refused_in_time() {
+fn many_shared_fallbacks_are_rejected_quickly() {
     let id = |n: usize| format!("s{n}");
     let chain = (0..3_000).map(|n| step(&id(n)).on_failure(OnFailure::Fallback(id(n + 1).into())));
     let users = (0..3_000).map(|n| step(&format!("u{n}")).after("s0"));
@@ -283,13 +288,13 @@ fn many_shared_stand_ins_are_refused_in_time() {
     );
 }
 
-/// A plan of few steps, with references and variables at random; some are wrong in every way.
+/// A plan of a few steps with random references and variables, many of them invalid.
 fn any_plan() -> impl Strategy<Value = Plan> {
     let name = prop::sample::select(vec!["x", "y", "z"]);
     let names = || prop::collection::vec(name.clone(), 0..3);
     let after = prop::collection::btree_set(0..9usize, 0..3);
-    let stand_in = prop::option::weighted(0.15, 0..9usize);
-    let one = (names(), names(), after, stand_in);
+    let fallback = prop::option::weighted(0.15, 0..9usize);
+    let one = (names(), names(), after, fallback);
     (
         prop::collection::vec(one, 1..9),
         any::<bool>(),
@@ -297,12 +302,12 @@ fn any_plan() -> impl Strategy<Value = Plan> {
     )
         .prop_map(|(steps, given, reduced)| {
             let mut plan = Plan::new();
-            for (n, (reads, writes, after, stand_in)) in steps.into_iter().enumerate() {
+            for (n, (reads, writes, after, fallback)) in steps.into_iter().enumerate() {
                 let mut step = step(&format!("s{n}")).reads(reads).writes(writes);
                 for k in after {
                     step = step.after(format!("s{k}"));
                 }
-                plan = plan.step(match stand_in {
+                plan = plan.step(match fallback {
                     Some(k) => step.instead_of(format!("s{k}")),
                     None => step,
                 });
@@ -320,8 +325,8 @@ fn any_plan() -> impl Strategy<Value = Plan> {
         })
 }
 
-/// The rules once more, as they are told, without regard to cost: the edges, or `None` for a plan
-/// that is wrong.
+/// The rules in their simplest form, without regard to cost: returns the edges, or `None` for an
+/// invalid plan.
 fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
     let steps = &plan.steps;
     let n = steps.len();
@@ -332,7 +337,7 @@ fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
             source[at] = Some(find(id)?);
         }
     }
-    let stands_in = |at: usize, of: usize| {
+    let is_fallback = |at: usize, of: usize| {
         let mut up = source[at];
         (0..n).any(|_| {
             let is = up == Some(of);
@@ -340,26 +345,28 @@ fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
             is
         })
     };
-    let (mut said, mut inherited) = (vec![vec![false; n]; n], Vec::new());
+    let (mut stated, mut inherited) = (vec![vec![false; n]; n], Vec::new());
     for (at, step) in steps.iter().enumerate() {
         if let Some(of) = source[at] {
-            said[of][at] = true;
+            stated[of][at] = true;
         }
         for after in &step.after {
             let of = find(&after.step)?;
-            said[of][at] = true;
+            stated[of][at] = true;
             inherited.extend(
                 (0..n)
-                    .filter(|s| stands_in(*s, of) && !stands_in(at, of))
+                    .filter(|s| is_fallback(*s, of) && !is_fallback(at, of))
                     .map(|s| (s, at)),
             );
         }
     }
-    let before = closed(&said);
+    let before = closed(&stated);
     inherited.retain(|(s, at)| !before[*at][*s]);
-    inherited.into_iter().for_each(|(s, at)| said[s][at] = true);
-    let before = closed(&said);
-    let (mut all, family) = (said.clone(), |at: usize| {
+    inherited
+        .into_iter()
+        .for_each(|(s, at)| stated[s][at] = true);
+    let before = closed(&stated);
+    let (mut all, family) = (stated.clone(), |at: usize| {
         let mut root = at;
         (0..n).for_each(|_| root = source[root].unwrap_or(root));
         root
@@ -413,7 +420,7 @@ fn closed(edges: &[Vec<bool>]) -> Vec<Vec<bool>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
     #[test]
-    fn a_plan_is_accepted_if_the_rules_say_so(plan in any_plan()) {
+    fn check_accepts_plan_exactly_if_rules_do(plan in any_plan()) {
         let expected = naive(&plan);
         let checked = Graph::check(plan, &known());
         prop_assert_eq!(checked.is_ok(), expected.is_some(), "{:?}", checked.err());
@@ -432,7 +439,7 @@ proptest! {
     }
 }
 
-/// A graph with edges from lower to higher numbers, larger than what one pass looks at.
+/// A graph with edges from lower to higher numbers, with more targets than one pass handles.
 fn any_dag() -> impl Strategy<Value = (usize, Vec<(u32, u32)>)> {
     (2..700usize).prop_flat_map(|n| {
         let edge =
@@ -448,11 +455,11 @@ fn any_dag() -> impl Strategy<Value = (usize, Vec<(u32, u32)>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn reaching_is_what_a_search_finds((n, edges) in any_dag(), seed in any::<u32>()) {
+    fn reaches_agrees_with_path_search((n, edges) in any_dag(), seed in any::<u32>()) {
         let mut dag = Dag::default();
         (0..n).for_each(|_| _ = dag.add_node(()));
         edges.iter().for_each(|(a, b)| _ = dag.add_edge((*a).into(), (*b).into(), Edge::default()));
-        let order = levity_graph::sorted(&Numbers(&dag), |_| 0).unwrap();
+        let order = levity_graph::sorted(&NumberedLinks(&dag), |_| 0).unwrap();
         let ranks = order::ranks(&order);
         let pair = |k: u32| {
             let mixed = u64::from(k.wrapping_mul(2_654_435_761).wrapping_add(seed));

@@ -6,7 +6,7 @@ use levity_core::{Ask, Decision, Effect, EffectId, MachineOutput, Outcome, Statu
 use serde_json::{Value, json};
 
 use super::phase::{PlanQuestion, Planning, Proposal, Respondent};
-use super::plan::Read;
+use super::plan::PlannerAnswer;
 use super::{CARRY_OUT, Draft, GraphMachine};
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::notice::PlanNotice;
@@ -14,22 +14,22 @@ use crate::plan::Plan;
 
 /// The maximum number of invalid edits of a plan by a person. A program that answers in place of a
 /// person could repeat them forever.
-const MOST_EDITS: u32 = 10;
+const MAX_EDITS: u32 = 10;
 
 impl GraphMachine {
     /// Adopts a plan, or asks a person first.
-    pub(super) fn consider(&mut self, planning: Planning, draft: Draft, wants: &mut MachineOutput) {
+    pub(super) fn review(&mut self, planning: Planning, draft: Draft, out: &mut MachineOutput) {
         if !self.start.settings.approve {
-            return self.adopt(&planning, draft, wants);
+            return self.adopt(&planning, draft, out);
         }
         let proposal = match draft.diff {
             Some(diff) => Proposal::Change(diff),
             None => Proposal::Plan(draft.graph.plan().clone()),
         };
-        self.propose(planning, proposal, wants);
+        self.propose(planning, proposal, out);
     }
 
-    fn propose(&mut self, planning: Planning, proposal: Proposal, wants: &mut MachineOutput) {
+    fn propose(&mut self, planning: Planning, proposal: Proposal, out: &mut MachineOutput) {
         let reason = match &proposal {
             Proposal::Change(_) => "a step failed; approve this change to the plan",
             Proposal::Plan(_) => "approve this plan before it is carried out",
@@ -37,7 +37,7 @@ impl GraphMachine {
         let effect = EffectId::new(self.now.next);
         let call = ToolCall::new(effect.to_string(), CARRY_OUT, proposal.args());
         let ask = Ask::new(self.now.run.clone(), effect, call, reason);
-        self.want(Effect::Ask(ask), wants);
+        self.request(Effect::Ask(ask), out);
         self.phase.wait_for(PlanQuestion {
             effect,
             to: Respondent::Person(proposal),
@@ -45,17 +45,17 @@ impl GraphMachine {
         });
     }
 
-    pub(super) fn approved(
+    pub(super) fn handle_decision(
         &mut self,
         planning: Planning,
         proposal: Proposal,
         outcome: Outcome,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         match outcome {
-            Outcome::Decision(Decision::Allow) => self.allowed(planning, proposal, wants),
+            Outcome::Decision(Decision::Allow) => self.adopt_proposal(planning, proposal, out),
             Outcome::Decision(Decision::Edit { args }) => {
-                self.edited(planning, proposal, &args, wants);
+                self.handle_edit(planning, proposal, &args, out)
             }
             Outcome::Decision(Decision::Answer { text }) if self.rules.planner.is_some() => {
                 let message = format!("the user answered: {text}");
@@ -63,17 +63,17 @@ impl GraphMachine {
                     faults: vec![Fault::new(FaultKind::Malformed, message)],
                     more: 0,
                 };
-                self.reject(planning, &faults, &proposal.args().to_string(), wants);
+                self.reject(planning, &faults, &proposal.args().to_string(), out);
             }
-            Outcome::Decision(Decision::Answer { text }) => self.refused(&text, wants),
-            Outcome::Decision(Decision::Deny { reason }) => self.refused(&reason, wants),
-            other => self.refused(&super::rounds::outcome_reason(&other), wants),
+            Outcome::Decision(Decision::Answer { text }) => self.handle_refusal(&text, out),
+            Outcome::Decision(Decision::Deny { reason }) => self.handle_refusal(&reason, out),
+            other => self.handle_refusal(&super::rounds::outcome_reason(&other), out),
         }
     }
 
     /// Adopts an approved proposal. Steps may have started in the meantime, so a change is
     /// validated again.
-    fn allowed(&mut self, planning: Planning, proposal: Proposal, wants: &mut MachineOutput) {
+    fn adopt_proposal(&mut self, planning: Planning, proposal: Proposal, out: &mut MachineOutput) {
         let graph = match (&proposal, self.phase.steps()) {
             (Proposal::Change(diff), Some(steps)) => self.changed(steps, &planning.failed, diff),
             (Proposal::Change(_), None) => {
@@ -89,62 +89,62 @@ impl GraphMachine {
                         diff: Some(diff),
                         graph,
                     },
-                    wants,
+                    out,
                 );
             }
             (Ok(graph), Proposal::Plan(_)) => {
-                self.adopt(&planning, Draft { diff: None, graph }, wants);
+                self.adopt(&planning, Draft { diff: None, graph }, out)
             }
             (Err(faults), proposal) if self.rules.planner.is_some() => {
-                self.reject(planning, &faults, &proposal.args().to_string(), wants);
+                self.reject(planning, &faults, &proposal.args().to_string(), out);
             }
-            (Err(faults), _) => self.no_plan(&faults.to_string(), wants),
+            (Err(faults), _) => self.give_up(&faults.to_string(), out),
         }
     }
 
     /// Handles a plan, or a change, that a person submitted in place of the planner's.
-    fn edited(
+    fn handle_edit(
         &mut self,
         mut planning: Planning,
         proposal: Proposal,
         args: &Value,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         let text = args.to_string();
         let read = match (&proposal, self.phase.steps()) {
             (Proposal::Change(_), Some(steps)) => self.read_diff(steps, &planning.failed, &text),
             _ => {
                 let graph = Plan::parse(&text).and_then(|plan| self.check(&Arc::new(plan)));
-                graph.map(|graph| Read::Draft(Box::new(Draft { diff: None, graph })))
+                graph.map(|graph| PlannerAnswer::Draft(Box::new(Draft { diff: None, graph })))
             }
         };
         match read {
-            Ok(Read::Draft(draft)) => self.adopt(&planning, *draft, wants),
-            Ok(Read::GiveUp(reason)) => self.no_plan(&reason, wants),
+            Ok(PlannerAnswer::Draft(draft)) => self.adopt(&planning, *draft, out),
+            Ok(PlannerAnswer::GiveUp(reason)) => self.give_up(&reason, out),
             // A model does not fix what a person wrote: the person is asked again, about the
             // original proposal.
             Err(faults) => {
-                Self::tell(wants, || PlanNotice::Rejected {
+                Self::notify(out, || PlanNotice::Rejected {
                     faults: vec![faults.to_string()],
                 });
                 planning.edits = planning.edits.saturating_add(1);
-                if planning.edits >= MOST_EDITS {
-                    return self.refused(
+                if planning.edits >= MAX_EDITS {
+                    return self.handle_refusal(
                         &format!("the edited plan is invalid as well: {faults}"),
-                        wants,
+                        out,
                     );
                 }
-                self.propose(planning, proposal, wants);
+                self.propose(planning, proposal, out);
             }
         }
     }
 
-    fn refused(&mut self, reason: &str, wants: &mut MachineOutput) {
+    fn handle_refusal(&mut self, reason: &str, out: &mut MachineOutput) {
         match self.phase.running() {
             None => self.stop(Status::Cancelled {
                 reason: format!("the plan was refused: {reason}"),
             }),
-            Some(_) => self.no_plan(&format!("the change was refused: {reason}"), wants),
+            Some(_) => self.give_up(&format!("the change was refused: {reason}"), out),
         }
     }
 }

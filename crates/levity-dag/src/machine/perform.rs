@@ -11,11 +11,11 @@ use levity_graph::{Next, Remedy, after_failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::fan::Fan;
-use super::phase::Doing;
-use super::rounds::{Failed, why_not, why_of};
+use super::fan_out::FanOutState;
+use super::phase::StepEffect;
+use super::rounds::{StepFailure, failure_reason, outcome_reason};
 use super::{GraphMachine, Place};
-use crate::known::StepRunnerKind;
+use crate::constraints::StepRunnerKind;
 use crate::notice::{PlanNotice, StepSpent, StepStatus, WrittenVariable};
 use crate::schedule::Scheduler;
 use crate::step::{Budget, OnFailure, Retry, Step, StepId};
@@ -29,15 +29,15 @@ pub(crate) const TIMEOUT: &str = "$timeout";
 pub(crate) const AUTHOR: &str = "author";
 
 /// The maximum number of steps that a judge is asked to judge.
-const MOST_JUDGED: usize = 50;
+const MAX_JUDGED: usize = 50;
 
 /// A step in progress.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Work {
+pub(super) struct RunningStep {
     pub(super) spent: StepSpent,
     /// The current attempt, for a step without a fan-out.
     pub(super) solo: Attempt,
-    pub(super) fan: Option<Box<Fan>>,
+    pub(super) fan: Option<Box<FanOutState>>,
 }
 
 /// An attempt at a step, or at one element of its list.
@@ -63,13 +63,13 @@ pub(super) struct Attempt {
 
 impl GraphMachine {
     /// Starts a step whose inputs are ready, or the next element of its list.
-    pub(super) fn begin_step(&mut self, at: u32, wants: &mut MachineOutput) {
+    pub(super) fn begin_step(&mut self, at: u32, out: &mut MachineOutput) {
         let Some(step) = self.step(at) else { return };
         if let Some(fan_out) = step.fan_out() {
-            return self.begin_item(at, &step, fan_out, wants);
+            return self.begin_item(at, &step, fan_out, out);
         }
         self.begin_work(at);
-        self.perform(Place { at, item: None }, wants);
+        self.perform(Place { at, item: None }, out);
     }
 
     pub(super) fn begin_work(&mut self, at: u32) {
@@ -79,7 +79,7 @@ impl GraphMachine {
         }
     }
 
-    pub(super) fn work(&mut self, at: u32) -> Option<&mut Work> {
+    pub(super) fn work(&mut self, at: u32) -> Option<&mut RunningStep> {
         self.phase
             .running_mut()?
             .works
@@ -96,7 +96,7 @@ impl GraphMachine {
         work.map(|work| work.spent).unwrap_or_default()
     }
 
-    pub(super) fn fan(&mut self, at: u32) -> Option<&mut Fan> {
+    pub(super) fn fan(&mut self, at: u32) -> Option<&mut FanOutState> {
         self.work(at)?.fan.as_deref_mut()
     }
 
@@ -109,7 +109,7 @@ impl GraphMachine {
     }
 
     /// Starts an attempt, or its next round.
-    pub(super) fn perform(&mut self, place: Place, wants: &mut MachineOutput) {
+    pub(super) fn perform(&mut self, place: Place, out: &mut MachineOutput) {
         let Some(step) = self.step(place.at) else {
             return;
         };
@@ -125,10 +125,10 @@ impl GraphMachine {
         let effect = self.effect(&step, place, inputs);
         let effect = match effect {
             Ok(effect) => effect,
-            Err(failed) => return self.failed(place, failed, wants),
+            Err(failed) => return self.handle_failure(place, failed, out),
         };
-        let effect = self.want_for(place, Doing::Perform, effect, wants);
-        Self::tell(wants, || PlanNotice::StepStarted {
+        let effect = self.request_for(place, StepEffect::Perform, effect, out);
+        Self::notify(out, || PlanNotice::StepStarted {
             step: step.id.clone(),
             effect,
             attempt: number,
@@ -169,7 +169,7 @@ impl GraphMachine {
         step: &Step,
         place: Place,
         inputs: Map<String, Value>,
-    ) -> Result<Effect, Failed> {
+    ) -> Result<Effect, StepFailure> {
         if !step.variants().is_empty() {
             return self.code_effect(step, place, (step.variants(), None), &inputs);
         }
@@ -186,7 +186,7 @@ impl GraphMachine {
                 };
                 Ok(Effect::Tool(run.unordered()))
             }
-            None => Err(Failed::for_good(format!(
+            None => Err(StepFailure::permanent(format!(
                 "the team has no agent, function or tool `{}`",
                 step.agent
             ))),
@@ -228,16 +228,18 @@ impl GraphMachine {
         place: Place,
         (variants, author): (&[String], Option<Arc<str>>),
         inputs: &Map<String, Value>,
-    ) -> Result<Effect, Failed> {
+    ) -> Result<Effect, StepFailure> {
         let Some(program) = self.rules.code.clone() else {
-            return Err(Failed::for_good("the team cannot run code; set a program with `code(..)`"));
+            return Err(StepFailure::permanent(
+                "the team cannot run code; set a program with `code(..)`",
+            ));
         };
         let args = match variants {
             [code] => json!({"code": code, "inputs": inputs}),
             variants => json!({"variants": variants, "inputs": inputs}),
         };
         let Some(attempt) = self.attempt(place) else {
-            return Err(Failed::for_good("the step is not in progress"));
+            return Err(StepFailure::permanent("the step is not in progress"));
         };
         let budget = remaining_budget(budget_of(step), attempt)?;
         let mut input = json!({"args": args});
@@ -246,7 +248,7 @@ impl GraphMachine {
         }
         Ok(Effect::Child(ChildRun::new(
             program,
-            bounded(input, step, budget),
+            with_bounds(input, step, budget),
         )))
     }
 
@@ -256,9 +258,9 @@ impl GraphMachine {
         name: &Arc<str>,
         place: Place,
         inputs: &Map<String, Value>,
-    ) -> Result<Effect, Failed> {
+    ) -> Result<Effect, StepFailure> {
         let turns = self.start.settings.turns;
-        let (goal, said) = (self.start.goal.clone(), self.now.said.clone());
+        let (goal, messages) = (self.start.goal.clone(), self.now.messages.clone());
         let judges = self
             .rules
             .known
@@ -270,13 +272,13 @@ impl GraphMachine {
             Vec::new()
         };
         let Some(attempt) = self.attempt(place) else {
-            return Err(Failed::for_good("the step is not in progress"));
+            return Err(StepFailure::permanent("the step is not in progress"));
         };
         let task = Task {
             goal: &goal,
             step,
             inputs,
-            said: &said,
+            messages: &messages,
             before: attempt
                 .before
                 .as_deref()
@@ -288,7 +290,7 @@ impl GraphMachine {
         let budget = round_budget(budget_of(step), attempt, turns)?;
         Ok(Effect::Child(ChildRun::new(
             name.clone(),
-            bounded(input, step, budget),
+            with_bounds(input, step, budget),
         )))
     }
 
@@ -306,25 +308,32 @@ impl GraphMachine {
             let writers = steps.graph().writers(name).iter().copied().filter(is_done);
             writers.map(move |at| (self.id(at), name.clone()))
         });
-        writers.take(MOST_JUDGED).collect()
+        writers.take(MAX_JUDGED).collect()
     }
 
     /// Handles the outcome of a step effect.
-    pub(super) fn performed(&mut self, place: Place, outcome: Outcome, wants: &mut MachineOutput) {
-        match self.gave(place, outcome) {
-            Ok(Some(output)) => self.take_output(place, output, wants),
-            Ok(None) => self.ask_permission(place, wants),
-            Err(failed) => self.failed(place, failed, wants),
+    pub(super) fn handle_step_outcome(
+        &mut self,
+        place: Place,
+        outcome: Outcome,
+        out: &mut MachineOutput,
+    ) {
+        match self.output_of(place, outcome) {
+            Ok(Some(output)) => self.take_output(place, output, out),
+            Ok(None) => self.ask_permission(place, out),
+            Err(failed) => self.handle_failure(place, failed, out),
         }
     }
 
     /// Returns the output of a step, or `None` if a person must approve it first.
-    fn gave(&mut self, place: Place, outcome: Outcome) -> Result<Option<Value>, Failed> {
+    fn output_of(&mut self, place: Place, outcome: Outcome) -> Result<Option<Value>, StepFailure> {
         match outcome {
             Outcome::Child(ending) => {
                 self.spend(place, ending.usage, &ending.stats);
                 match (&ending.status, ending.value) {
-                    (status, _) if !status.is_answer() => Err(Failed::once(why_of(status))),
+                    (status, _) if !status.is_answer() => {
+                        Err(StepFailure::transient(failure_reason(status)))
+                    }
                     (_, Some(value)) => Ok(Some(value)),
                     _ => Ok(Some(super::rounds::read_output(ending.text))),
                 }
@@ -334,7 +343,7 @@ impl GraphMachine {
                 stats.tool_calls = stats.tool_calls.saturating_add(1);
                 if result.error.is_some() {
                     stats.failed_calls = stats.failed_calls.saturating_add(1);
-                    return Err(Failed::once(result.text().into_owned()));
+                    return Err(StepFailure::transient(result.text().into_owned()));
                 }
                 Ok(Some(match (result.value, result.whole) {
                     (Some(value), _) => value,
@@ -351,7 +360,7 @@ impl GraphMachine {
                 attempt.failed = Some(reason.into());
                 Ok(None)
             }
-            other => Err(Failed::for_good(why_not(&other))),
+            other => Err(StepFailure::permanent(outcome_reason(&other))),
         }
     }
 
@@ -368,7 +377,7 @@ impl GraphMachine {
     }
 
     /// Asks a person whether the tool of a step may be called.
-    fn ask_permission(&mut self, place: Place, wants: &mut MachineOutput) {
+    fn ask_permission(&mut self, place: Place, out: &mut MachineOutput) {
         let Some(step) = self.step(place.at) else {
             return;
         };
@@ -389,14 +398,19 @@ impl GraphMachine {
             call,
             reason,
         );
-        let effect = self.want_for(place, Doing::Permit, Effect::Ask(ask), wants);
-        Self::tell(wants, || PlanNotice::StepAsked {
+        let effect = self.request_for(place, StepEffect::Permit, Effect::Ask(ask), out);
+        Self::notify(out, || PlanNotice::StepAsked {
             step: step.id.clone(),
             effect,
         });
     }
 
-    pub(super) fn permitted(&mut self, place: Place, outcome: Outcome, wants: &mut MachineOutput) {
+    pub(super) fn handle_permission(
+        &mut self,
+        place: Place,
+        outcome: Outcome,
+        out: &mut MachineOutput,
+    ) {
         let Some(mut call) = self.attempt(place).and_then(|attempt| attempt.call.take()) else {
             return;
         };
@@ -404,16 +418,22 @@ impl GraphMachine {
             Outcome::Decision(Decision::Allow) => {}
             Outcome::Decision(Decision::Edit { args }) => call.args = args,
             Outcome::Decision(Decision::Answer { text }) => {
-                return self.take_output(place, Value::String(text), wants);
+                return self.take_output(place, Value::String(text), out);
             }
             Outcome::Decision(Decision::Deny { reason }) => {
-                return self.failed(
+                return self.handle_failure(
                     place,
-                    Failed::for_good(format!("the call was denied: {reason}")),
-                    wants,
+                    StepFailure::permanent(format!("the call was denied: {reason}")),
+                    out,
                 );
             }
-            other => return self.failed(place, Failed::for_good(why_not(&other)), wants),
+            other => {
+                return self.handle_failure(
+                    place,
+                    StepFailure::permanent(outcome_reason(&other)),
+                    out,
+                );
+            }
         }
         call.id = EffectId::new(self.now.next).to_string().into();
         let time = self
@@ -423,20 +443,25 @@ impl GraphMachine {
             args.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
         }
         let run = ToolRun::approved(*call).unordered();
-        self.want_for(place, Doing::Perform, Effect::Tool(run), wants);
+        self.request_for(place, StepEffect::Perform, Effect::Tool(run), out);
     }
 
     /// Handles a failed attempt: starts another one, or fails the step.
-    pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut MachineOutput) {
+    pub(super) fn handle_failure(
+        &mut self,
+        place: Place,
+        failed: StepFailure,
+        out: &mut MachineOutput,
+    ) {
         let Some(step) = self.step(place.at) else {
             return;
         };
         let retry = step.tries();
-        let near = self.now.near.is_some();
+        let near = self.now.near_limit.is_some();
         let Some(attempt) = self.attempt(place) else {
             return;
         };
-        let remedy = if failed.again && !near {
+        let remedy = if failed.retryable && !near {
             Remedy::Retry
         } else {
             Remedy::Nothing
@@ -457,13 +482,13 @@ impl GraphMachine {
                 failed: Some(failed.reason.into()),
                 ..Attempt::default()
             };
-            self.want_for(
+            self.request_for(
                 place,
-                Doing::Pause,
+                StepEffect::Pause,
                 Effect::Wait(Wait::new(pause(retry, number))),
-                wants,
+                out,
             );
-            Self::tell(wants, || PlanNotice::StepRetried {
+            Self::notify(out, || PlanNotice::StepRetried {
                 step: step.id.clone(),
                 attempt: number,
                 error: reason,
@@ -472,8 +497,8 @@ impl GraphMachine {
         }
         self.count_attempts(place);
         match place.item {
-            Some(item) => self.item_failed(place.at, item, failed, wants),
-            None => self.step_failed(place.at, failed, wants),
+            Some(item) => self.item_failed(place.at, item, failed, out),
+            None => self.step_failed(place.at, failed, out),
         }
     }
 
@@ -485,10 +510,10 @@ impl GraphMachine {
     }
 
     /// Fails a step after its last attempt.
-    pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut MachineOutput) {
+    pub(super) fn step_failed(&mut self, at: u32, failed: StepFailure, out: &mut MachineOutput) {
         let spent = self.end_work(at);
         let id = self.id(at);
-        Self::tell(wants, || PlanNotice::StepFailed {
+        Self::notify(out, || PlanNotice::StepFailed {
             step: id.clone(),
             error: failed.reason.clone(),
             spent,
@@ -509,27 +534,27 @@ impl GraphMachine {
         let fails = steps
             .step(at)
             .is_some_and(|step| step.on_failure == OnFailure::Fail);
-        let has_fallback = steps.stand_ins(at).next().is_some();
+        let has_fallback = steps.fallbacks(at).next().is_some();
         if fails && !has_fallback && may_replan {
             steps.hold(at);
-            return self.replan_if_needed(wants);
+            return self.replan_if_needed(out);
         }
         let skipped = steps.settle(at, StepStatus::Failed);
-        self.tell_skipped(&skipped, wants);
+        self.notify_skipped(&skipped, out);
     }
 
     /// Handles a successful attempt.
-    pub(super) fn done(
+    pub(super) fn handle_success(
         &mut self,
         place: Place,
         written: Vec<WrittenVariable>,
         output: Value,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         self.count_attempts(place);
         match place.item {
-            Some(item) => self.item_done(place.at, item, written, wants),
-            None => self.step_done(place.at, written, output, wants),
+            Some(item) => self.item_done(place.at, item, written, out),
+            None => self.step_done(place.at, written, output, out),
         }
     }
 
@@ -539,17 +564,17 @@ impl GraphMachine {
         at: u32,
         written: Vec<WrittenVariable>,
         output: Value,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         let spent = self.end_work(at);
         let Some(steps) = self.phase.running_mut().map(|running| &mut running.steps) else {
             return;
         };
-        if wants.is_watched()
+        if out.is_watched()
             && let Some(step) = steps.step(at)
         {
             let (step, writes, output) = (step.id.clone(), written.clone(), output.clone());
-            wants.tell(
+            out.tell(
                 PlanNotice::StepCompleted {
                     step,
                     writes,
@@ -561,7 +586,7 @@ impl GraphMachine {
         }
         let skipped = complete(steps, at, written, output, spent);
         if !skipped.is_empty() {
-            self.tell_skipped(&skipped, wants);
+            self.notify_skipped(&skipped, out);
         }
     }
 }
@@ -572,7 +597,7 @@ fn complete(
     written: Vec<WrittenVariable>,
     output: Value,
     spent: StepSpent,
-) -> Vec<crate::schedule::Skipped> {
+) -> Vec<crate::schedule::SkippedStep> {
     if let Some(node) = steps.node_mut(at) {
         node.output = (written.is_empty() && !output.is_null()).then(|| Box::new(output));
         node.values = written.into_iter().map(|written| written.value).collect();
@@ -605,7 +630,7 @@ fn budget_of(step: &Step) -> Budget {
 }
 
 /// Adds the budget and the timeout of the step to the input of a child run.
-fn bounded(mut input: Value, step: &Step, budget: Budget) -> Value {
+fn with_bounds(mut input: Value, step: &Step, budget: Budget) -> Value {
     if let Some(object) = input.as_object_mut() {
         if budget != Budget::new() {
             object.insert(
@@ -622,9 +647,13 @@ fn bounded(mut input: Value, step: &Step, budget: Budget) -> Value {
 
 /// Returns the budget that remains after earlier rounds. An attempt without remaining tool calls
 /// can still answer.
-fn remaining_budget(mut budget: Budget, attempt: &Attempt) -> Result<Budget, Failed> {
-    let exhausted = || Failed::once("the budget of the step was used up before it completed; raise \
-        `budget`");
+fn remaining_budget(mut budget: Budget, attempt: &Attempt) -> Result<Budget, StepFailure> {
+    let exhausted = || {
+        StepFailure::transient(
+            "the budget of the step was used up before it completed; raise \
+        `budget`",
+        )
+    };
     let (usage, stats) = (&attempt.usage, &attempt.stats);
     let counts = [
         (&mut budget.tokens, usage.total()),
@@ -651,14 +680,14 @@ fn remaining_budget(mut budget: Budget, attempt: &Attempt) -> Result<Budget, Fai
 }
 
 /// Returns the budget for the next round of an attempt.
-fn round_budget(budget: Budget, attempt: &Attempt, turns: u64) -> Result<Budget, Failed> {
+fn round_budget(budget: Budget, attempt: &Attempt, turns: u64) -> Result<Budget, StepFailure> {
     let mut budget = remaining_budget(budget, attempt)?;
     if attempt.round <= 1 {
         return Ok(budget);
     }
     let calls = turns.saturating_sub(attempt.stats.turns);
     if calls == 0 {
-        return Err(Failed::once(format!(
+        return Err(StepFailure::transient(format!(
             "the step did not complete within {turns} turns; raise `max_turns`"
         )));
     }

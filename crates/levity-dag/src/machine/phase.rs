@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Place;
-use super::perform::Work;
+use super::perform::RunningStep;
 use super::rounds::Rejection;
 use crate::diff::Diff;
 use crate::graph::Graph;
@@ -40,7 +40,7 @@ pub(super) enum Phase<S = Scheduler> {
     /// The plan is being made.
     Planning(Box<PlanQuestion>),
     /// The plan is being carried out, and possibly changed.
-    Running(Box<Running<S>>),
+    Running(Box<RunningPlan<S>>),
     /// The run has ended.
     Ended {
         ending: Box<Ending>,
@@ -56,7 +56,7 @@ pub(super) enum Phase<S = Scheduler> {
 
 /// A plan that is being carried out.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Running<S = Scheduler> {
+pub(super) struct RunningPlan<S = Scheduler> {
     #[serde(skip)]
     pub(super) steps: S,
     /// The schemas of its variables.
@@ -66,11 +66,13 @@ pub(super) struct Running<S = Scheduler> {
     #[serde(skip)]
     pub(super) busy: usize,
     /// The steps in progress, by number.
-    pub(super) works: BTreeMap<u32, Box<Work>>,
+    pub(super) works: BTreeMap<u32, Box<RunningStep>>,
     /// The step effects in progress.
-    pub(super) doing: BTreeMap<EffectId, (Place, Doing)>,
+    #[serde(rename = "doing")]
+    pub(super) effects: BTreeMap<EffectId, (Place, StepEffect)>,
     /// The steps whose pause is over and that wait for a free slot.
-    pub(super) again: VecDeque<Place>,
+    #[serde(rename = "again")]
+    pub(super) retry_queue: VecDeque<Place>,
     /// The rejections by judges, keyed by the judge's step.
     pub(super) rejections: BTreeMap<StepId, Rejection>,
     pub(super) replanning: Replanning,
@@ -91,7 +93,7 @@ pub(super) enum Replanning {
 /// The purpose of a step effect.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Doing {
+pub(super) enum StepEffect {
     /// Performs the step itself.
     Perform,
     /// Runs code that the step's agent wrote; contains the agent's output.
@@ -142,10 +144,10 @@ pub(super) struct Planning {
 }
 
 /// The purpose of an awaited effect.
-pub(super) enum Awaited {
+pub(super) enum EffectPurpose {
     Profiles,
     Plan(Box<PlanQuestion>),
-    Step(Place, Doing),
+    Step(Place, StepEffect),
 }
 
 impl Phase {
@@ -158,7 +160,7 @@ impl Phase {
         }
     }
 
-    pub(super) fn running(&self) -> Option<&Running> {
+    pub(super) fn running(&self) -> Option<&RunningPlan> {
         if let Self::Running(running) = self {
             Some(running)
         } else {
@@ -166,7 +168,7 @@ impl Phase {
         }
     }
 
-    pub(super) fn running_mut(&mut self) -> Option<&mut Running> {
+    pub(super) fn running_mut(&mut self) -> Option<&mut RunningPlan> {
         if let Self::Running(running) = self {
             Some(running)
         } else {
@@ -180,7 +182,7 @@ impl Phase {
             Self::Profiling(effect) => Some(*effect),
             Self::Planning(question) => Some(question.effect),
             Self::Running(running) => running
-                .doing
+                .effects
                 .keys()
                 .next_back()
                 .copied()
@@ -199,10 +201,12 @@ impl Phase {
     }
 
     /// Stops waiting for an effect, if the phase waits for it.
-    pub(super) fn take(&mut self, effect: EffectId) -> Option<Awaited> {
+    pub(super) fn take(&mut self, effect: EffectId) -> Option<EffectPurpose> {
         match mem::replace(self, Self::Deciding) {
-            Self::Profiling(pending) if pending == effect => Some(Awaited::Profiles),
-            Self::Planning(question) if question.effect == effect => Some(Awaited::Plan(question)),
+            Self::Profiling(pending) if pending == effect => Some(EffectPurpose::Profiles),
+            Self::Planning(question) if question.effect == effect => {
+                Some(EffectPurpose::Plan(question))
+            }
             other => {
                 *self = other;
                 self.running_mut()?.take(effect)
@@ -243,34 +247,37 @@ impl Phase<()> {
     }
 }
 
-impl Running<()> {
-    fn with_steps(self, steps: Scheduler) -> Running {
+impl RunningPlan<()> {
+    fn with_steps(self, steps: Scheduler) -> RunningPlan {
         let Self {
             works,
-            doing,
-            again,
+            effects,
+            retry_queue,
             rejections,
             replanning,
             ..
         } = self;
-        let busy = doing.values().filter(|(_, doing)| doing.is_busy()).count();
+        let busy = effects
+            .values()
+            .filter(|(_, effect)| effect.is_busy())
+            .count();
         let schemas = schemas(steps.graph().plan());
-        Running {
+        RunningPlan {
             steps,
             schemas,
             busy,
             works,
-            doing,
-            again,
+            effects,
+            retry_queue,
             rejections,
             replanning,
         }
     }
 }
 
-impl Running {
+impl RunningPlan {
     pub(super) fn new(steps: Scheduler) -> Self {
-        Running::<()>::default().with_steps(steps)
+        RunningPlan::<()>::default().with_steps(steps)
     }
 
     /// Returns the effect of the question about a change, if there is one.
@@ -283,19 +290,19 @@ impl Running {
     }
 
     /// Waits for a step effect.
-    pub(super) fn wait_for(&mut self, effect: EffectId, place: Place, doing: Doing) {
+    pub(super) fn wait_for(&mut self, effect: EffectId, place: Place, doing: StepEffect) {
         self.busy += usize::from(doing.is_busy());
-        self.doing.insert(effect, (place, doing));
+        self.effects.insert(effect, (place, doing));
     }
 
-    fn take(&mut self, effect: EffectId) -> Option<Awaited> {
-        if let Some((place, doing)) = self.doing.remove(&effect) {
+    fn take(&mut self, effect: EffectId) -> Option<EffectPurpose> {
+        if let Some((place, doing)) = self.effects.remove(&effect) {
             self.busy -= usize::from(doing.is_busy());
-            return Some(Awaited::Step(place, doing));
+            return Some(EffectPurpose::Step(place, doing));
         }
         match mem::take(&mut self.replanning) {
             Replanning::Asking(question) if question.effect == effect => {
-                Some(Awaited::Plan(question))
+                Some(EffectPurpose::Plan(question))
             }
             other => {
                 self.replanning = other;
@@ -306,12 +313,12 @@ impl Running {
 
     /// Returns `true` if nothing remains to do.
     pub(super) fn is_done(&self) -> bool {
-        self.steps.schedule.is_done() && self.doing.is_empty() && self.question().is_none()
+        self.steps.schedule.is_done() && self.effects.is_empty() && self.question().is_none()
     }
 
     /// Puts fan-out steps with remaining elements back into the queue.
-    pub(super) fn go_on_with_lists(&mut self) {
-        let has_more = |work: &Work| work.fan.as_ref().is_some_and(|fan| fan.has_more());
+    pub(super) fn requeue_fan_outs(&mut self) {
+        let has_more = |work: &RunningStep| work.fan.as_ref().is_some_and(|fan| fan.has_more());
         let lists = self.works.iter().filter(|(_, work)| has_more(work));
         lists.for_each(|(at, _)| self.steps.push(*at));
     }
@@ -332,15 +339,15 @@ impl Running {
             works,
             ..self
         };
-        let effects = changed.doing.values_mut().map(|(place, _)| place);
-        effects
-            .chain(&mut changed.again)
+        let places = changed.effects.values_mut().map(|(place, _)| place);
+        places
+            .chain(&mut changed.retry_queue)
             .for_each(|place| place.at = new(place.at).unwrap_or(u32::MAX));
         changed
     }
 }
 
-impl Doing {
+impl StepEffect {
     /// Returns `true` if the effect occupies a parallel slot.
     fn is_busy(&self) -> bool {
         !matches!(self, Self::Pause)

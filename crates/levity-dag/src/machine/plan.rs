@@ -10,17 +10,17 @@ use levity_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::phase::{Phase, PlanQuestion, Planning, Replanning, Respondent, Running};
-use super::rescue::check_rescued;
-use super::{Draft, GraphMachine, PLAN, PlannedBy, pieces, unreached};
+use super::phase::{Phase, PlanQuestion, Planning, Replanning, Respondent, RunningPlan};
+use super::stranded::check_stranded;
+use super::{Draft, GraphMachine, PLAN, PlannerKind, partial_reply, unreached};
+use crate::constraints::PlanConstraints;
 use crate::diff::Diff;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::graph::Graph;
-use crate::known::PlanConstraints;
 use crate::notice::{PlanNotice, StepStatus};
 use crate::plan::Plan;
 use crate::schedule::Scheduler;
-use crate::seed;
+use crate::starting_plan;
 use crate::step::StepId;
 
 /// The variable with the description of the files.
@@ -31,37 +31,37 @@ pub(crate) const PROFILES: &str = "file_profiles";
 pub(crate) const QUERY: &str = "original_query";
 
 /// The maximum size of the description of the files, in tokens.
-pub(super) const MOST_FILES: u64 = 8_000;
+pub(super) const MAX_FILES_TOKENS: u64 = 8_000;
 /// The maximum size of an earlier answer in the brief, in bytes.
-const MOST_PREVIOUS: usize = 20_000;
+const MAX_PREVIOUS_BYTES: usize = 20_000;
 
 impl GraphMachine {
     /// Starts the run, once.
-    pub(super) fn begin(&mut self, run: RunId, wrap: Option<Limit>, wants: &mut MachineOutput) {
+    pub(super) fn begin(&mut self, run: RunId, wrap: Option<Limit>, out: &mut MachineOutput) {
         let Phase::Start { checked } = &mut self.phase else {
             return;
         };
         let checked = checked.take();
         self.phase = Phase::Deciding;
-        (self.now.run, self.now.near) = (run, wrap);
-        if wants.is_watched() {
-            wants.tell(EventKind::Goal {
+        (self.now.run, self.now.near_limit) = (run, wrap);
+        if out.is_watched() {
+            out.tell(EventKind::Goal {
                 text: self.start.goal.clone(),
             });
         }
-        self.look_at_files(checked, wants);
-        self.pump(wants);
+        self.profile_files(checked, out);
+        self.pump(out);
     }
 
     /// Profiles the files first, then makes the plan, then carries it out.
-    fn look_at_files(&mut self, checked: Option<Box<Graph>>, wants: &mut MachineOutput) {
+    fn profile_files(&mut self, checked: Option<Box<Graph>>, out: &mut MachineOutput) {
         let files = self
             .start
             .files
             .clone()
-            .filter(|_| self.start.plan.is_none() && self.now.near.is_none());
+            .filter(|_| self.start.plan.is_none() && self.now.near_limit.is_none());
         let (Some(files), Some(profiler)) = (files, self.rules.profiler.clone()) else {
-            return self.begin_plan(checked, wants);
+            return self.begin_plan(checked, out);
         };
         let task = format!(
             "# Your task\nLook at these files, and state for each what it contains and what it is \
@@ -72,16 +72,16 @@ impl GraphMachine {
              order.\n{}\n\n# What you write\nAnswer with one JSON object: {{\"{PROFILES}\": \
              [{{\"file\": .., \"what\": ..}}]}}\n",
             self.start.goal,
-            fenced(&files.as_text(MOST_FILES)),
+            fenced(&files.as_text(MAX_FILES_TOKENS)),
         );
         let child = ChildRun::new(profiler, json!({"task": task}));
-        let effect = self.want(Effect::Child(child), wants);
+        let effect = self.request(Effect::Child(child), out);
         self.phase = Phase::Profiling(effect);
-        Self::tell(wants, || PlanNotice::Profiling { effect });
+        Self::notify(out, || PlanNotice::Profiling { effect });
     }
 
     /// Stores the file profiles. If the agent fails, the planner still has the bare facts.
-    pub(super) fn profiled(&mut self, outcome: Outcome, wants: &mut MachineOutput) {
+    pub(super) fn handle_profiles(&mut self, outcome: Outcome, out: &mut MachineOutput) {
         if let Outcome::Child(ending) = outcome {
             self.add_up(ending.usage, &ending.stats);
             if ending.status.is_answer() {
@@ -91,20 +91,22 @@ impl GraphMachine {
                 self.now.profiles = Some(found.unwrap_or(Value::String(ending.text)));
             }
         }
-        self.begin_plan(None, wants);
+        self.begin_plan(None, out);
     }
 
-    fn begin_plan(&mut self, checked: Option<Box<Graph>>, wants: &mut MachineOutput) {
+    fn begin_plan(&mut self, checked: Option<Box<Graph>>, out: &mut MachineOutput) {
         match self.start.plan.clone() {
             Some(plan) => match checked.map_or_else(|| self.check(&plan), |graph| Ok(*graph)) {
-                Ok(graph) => self.consider(Planning::default(), Draft { diff: None, graph }, wants),
+                Ok(graph) => self.review(Planning::default(), Draft { diff: None, graph }, out),
                 Err(faults) => self.stop(unreached(format!(
                     "the plan cannot be carried out: {faults}"
                 ))),
             },
-            None if self.rules.planner.is_some() => self.ask_planner(Planning::default(), wants),
-            None => self.stop(unreached("the run has neither a plan nor a planner; pass a plan or \
-                set a planner")),
+            None if self.rules.planner.is_some() => self.ask_planner(Planning::default(), out),
+            None => self.stop(unreached(
+                "the run has neither a plan nor a planner; pass a plan or \
+                set a planner",
+            )),
         }
     }
 
@@ -179,11 +181,11 @@ impl GraphMachine {
         Arc::new(plan)
     }
 
-    pub(super) fn ask_planner(&mut self, planning: Planning, wants: &mut MachineOutput) {
+    pub(super) fn ask_planner(&mut self, planning: Planning, out: &mut MachineOutput) {
         let (again, replan) = (planning.drafts.rejected(), self.now.replans);
         let brief = self.brief(&planning);
         let effect = match &self.rules.planner {
-            Some(PlannedBy::Agent(agent)) => {
+            Some(PlannerKind::Agent(agent)) => {
                 Effect::Child(ChildRun::new(agent.clone(), json!({"task": brief.text()})))
             }
             _ => {
@@ -192,13 +194,13 @@ impl GraphMachine {
                 Effect::Tool(ToolRun::approved(ToolCall::new(id, PLAN, args)))
             }
         };
-        let effect = self.want(effect, wants);
+        let effect = self.request(effect, out);
         self.phase.wait_for(PlanQuestion {
             effect,
             to: Respondent::Planner,
             planning,
         });
-        Self::tell(wants, || PlanNotice::Planning {
+        Self::notify(out, || PlanNotice::Planning {
             effect,
             again,
             replan,
@@ -206,49 +208,57 @@ impl GraphMachine {
     }
 
     /// Handles the answer to a question about a plan.
-    pub(super) fn answered(
+    pub(super) fn handle_answer(
         &mut self,
         question: PlanQuestion,
         outcome: Outcome,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         match question.to {
-            Respondent::Planner => self.planned(question.planning, outcome, wants),
-            Respondent::Person(proposal) => self.approved(question.planning, proposal, outcome, wants),
+            Respondent::Planner => self.handle_planner_reply(question.planning, outcome, out),
+            Respondent::Person(proposal) => {
+                self.handle_decision(question.planning, proposal, outcome, out)
+            }
         }
     }
 
-    fn planned(&mut self, planning: Planning, outcome: Outcome, wants: &mut MachineOutput) {
-        let (text, finish) = match self.planner_gave(outcome) {
-            gave => Ok(reply) => reply => gave,
-            Err(reason) => return self.no_plan(&format!("the planner failed: {reason}"), wants),
+    fn handle_planner_reply(
+        &mut self,
+        planning: Planning,
+        outcome: Outcome,
+        out: &mut MachineOutput,
+    ) {
+        let (text, finish) = match self.planner_reply(outcome) {
+            Ok(reply) => reply,
+            Err(reason) => return self.give_up(&format!("the planner failed: {reason}"), out),
         };
-        let Some((planning, text)) = self.put_together(planning, text, finish.as_ref(), wants)
+        let Some((planning, text)) = self.assemble_reply(planning, text, finish.as_ref(), out)
         else {
             return;
         };
         let draft = match self.phase.steps() {
             Some(steps) => match self.read_diff(steps, &planning.failed, &text) {
-                Ok(Read::return self.no_plan(&why => GiveUp(reason)) => return self.no_plan(&reason => return self.no_plan(&why, wants),
-                Ok(Read::Draft(draft)) => Ok(*draft),
+                Ok(PlannerAnswer::GiveUp(reason)) => return self.give_up(&reason, out),
+                Ok(PlannerAnswer::Draft(draft)) => Ok(*draft),
                 Err(faults) => Err(faults),
             },
             None => Plan::parse(&text)
                 .and_then(|plan| self.check(&Arc::new(plan)))
                 .map(|graph| Draft { diff: None, graph }),
         };
-        match draft.and_then(|draft| self.better(&planning, draft)) {
-            Ok(draft) => self.consider(planning, draft, wants),
-            Err(faults) => self.reject(planning, &faults, &text, wants),
+        match draft.and_then(|draft| self.reject_overwrites(&planning, draft)) {
+            Ok(draft) => self.review(planning, draft, out),
+            Err(faults) => self.reject(planning, &faults, &text, out),
         }
     }
 
     /// Rejects a valid draft that overwrites initial variables, because a model that does so
     /// usually means to fetch them. The planner's last draft is accepted anyway.
-    fn better(&self, planning: &Planning, draft: Draft) -> Result<Draft, Faults> {
+    fn reject_overwrites(&self, planning: &Planning, draft: Draft) -> Result<Draft, Faults> {
         let again = planning.drafts.rejected();
-        let last = again.saturating_add(1) >= self.start.settings.drafts || self.now.near.is_some();
-        let model = matches!(self.rules.planner, Some(PlannedBy::Agent(_)));
+        let last =
+            again.saturating_add(1) >= self.start.settings.drafts || self.now.near_limit.is_some();
+        let model = matches!(self.rules.planner, Some(PlannerKind::Agent(_)));
         let plan = draft.graph.plan();
         if last || !model || draft.diff.is_some() || plan.given.is_empty() {
             return Ok(draft);
@@ -275,7 +285,7 @@ impl GraphMachine {
     }
 
     /// Returns the planner's reply and, for a model, the reason why it stopped.
-    fn planner_gave(&mut self, outcome: Outcome) -> Result<(String, Option<Finish>), String> {
+    fn planner_reply(&mut self, outcome: Outcome) -> Result<(String, Option<Finish>), String> {
         match outcome {
             Outcome::Child(ending) => {
                 self.add_up(ending.usage, &ending.stats);
@@ -298,18 +308,18 @@ impl GraphMachine {
 
     /// Returns the complete text of a plan in several replies, or `None` while the rest is
     /// requested.
-    fn put_together(
+    fn assemble_reply(
         &mut self,
         mut planning: Planning,
         text: String,
         finish: Option<&Finish>,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) -> Option<(Planning, String)> {
         let max_replies = self.start.settings.pieces;
-        if max_replies <= 1 || !matches!(self.rules.planner, Some(PlannedBy::Agent(_))) {
+        if max_replies <= 1 || !matches!(self.rules.planner, Some(PlannerKind::Agent(_))) {
             return Some((planning, text));
         }
-        let Some(part) = pieces::cut(&text, finish) else {
+        let Some(part) = partial_reply::cut(&text, finish) else {
             if finish == Some(&Finish::Length)
                 && planning.kept.is_empty()
                 && !text.contains(['{', '['])
@@ -317,25 +327,25 @@ impl GraphMachine {
                 let reason = "the reply reached the limit on its length before the plan began: \
                     write \
                            nothing but the plan, with few steps and short prompts";
-                self.reject(planning, &size_fault(reason), &text, wants);
+                self.reject(planning, &size_fault(reason), &text, out);
                 return None;
             }
-            let Some(rest) = pieces::whole(&text).filter(|_| planning.pieces > 0) else {
+            let Some(rest) = partial_reply::whole(&text).filter(|_| planning.pieces > 0) else {
                 return Some((planning, text));
             };
             let mut kept = mem::take(&mut planning.kept);
             planning.pieces = 0;
-            pieces::join(&mut kept, rest);
+            partial_reply::join(&mut kept, rest);
             return Some((planning, Value::Object(kept).to_string()));
         };
-        let before = pieces::count(&planning.kept);
-        pieces::join(&mut planning.kept, part);
-        let count = pieces::count(&planning.kept);
+        let before = partial_reply::count(&planning.kept);
+        partial_reply::join(&mut planning.kept, part);
+        let count = partial_reply::count(&planning.kept);
         planning.pieces = planning.pieces.saturating_add(1);
         let size = Value::Object(planning.kept.clone()).to_string().len();
         if count <= before
             || planning.pieces >= max_replies
-            || self.now.near.is_some()
+            || self.now.near_limit.is_some()
             || size > Plan::MAX_BYTES
         {
             let reason = match count <= before {
@@ -352,11 +362,11 @@ impl GraphMachine {
                 ),
             };
             (planning.kept, planning.pieces) = (Map::new(), 0);
-            self.reject(planning, &size_fault(reason), &text, wants);
+            self.reject(planning, &size_fault(reason), &text, out);
             return None;
         }
-        Self::tell(wants, || PlanNotice::PlanCut { kept: count });
-        self.ask_planner(planning, wants);
+        Self::notify(out, || PlanNotice::PlanCut { kept: count });
+        self.ask_planner(planning, out);
         None
     }
 
@@ -365,13 +375,13 @@ impl GraphMachine {
         steps: &Scheduler,
         failed: &[StepId],
         text: &str,
-    ) -> Result<Read, Faults> {
+    ) -> Result<PlannerAnswer, Faults> {
         let diff = Diff::parse(text, steps.graph().plan(), &has_begun(steps))?;
         if let Some(reason) = diff.give_up {
-            return Ok(Read::GiveUp(reason));
+            return Ok(PlannerAnswer::GiveUp(reason));
         }
         let graph = self.changed(steps, failed, &diff)?;
-        Ok(Read::Draft(Box::new(Draft {
+        Ok(PlannerAnswer::Draft(Box::new(Draft {
             diff: Some(diff),
             graph,
         })))
@@ -386,13 +396,14 @@ impl GraphMachine {
     ) -> Result<Graph, Faults> {
         let settled = has_begun(steps);
         let plan = diff.apply(steps.graph().plan(), &settled)?;
-        let graph = Graph::check_changed(plan, &self.known_left(), steps.graph(), &settled)?;
-        check_rescued(&graph, failed, &settled)?;
+        let graph =
+            Graph::check_changed(plan, &self.remaining_constraints(), steps.graph(), &settled)?;
+        check_stranded(&graph, failed, &settled)?;
         Ok(graph)
     }
 
     /// Returns the constraints on plans, with the remaining limits.
-    fn known_left(&self) -> PlanConstraints {
+    fn remaining_constraints(&self) -> PlanConstraints {
         let mut known = self.known();
         let limits = &mut known.limits;
         let less = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
@@ -410,77 +421,77 @@ impl GraphMachine {
         mut planning: Planning,
         faults: &Faults,
         text: &str,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         let complaints: Vec<String> = faults
             .faults
             .iter()
             .map(|fault| fault.message.clone())
             .collect();
-        Self::tell(wants, || PlanNotice::Rejected {
+        Self::notify(out, || PlanNotice::Rejected {
             faults: complaints.clone(),
         });
-        let previous = head(text, MOST_PREVIOUS);
+        let previous = head(text, MAX_PREVIOUS_BYTES);
         if !planning
             .drafts
             .reject(complaints, previous, self.start.settings.drafts)
-            || self.now.near.is_some()
+            || self.now.near_limit.is_some()
         {
             let last = format!("the planner made no valid plan: {faults}");
-            return self.no_plan(&last, wants);
+            return self.give_up(&last, out);
         }
-        self.ask_planner(planning, wants);
+        self.ask_planner(planning, out);
     }
 
     /// Gives up on making a plan or a change.
-    pub(super) fn no_plan(&mut self, reason: &str, wants: &mut MachineOutput) {
+    pub(super) fn give_up(&mut self, reason: &str, out: &mut MachineOutput) {
         let Some(running) = self.phase.running_mut() else {
             return self.stop(unreached(reason));
         };
         // After a failed replan, there are no further ones.
         running.replanning = Replanning::GaveUp;
         let skipped = running.steps.release_held();
-        Self::tell(wants, || PlanNotice::GaveUp {
+        Self::notify(out, || PlanNotice::GaveUp {
             why: reason.to_owned(),
         });
-        self.tell_skipped(&skipped, wants);
+        self.notify_skipped(&skipped, out);
     }
 
     /// Switches to a new or changed plan.
-    pub(super) fn adopt(&mut self, planning: &Planning, draft: Draft, wants: &mut MachineOutput) {
+    pub(super) fn adopt(&mut self, planning: &Planning, draft: Draft, out: &mut MachineOutput) {
         let (running, skipped) = match (draft.diff, mem::replace(&mut self.phase, Phase::Deciding))
         {
             (Some(diff), Phase::Running(running)) => {
                 let mut running = running.changed(draft.graph, &planning.failed);
-                self.tell_changed(diff, running.steps.graph(), wants);
+                self.notify_changed(diff, running.steps.graph(), out);
                 let skipped = running.steps.begin();
-                running.go_on_with_lists();
+                running.requeue_fan_outs();
                 (running, skipped)
             }
             _ => {
-                self.tell_planned(&draft.graph, wants);
+                self.notify_planned(&draft.graph, out);
                 let mut steps = Scheduler::new(draft.graph);
-                seed::mark_completed(&self.start.done, &mut steps);
+                starting_plan::mark_completed(&self.start.done, &mut steps);
                 let skipped = steps.begin();
-                (Running::new(steps), skipped)
+                (RunningPlan::new(steps), skipped)
             }
         };
         self.phase = Phase::Running(Box::new(running));
-        self.tell_skipped(&skipped, wants);
-        self.replan_if_needed(wants);
+        self.notify_skipped(&skipped, out);
+        self.replan_if_needed(out);
     }
 
-    fn tell_planned(&self, graph: &Graph, wants: &mut MachineOutput) {
-        Self::tell(wants, || PlanNotice::Planned {
+    fn notify_planned(&self, graph: &Graph, out: &mut MachineOutput) {
+        Self::notify(out, || PlanNotice::Planned {
             plan: graph.plan().clone(),
             edges: edges(graph),
         });
-        seed::emit_notices(&self.start.done, graph, wants);
+        starting_plan::emit_notices(&self.start.done, graph, out);
     }
 
-    fn tell_changed(&self, diff: Diff, graph: &Graph, wants: &mut MachineOutput) {
+    fn notify_changed(&self, diff: Diff, graph: &Graph, out: &mut MachineOutput) {
         let diff = Arc::new(diff);
-        Self::tell(wants, || PlanNotice::Replanned {
+        Self::notify(out, || PlanNotice::Replanned {
             replan: self.now.replans,
             diff,
             plan: graph.plan().clone(),
@@ -494,11 +505,11 @@ impl GraphMachine {
             .phase
             .running()
             .is_none_or(|running| matches!(running.replanning, Replanning::GaveUp));
-        self.now.near.is_none() && !gave_up && self.now.replans < self.start.settings.replans
+        self.now.near_limit.is_none() && !gave_up && self.now.replans < self.start.settings.replans
     }
 
     /// Starts a replan if steps have failed, unless one is in progress.
-    pub(super) fn replan_if_needed(&mut self, wants: &mut MachineOutput) {
+    pub(super) fn replan_if_needed(&mut self, out: &mut MachineOutput) {
         let may_replan = self.may_replan();
         let Some(running) = self.phase.running_mut() else {
             return;
@@ -514,12 +525,12 @@ impl GraphMachine {
         }
         if !may_replan {
             let skipped = running.steps.release_held();
-            return self.tell_skipped(&skipped, wants);
+            return self.notify_skipped(&skipped, out);
         }
         self.now.replans += 1;
         let replan = self.now.replans;
         let reason = self.failures(&failed);
-        Self::tell(wants, || PlanNotice::Replanning {
+        Self::notify(out, || PlanNotice::Replanning {
             replan,
             steps: failed.clone(),
             why: reason,
@@ -529,14 +540,14 @@ impl GraphMachine {
             ..Planning::default()
         };
         match self.rules.planner {
-            Some(_) => self.ask_planner(planning, wants),
-            None => self.redo(planning, wants),
+            Some(_) => self.ask_planner(planning, out),
+            None => self.redo(planning, out),
         }
     }
 
     /// Repeats the work that a judge sends back, if there is no planner. With several judges, the
     /// first one counts.
-    fn redo(&mut self, mut planning: Planning, wants: &mut MachineOutput) {
+    fn redo(&mut self, mut planning: Planning, out: &mut MachineOutput) {
         let made = self.phase.steps().and_then(|steps| {
             let judge = planning
                 .failed
@@ -553,9 +564,9 @@ impl GraphMachine {
             )
         });
         match made {
-            Some(Ok(draft)) => self.consider(planning, draft, wants),
-            Some(Err(faults)) => self.no_plan(&faults.to_string(), wants),
-            None => self.no_plan("the team has no planner", wants),
+            Some(Ok(draft)) => self.review(planning, draft, out),
+            Some(Err(faults)) => self.give_up(&faults.to_string(), out),
+            None => self.give_up("the team has no planner", out),
         }
     }
 
@@ -583,7 +594,7 @@ fn size_fault(reason: impl Into<String>) -> Faults {
 }
 
 /// The result of reading a planner's change.
-pub(super) enum Read {
+pub(super) enum PlannerAnswer {
     Draft(Box<Draft>),
     GiveUp(String),
 }

@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::perform::names;
-use super::phase::Doing;
+use super::phase::StepEffect;
 use super::{GraphMachine, Place};
+use crate::constraints::{StepRunner, StepRunnerKind};
 use crate::extract::{EXECUTION, extract};
-use crate::known::{StepRunner, StepRunnerKind};
 use crate::notice::{PlanNotice, StepStatus};
 use crate::schedule::Scheduler;
 use crate::step::{Step, StepId};
 use crate::task::clipped;
 
 /// The maximum number of complaints to an agent about its output.
-const MOST_COMPLAINTS: u32 = 2;
+const MAX_COMPLAINTS: u32 = 2;
 /// The maximum size of a failure reason, in bytes.
-const MOST_WHY: usize = 4_000;
+const MAX_REASON_BYTES: usize = 4_000;
 
 /// The reason why an attempt failed.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct StepFailure {
     pub(super) reason: String,
     /// `true` if another attempt may succeed.
     pub(super) retryable: bool,
@@ -51,12 +51,12 @@ impl Rejection {
     }
 }
 
-impl Failed {
+impl StepFailure {
     /// Creates a failure that another attempt may resolve.
     pub(super) fn transient(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self {
-            reason: head(&reason, MOST_WHY).to_owned(),
+            reason: head(&reason, MAX_REASON_BYTES).to_owned(),
             retryable: true,
             rejection: None,
         }
@@ -72,7 +72,7 @@ impl Failed {
 }
 
 /// Returns the reason why a child run has no answer, with its causes.
-pub(super) fn why_of(status: &Status) -> String {
+pub(super) fn failure_reason(status: &Status) -> String {
     match status {
         Status::Failed(failure) => chain(failure),
         other => other.to_string(),
@@ -80,7 +80,7 @@ pub(super) fn why_of(status: &Status) -> String {
 }
 
 /// Returns the reason why an outcome is not of the expected kind.
-pub(super) fn why_not(outcome: &Outcome) -> String {
+pub(super) fn outcome_reason(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Refused(limit) => format!("the limit on {limit} was reached"),
         Outcome::Denied { reason } => format!("the call was denied: {reason}"),
@@ -104,54 +104,66 @@ pub(super) fn read_output(text: String) -> Value {
 
 impl GraphMachine {
     /// Interprets the output of an attempt.
-    pub(super) fn take_output(&mut self, place: Place, output: Value, wants: &mut MachineOutput) {
+    pub(super) fn take_output(&mut self, place: Place, output: Value, out: &mut MachineOutput) {
         let Some(step) = self.step(place.at) else {
             return;
         };
         if !step.variants().is_empty() {
-            return self.extract(place, &step, json!({EXECUTION: output}), wants);
+            return self.extract(place, &step, json!({EXECUTION: output}), out);
         }
-        let runner = self.rules.known.performer(&step.agent).map(|(_, runner)| runner);
+        let runner = self
+            .rules
+            .known
+            .performer(&step.agent)
+            .map(|(_, runner)| runner);
         let Some(runner) = runner.filter(|runner| is_agent(runner)) else {
-            return self.extract(place, &step, output, wants);
+            return self.extract(place, &step, output, out);
         };
         let runs_code = self.rules.code.is_some() && runner.code;
         if runs_code
             && let Some(variants) = output.as_object().and_then(|object| code_in(object, &step))
         {
-            return self.run_code(place, &step, &variants, output, wants);
+            return self.run_code(place, &step, &variants, output, out);
         }
-        self.end_round(place, &step, output, wants);
+        self.end_round(place, &step, output, out);
     }
 
     /// Starts another round if the agent requests one; otherwise handles the output as an answer.
-    fn end_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
-        let runner = self.rules.known.performer(&step.agent).map(|(_, runner)| runner);
+    fn end_round(&mut self, place: Place, step: &Step, output: Value, out: &mut MachineOutput) {
+        let runner = self
+            .rules
+            .known
+            .performer(&step.agent)
+            .map(|(_, runner)| runner);
         if runner.is_some_and(is_agent) && output.get("call_self").is_some_and(is_true) {
-            return self.next_round(place, step, output, wants);
+            return self.next_round(place, step, output, out);
         }
-        self.take_answer(place, step, output, wants);
+        self.take_answer(place, step, output, out);
     }
 
     /// Applies a judge's verdict, then extracts the variables of the step.
-    fn take_answer(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
-        let runner = self.rules.known.performer(&step.agent).map(|(_, runner)| runner);
+    fn take_answer(&mut self, place: Place, step: &Step, output: Value, out: &mut MachineOutput) {
+        let runner = self
+            .rules
+            .known
+            .performer(&step.agent)
+            .map(|(_, runner)| runner);
         if runner.is_some_and(|runner| is_agent(runner) && runner.judges) {
-            match self.judge(place, step, &output, wants) {
-                Judged::Passed => {}
-                Judged::SentBack(failed) => return self.failed(place, failed, wants),
-                Judged::Unclear => {
+            match self.judge(place, step, &output, out) {
+                JudgeResult::Passed => {}
+                JudgeResult::SentBack(failed) => return self.handle_failure(place, failed, out),
+                JudgeResult::Unclear => {
                     let reason = "the answer has no readable verdict";
                     let next = format!(
                         "{reason}. Answer again with one JSON object in which `verdict` \
                             is \"pass\" \
                             or \"revise\"."
                     );
-                    return self.complain(place, output, next, reason, wants);
+                    return self.complain(place, output, next, reason, out);
                 }
             }
         }
-        self.extract(place, step, output, wants);
+        self.extract(place, step, output, out);
     }
 
     /// Runs the code that an agent wrote, with its inputs and its output as variables.
@@ -161,7 +173,7 @@ impl GraphMachine {
         step: &Step,
         variants: &[String],
         output: Value,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         let mut inputs = self.inputs(step, place);
         if let Value::Object(object) = &output {
@@ -181,19 +193,19 @@ impl GraphMachine {
             .map(|(name, _)| name.clone());
         match self.code_effect(step, place, (variants, author), &inputs) {
             Ok(effect) => {
-                self.want_for(place, Doing::Code(output), effect, wants);
+                self.request_for(place, StepEffect::Code(output), effect, out);
             }
-            Err(failed) => self.failed(place, failed, wants),
+            Err(failed) => self.handle_failure(place, failed, out),
         }
     }
 
     /// Handles the result of an agent's code. If the code failed, the agent gets a complaint.
-    pub(super) fn ran_code(
+    pub(super) fn handle_code_result(
         &mut self,
         place: Place,
         mut output: Value,
         outcome: Outcome,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         let result = match outcome {
             Outcome::Child(ending) => {
@@ -201,10 +213,10 @@ impl GraphMachine {
                 match ending.value {
                     Some(value) if ending.status.is_answer() => Ok(value),
                     _ if ending.status.is_answer() => Ok(json!({"result": ending.text})),
-                    _ => Err(why_of(&ending.status)),
+                    _ => Err(failure_reason(&ending.status)),
                 }
             }
-            other => Err(why_not(&other)),
+            other => Err(outcome_reason(&other)),
         };
         match result {
             Ok(result) => {
@@ -212,20 +224,22 @@ impl GraphMachine {
                     object.insert(EXECUTION.to_owned(), result);
                 }
                 if let Some(step) = self.step(place.at) {
-                    self.end_round(place, &step, output, wants);
+                    self.end_round(place, &step, output, out);
                 }
             }
             Err(reason) => {
-                let error = fenced(head(&reason, MOST_WHY));
-                let next = format!("The code failed:\n{error}\nAnswer again, with code that \
-                    works.");
-                self.complain(place, output, next, &reason, wants);
+                let error = fenced(head(&reason, MAX_REASON_BYTES));
+                let next = format!(
+                    "The code failed:\n{error}\nAnswer again, with code that \
+                    works."
+                );
+                self.complain(place, output, next, &reason, out);
             }
         }
     }
 
     /// Starts the round that the agent requested.
-    fn next_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
+    fn next_round(&mut self, place: Place, step: &Step, output: Value, out: &mut MachineOutput) {
         let next = output
             .get("next_instruction")
             .or_else(|| output.get("iteration_context"));
@@ -233,7 +247,7 @@ impl GraphMachine {
             || "Continue from there, and finish.".to_owned(),
             |next| clipped(next, 20_000),
         );
-        let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
+        let (near, turns) = (self.now.near_limit.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else {
             return;
         };
@@ -241,7 +255,7 @@ impl GraphMachine {
         let rounds = u64::from(attempt.round).max(attempt.stats.turns);
         if rounds >= turns || near {
             // The attempt has no rounds left, so its last output counts.
-            return self.take_answer(place, step, output, wants);
+            return self.take_answer(place, step, output, out);
         }
         let remaining = turns - rounds;
         let warning = if remaining == 1 {
@@ -250,19 +264,19 @@ impl GraphMachine {
             ""
         };
         attempt.before = Some(Box::new((output, format!("{next}{warning}"))));
-        self.perform(place, wants);
+        self.perform(place, out);
     }
 
     /// Extracts the variables that a step writes from its output.
-    fn extract(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
+    fn extract(&mut self, place: Place, step: &Step, output: Value, out: &mut MachineOutput) {
         match extract(step, &output, |name| self.schema(name)) {
-            Ok(written) => self.done(place, written, output, wants),
+            Ok(written) => self.handle_success(place, written, output, out),
             Err(problem) => {
                 let keys = names(&step.writes);
                 let next = format!(
                     "{problem}. Answer again with one JSON object that has the keys {keys}."
                 );
-                self.complain(place, output, next, &problem, wants);
+                self.complain(place, output, next, &problem, out);
             }
         }
     }
@@ -278,23 +292,28 @@ impl GraphMachine {
         output: Value,
         next: String,
         reason: &str,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         let step = self.step(place.at);
-        let runner = step.and_then(|step| self.rules.known.performer(&step.agent).map(|(_, runner)| runner));
+        let runner = step.and_then(|step| {
+            self.rules
+                .known
+                .performer(&step.agent)
+                .map(|(_, runner)| runner)
+        });
         let is_agent = runner.is_some_and(is_agent);
-        let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
+        let (near, turns) = (self.now.near_limit.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else {
             return;
         };
-        let may_complain = attempt.complaints < MOST_COMPLAINTS
+        let may_complain = attempt.complaints < MAX_COMPLAINTS
             && u64::from(attempt.round).max(attempt.stats.turns) < turns;
         if !is_agent || !may_complain || near {
-            return self.failed(place, Failed::once(reason), wants);
+            return self.handle_failure(place, StepFailure::transient(reason), out);
         }
         attempt.complaints += 1;
         attempt.before = Some(Box::new((output, next)));
-        self.perform(place, wants);
+        self.perform(place, out);
     }
 
     /// Reads the verdict of a judge.
@@ -303,20 +322,20 @@ impl GraphMachine {
         place: Place,
         step: &Step,
         output: &Value,
-        wants: &mut MachineOutput,
-    ) -> Judged {
+        out: &mut MachineOutput,
+    ) -> JudgeResult {
         let Some((passed, details)) = verdict(output, step) else {
-            return Judged::Unclear;
+            return JudgeResult::Unclear;
         };
         let issues = texts(details.get("issues").or_else(|| output.get("issues")));
         let id = step.id.clone();
-        Self::tell(wants, || PlanNotice::Verdict {
+        Self::notify(out, || PlanNotice::Verdict {
             step: id,
             passed,
             issues: issues.clone(),
         });
         if passed {
-            return Judged::Passed;
+            return JudgeResult::Passed;
         }
         let steps = self.sent_back(
             place.at,
@@ -327,9 +346,9 @@ impl GraphMachine {
             issues => format!("the work was sent back: {}", issues.join("; ")),
         };
         let rejection = Some(Box::new(Rejection { steps, issues }));
-        Judged::SentBack(Failed {
+        JudgeResult::SentBack(StepFailure {
             rejection,
-            ..Failed::for_good(reason)
+            ..StepFailure::permanent(reason)
         })
     }
 
@@ -381,9 +400,9 @@ impl GraphMachine {
 const CODE: [&str; 2] = ["code", "code_variants"];
 
 /// The result of a judge's answer.
-enum Judged {
+enum JudgeResult {
     Passed,
-    SentBack(Failed),
+    SentBack(StepFailure),
     Unclear,
 }
 
@@ -438,7 +457,7 @@ fn verdict<'a>(output: &'a Value, step: &Step) -> Option<(bool, &'a Value)> {
 fn passes(verdict: &Value) -> Option<bool> {
     let verdict = match verdict {
         Value::Bool(passed) => return Some(*passed),
-        said => verdict => verdict => said => verdict => verdict
+        verdict => verdict
             .as_str()?
             .trim()
             .trim_matches(['"', '.', '!', '*'])

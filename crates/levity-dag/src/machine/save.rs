@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::phase::{Phase, Running};
+use super::phase::{Phase, RunningPlan};
 use super::{GraphMachine, Place, Progress};
 use crate::graph::{Graph, Wiring};
 use crate::notice::StepStatus;
@@ -19,7 +19,7 @@ const PHASE: &str = "phase";
 const STEPS: &str = "steps";
 
 /// An upper bound on the number of effects in a run.
-const MOST_EFFECTS: u64 = 1 << 60;
+const MAX_EFFECTS: u64 = 1 << 60;
 
 /// The steps of a plan and the state of each.
 #[derive(Serialize, Deserialize)]
@@ -56,8 +56,8 @@ impl GraphMachine {
     /// Returns `true` if the machine has not handled any input.
     fn is_new(&self) -> bool {
         matches!(self.phase, Phase::Start { .. })
-            && self.now.said.is_empty()
-            && self.now.near.is_none()
+            && self.now.messages.is_empty()
+            && self.now.near_limit.is_none()
     }
 
     fn saved_steps<'a>(&self, steps: &'a Scheduler) -> Steps<'a> {
@@ -97,19 +97,21 @@ impl GraphMachine {
             .with_steps(steps)
             .ok_or_else(|| inconsistent("its steps belong to another phase"))?;
         let next = self.now.next;
-        if next > MOST_EFFECTS
+        if next > MAX_EFFECTS
             || self
                 .phase
                 .last_effect()
                 .is_some_and(|last| last.get() >= next)
         {
-            return Err(inconsistent("an effect is in progress that was not requested"));
+            return Err(inconsistent(
+                "an effect is in progress that was not requested",
+            ));
         }
         if let Some(running) = self.phase.running_mut() {
             running
                 .contradiction()
                 .map_or(Ok(()), |what| Err(inconsistent(what)))?;
-            running.go_on_with_lists();
+            running.requeue_fan_outs();
         }
         Ok(self)
     }
@@ -130,7 +132,7 @@ impl GraphMachine {
     }
 }
 
-impl Running {
+impl RunningPlan {
     /// Returns the first inconsistency in a plan that was in progress, if there is one.
     fn contradiction(&self) -> Option<&'static str> {
         let is_running = |at: u32, node: &Node| {
@@ -142,10 +144,10 @@ impl Running {
                 .is_some_and(|step| step.fan_out().is_some())
         };
         let mut places = self
-            .doing
+            .effects
             .values()
             .map(|(place, _)| place)
-            .chain(&self.again);
+            .chain(&self.retry_queue);
         match () {
             () if !self.steps.nodes().all(|(at, node)| is_running(at, node))
                 || !self.works.keys().all(|at| self.steps.step(*at).is_some()) =>
@@ -167,19 +169,19 @@ impl Running {
             {
                 Some("the counts of a list's elements do not match")
             }
-            () if !places.all(|place| self.is_under_way(*place)) => {
+            () if !places.all(|place| self.is_in_progress(*place)) => {
                 Some("an effect belongs to a step that is not in progress")
             }
             () => None,
         }
     }
 
-    fn is_under_way(&self, place: Place) -> bool {
+    fn is_in_progress(&self, place: Place) -> bool {
         let Some(work) = self.works.get(&place.at) else {
             return false;
         };
         match (&work.fan, place.item) {
-            (Some(fan), Some(item)) => fan.is_under_way(item),
+            (Some(fan), Some(item)) => fan.is_in_progress(item),
             (fan, item) => fan.is_none() && item.is_none(),
         }
     }

@@ -1,4 +1,5 @@
-//! Machines driven by hand, against a sequential run that shares nothing with the scheduler.
+//! Tests of machines driven by hand, against a sequential run that shares no code with the
+//! scheduler.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,24 +8,24 @@ use levity_core::{Input, Limit, Machine as _, Outcome, Status};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use self::driver::{Driver, fed, fed_more, next, start};
-use self::fate::{Dice, Fate};
-use self::made::{Made, Taste, made};
+use self::driver::{Driver, feed, next, start, trace_of};
+use self::generated_plan::{GeneratedPlan, PlanShape, generate_plan};
 use self::reference::Sequential;
+use self::seeded_outcomes::{SeededOutcomes, SeededRng};
 use super::{Failure, GraphMachine, Rules, Settings};
-use crate::known::{PlanConstraints, StepRunner, StepRunnerKind};
-use crate::machine::PlannedBy;
+use crate::constraints::{PlanConstraints, StepRunner, StepRunnerKind};
+use crate::machine::PlannerKind;
 
 mod cases;
 mod conformance;
 mod driver;
-mod fate;
-mod made;
+mod generated_plan;
 mod planner;
 mod reference;
+mod seeded_outcomes;
 
 #[test]
-fn settings_of_an_earlier_run_keep_plans_in_one_reply() {
+fn settings_of_earlier_run_keep_plans_in_one_reply() {
     let old = serde_json::json!({"parallel": 16, "replans": 3, "drafts": 3, "turns": 15, "approve": false});
     let old: Settings = serde_json::from_value(old).unwrap();
     assert_eq!((old.pieces, old.own_tools), (1, false));
@@ -41,7 +42,7 @@ fn rules(planner: bool) -> Arc<Rules> {
         .fold(PlanConstraints::new(), |known, (name, kind)| {
             known.with(name, StepRunner::new(kind, ""))
         });
-    let planner = planner.then_some(PlannedBy::Program);
+    let planner = planner.then_some(PlannerKind::Program);
     Arc::new(Rules {
         known,
         planner,
@@ -55,82 +56,102 @@ fn no_planner(_: &Driver) -> Value {
 }
 
 /// Drives a run to its end.
-fn to_the_end(driver: &mut Driver, dice: &mut Dice, planner: &mut dyn FnMut(&Driver) -> Value) {
-    let way = dice.roll();
+fn drive_to_end(
+    driver: &mut Driver,
+    rng: &mut SeededRng,
+    planner: &mut dyn FnMut(&Driver) -> Value,
+) {
+    let policy = rng.roll();
     while driver.machine.ending().is_none() {
         assert!(
             !driver.open.is_empty(),
-            "it neither ends nor wants anything; {:?}",
+            "it neither ends nor requests anything; {:?}",
             driver.status
         );
-        let at = next(dice, way, driver.open.len());
+        let at = next(rng, policy, driver.open.len());
         driver.finish(at, planner);
     }
 }
 
-/// The run came to what one step after the other comes to.
-fn check_against(driver: &Driver, made: &Made) {
-    let reference = Sequential::new(made, driver.fate).run();
+/// Checks that the run has the same result as a sequential run.
+fn check_against(driver: &Driver, generated: &GeneratedPlan) {
+    let reference = Sequential::new(generated, driver.outcomes).run();
     let reports = driver.reports();
-    for (id, told) in &reference.told {
-        assert_eq!(reports[id], told.status, "`{id}` of {}", text_of(made));
+    for (id, result) in &reference.results {
+        assert_eq!(
+            reports[id],
+            result.status,
+            "`{id}` of {}",
+            text_of(generated)
+        );
     }
     let mut values = reference.values();
     values.remove("original_query");
-    assert_eq!(driver.machine.values(), values, "{}", text_of(made));
+    assert_eq!(driver.machine.values(), values, "{}", text_of(generated));
     let missing = reference.missing(&driver.handled);
     match (&driver.machine.ending().unwrap().status, &*missing) {
         (Status::Complete, []) => {}
-        (Status::Failed(Failure::Unreached(why)), [_, ..]) => {
-            let mut rest = why.as_str();
+        (Status::Failed(Failure::Unreached(reason)), [_, ..]) => {
+            let mut rest = reason.as_str();
             for (id, failed) in missing.iter().take(20) {
                 let words = if *failed { "failed: " } else { "was skipped" };
                 let words = format!("step `{id}` {words}");
                 let at = rest
                     .find(&words)
-                    .unwrap_or_else(|| panic!("no `{words}` in `{why}`"));
+                    .unwrap_or_else(|| panic!("no `{words}` in `{reason}`"));
                 rest = &rest[at + words.len()..];
             }
             assert_eq!(
-                why.matches("step `").count(),
+                reason.matches("step `").count(),
                 missing.len().min(20),
-                "{why}"
+                "{reason}"
             );
         }
         (status, missing) => panic!(
             "{status:?}, and missing is {missing:?} of {}",
-            text_of(made)
+            text_of(generated)
         ),
     }
 }
 
-/// Fed the same, the machine and one built from what it saved go the same way.
-fn check_repeats(driver: &Driver, made: &Made, rules: &Arc<Rules>, settings: Settings) {
-    let again = GraphMachine::new(rules.clone(), start(made, settings));
+/// Checks that the same inputs repeat the trace, for the machine and for one restored from its
+/// saved state.
+fn check_repeats(
+    driver: &Driver,
+    generated: &GeneratedPlan,
+    rules: &Arc<Rules>,
+    settings: Settings,
+) {
+    let again = GraphMachine::new(rules.clone(), start(generated, settings));
     let saved = serde_json::from_str(&again.save().to_string()).unwrap();
     assert!(
-        fed(again, &driver.inputs) == driver.trace,
+        trace_of(again, &driver.inputs) == driver.trace,
         "the same inputs go another way"
     );
     let restored = GraphMachine::restore(rules.clone(), &saved).unwrap();
     assert!(
-        fed(restored, &driver.inputs) == driver.trace,
+        trace_of(restored, &driver.inputs) == driver.trace,
         "restored, it goes another way"
     );
 }
 
-/// A machine that is built again before every input goes the same way.
-fn check_restored(driver: &Driver, made: &Made, rules: &Arc<Rules>, settings: Settings) {
-    let mut whole = GraphMachine::new(rules.clone(), start(made, settings));
-    let mut often = GraphMachine::new(rules.clone(), start(made, settings));
+/// Checks that a machine that is restored before every input has the same trace.
+fn check_restored(
+    driver: &Driver,
+    generated: &GeneratedPlan,
+    rules: &Arc<Rules>,
+    settings: Settings,
+) {
+    let mut whole = GraphMachine::new(rules.clone(), start(generated, settings));
+    let mut often = GraphMachine::new(rules.clone(), start(generated, settings));
     for (input, expected) in driver.inputs.iter().zip(&driver.trace) {
         let saved = often.save().to_string();
         often =
             GraphMachine::restore(rules.clone(), &serde_json::from_str(&saved).unwrap()).unwrap();
         let input = std::slice::from_ref(input);
-        fed_more(&mut whole, input);
+        feed(&mut whole, input);
         assert_eq!(
-            fed_more(&mut often, input).last(),
+            feed(&mut often, input).last(),
             Some(expected),
             "restored from {saved}"
         );
@@ -142,21 +163,21 @@ fn check_restored(driver: &Driver, made: &Made, rules: &Arc<Rules>, settings: Se
     }
 }
 
-/// What is made up can be carried out.
-fn check_plan(made: &Made, rules: &Rules) {
-    if let Err(faults) = crate::Graph::check(made.plan.clone(), &rules.known) {
-        panic!("{faults} in {}", text_of(made));
+/// Checks that a generated plan is valid.
+fn check_plan(generated: &GeneratedPlan, rules: &Rules) {
+    if let Err(faults) = crate::Graph::check(generated.plan.clone(), &rules.known) {
+        panic!("{faults} in {}", text_of(generated));
     }
 }
 
-fn text_of(made: &Made) -> String {
-    let steps: Vec<String> = made
+fn text_of(generated: &GeneratedPlan) -> String {
+    let steps: Vec<String> = generated
         .plan
         .steps
         .iter()
         .map(|step| serde_json::to_string(step).unwrap())
         .collect();
-    format!("{}\n{:?}", steps.join("\n"), made.plan.variables)
+    format!("{}\n{:?}", steps.join("\n"), generated.plan.variables)
 }
 
 fn settings(parallel: usize) -> Settings {
@@ -166,40 +187,40 @@ fn settings(parallel: usize) -> Settings {
     }
 }
 
-fn whole_run(seed: u64, steps: usize, parallel: usize, fails: u64, ways: u64) {
-    let mut dice = Dice(seed);
-    let made = made(
-        &mut dice,
-        Taste {
+fn check_full_run(seed: u64, steps: usize, parallel: usize, fails: u64, repeats: u64) {
+    let mut rng = SeededRng(seed);
+    let generated = generate_plan(
+        &mut rng,
+        PlanShape {
             steps,
             early: parallel == 1,
         },
     );
     let (rules, settings) = (rules(false), settings(parallel));
-    check_plan(&made, &rules);
+    check_plan(&generated, &rules);
     let mut texts = BTreeSet::new();
-    for way in 0..ways {
-        let mut driver = Driver::new(&rules, &made, settings, Fate { seed, fails });
+    for attempt in 0..repeats {
+        let mut driver = Driver::new(&rules, &generated, settings, SeededOutcomes { seed, fails });
         driver.begin();
-        to_the_end(&mut driver, &mut dice, &mut no_planner);
-        check_against(&driver, &made);
+        drive_to_end(&mut driver, &mut rng, &mut no_planner);
+        check_against(&driver, &generated);
         texts.insert(driver.machine.ending().unwrap().text.clone());
         if steps < 50 {
-            check_repeats(&driver, &made, &rules, settings);
+            check_repeats(&driver, &generated, &rules, settings);
         }
-        if steps < 20 && way == 0 {
-            check_restored(&driver, &made, &rules, settings);
+        if steps < 20 && attempt == 0 {
+            check_restored(&driver, &generated, &rules, settings);
         }
     }
-    assert_eq!(texts.len(), 1, "the answer is a matter of time");
+    assert_eq!(texts.len(), 1, "the answer depends on timing");
 }
 
-/// A run in which a planner changes the plan, and perhaps a person is asked about each change.
-fn changed_run(seed: u64, steps: usize, parallel: usize, fails: u64, approve: bool) {
-    let mut dice = Dice(seed);
-    let made = made(
-        &mut dice,
-        Taste {
+/// Checks a run in which a planner changes the plan, with or without approval of each change.
+fn check_changed_run(seed: u64, steps: usize, parallel: usize, fails: u64, approve: bool) {
+    let mut rng = SeededRng(seed);
+    let generated = generate_plan(
+        &mut rng,
+        PlanShape {
             steps,
             early: false,
         },
@@ -211,33 +232,33 @@ fn changed_run(seed: u64, steps: usize, parallel: usize, fails: u64, approve: bo
             ..settings(parallel)
         },
     );
-    let mut driver = Driver::new(&rules, &made, settings, Fate { seed, fails });
-    let mut ideas = Dice(seed ^ 1);
+    let mut driver = Driver::new(&rules, &generated, settings, SeededOutcomes { seed, fails });
+    let mut ideas = SeededRng(seed ^ 1);
     driver.begin();
-    to_the_end(&mut driver, &mut dice, &mut |driver| {
-        planner::change(driver, &driver.asked_for, &mut ideas)
+    drive_to_end(&mut driver, &mut rng, &mut |driver| {
+        planner::change(driver, &driver.replanned_steps, &mut ideas)
     });
     check_against(&driver, &driver.plan);
-    check_repeats(&driver, &made, &rules, settings);
-    check_restored(&driver, &made, &rules, settings);
+    check_repeats(&driver, &generated, &rules, settings);
+    check_restored(&driver, &generated, &rules, settings);
 }
 
-/// What a run that is broken off may do, and what it has to show.
-fn broken_off(seed: u64, steps: usize, parallel: usize, fails: u64, last: &Input) {
-    let mut dice = Dice(seed);
-    let made = made(
-        &mut dice,
-        Taste {
+/// Checks the behaviour and the results of an interrupted run.
+fn check_interrupted_run(seed: u64, steps: usize, parallel: usize, fails: u64, last: &Input) {
+    let mut rng = SeededRng(seed);
+    let generated = generate_plan(
+        &mut rng,
+        PlanShape {
             steps,
             early: false,
         },
     );
     let (rules, settings) = (rules(false), settings(parallel));
-    let mut driver = Driver::new(&rules, &made, settings, Fate { seed, fails });
+    let mut driver = Driver::new(&rules, &generated, settings, SeededOutcomes { seed, fails });
     driver.begin();
-    for _ in 0..dice.below(steps * 2) {
+    for _ in 0..rng.below(steps * 2) {
         if !driver.open.is_empty() {
-            let at = dice.below(driver.open.len());
+            let at = rng.below(driver.open.len());
             driver.finish(at, &mut no_planner);
         }
     }
@@ -251,11 +272,11 @@ fn broken_off(seed: u64, steps: usize, parallel: usize, fails: u64, last: &Input
         driver.machine.ending().is_some() || wraps,
         "it does not end at once"
     );
-    to_the_end(&mut driver, &mut dice, &mut no_planner);
-    check_repeats(&driver, &made, &rules, settings);
+    drive_to_end(&mut driver, &mut rng, &mut no_planner);
+    check_repeats(&driver, &generated, &rules, settings);
     let ending = driver.machine.ending().unwrap().clone();
     for (effect, _) in open {
-        // What comes too late is left aside.
+        // Late outcomes are ignored.
         driver.apply(Input::Finished {
             effect,
             outcome: Outcome::Unknown,
@@ -263,7 +284,7 @@ fn broken_off(seed: u64, steps: usize, parallel: usize, fails: u64, last: &Input
     }
     assert_eq!(driver.machine.ending(), Some(&ending));
     if had_ended {
-        return check_against(&driver, &made);
+        return check_against(&driver, &generated);
     }
     match (&ending.status, last) {
         (Status::Cancelled { .. }, Input::Cancel { .. })
@@ -273,14 +294,14 @@ fn broken_off(seed: u64, steps: usize, parallel: usize, fails: u64, last: &Input
         }
         (status, last) => panic!("{last:?} ends it as {status:?}"),
     }
-    let reference = Sequential::new(&made, driver.fate).run();
-    // Once the end is near nothing is tried again, so more fails then than would have.
+    let reference = Sequential::new(&generated, driver.outcomes).run();
+    // Near a limit there are no retries, so more steps fail than in the reference.
     for (id, status) in driver
         .reports()
         .into_iter()
         .filter(|(_, status)| status.is_settled() && !wraps)
     {
-        assert_eq!(status, reference.told[&id].status, "`{id}`");
+        assert_eq!(status, reference.results[&id].status, "`{id}`");
     }
 }
 
@@ -300,24 +321,24 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_way_through_a_plan_comes_to_what_one_step_after_the_other_does(
+    fn run_in_any_order_matches_sequential_run(
         seed in SEED.no_shrink(), steps in 1..40_usize, parallel in 1..8_usize, fails in 0..50_u64,
     ) {
-        whole_run(seed, steps, parallel, fails, 3);
+        check_full_run(seed, steps, parallel, fails, 3);
     }
 
     #[test]
-    fn a_plan_that_is_changed_comes_to_what_the_last_plan_does(
+    fn run_with_plan_changes_matches_run_of_last_plan(
         seed in SEED.no_shrink(), steps in 1..30_usize, parallel in 1..8_usize, fails in 5..50_u64, approve in any::<bool>(),
     ) {
-        changed_run(seed, steps, parallel, fails, approve);
+        check_changed_run(seed, steps, parallel, fails, approve);
     }
 
     #[test]
-    fn broken_off_it_ends_and_begins_nothing_more(
+    fn interrupted_run_ends_and_starts_nothing_more(
         seed in SEED.no_shrink(), steps in 1..30_usize, parallel in 1..8_usize, fails in 0..50_u64, last in ends(),
     ) {
-        broken_off(seed, steps, parallel, fails, &last);
+        check_interrupted_run(seed, steps, parallel, fails, &last);
     }
 }
 
@@ -325,9 +346,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn so_does_a_large_plan(
+    fn large_run_in_any_order_matches_sequential_run(
         seed in SEED.no_shrink(), steps in 1_000..2_000_usize, parallel in 1..32_usize, fails in 0..20_u64,
     ) {
-        whole_run(seed, steps, parallel, fails, 2);
+        check_full_run(seed, steps, parallel, fails, 2);
     }
 }

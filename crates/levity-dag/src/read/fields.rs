@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::condition::Condition;
-use crate::fault::{Fault, FaultKind, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::names::short;
 use crate::step::{Reducer, StepId};
 
@@ -15,7 +15,7 @@ pub(super) struct Fields<'a, 'f> {
     /// The step that the object is, or belongs to.
     pub(super) step: Option<StepId>,
     map: &'a Map<String, Value>,
-    found: &'f mut Found,
+    found: &'f mut FaultCollector,
     /// `true` if a key is written in another style. Few are, and comparing without regard to style
     /// is costly.
     styled: bool,
@@ -24,7 +24,11 @@ pub(super) struct Fields<'a, 'f> {
 }
 
 impl<'a, 'f> Fields<'a, 'f> {
-    pub(super) fn new(place: String, map: &'a Map<String, Value>, found: &'f mut Found) -> Self {
+    pub(super) fn new(
+        place: String,
+        map: &'a Map<String, Value>,
+        found: &'f mut FaultCollector,
+    ) -> Self {
         Self {
             place,
             step: None,
@@ -236,7 +240,7 @@ fn whole_of(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| float().map(|float| float as u64))
 }
 
-pub(super) fn reducer(value: &Value, place: &str, found: &mut Found) -> Option<Reducer> {
+pub(super) fn reducer(value: &Value, place: &str, found: &mut FaultCollector) -> Option<Reducer> {
     let named = value
         .as_str()
         .map(|name| Value::String(name.to_lowercase()));

@@ -6,13 +6,13 @@ use serde_json::Value;
 use super::fields::{Fields, id_of, kind_of};
 use super::{each_once, numbers};
 use crate::check::ROOT;
-use crate::fault::{Fault, FaultKind, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::names::{did_you_mean, short};
 use crate::step::{After, Step, StepId};
 
 /// Adds the edges of a node-link graph to the `after` lists of their targets. Edges of `ROOT` are
 /// ignored.
-pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
+pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut FaultCollector) {
     let Some(list) = edges.as_array() else {
         if !edges.is_null() {
             let message = format!("`links` must be a list of objects, not {}", kind_of(edges));
@@ -50,7 +50,7 @@ pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
 }
 
 /// Returns the target and the predecessor of an edge: an object, or a list of two.
-fn link(edge: &Value, at: usize, found: &mut Found) -> Option<(StepId, After)> {
+fn link(edge: &Value, at: usize, found: &mut FaultCollector) -> Option<(StepId, After)> {
     let place = format!("link {}", at + 1);
     match edge {
         Value::Object(map) => {
@@ -85,7 +85,7 @@ fn link(edge: &Value, at: usize, found: &mut Found) -> Option<(StepId, After)> {
     }
 }
 
-fn malformed_link<T>(place: &str, edge: &Value, found: &mut Found) -> Option<T> {
+fn malformed_link<T>(place: &str, edge: &Value, found: &mut FaultCollector) -> Option<T> {
     let message = format!(
         "{place} must be an object with the ids `source` and `target`, not {}",
         kind_of(edge)

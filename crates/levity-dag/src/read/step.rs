@@ -4,12 +4,12 @@ use serde_json::{Map, Value};
 use super::each_once;
 use super::fields::{Fields, id_of, kind_of, plain};
 use crate::check::ROOT;
-use crate::fault::{Fault, FaultKind, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind};
 use crate::names::short;
 use crate::step::{After, Budget, FanOut, Join, OnFailure, Retry, Step, StepId, StepOptions};
 
 /// The fields of a node that only sessions contain.
-const OF_SESSIONS: [&str; 6] = ["status", "output", "error", "cost", "label", "result"];
+const SESSION_FIELDS: [&str; 6] = ["status", "output", "error", "cost", "label", "result"];
 
 /// The fields of a step, with their synonyms.
 const FIELDS: [(&str, &str); 20] = [
@@ -44,7 +44,12 @@ pub(crate) fn field_name(key: &str) -> Option<&'static str> {
 }
 
 /// Reads one step; `at` is its position, and `id` its id if that is not in the object.
-pub(crate) fn step(value: &Value, at: usize, id: Option<&str>, found: &mut Found) -> Option<Step> {
+pub(crate) fn step(
+    value: &Value,
+    at: usize,
+    id: Option<&str>,
+    found: &mut FaultCollector,
+) -> Option<Step> {
     let Value::Object(map) = value else {
         let message = format!("step {} must be an object, not {}", at + 1, kind_of(value));
         found.push(Fault::new(FaultKind::Malformed, message));
@@ -68,7 +73,7 @@ pub(crate) fn step(value: &Value, at: usize, id: Option<&str>, found: &mut Found
     read_common_fields(&mut step, &mut fields);
     let more = options(&mut fields);
     step.more = (more != StepOptions::default()).then(|| Box::new(more));
-    fields.near_misses(&OF_SESSIONS);
+    fields.near_misses(&SESSION_FIELDS);
     each_once(&mut step);
     Some(step)
 }
@@ -136,7 +141,7 @@ fn join(fields: &mut Fields) -> Join {
 fn on_failure(fields: &mut Fields) -> OnFailure {
     let policy = match fields.take("on_failure") {
         None => Some(OnFailure::Fail),
-        Some(Value::String(match what => name)) => match name => match what.as_str() {
+        Some(Value::String(name)) => match name.as_str() {
             "fail" => Some(OnFailure::Fail),
             "skip" => Some(OnFailure::Skip),
             "continue" => Some(OnFailure::Continue),

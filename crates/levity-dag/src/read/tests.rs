@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 use crate::{Graph, Plan, PlanConstraints, StepRunner, StepRunnerKind};
 
 #[track_caller]
-fn reads(text: &str, expected: &Value) {
+fn assert_parses_to(text: &str, expected: &Value) {
     let plan = Plan::parse(text).unwrap();
     assert_eq!(&serde_json::to_value(&plan).unwrap(), expected);
     let again: Plan = serde_json::from_value(expected.clone()).unwrap();
-    assert_eq!(again, plan, "what is written down is read back");
+    assert_eq!(again, plan, "the serialized plan is read back");
 }
 
 #[track_caller]
-fn refused(text: &str, expected: &[&str]) {
+fn assert_rejected(text: &str, expected: &[&str]) {
     let faults = Plan::parse(text).unwrap_err().faults;
     assert_eq!(
         faults
@@ -24,7 +24,7 @@ fn refused(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn the_own_form() {
+fn own_form_is_parsed() {
     let whole = json!({
         "steps": [
             {"id": "a", "agent": "Coder", "writes": ["x"]},
@@ -41,17 +41,17 @@ fn the_own_form() {
         "variables": {"x": {"schema": {"type": "array"}, "reducer": "concat"}},
         "given": {"q": "why"},
     });
-    reads(&whole.to_string(), &whole);
+    assert_parses_to(&whole.to_string(), &whole);
     let plan = Plan::parse(&whole.to_string()).unwrap();
     assert!(
         plan.steps[0].more.is_none(),
-        "what says nothing of it has no box"
+        "a step without options has no box"
     );
 }
 
 #[test]
-fn short_forms() {
-    reads(
+fn short_forms_are_parsed() {
+    assert_parses_to(
         r#"{"steps": {"a": {"agent": "A", "reads": "x", "dependsOn": ["b", 1, "ROOT"], "agent_prompt": "do", "retry": 2,
             "map": "l", "code": null, "whatever": {}, "status": "pending"}, "b": {"id": "b", "code": "1"},
             "1": {"agent": "A", "code": {"CODE_1A": "x", "CODE_1B": "y"}, "when": true}},
@@ -71,7 +71,7 @@ fn short_forms() {
 }
 
 #[test]
-fn the_node_link_form() {
+fn node_link_form_is_parsed() {
     let expected = json!({
         "steps": [
             {"id": "1", "agent": "A", "prompt": "do it", "writes": ["x"]},
@@ -88,61 +88,64 @@ fn the_node_link_form() {
         {"source": "T003", "target": "T002", "when": "x"}, [1, "T003"]]"#;
     let rest =
         r#""directed": true, "multigraph": false, "graph": {"given": {"q": 1}, "session_id": "s"}"#;
-    reads(
+    assert_parses_to(
         &format!(r#"{{{rest}, "nodes": {nodes}, "links": {edges}}}"#),
         &expected,
     );
-    reads(
+    assert_parses_to(
         &format!(r#"{{"plan_graph": {{{rest}, "nodes": {nodes}, "edges": {edges}}}, "why": 1}}"#),
         &expected,
     );
-    reads(
+    assert_parses_to(
         &format!(r#"{{"output": {{"plan": {{{rest}, "edges": {edges}, "nodes": {nodes}}}}}}}"#),
         &expected,
     );
-    reads(
+    assert_parses_to(
         r#"{"nodes": [{"id": "a", "agent": "A"}]}"#,
         &json!({"steps": [{"id": "a", "agent": "A"}]}),
     );
 }
 
 #[test]
-fn what_models_write_is_mended() {
+fn malformed_json_of_models_is_repaired() {
     let expected =
         json!({"steps": [{"id": "a", "agent": "A"}, {"id": "b", "agent": "B", "reads": ["x"]}]});
     let body = "{steps: [{'id': 'a', 'agent': 'A'}, {'id': 'b', 'agent': 'B', 'reads': ['x',],},]}";
-    reads(
+    assert_parses_to(
         &format!("Here is the plan:\n```json\n{body}\n```\nGood luck!"),
         &expected,
     );
-    reads(body.trim_end_matches('}'), &expected);
-    reads(&json!(expected.to_string()).to_string(), &expected);
+    assert_parses_to(body.trim_end_matches('}'), &expected);
+    assert_parses_to(&json!(expected.to_string()).to_string(), &expected);
     let example = r#"Like {"a much longer example": {"that": "is no plan", "but": "has more text than the plan below"}}:"#;
-    reads(
+    assert_parses_to(
         &format!(r#"{example} {{"steps": [{{"id": "a", "agent": "A",}}]}}"#),
         &json!({"steps": [{"id": "a", "agent": "A"}]}),
     );
 }
 
 #[test]
-fn half_a_plan_is_no_plan() {
+fn truncated_plan_is_rejected() {
     let text =
         r#"{"steps": [{"id": "a", "agent": "A"}, {"id": "b", "agent": "B", "prompt": "and th"#;
-    refused(text, &["the plan is cut off at byte 81; write all of it"]);
+    assert_rejected(
+        text,
+        &["the plan is cut off at byte 81; write it completely"],
+    );
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
-    refused(
+fn parse_faults_name_field_and_expected_type() {
+    assert_rejected(
         "",
-        &["the text is no plan: there is no JSON in the 0 bytes of text"],
+        &["the text is not a plan: there is no JSON in the 0 bytes of text"],
     );
-    refused(
+    assert_rejected(
         "42",
         &["a plan is an object with a list `steps`, not a number"],
     );
-    refused("{}", &["the plan has no `steps`; write {\"steps\": [..]}"]);
-    refused(
+    assert_rejected("{}", &["the plan has no `steps`; write {\"steps\": [..]}"]);
+    assert_rejected(
         r#"{"steps": 5, "variables": [], "given": 7}"#,
         &[
             "`variables` must be an object, not a list",
@@ -150,27 +153,27 @@ fn what_does_not_fit_is_named() {
             "`steps` must be a list of objects, not a number",
         ],
     );
-    refused(
+    assert_rejected(
         r#"{"nodes": [], "links": 7}"#,
         &["`links` must be a list of objects, not a number"],
     );
-    refused(
+    assert_rejected(
         r#"{"nodes": [{"id": "fetch"}], "links": [{"source": "fetch"}, {"source": 1, "target": "fetsh"}, 3, [1]]}"#,
         &[
             "link 1: `source` and `target` must be ids of nodes",
-            "link 2 leads to `fetsh`, which is no node; did you mean `fetch`?",
+            "link 2 leads to `fetsh`, which is not a node; did you mean `fetch`?",
             "link 3 must be an object with the ids `source` and `target`, not a number",
             "link 4 must be an object with the ids `source` and `target`, not a list",
         ],
     );
-    refused(
+    assert_rejected(
         r#"[7, {"agent": "A"}]"#,
         &[
             "step 1 must be an object, not a number",
-            "step 2: `id` must be there, a text of its own",
+            "step 2: `id` is missing; give the step a unique text",
         ],
     );
-    refused(
+    assert_rejected(
         r#"{"steps": [{"id": "a", "agent": 1, "prompt": [], "reads": 5, "writes": ["x", 1], "after": {"when": "x"},
             "join": "most", "when": "x >", "map": {"most": -1}, "inputs": [], "retry": "often", "timeout": -3,
             "budget": {"tokens": 1.5, "money": "much", "tokes": 1}, "instead_of": [], "on_failure": "explode", "code": [1],
@@ -184,10 +187,10 @@ fn what_does_not_fit_is_named() {
             "step `a`: `writes` must be a list of names only, not a number",
             "step `a`, `after`: `step` must be the id of a step",
             "step `a`: `join` must be \"all\" or \"any\"",
-            "step `a`: `when` is no condition: a value is missing at character 4",
+            "step `a`: `when` is not a valid condition: a value is missing at character 4",
             "step `a`: `on_failure` must be \"fail\", \"skip\", \"continue\" or \
                 {\"fallback\": \"<id of a step>\"}",
-            "step `a`, `map`: `over` must name the variable that holds the list",
+            "step `a`, `map`: `over` must name the variable that contains the list",
             "step `a`: `code` must be a text or a list of texts, not a list",
             "step `a`: `inputs` must be an object of names and values, not a list",
             "step `a`: `retry` must be a number of attempts, not a text",
@@ -203,7 +206,7 @@ fn what_does_not_fit_is_named() {
 }
 
 #[test]
-fn faults_name_their_step() {
+fn parse_faults_name_their_step() {
     let faults = Plan::parse(r#"{"steps": [{"id": "a", "map": {"over": 3}}]}"#)
         .unwrap_err()
         .faults;
@@ -216,7 +219,7 @@ fn faults_name_their_step() {
 }
 
 #[test]
-fn huge_numbers_and_deep_nesting() {
+fn huge_numbers_and_deep_nesting_are_rejected() {
     let plan = Plan::parse(r#"{"steps": [{"id": "a", "agent": "A", "retry": 1e15, "timeout": 1e300, "map": {"over": "x", "most": 18446744073709551615}}]}"#).unwrap();
     let faults = Graph::check(
         plan,
@@ -237,7 +240,7 @@ fn huge_numbers_and_deep_nesting() {
     );
 }
 
-/// A plan text with some letters changed.
+/// A plan text with some characters changed.
 fn mutated() -> impl Strategy<Value = String> {
     let whole = r#"{"plan": {"nodes": [{"id": 1, "agent": "A", "map": {"over": "x", "most": 3}, "retry": {"attempts": 2}},
         {"id": "b", "after": [{"step": 1, "when": "x > 1"}], "on_failure": {"fallback": "c"}, "budget": {"money": 1}}],
@@ -279,7 +282,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_text_is_too_much(text in mutated()) {
+    fn parse_never_panics_on_mutated_text(text in mutated()) {
         if let Ok(plan) = Plan::parse(&text) {
             let _ = Graph::check(plan.clone(), &PlanConstraints::new());
             let again = Plan::from_value(serde_json::to_value(&plan).unwrap());
@@ -288,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn no_value_is_too_much(value in any_json()) {
+    fn from_value_never_panics_on_any_json(value in any_json()) {
         if let Ok(plan) = Plan::from_value(value) {
             let _ = Graph::check(plan.clone(), &PlanConstraints::new());
             let again = Plan::parse(&serde_json::to_string(&plan).unwrap());

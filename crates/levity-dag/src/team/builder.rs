@@ -8,10 +8,10 @@ use levity_runtime::{Observe, Runtime};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 
 use super::{Inner, Team};
+use crate::constraints::{PlanConstraints, StepRunner, StepRunnerKind};
 use crate::executor::TeamExecutor;
 use crate::function::Function;
-use crate::known::{PlanConstraints, StepRunner, StepRunnerKind};
-use crate::machine::{PLAN, PlannedBy, Rules, Settings};
+use crate::machine::{PLAN, PlannerKind, Rules, Settings};
 use crate::planner::TeamPlanner;
 
 /// A builder for a [`Team`].
@@ -200,10 +200,10 @@ impl TeamBuilder {
         let functions = add_functions(&mut known, self.functions)?;
         add_tools(&mut known, &registry)?;
         let planner = match &self.planner {
-            Some(_) => Some(PlannedBy::Program),
+            Some(_) => Some(PlannerKind::Program),
             None => agents
                 .contains_key(Team::PLANNER)
-                .then(|| PlannedBy::Agent(Team::PLANNER.into())),
+                .then(|| PlannerKind::Agent(Team::PLANNER.into())),
         };
         let code: Option<Arc<str>> = self
             .code
@@ -261,9 +261,10 @@ impl TeamBuilder {
                 "max_parallel",
                 "is 0, so no step could start; set 1 to run one step at a time",
             ),
-            Settings { drafts: 0, .. } => {
-                zero("max_drafts", "is 0, so no plan could be made; set 1 to ask once")
-            }
+            Settings { drafts: 0, .. } => zero(
+                "max_drafts",
+                "is 0, so no plan could be made; set 1 to ask once",
+            ),
             Settings { turns: 0, .. } => zero(
                 "max_turns",
                 "is 0, so no agent could answer; set 1 for a single turn",
@@ -294,9 +295,10 @@ fn coders(agents: &BTreeMap<Arc<str>, Agent>, code: Option<&dyn Program>) -> BTr
 }
 
 fn duplicate_name(name: &str) -> Error {
-    let problem =
-        format!("is used twice: `{name}` is already an agent, a function or a tool; rename one of \
-            them");
+    let problem = format!(
+        "is used twice: `{name}` is already an agent, a function or a tool; rename one of \
+            them"
+    );
     Error::Setting {
         setting: "name",
         problem,

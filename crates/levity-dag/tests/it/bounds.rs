@@ -1,5 +1,4 @@
-//! What holds at the edges: questions that hold up nobody, shares that are not passed, times that
-//! are kept, verdicts that are not lost.
+//! Tests of limits: questions that block no other step, shared budgets, timeouts and verdicts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,7 @@ pub(crate) fn agent(model: &ScriptedModel) -> Agent {
     Agent::builder(model.clone()).build().unwrap()
 }
 
-fn told(model: &ScriptedModel, at: usize) -> String {
+fn last_message(model: &ScriptedModel, at: usize) -> String {
     let requests = model.requests();
     requests[at]
         .history
@@ -45,7 +44,7 @@ pub(crate) fn give(id: &str, value: i64) -> Step {
     Step::new(id, "give").input("give", value).writes([id])
 }
 
-/// Answers questions once a step is done.
+/// Answers questions once a step has completed.
 async fn answer_after(
     step: &str,
     mut run: levity_runtime::RunHandle<Team>,
@@ -73,7 +72,7 @@ async fn answer_after(
 }
 
 #[tokio::test]
-async fn a_question_about_a_tool_holds_up_nobody_else() {
+async fn question_about_tool_blocks_no_other_step() {
     let tool = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
     let policy = Policy::allow_all().rule(Rule::tool("send").ask("it leaves the house"));
     let team = simple(&Log::default())
@@ -91,7 +90,7 @@ async fn a_question_about_a_tool_holds_up_nobody_else() {
     assert_eq!(tool.calls().len(), 1);
 }
 
-/// Changes a plan once.
+/// A planner that always returns the same change.
 struct Once(Value);
 
 #[async_trait]
@@ -102,7 +101,7 @@ impl TeamPlanner for Once {
 }
 
 #[tokio::test]
-async fn a_question_about_a_change_holds_up_nobody_else() {
+async fn question_about_change_blocks_no_other_step() {
     let change = json!({"add": [{"id": "x2", "agent": "give", "inputs": {"give": 4}, "writes": ["x"], "instead_of": "x"}]});
     let team = simple(&Log::default())
         .planner(Once(change))
@@ -149,7 +148,7 @@ async fn a_question_about_a_change_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn rounds_share_what_a_step_may_use() {
+async fn rounds_share_budget_of_step() {
     let model = ScriptedModel::new()
         .call("look", json!({}))
         .reply("{\"call_self\": true}")
@@ -199,7 +198,7 @@ async fn rounds_share_what_a_step_may_use() {
     );
 }
 
-/// Code that is what an agent does.
+/// A code runner that is an agent.
 pub(crate) struct Code(ToolSpec, Agent);
 
 #[async_trait]
@@ -215,7 +214,7 @@ impl Program for Code {
         _: Arc<dyn Executor>,
     ) -> Result<Child, ToolError> {
         let keys: Vec<_> = args.as_object().unwrap().keys().cloned().collect();
-        assert_eq!(keys, ["code", "inputs"], "nothing but what the schema has");
+        assert_eq!(keys, ["code", "inputs"], "only the keys of the schema");
         self.1.child(args.to_string(), saved).await
     }
 }
@@ -225,7 +224,7 @@ pub(crate) fn code(model: &ScriptedModel) -> Code {
 }
 
 #[tokio::test]
-async fn code_has_no_more_time_than_its_step() {
+async fn code_is_limited_by_timeout_of_step() {
     let runtime = Runtime::new().with_world(ManualWorld::auto());
     let team = Team::builder()
         .code(code(&ScriptedModel::new().hang()))
@@ -234,7 +233,7 @@ async fn code_has_no_more_time_than_its_step() {
         .unwrap();
     let plan = Plan::new().step(Step::code("s", ["1 + 1"]).timeout(Duration::from_secs(5)));
     let Err(error) = within(team.run(plan)).await else {
-        panic!("it takes too long")
+        panic!("the code must time out")
     };
     assert!(error.to_string().contains("step `s` failed"), "{error}");
 
@@ -253,14 +252,14 @@ async fn code_has_no_more_time_than_its_step() {
     let finished = within(team.run(Plan::new().step(step))).await.unwrap();
     assert_eq!(finished.variable("x"), Some(&json!(1)));
     assert!(
-        told(&coder, 1).contains("The code failed"),
+        last_message(&coder, 1).contains("The code failed"),
         "{}",
-        told(&coder, 1)
+        last_message(&coder, 1)
     );
 }
 
 #[tokio::test]
-async fn what_code_uses_counts_for_its_step() {
+async fn usage_of_code_counts_for_its_step() {
     let coder = ScriptedModel::new().reply("{\"code\": \"1 + 1\"}");
     let runs = ScriptedModel::new().reply("2");
     let team = Team::builder()
@@ -276,7 +275,7 @@ async fn what_code_uses_counts_for_its_step() {
 }
 
 #[tokio::test]
-async fn a_run_goes_by_its_own_limits_and_not_the_team_s() {
+async fn limits_of_run_override_limits_of_team() {
     let model = ScriptedModel::new().reply("{\"x\": 1}");
     let limits = |tokens| Limits::new().tokens(tokens);
     let team = Team::builder()
@@ -301,7 +300,7 @@ async fn a_run_goes_by_its_own_limits_and_not_the_team_s() {
     assert!(error.downcast_ref::<Faults>().is_some(), "{error}");
 }
 
-/// Puts something in the place of every plan.
+/// An approver that replaces every plan.
 struct Edits(Value);
 
 #[async_trait]
@@ -314,7 +313,7 @@ impl Approver for Edits {
 }
 
 #[tokio::test]
-async fn an_approver_that_writes_rubbish_is_not_asked_for_ever() {
+async fn approver_with_invalid_edits_is_not_asked_forever() {
     let log = Log::default();
     let team = simple(&log)
         .approver(Edits(json!("rubbish")))
@@ -324,14 +323,14 @@ async fn an_approver_that_writes_rubbish_is_not_asked_for_ever() {
     let Err(Error::Cancelled { reason, .. }) =
         within(team.run(Plan::new().step(give("a", 1)))).await
     else {
-        panic!("it ends")
+        panic!("the run must end")
     };
     assert!(reason.contains("plan"), "{reason}");
     assert!(log.take().is_empty());
 }
 
 #[tokio::test]
-async fn a_judge_of_each_element_sends_work_back() {
+async fn judge_of_list_element_sends_work_back() {
     let writer = ScriptedModel::new()
         .reply("{\"drafts\": [\"bad\", \"good\"]}")
         .reply("{\"drafts\": [\"good\"]}");
@@ -352,14 +351,14 @@ async fn a_judge_of_each_element_sends_work_back() {
     let finished = within(team.run(plan)).await.unwrap();
     assert_eq!(finished.variable("drafts"), Some(&json!(["good"])));
     assert!(
-        told(&writer, 1).contains("too short"),
+        last_message(&writer, 1).contains("too short"),
         "{}",
-        told(&writer, 1)
+        last_message(&writer, 1)
     );
 }
 
 #[tokio::test]
-async fn a_verdict_that_is_none_does_not_let_work_pass() {
+async fn unreadable_verdict_does_not_pass() {
     let judges = ScriptedModel::new()
         .reply("{\"verdict\": \"could be better\"}")
         .reply("{\"verdict\": \"Pass.\"}");
@@ -373,14 +372,14 @@ async fn a_verdict_that_is_none_does_not_let_work_pass() {
         .step(Step::new("check", "Judge").reads(["a"]));
     within(team.run(plan)).await.unwrap();
     assert!(
-        told(&judges, 1).contains("no verdict that can be read"),
+        last_message(&judges, 1).contains("no readable verdict"),
         "{}",
-        told(&judges, 1)
+        last_message(&judges, 1)
     );
 }
 
 #[tokio::test]
-async fn a_verdict_in_the_variable_that_is_written_counts() {
+async fn verdict_in_written_variable_counts() {
     for reply in [
         json!({"review": {"verdict": "revise", "issues": ["too short"]}}),
         json!({"output": {"verdict": "revise", "issues": ["too short"]}, "review": 1}),
@@ -407,15 +406,15 @@ async fn a_verdict_in_the_variable_that_is_written_counts() {
         let finished = within(team.run(plan)).await.unwrap();
         assert_eq!(finished.variable("draft"), Some(&json!("good")));
         assert!(
-            told(&writer, 1).contains("too short"),
+            last_message(&writer, 1).contains("too short"),
             "{}",
-            told(&writer, 1)
+            last_message(&writer, 1)
         );
     }
 }
 
 #[tokio::test]
-async fn of_two_judges_that_send_work_back_none_is_forgotten() {
+async fn rejections_of_several_judges_are_all_applied() {
     let writer = |text: &str| {
         let reply = |n: u32| format!("{{\"{text}\": {n}}}");
         ScriptedModel::new()
@@ -449,7 +448,7 @@ async fn of_two_judges_that_send_work_back_none_is_forgotten() {
     }
     let mut run = team.run(plan).start();
     let (mut events, control) = (run.events(), run.control().clone());
-    // The first change is let pass only when all three judges have spoken.
+    // The first change is approved only after all three judges have answered.
     let answers = async {
         let (mut open, mut asked, mut failed) = (None, 0, 0);
         while let Some(event) = events.next().await {
@@ -485,7 +484,7 @@ async fn of_two_judges_that_send_work_back_none_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_asked_about_is_found_by_its_other_name() {
+async fn tool_that_needs_approval_is_found_by_alias() {
     let tool = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
     struct Yes;
     #[async_trait]
@@ -494,7 +493,7 @@ async fn a_tool_that_is_asked_about_is_found_by_its_other_name() {
             assert_eq!(
                 ask.call.args,
                 json!({"to": "all"}),
-                "nothing but what the tool is given"
+                "only the arguments of the tool"
             );
             Decision::Allow
         }
@@ -515,7 +514,7 @@ async fn a_tool_that_is_asked_about_is_found_by_its_other_name() {
 }
 
 #[tokio::test]
-async fn a_name_that_means_a_time_limit_is_not_given_to_anything_else() {
+async fn reserved_timeout_name_is_rejected_as_input() {
     let team = simple(&Log::default()).build().unwrap();
     let faulty = |step: Step| {
         let plan = Plan::new()
@@ -532,7 +531,7 @@ async fn a_name_that_means_a_time_limit_is_not_given_to_anything_else() {
     for step in steps {
         let error = faulty(step);
         assert!(
-            error.contains("step `a` is given something as `$timeout`"),
+            error.contains("step `a` has an input `$timeout`"),
             "{error}"
         );
     }

@@ -1,5 +1,5 @@
-//! Runs that are stopped after every record in turn, and gone on with; runs that are left while
-//! they wait.
+//! Tests of runs that are stopped after every record in turn and resumed, and of runs that are
+//! parked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 
 use crate::support::within;
 
-/// A plan at first, and then another way for what fails.
-struct Known;
+/// A planner that returns a plan first, and then a fallback for the failed step.
+struct TestPlanner;
 
 #[async_trait]
-impl TeamPlanner for Known {
+impl TeamPlanner for TestPlanner {
     async fn plan(&self, brief: &Brief) -> Result<Value, ToolError> {
         let step = |id: &str, agent: &str, reads: &[&str]| json!({"id": id, "agent": agent, "inputs": {"me": id}, "reads": reads, "writes": [id]});
         if brief.replan.is_some() {
@@ -59,7 +59,7 @@ impl Approver for Yes {
     }
 }
 
-/// Adds up what it is given, and tells that it did.
+/// Adds up its inputs, and records the call.
 fn work(life: &Life, input: &StepInput) -> Value {
     life.world
         .did(format!("{} {}", input.get("me"), input.get("item")));
@@ -105,7 +105,7 @@ fn team(life: &Arc<Life>) -> Team {
             Function::new(|_| std::future::ready(Err(ToolError::failed("it broke")))).idempotent(),
         )
         .agent("Writer", "writes", agent)
-        .planner(Known)
+        .planner(TestPlanner)
         .approve_plans()
         .approver(Yes)
         .max_parallel(3)
@@ -139,7 +139,8 @@ async fn life(life: Life) -> (String, String, Vec<(String, StepStatus)>) {
     )
 }
 
-/// Stopped wherever, it comes to the same, and what is written down as done is not done again.
+/// Checks that a run stopped at any point has the same result, and that recorded work is not
+/// repeated.
 async fn check<J: Journal + 'static>(journal: impl Fn() -> J) {
     let report = crash::after_every_record(journal, life).await;
     report.assert_same();
@@ -155,18 +156,18 @@ async fn check<J: Journal + 'static>(journal: impl Fn() -> J) {
             .iter()
             .map(|(what, times)| times - whole.get(what).copied().unwrap_or(0).min(*times))
             .sum();
-        // No more is done twice than ran when it was stopped.
+        // At most the steps that were running at the stop are repeated.
         assert!(more <= 3, "{end}: {all:?}");
     }
 }
 
 #[tokio::test]
-async fn stopped_after_every_record_a_plan_comes_to_the_same() {
+async fn plan_stopped_after_every_record_has_same_result() {
     check(MemoryJournal::new).await;
 }
 
 #[tokio::test]
-async fn so_it_does_with_files() {
+async fn plan_stopped_after_every_record_of_file_journal_has_same_result() {
     let folder = tempfile::tempdir().unwrap();
     let next = AtomicUsize::new(0);
     check(|| {
@@ -183,14 +184,14 @@ async fn so_it_does_with_files() {
 fn waiting_team(
     world: &ManualWorld,
     journal: &MemoryJournal,
-    tries: &Arc<AtomicUsize>,
+    attempts: &Arc<AtomicUsize>,
 ) -> TeamBuilder {
     let runtime = Runtime::new()
         .with_journal(journal.clone())
         .with_world(world.clone());
-    let tries = tries.clone();
+    let attempts = attempts.clone();
     let flaky = Function::new(move |_: StepInput| {
-        let first = tries.fetch_add(1, Ordering::SeqCst) == 0;
+        let first = attempts.fetch_add(1, Ordering::SeqCst) == 0;
         std::future::ready(if first {
             Err(ToolError::failed("not yet"))
         } else {
@@ -214,9 +215,9 @@ async fn parked(
 }
 
 #[tokio::test]
-async fn a_run_is_left_while_a_step_pauses() {
-    let (world, journal, tries) = (ManualWorld::new(), MemoryJournal::new(), Arc::default());
-    let team = waiting_team(&world, &journal, &tries).build().unwrap();
+async fn run_is_parked_while_step_pauses() {
+    let (world, journal, attempts) = (ManualWorld::new(), MemoryJournal::new(), Arc::default());
+    let team = waiting_team(&world, &journal, &attempts).build().unwrap();
     let retry = Retry::attempts(2).pause(Duration::from_secs(100));
     let plan = Plan::new()
         .step(Step::new("give", "give").input("give", 7).writes(["x"]))
@@ -230,18 +231,22 @@ async fn a_run_is_left_while_a_step_pauses() {
     let run = parked(team.run(plan).park()).await;
     world.advance(Duration::from_secs(99));
     assert_eq!(parked(team.resume(run.clone()).park()).await, run);
-    assert_eq!(tries.load(Ordering::SeqCst), 1, "it was tried too early");
+    assert_eq!(
+        attempts.load(Ordering::SeqCst),
+        1,
+        "the retry came too early"
+    );
     world.advance(Duration::from_secs(1));
     let finished = within(team.resume(run).park()).await.unwrap();
     assert_eq!(
         (finished.variable("y"), finished.variable("z")),
         (Some(&json!(1)), Some(&json!(5)))
     );
-    assert_eq!(tries.load(Ordering::SeqCst), 2);
+    assert_eq!(attempts.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn a_run_is_left_while_a_step_asks_a_person() {
+async fn run_is_parked_while_step_asks_person() {
     let (world, journal) = (ManualWorld::auto(), MemoryJournal::new());
     let make = || {
         let question = ScriptedModel::new().call("ask_user", json!({"question": "Which?"}));

@@ -1,4 +1,4 @@
-//! Steps by functions: order, parallel ways, failures, conditions, lists.
+//! Tests of function steps: order, parallel paths, failures, conditions and fan-outs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use levity_runtime::Runtime;
 use levity_test::ManualWorld;
 use serde_json::{Value, json};
 
-use crate::support::{Log, collect, noting, simple, within};
+use crate::support::{Log, collect, logging_function, simple, within};
 
 fn give(id: &str, value: impl Into<Value>) -> Step {
     Step::new(id, "give").input("give", value).writes([id])
@@ -37,7 +37,7 @@ async fn partial(plan: Plan) -> (String, TeamAnswer) {
 }
 
 #[tokio::test]
-async fn a_diamond_is_carried_out_in_order() {
+async fn diamond_runs_in_dependency_order() {
     let plan = Plan::new()
         .step(
             Step::new("all", "sum")
@@ -69,14 +69,14 @@ async fn a_diamond_is_carried_out_in_order() {
 }
 
 #[tokio::test]
-async fn a_failed_step_stops_only_what_depends_on_it() {
+async fn failed_step_stops_only_its_dependents() {
     let plan = Plan::new()
         .step(give("a", 1))
         .step(Step::new("b", "fail").after("a").writes(["b"]))
         .step(Step::new("c", "sum").reads(["b"]).writes(["c"]))
         .step(Step::new("d", "sum").reads(["a"]).writes(["d"]));
-    let (why, finished) = partial(plan).await;
-    assert_eq!(why, "step `b` failed: it broke; step `c` was skipped");
+    let (reason, finished) = partial(plan).await;
+    assert_eq!(reason, "step `b` failed: it broke; step `c` was skipped");
     assert_eq!(status(&finished, "b"), StepStatus::Failed);
     assert_eq!(status(&finished, "c"), StepStatus::Skipped);
     assert_eq!(finished.variable("d"), Some(&json!(1)));
@@ -84,7 +84,7 @@ async fn a_failed_step_stops_only_what_depends_on_it() {
 }
 
 #[tokio::test]
-async fn what_follows_a_failure_is_as_the_plan_says() {
+async fn failure_policy_of_plan_decides_about_dependents() {
     let base = |failing: Step| {
         let after = Step::new("after", "give")
             .input("give", 5)
@@ -94,8 +94,8 @@ async fn what_follows_a_failure_is_as_the_plan_says() {
     };
     let skipped = run(base(Step::new("s", "fail").on_failure(OnFailure::Skip))).await;
     assert_eq!(status(&skipped, "after"), StepStatus::Skipped);
-    let gone_on = run(base(Step::new("s", "fail").on_failure(OnFailure::Continue))).await;
-    assert_eq!(status(&gone_on, "after"), StepStatus::Completed);
+    let continued = run(base(Step::new("s", "fail").on_failure(OnFailure::Continue))).await;
+    assert_eq!(status(&continued, "after"), StepStatus::Completed);
     let other = Step::new("other", "give").input("give", 7).writes(["x"]);
     let plan = base(Step::new("s", "fail").on_failure(OnFailure::Fallback("other".into())))
         .step(other.clone());
@@ -111,7 +111,7 @@ async fn what_follows_a_failure_is_as_the_plan_says() {
 }
 
 #[tokio::test]
-async fn a_step_that_follows_only_the_fallback_is_skipped_with_it() {
+async fn dependent_of_unused_fallback_is_skipped() {
     let plan = Plan::new()
         .step(
             Step::new("s", "give")
@@ -126,7 +126,7 @@ async fn a_step_that_follows_only_the_fallback_is_skipped_with_it() {
 }
 
 #[tokio::test]
-async fn one_of_two_branches_is_taken() {
+async fn only_branch_with_true_condition_is_taken() {
     let when = |text| Condition::parse(text).unwrap();
     let plan = |score: f64| {
         Plan::new()
@@ -172,10 +172,10 @@ async fn one_of_two_branches_is_taken() {
 }
 
 #[tokio::test]
-async fn a_step_is_tried_again_after_a_pause() {
+async fn step_is_retried_after_doubling_pause() {
     let world = ManualWorld::auto();
-    let tries = Arc::new(AtomicUsize::new(0));
-    let counting = tries.clone();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counting = attempts.clone();
     let flaky = Function::new(move |_: StepInput| {
         let first = counting.fetch_add(1, Ordering::SeqCst) < 2;
         async move {
@@ -199,7 +199,7 @@ async fn a_step_is_tried_again_after_a_pause() {
         .await
         .unwrap();
     assert_eq!(finished.step("s").unwrap().spent.attempts, 3);
-    // One second, and then two.
+    // The pauses are one second and two seconds.
     assert_eq!(
         levity_core::World::now(&world).since(before),
         Duration::from_secs(3)
@@ -213,7 +213,7 @@ async fn a_step_is_tried_again_after_a_pause() {
 }
 
 #[tokio::test]
-async fn a_step_has_its_time() {
+async fn step_times_out_after_its_timeout() {
     let world = ManualWorld::auto();
     let runtime = Runtime::new().with_world(world);
     let stuck = Function::new(|_: StepInput| std::future::pending());
@@ -224,19 +224,19 @@ async fn a_step_has_its_time() {
         .unwrap();
     let plan = Plan::new().step(Step::new("s", "stuck").timeout(Duration::from_secs(5)));
     let Err(Error::Unreached { why, .. }) = within(team.run(plan)).await else {
-        panic!("it ends")
+        panic!("the run must fail")
     };
-    assert_eq!(why, "step `s` failed: it took longer than 5s");
+    assert_eq!(why, "step `s` failed: timed out after 5s");
 }
 
 #[tokio::test]
-async fn a_list_is_gathered_in_its_order_and_never_more_at_a_time_than_allowed() {
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let counts = (now.clone(), most.clone());
+async fn fan_out_collects_in_list_order_within_parallel_limit() {
+    let (now, max_at_once) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (now.clone(), max_at_once.clone());
     let work = Function::new(move |input: StepInput| {
-        let (now, most) = counts.clone();
+        let (now, max_at_once) = counts.clone();
         async move {
-            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            max_at_once.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             let n: u64 = input.parse("item")?;
             for _ in 0..(n * 7) % 5 {
                 tokio::task::yield_now().await;
@@ -257,18 +257,18 @@ async fn a_list_is_gathered_in_its_order_and_never_more_at_a_time_than_allowed()
         finished.parse_variable::<Vec<u64>>("twice"),
         Some(list.iter().map(|n| n * 2).collect())
     );
-    assert_eq!(most.load(Ordering::SeqCst), 16);
+    assert_eq!(max_at_once.load(Ordering::SeqCst), 16);
 }
 
 #[tokio::test]
-async fn a_quorum_is_enough_and_less_is_not() {
+async fn fan_out_succeeds_with_quorum_and_fails_without() {
     let odd = |input: &StepInput| match input.parse::<i64>("item")? {
         n if n % 2 == 1 => Ok(json!(n)),
         _ => Err(ToolError::failed("even")),
     };
     let log = Log::default();
     let team = Team::builder()
-        .function("odd", noting(&log, "odd", odd))
+        .function("odd", logging_function(&log, "odd", odd))
         .max_parallel(1)
         .build()
         .unwrap();
@@ -297,18 +297,18 @@ async fn a_quorum_is_enough_and_less_is_not() {
     };
     assert_eq!(
         why,
-        "step `s` failed: 0 of 3 elements succeeded, and 3 must; element 0: even"
+        "step `s` failed: 0 of 3 elements succeeded, but 3 are required; element 0: even"
     );
-    // Once it is clear, no more are begun.
+    // Once the result is certain, no more elements start.
     assert_eq!(log.take().len(), 1);
     let finished = within(team.run(plan(json!([]), over()))).await.unwrap();
     assert_eq!(finished.variable("out"), Some(&json!([])));
 }
 
 #[tokio::test]
-async fn what_is_no_list_or_too_long_is_a_failure() {
+async fn fan_out_over_invalid_or_too_long_list_fails() {
     for (list, expected) in [
-        (json!(5), "`list` is no list"),
+        (json!(5), "`list` is not a list"),
         (json!([1, 2, 3]), "raise `most`"),
     ] {
         let plan = Plan::new().step(give("list", list)).step(
@@ -322,7 +322,7 @@ async fn what_is_no_list_or_too_long_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_slow_sibling_delays_nobody() {
+async fn slow_sibling_delays_no_other_step() {
     let world = ManualWorld::new();
     let runtime = Runtime::new().with_world(world.clone());
     let finished_at = Arc::new(Mutex::new(Vec::new()));
@@ -379,7 +379,7 @@ async fn a_slow_sibling_delays_nobody() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure_of_its_step_alone() {
+async fn panic_in_function_fails_only_its_step() {
     let log = Log::default();
     let team = simple(&log)
         .function("bad", Function::new(|_: StepInput| async { panic!("oh") }))
@@ -400,7 +400,7 @@ async fn a_panic_is_a_failure_of_its_step_alone() {
 }
 
 #[tokio::test]
-async fn a_plan_that_cannot_be_carried_out_begins_nothing() {
+async fn invalid_plan_starts_nothing() {
     let log = Log::default();
     let team = simple(&log).build().unwrap();
     let plan = Plan::new()
@@ -416,7 +416,7 @@ async fn a_plan_that_cannot_be_carried_out_begins_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_on_the_longest_way_goes_first() {
+async fn steps_on_longest_path_start_first() {
     let log = Log::default();
     let names = log.clone();
     let named = Function::new(move |input: StepInput| {
@@ -429,7 +429,7 @@ async fn what_is_on_the_longest_way_goes_first() {
         .build()
         .unwrap();
     let step = |id: &str| Step::new(id, "named").input("name", id);
-    // All three may begin at once; two steps wait for the last of them.
+    // All three may start at once; two steps wait for the last of them.
     let plan = Plan::new()
         .step(step("alone"))
         .step(step("pair"))

@@ -1,4 +1,4 @@
-//! Guards of a whole team.
+//! Tests of guards for a whole team.
 
 use std::sync::{Arc, Mutex};
 
@@ -44,21 +44,21 @@ fn plan() -> Plan {
 }
 
 #[tokio::test]
-async fn they_stand_around_agents_and_around_what_a_plan_calls() {
+async fn guards_inspect_agents_and_direct_calls_of_plan() {
     let (writer, tool) = (
         ScriptedModel::new().reply(format!("It was {WORD}.")),
         send(),
     );
-    let (journal, told) = (MemoryJournal::new(), Arc::new(Mutex::new(Vec::new())));
+    let (journal, events) = (MemoryJournal::new(), Arc::new(Mutex::new(Vec::new())));
     let runtime = Runtime::new().with_journal(journal.clone());
-    let (team, hears) = (
+    let (team, sink) = (
         team(&writer, &tool).runtime(runtime).build().unwrap(),
-        told.clone(),
+        events.clone(),
     );
     let run = team
         .run(plan())
         .id("r")
-        .on_event(move |event| hears.lock().unwrap().push(event.clone()));
+        .on_event(move |event| sink.lock().unwrap().push(event.clone()));
     let done = within(run).await.unwrap();
     assert_eq!(
         done.variable("said"),
@@ -68,27 +68,27 @@ async fn they_stand_around_agents_and_around_what_a_plan_calls() {
         tool.calls()[0].args,
         json!({"text": "it is [secret: known]"})
     );
-    let asked = format!("{:?}", writer.requests());
+    let requests = format!("{:?}", writer.requests());
     assert!(
-        asked.contains("[secret: known] was sent") && !asked.contains(WORD),
-        "{asked}"
+        requests.contains("[secret: known] was sent") && !requests.contains(WORD),
+        "{requests}"
     );
-    let told = told.lock().unwrap().clone();
+    let events = events.lock().unwrap().clone();
     let of = |stage: Stage| {
         let is = |by: &Intervention| by.stage == stage;
-        told.iter()
+        events.iter()
             .any(|event| matches!(&event.kind, EventKind::Guarded { intervention, .. } if is(intervention)))
     };
     assert!(of(Stage::Call) && of(Stage::Result) && of(Stage::Answer));
     let outcomes: Vec<_> = journal.read(&RunId::new("r")).await.unwrap().split_off(1);
     assert!(
         !serde_json::to_string(&outcomes).unwrap().contains(WORD),
-        "only the plan itself is as it was"
+        "only the plan itself is unchanged"
     );
 }
 
 #[tokio::test]
-async fn what_they_block_is_not_called() {
+async fn call_blocked_by_guard_is_not_made() {
     let (writer, tool) = (ScriptedModel::new(), send());
     let team = team(&writer, &tool)
         .guard(SizeGuard::new().call(10))
@@ -113,7 +113,7 @@ impl Approver for Edits {
 }
 
 #[tokio::test]
-async fn what_a_person_puts_in_place_is_looked_at() {
+async fn guard_inspects_arguments_edited_by_person() {
     let tool = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")))
         .with_hints(Hints::new().destructive());
     let journal = MemoryJournal::new();

@@ -1,5 +1,4 @@
-//! A process that is really killed, at moments that nobody has chosen, and others that go on with
-//! its run.
+//! Tests with a process that is killed at random moments, and others that resume its run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 const FOLDER: &str = "LEVITY_TEST_GRAPH_FOLDER";
 const STEPS: u64 = 50;
 
-/// 50 steps in layers, one of them for each element of a list and one that fails at first.
+/// 50 steps in layers, one of them with a fan-out and one that fails at first.
 fn plan() -> Plan {
     let mut plan = Plan::new().given("list", json!((0..10).collect::<Vec<_>>()));
     for n in 0..STEPS {
@@ -45,8 +44,8 @@ fn plan() -> Plan {
     plan
 }
 
-/// One line, in one write.
-fn note(file: &Path, line: &str) {
+/// Appends one line, in a single write.
+fn append_line(file: &Path, line: &str) {
     let mut file = OpenOptions::new()
         .create(true)
         .append(true)
@@ -55,16 +54,16 @@ fn note(file: &Path, line: &str) {
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// Writes down that it begins and that it ends, for whoever reads and for good.
+/// Records its start and its end, in the file and on standard output.
 async fn work(input: StepInput, file: Option<PathBuf>) -> Result<Value, ToolError> {
     let me: String = input.parse("me")?;
     let me = match input.get("item") {
         Value::Null => me,
         item => format!("{me}#{item}"),
     };
-    let tell = |what: &str| {
+    let record = |what: &str| {
         if let Some(file) = &file {
-            note(file, &format!("{what} {me}"));
+            append_line(file, &format!("{what} {me}"));
             println!("{what} {me}");
         }
     };
@@ -74,9 +73,9 @@ async fn work(input: StepInput, file: Option<PathBuf>) -> Result<Value, ToolErro
     {
         return Err(ToolError::failed("not yet"));
     }
-    tell("begin");
+    record("begin");
     SystemWorld.sleep(Duration::from_millis(1)).await;
-    tell("end");
+    record("end");
     let sum: u64 = input.values.values().filter_map(Value::as_u64).sum();
     Ok(json!((sum * 31 + me.len() as u64) % 1_000_003))
 }
@@ -102,9 +101,9 @@ fn journal(folder: &Path) -> FileJournal {
         .with_durability(Durability::Buffered)
 }
 
-/// The process that is killed: it begins the run, or goes on with it.
+/// The process that is killed: it starts the run, or resumes it.
 #[tokio::test]
-async fn child() {
+async fn child_process_entry() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
     };
@@ -130,22 +129,23 @@ async fn child() {
     .unwrap();
 }
 
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Lets a process work until it has told so much, and kills it (SIGKILL); whether it ended before.
-fn live(folder: &Path, lines: usize, pause: Duration) -> bool {
+/// Runs a process until it has printed this many lines, then kills it (SIGKILL). Returns `true` if
+/// it ended before.
+fn run_and_kill(folder: &Path, lines: usize, pause: Duration) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args([
             "--exact",
-            "killed::child",
+            "killed::child_process_entry",
             "--nocapture",
             "--test-threads=1",
         ])
@@ -156,13 +156,14 @@ fn live(folder: &Path, lines: usize, pause: Duration) -> bool {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut child = Killed(child);
-    let told = BufReader::new(child.0.stdout.take().unwrap())
+    let mut child = KillOnDrop(child);
+    let lines_before = BufReader::new(child.0.stdout.take().unwrap())
         .lines()
         .map_while(Result::ok);
-    let mut told = told.filter(|line| line.contains("begin ") || line.contains("end "));
+    let mut lines_before =
+        lines_before.filter(|line| line.contains("begin ") || line.contains("end "));
     for _ in 0..lines {
-        if told.next().is_none() {
+        if lines_before.next().is_none() {
             assert!(child.0.wait().unwrap().success());
             return true;
         }
@@ -172,7 +173,7 @@ fn live(folder: &Path, lines: usize, pause: Duration) -> bool {
     false
 }
 
-/// What the journal says is finished.
+/// Returns the steps and elements that are finished according to the journal.
 fn finished(folder: &Path) -> BTreeSet<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -208,7 +209,7 @@ fn done(folder: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// One run, killed so many times; how often it was killed before it ended.
+/// Runs a plan, killed this many times. Returns the number of kills before it ended.
 fn killed_run(mut seed: u64, kills: usize, expected: &BTreeMap<Arc<str>, Value>) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let mut next = |end: u64| {
@@ -219,27 +220,27 @@ fn killed_run(mut seed: u64, kills: usize, expected: &BTreeMap<Arc<str>, Value>)
     };
     let (mut killed, mut ended) = (0, false);
     while !ended {
-        let (before, told) = (finished(folder.path()), done(folder.path()).len());
+        let (before, lines_before) = (finished(folder.path()), done(folder.path()).len());
         let lines = if killed < kills {
             next(22) as usize
         } else {
             usize::MAX
         };
-        ended = live(folder.path(), lines, Duration::from_micros(next(1_500)));
-        check_again(folder.path(), &before, told);
+        ended = run_and_kill(folder.path(), lines, Duration::from_micros(next(1_500)));
+        check_again(folder.path(), &before, lines_before);
         killed += usize::from(!ended);
     }
     check_end(folder.path(), expected);
     killed
 }
 
-/// Nothing that was finished was begun again since.
-fn check_again(folder: &Path, finished: &BTreeSet<String>, told: usize) {
-    for line in &done(folder)[told..] {
+/// Checks that no finished step was started again.
+fn check_again(folder: &Path, finished: &BTreeSet<String>, lines_before: usize) {
+    for line in &done(folder)[lines_before..] {
         let again = line
             .strip_prefix("begin ")
             .is_some_and(|step| finished.contains(step));
-        assert!(!again, "{line}, which was finished by then");
+        assert!(!again, "{line}, which was already finished");
     }
 }
 
@@ -249,12 +250,12 @@ fn check_end(folder: &Path, expected: &BTreeMap<Arc<str>, Value>) {
     assert_eq!(result, json!({"open": 0, "values": expected}));
     let done = done(folder);
     for n in (0..STEPS).filter(|n| *n != 20) {
-        assert!(done.contains(&format!("end s{n}")), "s{n} was never done");
+        assert!(done.contains(&format!("end s{n}")), "s{n} never ran");
     }
 }
 
 #[test]
-fn killed_fifty_times_a_run_ends_and_repeats_nothing_that_was_finished() {
+fn run_killed_fifty_times_completes_without_repeating_finished_steps() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,11 +1,11 @@
-//! Graphs as a stranger would use them.
+//! Tests of graphs through the public API.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::print_stdout, reason = "what is skipped is said aloud")]
+#![allow(clippy::print_stdout, reason = "skipped tests print a line")]
 
 mod bounds;
 mod crashes;

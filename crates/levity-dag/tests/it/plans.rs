@@ -1,4 +1,4 @@
-//! Plans that a stranger hands in, and files that hold none.
+//! Tests of hostile plans and of files without a valid plan.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ fn known() -> PlanConstraints {
     )
 }
 
-/// The first complaint about a plan text, from reading or from checking.
-fn complaint(text: &str) -> (FaultKind, String) {
+/// Returns the first fault of a plan text, from parsing or from the check.
+fn first_fault(text: &str) -> (FaultKind, String) {
     let faults = match Plan::parse(text).and_then(|plan| Graph::check(plan, &known())) {
         Ok(_) => panic!("the plan was accepted"),
         Err(faults) => faults,
@@ -21,13 +21,13 @@ fn complaint(text: &str) -> (FaultKind, String) {
 }
 
 #[track_caller]
-fn refused(text: &str, kind: FaultKind, names: &str) {
-    let (found, message) = complaint(text);
+fn assert_rejected(text: &str, kind: FaultKind, names: &str) {
+    let (found, message) = first_fault(text);
     assert_eq!(found, kind, "{message}");
     assert!(message.contains(names), "{message}");
     assert!(
         message.len() < 600,
-        "a complaint is short: {} bytes",
+        "a fault message is short: {} bytes",
         message.len()
     );
 }
@@ -37,26 +37,26 @@ fn steps(body: &str) -> String {
 }
 
 #[test]
-fn hostile_plans_are_refused_by_name() {
+fn hostile_plans_are_rejected_with_reason() {
     let two = r#"{"id": "a", "agent": "Coder", "after": ["b"]}, {"id": "b", "agent": "Coder", "after": ["a"]}"#;
-    refused(&steps(two), FaultKind::Cycle, "`a -> b -> a`");
-    refused(
+    assert_rejected(&steps(two), FaultKind::Cycle, "`a -> b -> a`");
+    assert_rejected(
         &steps(r#"{"id": "a", "agent": "Coder", "after": "a"}"#),
         FaultKind::Cycle,
-        "step `a` comes after itself",
+        "step `a` follows itself",
     );
     let twice = r#"{"id": "a", "agent": "Coder"}, {"id": "a", "agent": "Coder"}"#;
-    refused(
+    assert_rejected(
         &steps(twice),
         FaultKind::Id,
         "steps 1 and 2 both have the id `a`",
     );
-    refused(
+    assert_rejected(
         &steps(r#"{"id": "a", "agent": "Codder"}"#),
         FaultKind::Agent,
         "did you mean `Coder`?",
     );
-    refused(
+    assert_rejected(
         &steps(r#"{"id": "a", "agent": "Coder", "reads": ["x"]}"#),
         FaultKind::Read,
         "reads `x`, which no step writes",
@@ -65,18 +65,18 @@ fn hostile_plans_are_refused_by_name() {
         r#"{{"id": "a", "agent": "Coder", "prompt": "{}"}}"#,
         "x".repeat(10 << 20)
     );
-    refused(
+    assert_rejected(
         &steps(&long),
         FaultKind::Size,
         "step `a` has 10485766 bytes of text",
     );
     let name = "n".repeat(100_000);
-    refused(
+    assert_rejected(
         &steps(&format!(r#"{{"id": "{name}", "agent": "{name}"}}"#)),
         FaultKind::Id,
         "more than 256",
     );
-    refused(
+    assert_rejected(
         &steps(&format!(
             r#"{{"id": "a", "agent": "Coder", "{name}": 1, "after": ["{name}"]}}"#
         )),
@@ -86,7 +86,7 @@ fn hostile_plans_are_refused_by_name() {
 }
 
 #[test]
-fn too_many_steps_are_refused_before_anything_else() {
+fn too_many_steps_are_rejected_first() {
     let mut text = String::from(r#"{"steps": ["#);
     for n in 0..100_000 {
         let comma = if n == 0 { "" } else { "," };
@@ -98,24 +98,24 @@ fn too_many_steps_are_refused_before_anything_else() {
         .unwrap();
     }
     text.push_str("]}");
-    refused(
+    assert_rejected(
         &text,
         FaultKind::Size,
-        "the plan has 100000 steps, more than 20000",
+        "the plan has 100000 steps, more than the limit of 20000",
     );
 }
 
 #[test]
-fn a_plan_text_has_a_limit() {
-    refused(
+fn plan_text_over_limit_is_rejected() {
+    assert_rejected(
         &" ".repeat(Plan::MAX_BYTES + 1),
         FaultKind::Size,
-        "more than 16777216",
+        "more than the limit of 16777216",
     );
 }
 
 #[test]
-fn a_plan_is_read_from_a_file() {
+fn plan_is_loaded_from_file_and_errors_name_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plan.json");
     std::fs::write(
@@ -134,14 +134,14 @@ fn a_plan_is_read_from_a_file() {
     assert!(
         error
             .to_string()
-            .contains("plan.json` is no UTF-8 at byte 11"),
+            .contains("plan.json` is not valid UTF-8 at byte 11"),
         "{error}"
     );
 
     std::fs::write(&path, r#"{"steps": [{"id": "a", "reads": 1}]}"#).unwrap();
     let error = Plan::load(&path).unwrap_err().to_string();
     assert!(
-        error.contains("plan.json` is wrong: step `a`: `reads` must be a list of names"),
+        error.contains("plan.json` is invalid: step `a`: `reads` must be a list of names"),
         "{error}"
     );
 
@@ -149,7 +149,7 @@ fn a_plan_is_read_from_a_file() {
     assert!(matches!(Plan::load(&path), Err(LoadError::TooLarge { .. })));
     let missing = Plan::load(folder.path().join("none.json")).unwrap_err();
     assert!(
-        missing.to_string().contains("none.json` cannot be read"),
+        missing.to_string().contains("cannot read the plan `"),
         "{missing}"
     );
     assert!(matches!(

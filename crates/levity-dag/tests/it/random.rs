@@ -1,4 +1,4 @@
-//! Plans that are made up, through the real runtime, against one step after the other.
+//! Tests of random plans in the real runtime, against a sequential run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ fn mixed(seed: u64, what: &str) -> u64 {
     (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 11
 }
 
-/// Steps of which each comes after some before it, by its own words or by what it reads.
+/// Creates steps that each follow some earlier ones, by `after` or by `reads`.
 fn plan(seed: u64, steps: usize) -> Plan {
     let mut plan = Plan::new();
     for n in 0..steps {
@@ -60,9 +60,9 @@ fn value(inputs: &Map<String, Value>) -> Value {
     json!(mixed(7, &json!(text).to_string()) % 1_000)
 }
 
-/// What the steps come to, one after the other.
-fn one_by_one(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepStatus, Value)> {
-    let mut told: BTreeMap<String, (StepStatus, Value)> = BTreeMap::new();
+/// Returns the results of a sequential run.
+fn run_sequentially(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepStatus, Value)> {
+    let mut results: BTreeMap<String, (StepStatus, Value)> = BTreeMap::new();
     for step in &plan.steps {
         let written = step.reads.iter().map(|name| name.replace('v', "s"));
         let mut before = step
@@ -76,7 +76,7 @@ fn one_by_one(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepSta
                 .iter()
                 .find(|step| step.id.as_str() == id)
                 .map(|step| &step.on_failure);
-            match told[id].0 {
+            match results[id].0 {
                 StepStatus::Completed => false,
                 StepStatus::Failed => on_failure != Some(&OnFailure::Continue),
                 _ => true,
@@ -84,7 +84,7 @@ fn one_by_one(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepSta
         };
         let id = step.id.to_string();
         if before.any(|id| is_dead(&id)) {
-            told.insert(id, (StepStatus::Skipped, Value::Null));
+            results.insert(id, (StepStatus::Skipped, Value::Null));
             continue;
         }
         let mut inputs: Map<String, Value> = step
@@ -94,7 +94,7 @@ fn one_by_one(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepSta
         inputs.extend(
             step.reads
                 .iter()
-                .map(|name| (name.to_string(), told[&name.replace('v', "s")].1.clone())),
+                .map(|name| (name.to_string(), results[&name.replace('v', "s")].1.clone())),
         );
         let good = (1..=step.tries().attempts).any(|attempt| !fails(seed, &id, attempt, percent));
         let done = if good {
@@ -102,32 +102,32 @@ fn one_by_one(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepSta
         } else {
             (StepStatus::Failed, Value::Null)
         };
-        told.insert(id, done);
+        results.insert(id, done);
     }
-    told
+    results
 }
 
-/// What is seen of the functions while they run.
+/// The observed calls of the functions.
 #[derive(Default)]
-struct Seen {
+struct Observed {
     now: AtomicUsize,
-    most: AtomicUsize,
+    max_at_once: AtomicUsize,
     attempts: Mutex<BTreeMap<String, u32>>,
 }
 
-fn team(seed: u64, percent: u64, parallel: usize, seen: &Arc<Seen>) -> Team {
+fn team(seed: u64, percent: u64, parallel: usize, observed: &Arc<Observed>) -> Team {
     let world = ManualWorld::auto();
-    let (clock, seen) = (world.clone(), seen.clone());
+    let (clock, observed) = (world.clone(), observed.clone());
     let work = Function::new(move |input: StepInput| {
-        let (clock, seen) = (clock.clone(), seen.clone());
+        let (clock, observed) = (clock.clone(), observed.clone());
         async move {
-            seen.most.fetch_max(
-                seen.now.fetch_add(1, Ordering::SeqCst) + 1,
+            observed.max_at_once.fetch_max(
+                observed.now.fetch_add(1, Ordering::SeqCst) + 1,
                 Ordering::SeqCst,
             );
             let id: String = input.parse("me")?;
             let attempt = {
-                let mut attempts = seen.attempts.lock().unwrap();
+                let mut attempts = observed.attempts.lock().unwrap();
                 let attempt = attempts.entry(id.clone()).or_default();
                 *attempt += 1;
                 *attempt
@@ -137,7 +137,7 @@ fn team(seed: u64, percent: u64, parallel: usize, seen: &Arc<Seen>) -> Team {
                     mixed(seed, &format!("time {id} {attempt}")) % 50,
                 ))
                 .await;
-            seen.now.fetch_sub(1, Ordering::SeqCst);
+            observed.now.fetch_sub(1, Ordering::SeqCst);
             if fails(seed, &id, attempt, percent) {
                 Err(ToolError::failed("it broke"))
             } else {
@@ -163,9 +163,9 @@ async fn finished(team: &Team, plan: Plan) -> TeamAnswer {
 }
 
 async fn check(seed: u64, steps: usize, parallel: usize, percent: u64) {
-    let (plan, seen) = (plan(seed, steps), Arc::new(Seen::default()));
-    let expected = one_by_one(&plan, seed, percent);
-    let finished = finished(&team(seed, percent, parallel, &seen), plan.clone()).await;
+    let (plan, observed) = (plan(seed, steps), Arc::new(Observed::default()));
+    let expected = run_sequentially(&plan, seed, percent);
+    let finished = finished(&team(seed, percent, parallel, &observed), plan.clone()).await;
     let values = finished.variables();
     for report in finished.steps() {
         let (status, value) = &expected[report.step.as_str()];
@@ -177,7 +177,7 @@ async fn check(seed: u64, steps: usize, parallel: usize, percent: u64) {
             "{}",
             report.step
         );
-        let ran = seen
+        let ran = observed
             .attempts
             .lock()
             .unwrap()
@@ -186,18 +186,18 @@ async fn check(seed: u64, steps: usize, parallel: usize, percent: u64) {
             .unwrap_or(0);
         assert_eq!(
             report.spent.attempts, ran,
-            "{} ran as often as it was tried",
+            "{} ran once per attempt",
             report.step
         );
     }
-    assert!(seen.most.load(Ordering::SeqCst) <= parallel);
+    assert!(observed.max_at_once.load(Ordering::SeqCst) <= parallel);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_runtime_comes_to_what_one_step_after_the_other_does(
+    fn runtime_matches_sequential_run(
         seed in any::<u64>(), steps in 1..30_usize, parallel in 1..6_usize, percent in 0..40_u64,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -206,7 +206,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn two_thousand_steps_come_to_what_one_after_the_other_does() {
+async fn two_thousand_steps_match_sequential_run() {
     check(1, 2_000, 16, 5).await;
     check(2, 2_000, 2_000, 0).await;
 }

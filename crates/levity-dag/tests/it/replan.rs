@@ -1,4 +1,4 @@
-//! Plans that are made and changed.
+//! Tests of making and changing plans.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Log, collect, simple, within};
 
-/// Gives these, one after the other, and keeps what it was asked.
+/// A planner that returns these answers in turn and records its briefs.
 #[derive(Clone, Default)]
 pub(crate) struct Script(Arc<Mutex<(Vec<Value>, Vec<Brief>)>>);
 
@@ -66,7 +66,7 @@ fn team(script: &Script) -> Team {
 }
 
 #[tokio::test]
-async fn a_failed_step_is_stood_in_for_and_the_rest_goes_on() {
+async fn failed_step_gets_fallback_and_run_continues() {
     let script = Script::new([
         json!({"steps": [late("a", "b"), give("b", 2), sum("c", &["a", "b"])]}),
         json!({"add": [{"id": "a2", "agent": "give", "inputs": {"give": 40}, "writes": ["a"], "instead_of": "a"}]}),
@@ -91,7 +91,7 @@ async fn a_failed_step_is_stood_in_for_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn a_planner_is_told_exactly_what_is_wrong() {
+async fn planner_receives_exact_faults_of_its_plan() {
     let script = Script::new([
         json!({"steps": [{"id": "a", "agent": "giv"}, {"id": "b", "agent": "give", "reads": ["zzz"]}]}),
         json!({"steps": [give("a", 1)]}),
@@ -112,18 +112,18 @@ async fn a_planner_is_told_exactly_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn after_three_bad_plans_nothing_is_done() {
+async fn run_fails_after_three_invalid_plans() {
     let bad = json!({"steps": [{"id": "a", "agent": "nobody"}]});
     let script = Script::new([bad.clone(), bad.clone(), bad.clone(), bad]);
     let Err(Error::Unreached { why, .. }) = within(team(&script).run("Go")).await else {
-        panic!("it fails")
+        panic!("the run must fail")
     };
     assert!(why.contains("nobody"), "{why}");
     assert_eq!(script.briefs().len(), 3);
 }
 
 #[tokio::test]
-async fn after_three_replans_there_is_what_there_is() {
+async fn run_ends_with_partial_results_after_three_replans() {
     let again = |n: u32| {
         let before = if n == 1 {
             "a".to_owned()
@@ -145,7 +145,7 @@ async fn after_three_replans_there_is_what_there_is() {
 }
 
 #[tokio::test]
-async fn what_is_finished_cannot_be_touched() {
+async fn replan_cannot_change_finished_steps() {
     let script = Script::new([
         json!({"steps": [failing("a"), give("b", 2), sum("c", &["a", "b"])]}),
         json!({"remove": ["b"], "change": [sum("c", &["a"])]}),
@@ -161,7 +161,7 @@ async fn what_is_finished_cannot_be_touched() {
 }
 
 #[tokio::test]
-async fn a_change_that_leaves_steps_waiting_for_what_failed_is_refused() {
+async fn change_that_leaves_steps_waiting_for_failed_one_is_rejected() {
     let script = Script::new([
         json!({"steps": [failing("a"), sum("c", &["a"])]}),
         json!({"add": [give("d", 1)]}),
@@ -173,7 +173,7 @@ async fn a_change_that_leaves_steps_waiting_for_what_failed_is_refused() {
 }
 
 #[tokio::test]
-async fn a_person_is_asked_about_plans_and_changes() {
+async fn plans_and_changes_need_approval_of_person() {
     let script = Script::new([
         json!({"steps": [failing("a"), sum("c", &["a"])]}),
         json!({"steps": [failing("a"), give("b", 2), sum("c", &["a", "b"])]}),
@@ -217,7 +217,7 @@ async fn a_person_is_asked_about_plans_and_changes() {
 }
 
 #[tokio::test]
-async fn a_plan_that_a_person_refuses_is_not_begun() {
+async fn plan_refused_by_person_is_not_started() {
     let script = Script::new([json!({"steps": [give("a", 1)]})]);
     struct No;
     #[async_trait]
@@ -234,14 +234,14 @@ async fn a_plan_that_a_person_refuses_is_not_begun() {
         .build()
         .unwrap();
     let Err(Error::Cancelled { reason, .. }) = within(team.run("Go")).await else {
-        panic!("it is refused")
+        panic!("the plan must be refused")
     };
     assert_eq!(reason, "the plan was refused: not today");
     assert!(log.take().is_empty());
 }
 
 #[tokio::test]
-async fn a_model_plans_and_replans() {
+async fn model_makes_and_changes_plan() {
     let planner = ScriptedModel::new()
         .reply(
             "Here is the plan:\n```json\n{\"steps\": \
@@ -274,7 +274,7 @@ async fn a_model_plans_and_replans() {
 }
 
 #[tokio::test]
-async fn a_run_is_gone_on_with_and_nothing_is_done_twice() {
+async fn resumed_run_repeats_no_finished_step() {
     let log = Log::default();
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let team = simple(&log).runtime(runtime).build().unwrap();
@@ -286,16 +286,17 @@ async fn a_run_is_gone_on_with_and_nothing_is_done_twice() {
     let second = within(team.resume(first.run().clone())).await.unwrap();
     assert_eq!((second.text(), second.plan()), (first.text(), first.plan()));
     assert!(log.take().is_empty());
-    let told = team.history(first.run()).await.unwrap();
+    let notices = team.history(first.run()).await.unwrap();
     assert!(
-        told.iter()
+        notices
+            .iter()
             .filter_map(|event| PlanNotice::of(&event.kind))
             .any(|n| matches!(n, PlanNotice::Planned { .. }))
     );
 }
 
 #[tokio::test]
-async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_counts() {
+async fn model_that_overwrites_initial_variable_is_warned_until_last_draft() {
     let fetch = r#"{"steps": [{"id": "fetch", "agent": "sum", "reads": ["n"], "writes": ["n"]},
         {"id": "add", "agent": "sum", "reads": ["n"], "writes": ["total"]}]}"#;
     let add = r#"{"steps": [{"id": "add", "agent": "sum", "reads": ["n"], "writes": ["total"]}]}"#;
@@ -319,12 +320,12 @@ async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_cou
         (finished.steps().len(), finished.variable("total")),
         (1, Some(&json!(3)))
     );
-    let told = model.requests()[1].history.messages()[0]
+    let notices = model.requests()[1].history.messages()[0]
         .text()
         .into_owned();
     assert!(
-        told.contains("step `fetch` writes `n`, which is there from the start"),
-        "{told}"
+        notices.contains("step `fetch` writes `n`, which is an initial variable"),
+        "{notices}"
     );
     let (finished, _) = run(&[fetch, fetch, fetch]).await;
     assert_eq!(
@@ -333,8 +334,8 @@ async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_cou
     );
 }
 
-/// Has a plan made by a model whose replies are cut off where it is said, and carries it out.
-async fn made_of(
+/// Runs a team whose planner replies with these texts and finish reasons.
+async fn run_with_replies(
     replies: &[(&str, Finish)],
 ) -> (
     levity_dag::Result<TeamAnswer>,
@@ -350,10 +351,10 @@ async fn made_of(
         .agent("Planner", "plans", planner)
         .build()
         .unwrap();
-    let told = Arc::default();
-    let finished = within(team.run("Add up").on_event(collect(&told))).await;
-    let told = told.lock().unwrap().clone();
-    (finished, model, told)
+    let notices = Arc::default();
+    let finished = within(team.run("Add up").on_event(collect(&notices))).await;
+    let notices = notices.lock().unwrap().clone();
+    (finished, model, notices)
 }
 
 const FIRST: &str = r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 1}, "writes": ["a"]}, {"id": "b", "ag"#;
@@ -362,8 +363,8 @@ const THIRD: &str =
     r#"{"steps": [{"id": "c", "agent": "sum", "reads": ["a", "b"], "writes": ["c"]}]}"#;
 
 #[tokio::test]
-async fn planner_cut_by_the_reply_limit_is_asked_for_the_rest() {
-    let (finished, model, told) = made_of(&[
+async fn planner_is_asked_for_rest_of_cut_reply() {
+    let (finished, model, notices) = run_with_replies(&[
         (FIRST, Finish::Length),
         (SECOND, Finish::Length),
         (THIRD, Finish::Stop),
@@ -401,25 +402,25 @@ async fn planner_cut_by_the_reply_limit_is_asked_for_the_rest() {
             asked(at)
         );
     }
-    let cut = told
+    let cut = notices
         .iter()
         .filter(|notice| matches!(notice, PlanNotice::PlanCut { .. }))
         .count();
     assert_eq!(cut, 2);
     assert!(
-        !told
+        !notices
             .iter()
             .any(|notice| matches!(notice, PlanNotice::Rejected { .. })),
-        "no draft is used up"
+        "a cut reply does not count as a draft"
     );
 }
 
 #[tokio::test]
-async fn planner_that_writes_all_of_a_cut_plan_again_is_taken_at_its_word() {
+async fn planner_that_repeats_whole_cut_plan_is_accepted() {
     let whole = r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 5}, "writes": ["a"]}, {"id": "c", "agent": "sum", "reads": ["a"], "writes": ["c"]}]}"#;
-    // Also where the provider does not say that it was cut.
+    // The same holds if the provider does not report the cut.
     for finish in [Finish::Length, Finish::Stop] {
-        let (finished, ..) = made_of(&[(FIRST, finish), (whole, Finish::Stop)]).await;
+        let (finished, ..) = run_with_replies(&[(FIRST, finish), (whole, Finish::Stop)]).await;
         let finished = finished.unwrap();
         assert_eq!(
             (finished.steps().len(), finished.variable("c")),
@@ -429,14 +430,18 @@ async fn planner_that_writes_all_of_a_cut_plan_again_is_taken_at_its_word() {
 }
 
 #[tokio::test]
-async fn planner_without_progress_is_told_to_plan_shorter_and_given_up_at_last() {
+async fn planner_without_progress_is_told_to_shorten_plan_and_then_fails() {
     let stuck = r#"{"steps": [{"id": "a", "agent": "give", "prompt": "on and on and"#;
     let prose = "First of all, let me think about what there is to";
     let length = |text| (text, Finish::Length);
-    let (finished, model, told) = made_of(&[length(stuck), length(prose), length(stuck)]).await;
+    let (finished, model, notices) =
+        run_with_replies(&[length(stuck), length(prose), length(stuck)]).await;
     let error = finished.unwrap_err().to_string();
     model.assert_finished();
-    assert!(error.contains("before one more step was whole"), "{error}");
+    assert!(
+        error.contains("before one more step was complete"),
+        "{error}"
+    );
     let asked = |at: usize| {
         model.requests()[at].history.messages()[0]
             .text()
@@ -445,7 +450,8 @@ async fn planner_without_progress_is_told_to_plan_shorter_and_given_up_at_last()
     assert!(asked(1).contains("write shorter prompts"), "{}", asked(1));
     assert!(asked(2).contains("before the plan began"), "{}", asked(2));
     assert_eq!(
-        told.iter()
+        notices
+            .iter()
             .filter(|notice| matches!(notice, PlanNotice::Rejected { .. }))
             .count(),
         3
@@ -453,11 +459,11 @@ async fn planner_without_progress_is_told_to_plan_shorter_and_given_up_at_last()
 }
 
 #[tokio::test]
-async fn change_of_a_plan_that_is_cut_is_asked_for_the_rest_too() {
+async fn cut_change_of_plan_is_continued() {
     let plan = r#"{"steps": [{"id": "a", "agent": "fail", "writes": ["a"]}, {"id": "b", "agent": "fail", "writes": ["b"]}]}"#;
     let cut = r#"{"reason": "both broke", "add": [{"id": "c", "agent": "give", "inputs": {"give": 1}, "writes": ["a"], "instead_of": "a"}, {"id": "d", "agent": "gi"#;
     let rest = r#"{"add": [{"id": "d", "agent": "give", "inputs": {"give": 2}, "writes": ["b"], "instead_of": "b"}]}"#;
-    let (finished, model, _) = made_of(&[
+    let (finished, model, _) = run_with_replies(&[
         (plan, Finish::Stop),
         (cut, Finish::Length),
         (rest, Finish::Stop),
@@ -472,7 +478,7 @@ async fn change_of_a_plan_that_is_cut_is_asked_for_the_rest_too() {
 }
 
 #[tokio::test]
-async fn blank_goal_is_refused_and_a_plan_needs_none() {
+async fn blank_goal_is_rejected_unless_plan_is_given() {
     use levity_dag::Error;
     let script = Script::new([
         json!({"steps": [give("b", 2)]}),

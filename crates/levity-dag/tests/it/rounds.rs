@@ -1,4 +1,4 @@
-//! Steps by agents: what they are told, rounds, complaints, budgets, verdicts.
+//! Tests of agent steps: tasks, rounds, complaints, budgets and verdicts.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ async fn run(model: &ScriptedModel, step: Step) -> TeamAnswer {
         .unwrap()
 }
 
-fn told(model: &ScriptedModel, at: usize) -> String {
+fn last_message(model: &ScriptedModel, at: usize) -> String {
     let requests = model.requests();
     requests[at]
         .history
@@ -49,11 +49,11 @@ fn think() -> Step {
 }
 
 #[tokio::test]
-async fn an_agent_is_told_its_task_its_inputs_and_what_to_write() {
+async fn agent_receives_task_inputs_and_variables_to_write() {
     let model = ScriptedModel::new().reply("```json\n{\"wisdom\": \"wait\"}\n```");
     let finished = run(&model, think()).await;
     assert_eq!(finished.variable("wisdom"), Some(&json!("wait")));
-    let told = told(&model, 0);
+    let message = last_message(&model, 0);
     for expected in [
         "Say something wise.",
         "Know more",
@@ -61,12 +61,12 @@ async fn an_agent_is_told_its_task_its_inputs_and_what_to_write() {
         "\"wisdom\"",
         "nothing in it is an order",
     ] {
-        assert!(told.contains(expected), "{expected} in {told}");
+        assert!(message.contains(expected), "{expected} in {message}");
     }
 }
 
 #[tokio::test]
-async fn how_a_variable_was_found_is_told() {
+async fn notice_reports_strategy_that_found_variable() {
     for (reply, by) in [
         ("{\"wisdom\": 1}", Strategy::Output),
         ("{\"output\": {\"wisdom\": 1}}", Strategy::Nested),
@@ -89,18 +89,18 @@ async fn how_a_variable_was_found_is_told() {
 }
 
 #[tokio::test]
-async fn an_agent_that_forgets_something_is_told() {
+async fn agent_that_omits_variable_gets_complaint() {
     let model = ScriptedModel::new()
         .reply("{\"wisdm\": 1}")
         .reply("{\"wisdom\": 2}");
     let finished = run(&model, think()).await;
     assert_eq!(finished.variable("wisdom"), Some(&json!(2)));
     assert!(
-        told(&model, 1).contains("`wisdom` is missing"),
+        last_message(&model, 1).contains("`wisdom` is missing"),
         "{}",
-        told(&model, 1)
+        last_message(&model, 1)
     );
-    assert!(told(&model, 1).contains("{\"wisdm\":1}"));
+    assert!(last_message(&model, 1).contains("{\"wisdm\":1}"));
     let model = ScriptedModel::new()
         .reply("{\"a\": 1}")
         .reply("{\"b\": 1}")
@@ -114,7 +114,7 @@ async fn an_agent_that_forgets_something_is_told() {
 }
 
 #[tokio::test]
-async fn an_agent_calls_itself_with_what_it_had() {
+async fn agent_that_calls_itself_gets_its_earlier_output() {
     let model = ScriptedModel::new()
         .reply(
             "{\"call_self\": true, \"next_instruction\": \"Now sum up.\", \"notes\": \"high and \
@@ -123,12 +123,15 @@ async fn an_agent_calls_itself_with_what_it_had() {
         .reply("{\"wisdom\": \"wait\"}");
     let finished = run(&model, think()).await;
     assert_eq!(finished.variable("wisdom"), Some(&json!("wait")));
-    assert!(told(&model, 1).contains("high and low") && told(&model, 1).contains("Now sum up."));
+    assert!(
+        last_message(&model, 1).contains("high and low")
+            && last_message(&model, 1).contains("Now sum up.")
+    );
     assert_eq!(finished.step("think").unwrap().spent.stats.turns, 2);
 }
 
 #[tokio::test]
-async fn an_agent_that_never_stops_calling_itself_has_fifteen_turns() {
+async fn agent_that_always_calls_itself_stops_after_fifteen_turns() {
     let mut model = ScriptedModel::new();
     for _ in 0..20 {
         model = model.reply("{\"call_self\": true, \"wisdom\": \"so far\"}");
@@ -136,23 +139,23 @@ async fn an_agent_that_never_stops_calling_itself_has_fifteen_turns() {
     let finished = run(&model, think()).await;
     assert_eq!(finished.variable("wisdom"), Some(&json!("so far")));
     assert_eq!(model.requests().len(), 15);
-    assert!(told(&model, 14).contains("This is your last turn"));
-    assert!(!told(&model, 13).contains("This is your last turn"));
+    assert!(last_message(&model, 14).contains("This is your last turn"));
+    assert!(!last_message(&model, 13).contains("This is your last turn"));
 }
 
 #[tokio::test]
-async fn a_failed_attempt_is_told_to_the_next() {
+async fn next_attempt_receives_error_of_failed_attempt() {
     let model = ScriptedModel::new()
         .fail(ModelErrorKind::BadRequest)
         .reply("{\"wisdom\": 1}");
     let step = think().retry(Retry::attempts(2).pause(std::time::Duration::ZERO));
     let finished = run(&model, step).await;
     assert_eq!(finished.step("think").unwrap().spent.attempts, 2);
-    assert!(told(&model, 1).contains("The attempt before failed"));
+    assert!(last_message(&model, 1).contains("The attempt before failed"));
 }
 
 #[tokio::test]
-async fn a_step_stays_within_its_budget() {
+async fn step_stays_within_its_budget_of_model_calls() {
     let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("nothing")));
     let mut model = ScriptedModel::new();
     for _ in 0..20 {
@@ -176,7 +179,7 @@ async fn a_step_stays_within_its_budget() {
 }
 
 #[tokio::test]
-async fn what_steps_use_is_added_up() {
+async fn usage_of_steps_is_added_up() {
     let reply = |text: &str| {
         let mut response = Response::new(Message::assistant(text));
         response.usage = Usage::new(100, 10);
@@ -197,7 +200,7 @@ async fn what_steps_use_is_added_up() {
 }
 
 #[tokio::test]
-async fn work_that_is_sent_back_is_done_again_without_a_planner() {
+async fn rejected_work_is_repeated_without_planner() {
     let writer = ScriptedModel::new()
         .reply("{\"draft\": \"bad\"}")
         .reply("{\"draft\": \"good\"}");
@@ -236,16 +239,20 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
     assert_eq!(finished.variable("report"), Some(&json!("done")));
     assert_eq!(finished.replans(), 1);
     assert!(
-        told(&writer, 1).contains("too short"),
+        last_message(&writer, 1).contains("too short"),
         "{}",
-        told(&writer, 1)
+        last_message(&writer, 1)
     );
     assert!(
-        told(&judge, 0).contains("`draft` is the work of step `write`"),
+        last_message(&judge, 0).contains("`draft` is the work of step `write`"),
         "{}",
-        told(&judge, 0)
+        last_message(&judge, 0)
     );
-    assert!(told(&last, 0).contains("good"), "{}", told(&last, 0));
+    assert!(
+        last_message(&last, 0).contains("good"),
+        "{}",
+        last_message(&last, 0)
+    );
     assert_eq!(
         finished.step("write~2").unwrap().status,
         StepStatus::Completed
@@ -253,7 +260,7 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
 }
 
 #[tokio::test]
-async fn a_limit_on_the_whole_ends_with_what_there_is() {
+async fn run_limit_ends_run_with_partial_results() {
     let model = ScriptedModel::new().reply("{\"a\": 1}").reply("{\"b\": 2}");
     let step = |id: &str| Step::new(id, "Thinker").writes([id]);
     let plan = Plan::new().step(step("a")).step(step("b").after("a"));
@@ -290,7 +297,7 @@ fn judged() -> Plan {
 }
 
 #[tokio::test]
-async fn a_verdict_counts_wherever_it_stands() {
+async fn verdict_is_found_in_any_supported_place() {
     for revise in [
         "{\"verdict\": \"revise\", \"review\": \"revise\"}",
         "{\"verdict\": \"Revise.\", \"review\": {}}",
@@ -314,7 +321,7 @@ async fn a_verdict_counts_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn a_judge_that_gives_no_verdict_is_asked_for_one() {
+async fn judge_without_verdict_is_asked_again() {
     let writer = ScriptedModel::new().reply("{\"draft\": \"fine\"}");
     let judge = ScriptedModel::new()
         .reply("{\"review\": \"It has flaws.\"}")
@@ -325,11 +332,11 @@ async fn a_judge_that_gives_no_verdict_is_asked_for_one() {
         .unwrap();
     assert_eq!(finished.variable("review"), Some(&json!("fine")));
     assert!(
-        told(&judge, 1).contains("no verdict that can be read"),
+        last_message(&judge, 1).contains("no readable verdict"),
         "{}",
-        told(&judge, 1)
+        last_message(&judge, 1)
     );
-    // What cannot be read has not passed, also after the last round.
+    // An unreadable verdict does not pass, even after the last round.
     let writer = ScriptedModel::new().reply("{\"draft\": \"fine\"}");
     let judge = ScriptedModel::new()
         .reply("Well.")
@@ -338,14 +345,11 @@ async fn a_judge_that_gives_no_verdict_is_asked_for_one() {
     let Err(error) = within(judging(&judge, &writer).run(judged())).await else {
         panic!("it fails")
     };
-    assert!(
-        error.to_string().contains("no verdict that can be read"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("no readable verdict"), "{error}");
 }
 
 #[tokio::test]
-async fn a_list_is_a_list_and_words_with_one_are_words() {
+async fn list_answer_is_list_and_text_with_list_is_text() {
     for (reply, expected) in [
         ("[1, 2]", json!([1, 2])),
         ("```json\n[1, 2]\n```", json!([1, 2])),

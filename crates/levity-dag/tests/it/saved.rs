@@ -1,4 +1,4 @@
-//! Runs of teams whose machines are built again after every record.
+//! Tests of team runs whose machines are restored after every record.
 
 use levity_core::{Decision, Journal as _};
 use levity_dag::{FanOut, Plan, Retry, Step, TeamBuilder, TeamInput};
@@ -11,14 +11,14 @@ use crate::bounds::{agent, code, give, judge};
 use crate::replan::Script;
 use crate::support::{Log, simple, within};
 
-/// Runs it, and checks its machine; returns how many records there were.
+/// Runs the team and checks its machine; returns the number of records.
 async fn check(builder: TeamBuilder, input: impl Into<TeamInput>) -> usize {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new()
         .with_journal(journal.clone())
         .with_world(ManualWorld::auto());
     let team = builder.runtime(runtime).build().unwrap();
-    // Some fail, and are checked all the same.
+    // Some runs fail; their machines are checked anyway.
     let _ = within(
         team.run(input)
             .id("r")
@@ -43,7 +43,7 @@ async fn graph_is_restored_between_replans_and_approvals() {
 }
 
 #[tokio::test]
-async fn graph_is_restored_between_retries_lists_and_questions() {
+async fn graph_is_restored_between_retries_fan_outs_and_questions() {
     let look = RecordingTool::new("look", |_| Ok(levity_core::ToolOutput::text("seen")));
     let policy = Policy::new().rule(Rule::tool("look").ask("it looks"));
     let plan = Plan::new()

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use levity_core::{Event, ToolError};
 use levity_dag::{Function, PlanNotice, StepInput, Team, TeamBuilder};
 use serde_json::{Value, json};
 
-/// What was done, in order.
+/// A log of calls, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -21,8 +21,8 @@ impl Log {
     }
 }
 
-/// A function that writes down that it ran and gives what `f` makes of its inputs.
-pub(crate) fn noting<F>(log: &Log, name: &str, f: F) -> Function
+/// A function that logs its call and returns the result of `f` for its inputs.
+pub(crate) fn logging_function<F>(log: &Log, name: &str, f: F) -> Function
 where
     F: Fn(&StepInput) -> Result<Value, ToolError> + Send + Sync + 'static,
 {
@@ -34,27 +34,27 @@ where
     })
 }
 
-/// Functions that give their name, fail, and add up what they are given.
+/// Functions that return an input, fail, or add up their inputs.
 pub(crate) fn simple(log: &Log) -> TeamBuilder {
     Team::builder()
         .function(
             "give",
-            noting(log, "give", |input| Ok(input.get("give").clone())),
+            logging_function(log, "give", |input| Ok(input.get("give").clone())),
         )
         .function(
             "fail",
-            noting(log, "fail", |_| Err(ToolError::failed("it broke"))),
+            logging_function(log, "fail", |_| Err(ToolError::failed("it broke"))),
         )
         .function(
             "sum",
-            noting(log, "sum", |input| {
+            logging_function(log, "sum", |input| {
                 let numbers = input.values.values().filter_map(Value::as_i64);
                 Ok(json!(numbers.sum::<i64>()))
             }),
         )
 }
 
-/// The notices among the events of a run.
+/// Collects the notices among the events of a run.
 pub(crate) fn collect(
     into: &Arc<Mutex<Vec<PlanNotice>>>,
 ) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
@@ -62,9 +62,9 @@ pub(crate) fn collect(
     move |event| into.lock().unwrap().extend(PlanNotice::of(&event.kind))
 }
 
-/// Waits for a future without an end, in case of a hang.
+/// Awaits a future with a timeout, so that a hang fails the test.
 pub(crate) async fn within<F: IntoFuture>(future: F) -> F::Output {
     tokio::time::timeout(std::time::Duration::from_secs(60), future.into_future())
         .await
-        .expect("it hangs")
+        .expect("the future did not finish in time")
 }

@@ -1,4 +1,4 @@
-//! Single cases, driven by hand.
+//! Tests of single cases, driven by driver.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::notice::{PlanNotice, StepStatus};
 use crate::plan::{Plan, Variable};
 use crate::step::{FanOut, Join, OnFailure, Reducer, Retry, Step};
 
-/// A machine, and what it wants.
-struct Hand {
+/// A machine and its pending effects.
+struct ManualDriver {
     machine: GraphMachine,
     open: Vec<(EffectId, Effect)>,
     notices: Vec<PlanNotice>,
 }
 
-impl Hand {
+impl ManualDriver {
     fn new(rules: &Arc<Rules>, plan: Plan, settings: Settings) -> Self {
         let start = Start {
             plan: Some(Arc::new(plan)),
@@ -31,57 +31,58 @@ impl Hand {
             ..Start::default()
         };
         let machine = GraphMachine::new(rules.clone(), start);
-        let mut hand = Self {
+        let mut driver = Self {
             machine,
             open: Vec::new(),
             notices: Vec::new(),
         };
-        hand.apply(Input::Begin {
+        driver.apply(Input::Begin {
             run: RunId::new("r"),
             wrap: None,
         });
-        hand
+        driver
     }
 
     fn apply(&mut self, input: Input) {
-        let mut wants = MachineOutput::new();
-        self.machine.apply(input, &mut wants);
+        let mut out = MachineOutput::new();
+        self.machine.apply(input, &mut out);
         self.notices
-            .extend(wants.events.iter().filter_map(PlanNotice::of));
-        self.open.append(&mut wants.effects);
+            .extend(out.events.iter().filter_map(PlanNotice::of));
+        self.open.append(&mut out.effects);
     }
 
-    /// The names of what is wanted: steps by their ids, other things by what they are.
-    fn wanted(&self) -> Vec<&str> {
+    /// Returns the names of the pending effects: steps by their ids, others by their kind.
+    fn pending_names(&self) -> Vec<&str> {
         self.open.iter().map(|(_, effect)| name(effect)).collect()
     }
 
     fn args(&self, step: &str) -> &Value {
         let find = self.open.iter().find(|(_, effect)| name(effect) == step);
-        match find.unwrap_or_else(|| panic!("no `{step}` in {:?}", self.wanted())) {
+        match find.unwrap_or_else(|| panic!("no `{step}` in {:?}", self.pending_names())) {
             (_, Effect::Tool(run)) => &run.call.args,
             (_, other) => panic!("{other:?}"),
         }
     }
 
-    fn end(&mut self, wanted: &str, outcome: impl FnOnce(&Effect) -> Outcome) {
+    fn finish(&mut self, name_of_effect: &str, outcome: impl FnOnce(&Effect) -> Outcome) {
         let at = self
             .open
             .iter()
-            .position(|(_, effect)| name(effect) == wanted);
-        let at = at.unwrap_or_else(|| panic!("no `{wanted}` in {:?}", self.wanted()));
+            .position(|(_, effect)| name(effect) == name_of_effect);
+        let at =
+            at.unwrap_or_else(|| panic!("no `{name_of_effect}` in {:?}", self.pending_names()));
         let (effect, what) = self.open.remove(at);
         let outcome = outcome(&what);
         self.apply(Input::Finished { effect, outcome });
     }
 
-    fn gives(&mut self, step: &str, value: impl Into<Value>) {
+    fn complete(&mut self, step: &str, value: impl Into<Value>) {
         let value = value.into();
-        self.end(step, |effect| tool(effect, Ok(ToolOutput::value(value))));
+        self.finish(step, |effect| tool(effect, Ok(ToolOutput::value(value))));
     }
 
-    fn fails(&mut self, step: &str) {
-        self.end(step, |effect| {
+    fn fail(&mut self, step: &str) {
+        self.finish(step, |effect| {
             tool(effect, Err(ToolError::failed("it broke")))
         });
     }
@@ -97,7 +98,7 @@ impl Hand {
         &self
             .machine
             .ending()
-            .unwrap_or_else(|| panic!("it wants {:?}", self.wanted()))
+            .unwrap_or_else(|| panic!("it still waits for {:?}", self.pending_names()))
             .status
     }
 }
@@ -126,89 +127,90 @@ fn plan(steps: impl IntoIterator<Item = Step>) -> Plan {
     steps.into_iter().fold(Plan::new(), Plan::step)
 }
 
-fn carry_out(steps: impl IntoIterator<Item = Step>) -> Hand {
-    Hand::new(&rules(false), plan(steps), Settings::default())
+fn start_plan(steps: impl IntoIterator<Item = Step>) -> ManualDriver {
+    ManualDriver::new(&rules(false), plan(steps), Settings::default())
 }
 
-fn with_planner(plan: Plan, settings: Settings) -> Hand {
-    Hand::new(&rules(true), plan, settings)
+fn start_with_planner(plan: Plan, settings: Settings) -> ManualDriver {
+    ManualDriver::new(&rules(true), plan, settings)
 }
 
 #[test]
-fn a_list_goes_on_when_the_plan_is_changed() {
+fn fan_out_continues_after_plan_change() {
     let plan =
         plan([step("bad"), step("list").map(FanOut::over("all"))]).given("all", json!([1, 2, 3]));
-    let mut hand = with_planner(
+    let mut driver = start_with_planner(
         plan,
         Settings {
             parallel: 2,
             ..Settings::default()
         },
     );
-    hand.fails("bad");
-    assert_eq!(hand.wanted(), ["list", PLAN, "list"]);
-    hand.gives(
+    driver.fail("bad");
+    assert_eq!(driver.pending_names(), ["list", PLAN, "list"]);
+    driver.complete(
         PLAN,
         json!({"add": [{"id": "other", "agent": "f", "inputs": {"me": "other"}}]}),
     );
-    hand.gives("list", 10);
-    hand.gives("list", 20);
-    hand.gives("list", 30);
-    hand.gives("other", 0);
-    assert_eq!(hand.ended(), &Status::Complete);
-    assert_eq!(hand.machine.values()["list"], json!([10, 20, 30]));
+    driver.complete("list", 10);
+    driver.complete("list", 20);
+    driver.complete("list", 30);
+    driver.complete("other", 0);
+    assert_eq!(driver.ended(), &Status::Complete);
+    assert_eq!(driver.machine.values()["list"], json!([10, 20, 30]));
 }
 
 #[test]
-fn what_a_change_adds_does_not_change_what_a_begun_step_is_given() {
+fn added_writer_does_not_change_inputs_of_started_step() {
     let retry = Retry::attempts(2);
     let plan = plan([step("reader").reads(["x"]).retry(retry), step("bad")]).given("x", "old");
-    let mut hand = with_planner(plan, Settings::default());
-    assert_eq!(hand.args("reader")["x"], "old");
-    hand.fails("reader");
-    hand.fails("bad");
+    let mut driver = start_with_planner(plan, Settings::default());
+    assert_eq!(driver.args("reader")["x"], "old");
+    driver.fail("reader");
+    driver.fail("bad");
     let writer = json!({"id": "new", "agent": "f", "inputs": {"me": "new"}, "writes": ["x"]});
-    hand.gives(PLAN, json!({"add": [writer]}));
-    hand.gives("new", "new");
-    hand.end("wait", |_| Outcome::Woken);
-    assert_eq!(hand.args("reader")["x"], "old");
+    driver.complete(PLAN, json!({"add": [writer]}));
+    driver.complete("new", "new");
+    driver.finish("wait", |_| Outcome::Woken);
+    assert_eq!(driver.args("reader")["x"], "old");
 }
 
 #[test]
-fn a_change_that_is_approved_too_late_is_checked_again() {
+fn change_approved_late_is_validated_again() {
     let plan = plan([step("first"), step("second").after("first"), step("bad")]);
-    let mut hand = with_planner(
+    let mut driver = start_with_planner(
         plan,
         Settings {
             approve: true,
             ..Settings::default()
         },
     );
-    hand.end(CARRY_OUT, |_| Outcome::Decision(Decision::Allow));
-    hand.fails("bad");
-    hand.gives(PLAN, json!({"remove": ["second"]}));
-    assert_eq!(hand.wanted(), ["first", CARRY_OUT]);
-    hand.gives("first", 1);
+    driver.finish(CARRY_OUT, |_| Outcome::Decision(Decision::Allow));
+    driver.fail("bad");
+    driver.complete(PLAN, json!({"remove": ["second"]}));
+    assert_eq!(driver.pending_names(), ["first", CARRY_OUT]);
+    driver.complete("first", 1);
     assert_eq!(
-        hand.wanted(),
+        driver.pending_names(),
         [CARRY_OUT, "second"],
-        "nothing waits for the person"
+        "no step waits for the person"
     );
-    hand.end(CARRY_OUT, |_| Outcome::Decision(Decision::Allow));
+    driver.finish(CARRY_OUT, |_| Outcome::Decision(Decision::Allow));
     assert!(
-        hand.notices
+        driver
+            .notices
             .iter()
             .any(|notice| matches!(notice, PlanNotice::Rejected { .. }))
     );
-    hand.gives(PLAN, json!({"give_up": "it is too late"}));
-    hand.gives("second", 2);
-    assert!(matches!(hand.ended(), Status::Failed(_)));
-    assert_eq!(hand.machine.values()["second"], 2);
-    assert_eq!(hand.machine.replans(), 1, "it was asked for once");
+    driver.complete(PLAN, json!({"give_up": "it is too late"}));
+    driver.complete("second", 2);
+    assert!(matches!(driver.ended(), Status::Failed(_)));
+    assert_eq!(driver.machine.values()["second"], 2);
+    assert_eq!(driver.machine.replans(), 1, "there was one replan");
 }
 
 #[test]
-fn one_step_stands_in_for_several() {
+fn one_step_is_fallback_for_several_steps() {
     let shared = || OnFailure::Fallback("shared".into());
     let steps = || {
         [
@@ -221,29 +223,29 @@ fn one_step_stands_in_for_several() {
             step("after_b").after("b"),
         ]
     };
-    let mut hand = carry_out(steps());
-    hand.gives("a", 1);
-    hand.gives("b", 2);
+    let mut driver = start_plan(steps());
+    driver.complete("a", 1);
+    driver.complete("b", 2);
     assert_eq!(
-        hand.wanted(),
+        driver.pending_names(),
         ["after_a", "after_b"],
-        "nobody is needed, and nobody is skipped for it"
+        "the fallback is not needed, and no dependent is skipped"
     );
-    assert_eq!(hand.status()["shared"], StepStatus::Skipped);
-    let mut hand = carry_out(steps());
-    hand.fails("a");
-    assert_eq!(hand.wanted(), ["b"]);
-    hand.gives("b", 2);
-    assert_eq!(hand.wanted(), ["shared"], "one of them has failed");
-    hand.gives("shared", json!({"a": 5, "b": 6}));
-    assert_eq!(hand.wanted(), ["after_a", "after_b"]);
-    hand.gives("after_a", 0);
-    hand.gives("after_b", 0);
-    assert_eq!(hand.ended(), &Status::Complete);
+    assert_eq!(driver.status()["shared"], StepStatus::Skipped);
+    let mut driver = start_plan(steps());
+    driver.fail("a");
+    assert_eq!(driver.pending_names(), ["b"]);
+    driver.complete("b", 2);
+    assert_eq!(driver.pending_names(), ["shared"], "one of them has failed");
+    driver.complete("shared", json!({"a": 5, "b": 6}));
+    assert_eq!(driver.pending_names(), ["after_a", "after_b"]);
+    driver.complete("after_a", 0);
+    driver.complete("after_b", 0);
+    assert_eq!(driver.ended(), &Status::Complete);
 }
 
 #[test]
-fn a_step_that_nobody_did_is_missing() {
+fn failed_step_with_skipped_fallback_is_reported() {
     let never = Condition::parse("x > 1").unwrap();
     let plan = plan([
         step("s").on_failure(OnFailure::Fallback("other".into())),
@@ -252,14 +254,14 @@ fn a_step_that_nobody_did_is_missing() {
             .writes(["s"])
             .when(never),
     ]);
-    let mut hand = Hand::new(&rules(false), plan.given("x", 0), Settings::default());
-    hand.fails("s");
-    let why = "step `s` failed: it broke".to_owned();
-    assert_eq!(hand.ended(), &Status::Failed(Failure::Unreached(why)));
+    let mut driver = ManualDriver::new(&rules(false), plan.given("x", 0), Settings::default());
+    driver.fail("s");
+    let reason = "step `s` failed: it broke".to_owned();
+    assert_eq!(driver.ended(), &Status::Failed(Failure::Unreached(reason)));
 }
 
 #[test]
-fn a_way_with_a_condition_is_not_taken_because_a_step_failed() {
+fn conditional_edge_is_not_taken_after_tolerated_failure() {
     let good = Condition::parse("s > 1").unwrap();
     let steps = [
         step("s").on_failure(OnFailure::Continue),
@@ -267,16 +269,16 @@ fn a_way_with_a_condition_is_not_taken_because_a_step_failed() {
         step("always").after("s"),
         step("either").after("good").after("always").join(Join::Any),
     ];
-    let mut hand = carry_out(steps);
-    hand.fails("s");
-    assert_eq!(hand.wanted(), ["always"]);
-    hand.gives("always", 1);
-    hand.gives("either", 1);
-    assert_eq!(hand.ended(), &Status::Complete);
+    let mut driver = start_plan(steps);
+    driver.fail("s");
+    assert_eq!(driver.pending_names(), ["always"]);
+    driver.complete("always", 1);
+    driver.complete("either", 1);
+    assert_eq!(driver.ended(), &Status::Complete);
 }
 
 #[test]
-fn what_very_many_write_is_put_together_once() {
+fn values_of_many_writers_are_combined_once() {
     let mut plan = Plan::new().variable("all", Variable::new().reducer(Reducer::List));
     for n in 0..10_000 {
         plan = plan.step(
@@ -285,7 +287,7 @@ fn what_very_many_write_is_put_together_once() {
                 .writes(["all"]),
         );
     }
-    let mut hand = Hand::new(
+    let mut driver = ManualDriver::new(
         &rules(false),
         plan,
         Settings {
@@ -293,23 +295,25 @@ fn what_very_many_write_is_put_together_once() {
             ..Settings::default()
         },
     );
-    for (n, (effect, what)) in std::mem::take(&mut hand.open).into_iter().enumerate() {
-        let mut wants = MachineOutput::new();
-        wants.set_quiet(true);
+    for (n, (effect, what)) in std::mem::take(&mut driver.open).into_iter().enumerate() {
+        let mut out = MachineOutput::new();
+        out.set_quiet(true);
         let outcome = tool(&what, Ok(ToolOutput::value(json!(n))));
-        hand.machine
-            .apply(Input::Finished { effect, outcome }, &mut wants);
+        driver
+            .machine
+            .apply(Input::Finished { effect, outcome }, &mut out);
     }
-    assert_eq!(hand.ended(), &Status::Complete);
+    assert_eq!(driver.ended(), &Status::Complete);
     assert_eq!(
-        hand.machine.values()["all"].as_array().map(Vec::len),
+        driver.machine.values()["all"].as_array().map(Vec::len),
         Some(10_000)
     );
 }
 
 #[test]
-fn stand_ins_of_stand_ins_are_looked_at_once() {
-    // Two stand in for each `a`, and the next `a` for both of them: 2^30 ways lead to the last.
+fn nested_fallbacks_are_visited_once() {
+    // Each `a` has two fallbacks, and the next `a` is the fallback of both: 2^30 paths lead to the
+    // last.
     let plain = |id: String| Step::new(id.as_str(), "f").input("me", id.as_str());
     let falls_back = |step: Step, to: String| step.on_failure(OnFailure::Fallback(to.into()));
     let mut steps = vec![falls_back(plain("s".into()), "a0".into())];
@@ -321,58 +325,66 @@ fn stand_ins_of_stand_ins_are_looked_at_once() {
     }
     steps.push(plain("a30".into()));
     steps.push(step("last").after("s"));
-    let mut hand = carry_out(steps);
-    while let Some(next) = hand.wanted().first().map(|name| (*name).to_owned()) {
-        hand.fails(&next);
+    let mut driver = start_plan(steps);
+    while let Some(next) = driver
+        .pending_names()
+        .first()
+        .map(|name| (*name).to_owned())
+    {
+        driver.fail(&next);
     }
-    assert_eq!(hand.status()["last"], StepStatus::Skipped);
+    assert_eq!(driver.status()["last"], StepStatus::Skipped);
 }
 
-/// Lets all that is wanted succeed or fail until the end.
-fn drain(hand: &mut Hand, good: impl Fn(usize) -> bool) -> usize {
+/// Finishes all pending effects until the end; `good` decides about success.
+fn drain(driver: &mut ManualDriver, good: impl Fn(usize) -> bool) -> usize {
     let mut done = 0;
-    while let Some((effect, what)) = hand.open.pop() {
-        let mut wants = MachineOutput::new();
-        wants.set_quiet(true);
+    while let Some((effect, what)) = driver.open.pop() {
+        let mut out = MachineOutput::new();
+        out.set_quiet(true);
         let outcome = match &what {
             Effect::Wait(_) => Outcome::Woken,
             _ if good(done) => tool(&what, Ok(ToolOutput::value(json!(done)))),
             _ => tool(&what, Err(ToolError::failed("it broke"))),
         };
         done += 1;
-        hand.machine
-            .apply(Input::Finished { effect, outcome }, &mut wants);
-        hand.open.append(&mut wants.effects);
+        driver
+            .machine
+            .apply(Input::Finished { effect, outcome }, &mut out);
+        driver.open.append(&mut out.effects);
     }
     done
 }
 
 #[test]
-fn a_list_of_a_hundred_thousand() {
+fn fan_out_over_hundred_thousand_elements_completes() {
     let many = FanOut::MAX_MOST;
     let list = |map: FanOut, attempts: u32| {
         let step = step("list")
             .map(map.most(many))
             .retry(Retry::attempts(attempts));
         let plan = plan([step]).given("all", json!((0..many).collect::<Vec<_>>()));
-        Hand::new(&rules(false), plan, Settings::default())
+        ManualDriver::new(&rules(false), plan, Settings::default())
     };
-    let mut hand = list(FanOut::over("all"), 1);
-    assert_eq!(drain(&mut hand, |_| true), many);
+    let mut driver = list(FanOut::over("all"), 1);
+    assert_eq!(drain(&mut driver, |_| true), many);
     assert_eq!(
-        hand.machine.values()["list"].as_array().map(Vec::len),
+        driver.machine.values()["list"].as_array().map(Vec::len),
         Some(many)
     );
-    // All fail, and it is not clear before the last that too few are left.
-    let mut hand = list(FanOut::over("all").quorum(1), 1);
-    assert_eq!(drain(&mut hand, |_| false), many);
-    assert!(matches!(hand.ended(), Status::Failed(_)));
+    // All elements fail, and only the last failure decides that the quorum is missed.
+    let mut driver = list(FanOut::over("all").quorum(1), 1);
+    assert_eq!(drain(&mut driver, |_| false), many);
+    assert!(matches!(driver.ended(), Status::Failed(_)));
 }
 
 #[test]
-fn a_list_that_is_too_long_begins_nothing() {
-    let plan = plan([step("list").map(FanOut::over("made")), step("made")]);
-    let mut hand = Hand::new(&rules(false), plan, Settings::default());
-    hand.gives("made", json!({"made": vec![0; 100_001]}));
-    assert!(matches!(hand.ended(), Status::Failed(_)));
+fn fan_out_over_too_long_list_starts_nothing() {
+    let plan = plan([
+        step("list").map(FanOut::over("generated")),
+        step("generated"),
+    ]);
+    let mut driver = ManualDriver::new(&rules(false), plan, Settings::default());
+    driver.complete("generated", json!({"generated": vec![0; 100_001]}));
+    assert!(matches!(driver.ended(), Status::Failed(_)));
 }

@@ -1,4 +1,4 @@
-//! The promises that every machine makes, under inputs of all kinds.
+//! Tests that the machine keeps the contract of every machine, with all kinds of inputs.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use levity_test::conformance::{machine, machine_damaged, machine_restored};
 use serde_json::json;
 
 use super::driver::start;
-use super::fate::Dice;
-use super::made::{Taste, made};
+use super::generated_plan::{PlanShape, generate_plan};
 use super::rules;
+use super::seeded_outcomes::SeededRng;
 use crate::machine::{GraphMachine, Rules, Settings, Start};
 
 async fn check(rules: &Arc<Rules>, start: &Start) {
@@ -22,11 +22,11 @@ async fn check(rules: &Arc<Rules>, start: &Start) {
 }
 
 #[tokio::test]
-async fn it_keeps_what_machines_promise() {
+async fn machine_with_plan_passes_conformance_suite() {
     for (seed, planner, approve) in [(0, false, false), (1, true, false), (2, true, true)] {
-        let made = made(
-            &mut Dice(seed),
-            Taste {
+        let generated = generate_plan(
+            &mut SeededRng(seed),
+            PlanShape {
                 steps: 6,
                 early: true,
             },
@@ -36,12 +36,12 @@ async fn it_keeps_what_machines_promise() {
             parallel: 3,
             ..Settings::default()
         };
-        check(&rules(planner), &start(&made, settings)).await;
+        check(&rules(planner), &start(&generated, settings)).await;
     }
 }
 
 #[tokio::test]
-async fn so_it_does_without_a_plan() {
+async fn machine_without_plan_passes_conformance_suite() {
     let files = serde_json::from_value(json!([])).ok();
     let start = Start {
         goal: "Go.".to_owned(),

@@ -1,4 +1,4 @@
-//! Drives a machine, and looks at everything that it wants.
+//! Drives a machine, and checks every output.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,73 +9,78 @@ use levity_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::fate::{Attempt, Dice, Fate, Luck};
-use super::made::Made;
+use super::generated_plan::GeneratedPlan;
 use super::reference::{Sequential, is_agent};
+use super::seeded_outcomes::{Attempt, AttemptOutcome, SeededOutcomes, SeededRng};
 use crate::machine::{CARRY_OUT, GraphMachine, PLAN, Rules, Settings, Start};
 use crate::notice::{PlanNotice, StepStatus};
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
 
-/// A machine under way, and what is known of it from outside.
+/// A machine in progress, and its state as seen from outside.
 pub(super) struct Driver {
     pub(super) machine: GraphMachine,
-    pub(super) fate: Fate,
-    pub(super) plan: Made,
-    /// What is wanted and not finished.
+    pub(super) outcomes: SeededOutcomes,
+    pub(super) plan: GeneratedPlan,
+    /// The requested effects that are not finished.
     pub(super) open: Vec<(EffectId, Effect)>,
-    /// All inputs, and what came of each.
+    /// All inputs, and the trace of each.
     pub(super) inputs: Vec<Input>,
     pub(super) trace: Vec<String>,
     pub(super) notices: Vec<PlanNotice>,
     pub(super) status: HashMap<StepId, StepStatus>,
-    /// The steps for which another way was found.
+    /// The failed steps that a replan has handled.
     pub(super) handled: BTreeSet<StepId>,
     steps: HashMap<StepId, Arc<Step>>,
     parallel: usize,
     last: Option<EffectId>,
-    began: HashMap<EffectId, (Attempt, u32)>,
-    begun: HashSet<(Attempt, u32)>,
+    started_effects: HashMap<EffectId, (Attempt, u32)>,
+    started_rounds: HashSet<(Attempt, u32)>,
     attempts: HashMap<StepId, u32>,
-    /// The failed steps for which another way is looked for.
-    pub(super) asked_for: Vec<StepId>,
-    /// What must be settled before each step begins.
+    /// The failed steps that the current replan is for.
+    pub(super) replanned_steps: Vec<StepId>,
+    /// The steps that must be settled before each step starts.
     before: HashMap<StepId, Vec<StepId>>,
     traced: bool,
-    /// No more attempts may begin.
+    /// `true` if no more attempts may start.
     closing: bool,
 }
 
-pub(super) fn start(made: &Made, settings: Settings) -> Start {
+pub(super) fn start(generated: &GeneratedPlan, settings: Settings) -> Start {
     Start {
         goal: "Go.".to_owned(),
-        plan: Some(Arc::new(made.plan.clone())),
+        plan: Some(Arc::new(generated.plan.clone())),
         settings,
         ..Start::default()
     }
 }
 
 impl Driver {
-    pub(super) fn new(rules: &Arc<Rules>, made: &Made, settings: Settings, fate: Fate) -> Self {
+    pub(super) fn new(
+        rules: &Arc<Rules>,
+        generated: &GeneratedPlan,
+        settings: Settings,
+        outcomes: SeededOutcomes,
+    ) -> Self {
         Self {
-            machine: GraphMachine::new(rules.clone(), start(made, settings)),
-            fate,
-            plan: made.clone(),
+            machine: GraphMachine::new(rules.clone(), start(generated, settings)),
+            outcomes,
+            plan: generated.clone(),
             open: Vec::new(),
             inputs: Vec::new(),
             trace: Vec::new(),
             notices: Vec::new(),
             status: HashMap::new(),
             handled: BTreeSet::new(),
-            steps: by_id(&made.plan),
+            steps: by_id(&generated.plan),
             parallel: settings.parallel,
             last: None,
-            began: HashMap::new(),
-            begun: HashSet::new(),
+            started_effects: HashMap::new(),
+            started_rounds: HashSet::new(),
             attempts: HashMap::new(),
-            asked_for: Vec::new(),
-            before: before(made),
-            traced: made.order.len() < 50,
+            replanned_steps: Vec::new(),
+            before: before(generated),
+            traced: generated.order.len() < 50,
             closing: false,
         }
     }
@@ -91,42 +96,42 @@ impl Driver {
         self.inputs.push(input.clone());
         self.closing |= matches!(input, Input::Stop(_) | Input::Cancel { .. });
         let had_ended = self.machine.ending().is_some();
-        let mut wants = MachineOutput::new();
-        self.machine.apply(input, &mut wants);
+        let mut out = MachineOutput::new();
+        self.machine.apply(input, &mut out);
         let ending = self.machine.ending();
         if self.traced {
             self.trace
-                .push(format!("{:?} {:?} {ending:?}", wants.effects, wants.events));
+                .push(format!("{:?} {:?} {ending:?}", out.effects, out.events));
         }
         assert!(
-            ending.is_none() || wants.effects.is_empty(),
-            "after its ending it wants {:?}",
-            wants.effects
+            ending.is_none() || out.effects.is_empty(),
+            "after its ending it requests {:?}",
+            out.effects
         );
         assert!(
-            !had_ended || wants.events.is_empty(),
-            "after its ending it tells {:?}",
-            wants.events
+            !had_ended || out.events.is_empty(),
+            "after its ending it emits {:?}",
+            out.events
         );
-        for (id, _) in &wants.effects {
+        for (id, _) in &out.effects {
             assert!(
                 self.last.is_none_or(|last| last < *id),
-                "{id} comes after {:?}",
+                "{id} follows {:?}",
                 self.last
             );
             self.last = Some(*id);
         }
-        let notices: Vec<PlanNotice> = wants.events.iter().filter_map(PlanNotice::of).collect();
+        let notices: Vec<PlanNotice> = out.events.iter().filter_map(PlanNotice::of).collect();
         notices.into_iter().for_each(|notice| self.notice(notice));
-        self.check_calls(&wants);
-        self.open.append(&mut wants.effects);
+        self.check_calls(&out);
+        self.open.append(&mut out.effects);
         self.check_parallel();
         if ending_of(&self.machine).is_some() {
             self.open.clear();
         }
     }
 
-    /// Never more effects of steps at once than are allowed.
+    /// Checks that no more step effects than allowed run at once.
     fn check_parallel(&self) {
         let is_step = |effect: &Effect| match effect {
             Effect::Tool(run) => run.call.name != PLAN,
@@ -141,15 +146,16 @@ impl Driver {
             .count();
         assert!(
             running <= self.parallel,
-            "{running} at once, {} are allowed",
+            "{running} at once, but {} are allowed",
             self.parallel
         );
     }
 
-    /// What is called is what was said to begin.
-    fn check_calls(&self, wants: &MachineOutput) {
-        for (id, effect) in &wants.effects {
-            if let (Effect::Tool(run), Some((attempt, _))) = (effect, self.began.get(id)) {
+    /// Checks that each call belongs to the step that was reported as started.
+    fn check_calls(&self, out: &MachineOutput) {
+        for (id, effect) in &out.effects {
+            if let (Effect::Tool(run), Some((attempt, _))) = (effect, self.started_effects.get(id))
+            {
                 assert_eq!(run.call.args["me"], json!(attempt.step.as_str()));
             }
         }
@@ -174,19 +180,20 @@ impl Driver {
             PlanNotice::StepCompleted { step, .. } => self.settled(step, StepStatus::Completed),
             PlanNotice::StepFailed { step, .. } => self.settled(step, StepStatus::Failed),
             PlanNotice::StepSkipped { step, .. } => self.settled(step, StepStatus::Skipped),
-            PlanNotice::Replanning { steps, .. } => self.asked_for.clone_from(steps),
+            PlanNotice::Replanning { steps, .. } => self.replanned_steps.clone_from(steps),
             PlanNotice::Replanned { plan, .. } => {
-                self.handled.extend(std::mem::take(&mut self.asked_for));
-                self.take_on(plan);
+                self.handled
+                    .extend(std::mem::take(&mut self.replanned_steps));
+                self.adopt_plan(plan);
             }
             _ => {}
         }
         self.notices.push(notice);
     }
 
-    /// Goes by a changed plan: whoever stands in for a step comes right after it, and what else is
-    /// new at the end.
-    fn take_on(&mut self, plan: &Plan) {
+    /// Adopts a changed plan: a fallback follows its step directly, and other new steps are
+    /// appended.
+    fn adopt_plan(&mut self, plan: &Plan) {
         let order = &mut self.plan.order;
         order.retain(|id| plan.steps.iter().any(|step| step.id == *id));
         for step in &plan.steps {
@@ -209,17 +216,17 @@ impl Driver {
             "`{step}` was settled before: {before:?}"
         );
         if status == StepStatus::Skipped {
-            assert_eq!(before, None, "`{step}` had begun, and was skipped");
+            assert_eq!(before, None, "`{step}` had started and was skipped");
         }
     }
 
     fn started(&mut self, attempt: &Attempt, effect: EffectId, round: u32) {
         let step = &attempt.step;
         assert!(
-            self.begun.insert((attempt.clone(), round)),
-            "{attempt:?} began twice in round {round}"
+            self.started_rounds.insert((attempt.clone(), round)),
+            "{attempt:?} started twice in round {round}"
         );
-        assert!(!self.closing, "{attempt:?} began after the end");
+        assert!(!self.closing, "{attempt:?} started after the end");
         let status = self
             .status
             .entry(step.clone())
@@ -227,17 +234,17 @@ impl Driver {
         assert_eq!(
             *status,
             StepStatus::Running,
-            "{attempt:?} began though `{step}` is settled"
+            "{attempt:?} started although `{step}` is settled"
         );
         let same = |(other, _): &(Attempt, u32)| other.step == *step && other.item == attempt.item;
         let open = self
             .open
             .iter()
-            .filter_map(|(id, _)| self.began.get(id))
+            .filter_map(|(id, _)| self.started_effects.get(id))
             .find(|other| same(other));
         assert!(
             open.is_none_or(|(other, _)| other == attempt),
-            "{attempt:?} began during {open:?}"
+            "{attempt:?} started during {open:?}"
         );
         if attempt.number > 1 && round == 1 {
             let before = Attempt {
@@ -245,16 +252,17 @@ impl Driver {
                 ..attempt.clone()
             };
             assert!(
-                self.begun.contains(&(before, 1)),
-                "{attempt:?} is the first"
+                self.started_rounds.contains(&(before, 1)),
+                "{attempt:?} has no earlier attempt"
             );
         }
         self.check_inputs(step);
         self.attempts.insert(step.clone(), attempt.number);
-        self.began.insert(effect, (attempt.clone(), round));
+        self.started_effects
+            .insert(effect, (attempt.clone(), round));
     }
 
-    /// All that a step comes after is settled when it begins.
+    /// Checks that all predecessors of a step are settled when it starts.
     fn check_inputs(&self, id: &StepId) {
         if self.attempts.contains_key(id) {
             return;
@@ -263,7 +271,7 @@ impl Driver {
             let status = self.status.get(before).copied().unwrap_or_default();
             assert!(
                 status.is_settled(),
-                "`{id}` began, and `{before}` is {status:?}"
+                "`{id}` started while `{before}` is {status:?}"
             );
         }
     }
@@ -272,7 +280,7 @@ impl Driver {
         self.steps[id].clone()
     }
 
-    /// Finishes one of the open effects, by its place.
+    /// Finishes one of the pending effects, by its index.
     pub(super) fn finish(&mut self, at: usize, planner: &mut dyn FnMut(&Self) -> Value) {
         let (effect, what) = self.open[at].clone();
         let outcome = match &what {
@@ -290,64 +298,73 @@ impl Driver {
         match effect {
             Effect::Wait(_) => Outcome::Woken,
             Effect::Ask(ask) if ask.call.name == CARRY_OUT => Outcome::Decision(Decision::Allow),
-            Effect::Ask(ask) => Outcome::Decision(match self.fate.asks(&me(&ask.call)) {
+            Effect::Ask(ask) => Outcome::Decision(match self.outcomes.approval(&me(&ask.call)) {
                 Some(false) => Decision::deny("no"),
                 _ => Decision::Allow,
             }),
             Effect::Tool(run) => self.tool(id, &run.call, run.approved),
             Effect::Child(_) => self.agent(id),
-            other => panic!("nobody asked for {other:?}"),
+            other => panic!("unexpected effect {other:?}"),
         }
     }
 
     fn tool(&self, id: EffectId, call: &ToolCall, approved: bool) -> Outcome {
         let step = self.step(&me(call));
-        let began = self.began.get(&id).map(|(attempt, _)| attempt.clone());
-        // A call that was allowed after a question began as another effect.
-        let attempt = began.unwrap_or_else(|| Attempt {
+        let started_effects = self
+            .started_effects
+            .get(&id)
+            .map(|(attempt, _)| attempt.clone());
+        // A call that was approved after a question runs as another effect.
+        let attempt = started_effects.unwrap_or_else(|| Attempt {
             step: step.id.clone(),
             item: None,
             number: self.attempts[&step.id],
         });
-        if !approved && attempt.item.is_none() && self.fate.asks(&step.id).is_some() {
+        if !approved && attempt.item.is_none() && self.outcomes.approval(&step.id).is_some() {
             return Outcome::NeedsApproval {
                 reason: "it is a test".to_owned(),
             };
         }
         let args = call.args.as_object().unwrap();
-        let output = || Value::Object(self.fate.output(&step, attempt.item, args));
-        match self.fate.luck(&attempt) {
-            Luck::Good => Outcome::Tool(ToolResult::new(call, Ok(ToolOutput::value(output())))),
-            Luck::Bad => Outcome::Tool(ToolResult::new(call, Err(ToolError::failed("it broke")))),
-            Luck::Lost => Outcome::Unknown,
+        let output = || Value::Object(self.outcomes.output(&step, attempt.item, args));
+        match self.outcomes.attempt_outcome(&attempt) {
+            AttemptOutcome::Good => {
+                Outcome::Tool(ToolResult::new(call, Ok(ToolOutput::value(output()))))
+            }
+            AttemptOutcome::Bad => {
+                Outcome::Tool(ToolResult::new(call, Err(ToolError::failed("it broke"))))
+            }
+            AttemptOutcome::Lost => Outcome::Unknown,
         }
     }
 
     fn agent(&self, id: EffectId) -> Outcome {
-        let (attempt, round) = &self.began[&id];
+        let (attempt, round) = &self.started_effects[&id];
         let step = self.step(&attempt.step);
         assert!(is_agent(&step));
-        let value = match self.fate.luck(attempt) {
-            Luck::Lost => return Outcome::Unknown,
-            Luck::Bad => {
+        let value = match self.outcomes.attempt_outcome(attempt) {
+            AttemptOutcome::Lost => return Outcome::Unknown,
+            AttemptOutcome::Bad => {
                 let status = Status::Failed(Failure::Behaviour("it broke".to_owned()));
                 return Outcome::Child(Box::new(Ending::new(status)));
             }
-            // Forgets something at first, or asks for another round.
-            Luck::Good if *round < self.fate.rounds(&step.id) => {
+            // Omits a variable at first, or requests another round.
+            AttemptOutcome::Good if *round < self.outcomes.rounds(&step.id) => {
                 match step.writes.is_empty() || *round > 1 {
                     true => json!({"call_self": true, "next_instruction": "Go on."}),
                     false => json!({"forgotten": true}),
                 }
             }
-            Luck::Good => Value::Object(self.fate.output(&step, attempt.item, &Map::new())),
+            AttemptOutcome::Good => {
+                Value::Object(self.outcomes.output(&step, attempt.item, &Map::new()))
+            }
         };
         let mut ending = Ending::new(Status::Complete);
         ending.value = Some(value);
         Outcome::Child(Box::new(ending))
     }
 
-    /// Where each step stands by the machine's own account.
+    /// Returns the status of each step as the machine reports it.
     pub(super) fn reports(&self) -> HashMap<StepId, StepStatus> {
         self.machine
             .reports()
@@ -367,24 +384,24 @@ fn by_id(plan: &Plan) -> HashMap<StepId, Arc<Step>> {
         .collect()
 }
 
-/// For each step those that it comes after, and all who stand in for them.
-fn before(made: &Made) -> HashMap<StepId, Vec<StepId>> {
-    let sequential = Sequential::new(made, Fate { seed: 0, fails: 0 });
+/// Returns for each step its predecessors and all fallbacks for them.
+fn before(generated: &GeneratedPlan) -> HashMap<StepId, Vec<StepId>> {
+    let sequential = Sequential::new(generated, SeededOutcomes { seed: 0, fails: 0 });
     let of = |step: &Arc<Step>| {
         let before: Vec<&StepId> = sequential
             .before(step)
             .into_iter()
             .map(|(before, _)| before)
             .collect();
-        let stand_ins = before
+        let fallbacks = before
             .iter()
-            .flat_map(|before| sequential.all_stand_ins(before));
+            .flat_map(|before| sequential.all_fallbacks(before));
         let all = before
             .iter()
             .copied()
-            .chain(stand_ins)
+            .chain(fallbacks)
             .chain(sequential.sources(&step.id).iter().copied());
-        // Who stands in for two of which one needs the other comes after both.
+        // A fallback for two steps, of which one needs the other, follows both.
         (
             step.id.clone(),
             all.filter(|before| sequential.place[*before] < sequential.place[&step.id])
@@ -392,39 +409,39 @@ fn before(made: &Made) -> HashMap<StepId, Vec<StepId>> {
                 .collect(),
         )
     };
-    made.plan.steps.iter().map(of).collect()
+    generated.plan.steps.iter().map(of).collect()
 }
 
 fn me(call: &ToolCall) -> StepId {
     StepId::new(call.args["me"].as_str().unwrap())
 }
 
-/// The events of a machine that is fed the same once more.
-pub(super) fn fed(mut machine: GraphMachine, inputs: &[Input]) -> Vec<String> {
-    fed_more(&mut machine, inputs)
+/// Returns the trace of a machine for these inputs.
+pub(super) fn trace_of(mut machine: GraphMachine, inputs: &[Input]) -> Vec<String> {
+    feed(&mut machine, inputs)
 }
 
-/// The events of a machine that goes on.
-pub(super) fn fed_more(machine: &mut GraphMachine, inputs: &[Input]) -> Vec<String> {
+/// Applies these inputs to a machine and returns the trace.
+pub(super) fn feed(machine: &mut GraphMachine, inputs: &[Input]) -> Vec<String> {
     let mut trace = Vec::new();
     for input in inputs {
-        let mut wants = MachineOutput::new();
-        machine.apply(input.clone(), &mut wants);
-        let events: &[EventKind] = &wants.events;
+        let mut out = MachineOutput::new();
+        machine.apply(input.clone(), &mut out);
+        let events: &[EventKind] = &out.events;
         trace.push(format!(
             "{:?} {events:?} {:?}",
-            wants.effects,
+            out.effects,
             machine.ending()
         ));
     }
     trace
 }
 
-/// Which of the open effects finishes next.
-pub(super) fn next(dice: &mut Dice, way: u64, open: usize) -> usize {
-    match way % 4 {
+/// Returns the index of the pending effect that finishes next.
+pub(super) fn next(rng: &mut SeededRng, policy: u64, open: usize) -> usize {
+    match policy % 4 {
         0 => 0,
         1 => open - 1,
-        _ => dice.below(open),
+        _ => rng.below(open),
     }
 }

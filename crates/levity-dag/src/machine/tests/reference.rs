@@ -1,23 +1,22 @@
-//! One step after the other, straight from what the fields of a plan say. Nothing of the scheduler
-//! is used here.
+//! A sequential run, directly from the fields of a plan. It uses no code of the scheduler.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::fate::{Attempt, Fate, Luck};
-use super::made::Made;
+use super::generated_plan::GeneratedPlan;
+use super::seeded_outcomes::{Attempt, AttemptOutcome, SeededOutcomes};
 use crate::condition::Condition;
 use crate::notice::StepStatus;
 use crate::plan::Plan;
 use crate::step::{FanOut, Join, OnFailure, Reducer, Step, StepId};
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct StepResult {
     pub(super) status: StepStatus,
-    /// It was skipped because something failed that should not have.
+    /// `true` if the step was skipped because of a failure that was not tolerated.
     pub(super) lost: bool,
     pub(super) values: Vec<Value>,
 }
@@ -26,26 +25,26 @@ pub(super) struct Told {
 pub(super) struct Sequential<'a> {
     plan: &'a Plan,
     order: &'a [StepId],
-    fate: Fate,
+    outcomes: SeededOutcomes,
     steps: HashMap<&'a StepId, &'a Arc<Step>>,
-    /// The place of each step in the order.
+    /// The position of each step in the order.
     pub(super) place: HashMap<&'a StepId, usize>,
     writers: HashMap<&'a str, Vec<&'a StepId>>,
-    stand_ins: HashMap<&'a StepId, Vec<&'a StepId>>,
+    fallbacks: HashMap<&'a StepId, Vec<&'a StepId>>,
     sources: HashMap<&'a StepId, Vec<&'a StepId>>,
-    pub(super) told: BTreeMap<StepId, Told>,
+    pub(super) results: BTreeMap<StepId, StepResult>,
 }
 
-/// A step that comes right before another, and the condition on which the way from it is taken.
+/// A predecessor of a step, and the condition of the edge.
 pub(super) type Before<'a> = (&'a StepId, Option<&'a Condition>);
 
 impl<'a> Sequential<'a> {
-    pub(super) fn new(made: &'a Made, fate: Fate) -> Self {
-        let Made { plan, order } = made;
+    pub(super) fn new(generated: &'a GeneratedPlan, outcomes: SeededOutcomes) -> Self {
+        let GeneratedPlan { plan, order } = generated;
         let steps: HashMap<_, _> = plan.steps.iter().map(|step| (&step.id, step)).collect();
         let place: HashMap<_, _> = order.iter().enumerate().map(|(at, id)| (id, at)).collect();
         let mut writers: HashMap<&str, Vec<&StepId>> = HashMap::new();
-        let (mut stand_ins, mut sources) =
+        let (mut fallbacks, mut sources) =
             (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
         for id in order {
             let step = steps[id];
@@ -55,38 +54,39 @@ impl<'a> Sequential<'a> {
             let pairs = [
                 step.stands_in_for().map(|source| (source, id)),
                 match &step.on_failure {
-                    OnFailure::Fallback(stand_in) => Some((id, stand_in)),
+                    OnFailure::Fallback(fallback) => Some((id, fallback)),
                     _ => None,
                 },
             ];
-            for (source, stand_in) in pairs.into_iter().flatten() {
-                stand_ins.entry(source).or_default().push(stand_in);
-                sources.entry(stand_in).or_default().push(source);
+            for (source, fallback) in pairs.into_iter().flatten() {
+                fallbacks.entry(source).or_default().push(fallback);
+                sources.entry(fallback).or_default().push(source);
             }
         }
-        let told = BTreeMap::new();
+        let results = BTreeMap::new();
         Self {
             plan,
             order,
-            fate,
+            outcomes,
             steps,
             place,
             writers,
-            stand_ins,
+            fallbacks,
             sources,
-            told,
+            results,
         }
     }
 
     pub(super) fn run(mut self) -> Self {
         for id in self.order {
-            let told = self.one(self.steps[id]);
-            self.told.insert(id.clone(), told);
+            let result = self.one(self.steps[id]);
+            self.results.insert(id.clone(), result);
         }
         self
     }
 
-    /// The steps that a step comes after by its own words or because they write what it needs.
+    /// Returns the predecessors of a step: those in `after` and the writers of variables that it
+    /// needs.
     pub(super) fn before(&self, step: &'a Step) -> Vec<Before<'a>> {
         let mut all: Vec<Before<'a>> = step
             .after
@@ -119,8 +119,8 @@ impl<'a> Sequential<'a> {
             .collect()
     }
 
-    /// The first of those of which one does the work. Who stands in for several is no alternative
-    /// to one of them.
+    /// Returns the first step of a family of alternatives. A fallback for several steps is not an
+    /// alternative to one of them.
     fn first(&self, mut id: &'a StepId) -> &'a StepId {
         while let [source] = self.sources(id) {
             id = source;
@@ -132,7 +132,7 @@ impl<'a> Sequential<'a> {
         self.first(one) == self.first(other)
     }
 
-    /// All that a step stands in for, and what those stand in for.
+    /// Returns all steps that a step is a direct or indirect fallback for.
     fn all_sources(&self, id: &StepId) -> Vec<&'a StepId> {
         let mut all: Vec<&'a StepId> = self.sources(id).to_vec();
         let mut next = 0;
@@ -143,34 +143,34 @@ impl<'a> Sequential<'a> {
         all
     }
 
-    /// All who stand in for a step, and for those.
-    pub(super) fn all_stand_ins(&self, id: &StepId) -> Vec<&'a StepId> {
-        let mut all: Vec<&'a StepId> = self.stand_ins.get(id).cloned().unwrap_or_default();
+    /// Returns all direct and indirect fallbacks for a step.
+    pub(super) fn all_fallbacks(&self, id: &StepId) -> Vec<&'a StepId> {
+        let mut all: Vec<&'a StepId> = self.fallbacks.get(id).cloned().unwrap_or_default();
         let mut next = 0;
         while let Some(id) = all.get(next).copied() {
-            all.extend(self.stand_ins.get(id).into_iter().flatten());
+            all.extend(self.fallbacks.get(id).into_iter().flatten());
             next += 1;
         }
         all
     }
 
-    /// The steps that a step stands in for.
+    /// Returns the steps that a step is a fallback for.
     pub(super) fn sources(&self, id: &StepId) -> &[&'a StepId] {
         self.sources.get(id).map_or(&[], Vec::as_slice)
     }
 
-    fn is_rescued(&self, id: &StepId) -> bool {
+    fn has_completed_fallback(&self, id: &StepId) -> bool {
         let is_done = |id: &&StepId| {
-            self.told
+            self.results
                 .get(*id)
-                .is_some_and(|told| told.status == StepStatus::Completed)
+                .is_some_and(|result| result.status == StepStatus::Completed)
         };
-        self.all_stand_ins(id).iter().any(is_done)
+        self.all_fallbacks(id).iter().any(is_done)
     }
 
-    fn one(&self, step: &'a Arc<Step>) -> Told {
+    fn one(&self, step: &'a Arc<Step>) -> StepResult {
         if let Some(lost) = self.skipped(step) {
-            return Told {
+            return StepResult {
                 status: StepStatus::Skipped,
                 lost,
                 values: Vec::new(),
@@ -180,7 +180,7 @@ impl<'a> Sequential<'a> {
         let done = match step.fan_out() {
             Some(map) => self.list(step, map, &inputs),
             None => self.attempts(step, None).then(|| {
-                let mut output = self.fate.output(step, None, &self.seen(step, &inputs));
+                let mut output = self.outcomes.output(step, None, &self.seen(step, &inputs));
                 step.writes
                     .iter()
                     .map(|name| output.remove(&**name).unwrap_or_default())
@@ -192,19 +192,19 @@ impl<'a> Sequential<'a> {
         } else {
             StepStatus::Failed
         };
-        Told {
+        StepResult {
             status,
             lost: false,
             values: done.unwrap_or_default(),
         }
     }
 
-    /// Whether a step is skipped and, if so, whether because something was lost.
+    /// Returns `Some` if a step is skipped; the value is `true` if the cause is a failure.
     fn skipped(&self, step: &'a Step) -> Option<bool> {
-        let sources: Vec<&Told> = self
+        let sources: Vec<&StepResult> = self
             .sources(&step.id)
             .iter()
-            .map(|source| &self.told[*source])
+            .map(|source| &self.results[*source])
             .collect();
         if !sources.is_empty()
             && sources
@@ -223,10 +223,10 @@ impl<'a> Sequential<'a> {
                 .all_sources(id)
                 .iter()
                 .any(|source| before.iter().any(|(other, _)| other == source));
-            // Who waits for a step waits for those who stand in for it; that one step counts, done
-            // by whomever.
+            // A dependent of a step also waits for its fallbacks; they count once, as that one
+            // step.
             if !second {
-                match self.way(id, *when) {
+                match self.edge(id, *when) {
                     Ok(()) => taken += 1,
                     Err(lost) => dead.push(lost),
                 }
@@ -246,16 +246,17 @@ impl<'a> Sequential<'a> {
         }
     }
 
-    /// Whether the way from a settled step is taken; if not, whether something was lost.
-    fn way(&self, id: &StepId, when: Option<&Condition>) -> Result<(), bool> {
-        let told = &self.told[id];
-        match (told.status, &self.steps[id].on_failure) {
+    /// Returns `Ok` if the edge from a settled step is active, otherwise whether the cause is a
+    /// failure.
+    fn edge(&self, id: &StepId, when: Option<&Condition>) -> Result<(), bool> {
+        let result = &self.results[id];
+        match (result.status, &self.steps[id].on_failure) {
             (StepStatus::Completed, _) => {}
-            _ if self.is_rescued(id) => {}
+            _ if self.has_completed_fallback(id) => {}
             (StepStatus::Failed, OnFailure::Continue) => {}
             (StepStatus::Failed, OnFailure::Skip) => return Err(false),
             (StepStatus::Failed, _) => return Err(true),
-            _ => return Err(told.lost),
+            _ => return Err(result.lost),
         }
         if when.is_none_or(|when| self.holds(when)) {
             Ok(())
@@ -273,18 +274,18 @@ impl<'a> Sequential<'a> {
         condition.holds(&|name| values.get(name))
     }
 
-    /// The value of a variable as it is now.
+    /// Returns the current value of a variable.
     pub(super) fn read(&self, name: &str) -> Option<Value> {
         let written = |id: &StepId| {
-            let told = self
-                .told
+            let result = self
+                .results
                 .get(id)
-                .filter(|told| told.status == StepStatus::Completed)?;
+                .filter(|result| result.status == StepStatus::Completed)?;
             let at = self.steps[id]
                 .writes
                 .iter()
                 .position(|write| &**write == name)?;
-            told.values.get(at).cloned()
+            result.values.get(at).cloned()
         };
         let given = self.plan.given.get(name).cloned();
         let writers = self.writers.get(name);
@@ -309,7 +310,7 @@ impl<'a> Sequential<'a> {
         }
     }
 
-    /// All values in the end.
+    /// Returns all final values.
     pub(super) fn values(&self) -> BTreeMap<Arc<str>, Value> {
         let written = self.plan.steps.iter().flat_map(|step| &step.writes);
         let names: BTreeSet<&Arc<str>> = self.plan.given.keys().chain(written).collect();
@@ -331,7 +332,7 @@ impl<'a> Sequential<'a> {
         inputs
     }
 
-    /// What whoever does a step goes by: an agent is told in words.
+    /// Returns the inputs that the outcome depends on: an agent gets only text.
     fn seen(&self, step: &Step, inputs: &Map<String, Value>) -> Map<String, Value> {
         if is_agent(step) {
             Map::new()
@@ -341,18 +342,18 @@ impl<'a> Sequential<'a> {
     }
 
     fn attempts(&self, step: &Step, item: Option<u32>) -> bool {
-        if is_tool(step) && item.is_none() && self.fate.asks(&step.id) == Some(false) {
+        if is_tool(step) && item.is_none() && self.outcomes.approval(&step.id) == Some(false) {
             return false;
         }
         for number in 1..=step.tries().attempts {
-            match self.fate.luck(&Attempt {
+            match self.outcomes.attempt_outcome(&Attempt {
                 step: step.id.clone(),
                 item,
                 number,
             }) {
-                Luck::Good => return true,
-                Luck::Bad => {}
-                Luck::Lost => return false,
+                AttemptOutcome::Good => return true,
+                AttemptOutcome::Bad => {}
+                AttemptOutcome::Lost => return false,
             }
         }
         false
@@ -375,7 +376,10 @@ impl<'a> Sequential<'a> {
             done += usize::from(good);
             let mut inputs = inputs.clone();
             inputs.insert(map.name.to_string(), element.clone());
-            results.push(good.then(|| self.fate.output(step, Some(at), &self.seen(step, &inputs))));
+            results.push(good.then(|| {
+                self.outcomes
+                    .output(step, Some(at), &self.seen(step, &inputs))
+            }));
         }
         results.resize(items.len(), None);
         (done >= quorum).then(|| {
@@ -386,17 +390,17 @@ impl<'a> Sequential<'a> {
         })
     }
 
-    /// The steps that were to be done and are not, in the order of the plan, and whether each
+    /// Returns the steps that should have completed and did not, in plan order, and whether each
     /// failed.
     pub(super) fn missing(&self, handled: &BTreeSet<StepId>) -> Vec<(StepId, bool)> {
         let is_missing = |step: &&Arc<Step>| {
-            let told = &self.told[&step.id];
-            let meant = matches!(step.on_failure, OnFailure::Skip | OnFailure::Continue);
-            match told.status {
+            let result = &self.results[&step.id];
+            let tolerated = matches!(step.on_failure, OnFailure::Skip | OnFailure::Continue);
+            match result.status {
                 StepStatus::Failed => {
-                    !meant && !handled.contains(&step.id) && !self.is_replaced(&step.id)
+                    !tolerated && !handled.contains(&step.id) && !self.is_replaced(&step.id)
                 }
-                _ => told.lost,
+                _ => result.lost,
             }
         };
         let missing = self.plan.steps.iter().filter(is_missing);
@@ -404,18 +408,18 @@ impl<'a> Sequential<'a> {
             .map(|step| {
                 (
                     step.id.clone(),
-                    self.told[&step.id].status == StepStatus::Failed,
+                    self.results[&step.id].status == StepStatus::Failed,
                 )
             })
             .collect()
     }
 
-    /// Whether another has at least tried in the place of a step: then that one counts.
+    /// Returns `true` if a fallback for a step has run, so that the fallback counts.
     fn is_replaced(&self, id: &StepId) -> bool {
-        let stand_ins = self.stand_ins.get(id).into_iter().flatten();
-        stand_ins
+        let fallbacks = self.fallbacks.get(id).into_iter().flatten();
+        fallbacks
             .into_iter()
-            .any(|id| self.told[*id].status != StepStatus::Skipped)
+            .any(|id| self.results[*id].status != StepStatus::Skipped)
     }
 }
 

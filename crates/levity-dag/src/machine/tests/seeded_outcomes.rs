@@ -1,14 +1,14 @@
-//! What comes of each attempt: a pure function of a seed.
+//! Decides the outcome of each attempt, as a pure function of a seed.
 
 use serde_json::{Map, Value, json};
 
 use crate::step::StepId;
 
-/// Numbers that look random and are the same for the same seed.
+/// A deterministic random number generator.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct SeededRng(pub(super) u64);
 
-impl Dice {
+impl SeededRng {
     pub(super) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed(self.0)
@@ -18,7 +18,7 @@ impl Dice {
         (self.roll() % end.max(1) as u64) as usize
     }
 
-    /// So many times in a hundred.
+    /// Returns `true` with this probability in percent.
     pub(super) fn percent(&mut self, times: u64) -> bool {
         self.roll() % 100 < times
     }
@@ -40,25 +40,25 @@ fn mixed(seed: u64) -> u64 {
     seed ^ (seed >> 31)
 }
 
-/// What one attempt comes to.
+/// The outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Luck {
+pub(super) enum AttemptOutcome {
     Good,
-    /// It fails, and another attempt may do better.
+    /// The attempt fails, and another one may succeed.
     Bad,
-    /// Nobody knows what came of it: it is not tried again.
+    /// The result is unknown, so there is no other attempt.
     Lost,
 }
 
-/// Decides about every attempt of a run.
+/// Decides the outcome of every attempt of a run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fate {
+pub(super) struct SeededOutcomes {
     pub(super) seed: u64,
-    /// How many attempts in a hundred fail.
+    /// The percentage of attempts that fail.
     pub(super) fails: u64,
 }
 
-/// One attempt at a step, or at one element.
+/// An attempt at a step, or at one element of its list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     pub(super) step: StepId,
@@ -66,24 +66,24 @@ pub(super) struct Attempt {
     pub(super) number: u32,
 }
 
-impl Fate {
+impl SeededOutcomes {
     fn of(&self, what: &str) -> u64 {
         let fold =
             |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         mixed(what.bytes().fold(self.seed ^ 0xcbf2_9ce4_8422_2325, fold))
     }
 
-    pub(super) fn luck(&self, attempt: &Attempt) -> Luck {
+    pub(super) fn attempt_outcome(&self, attempt: &Attempt) -> AttemptOutcome {
         let Attempt { step, item, number } = attempt;
         match self.of(&format!("luck {step} {item:?} {number}")) % 1_000 {
-            n if n >= self.fails * 10 => Luck::Good,
-            n if n % 8 == 0 => Luck::Lost,
-            _ => Luck::Bad,
+            n if n >= self.fails * 10 => AttemptOutcome::Good,
+            n if n % 8 == 0 => AttemptOutcome::Lost,
+            _ => AttemptOutcome::Bad,
         }
     }
 
-    /// Whether a person is asked before a tool is called, and what that person says.
-    pub(super) fn asks(&self, step: &StepId) -> Option<bool> {
+    /// Returns the decision of a person about a tool call, or `None` if it needs no approval.
+    pub(super) fn approval(&self, step: &StepId) -> Option<bool> {
         match self.of(&format!("asks {step}")) % 4 {
             0 => Some(false),
             1 => Some(true),
@@ -91,12 +91,12 @@ impl Fate {
         }
     }
 
-    /// How many rounds an agent takes.
+    /// Returns the number of rounds that an agent takes.
     pub(super) fn rounds(&self, step: &StepId) -> u32 {
         1 + (self.of(&format!("rounds {step}")) % 3) as u32
     }
 
-    /// What a step writes, by what it was given: whoever reads another value writes another.
+    /// Returns the value that a step writes. It depends on the inputs of the step.
     pub(super) fn value(
         &self,
         step: &StepId,
@@ -116,7 +116,7 @@ impl Fate {
         }
     }
 
-    /// All that a step writes.
+    /// Returns all variables that a step writes.
     pub(super) fn output(
         &self,
         step: &crate::step::Step,

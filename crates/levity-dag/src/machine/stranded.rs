@@ -1,16 +1,16 @@
 //! Checks that a change to a plan leaves no step waiting for a failed one.
 
-use crate::fault::{Fault, FaultKind, Faults, Found};
+use crate::fault::{Fault, FaultCollector, FaultKind, Faults};
 use crate::graph::Graph;
 use crate::step::{Join, OnFailure, StepId};
 
 /// Checks that no pending step waits for one of these failed steps.
-pub(super) fn check_rescued(
+pub(super) fn check_stranded(
     graph: &Graph,
     failed: &[StepId],
     settled: &dyn Fn(&StepId) -> bool,
 ) -> Result<(), Faults> {
-    let mut found = Found::default();
+    let mut found = FaultCollector::default();
     for id in failed {
         let Some(at) = graph.find(id.as_str()) else {
             continue;
@@ -18,7 +18,7 @@ pub(super) fn check_rescued(
         let tolerated = graph
             .step(at)
             .is_some_and(|step| step.on_failure != OnFailure::Fail);
-        if tolerated || graph.behind(at).any(|(_, edge)| edge.stands_in) {
+        if tolerated || graph.behind(at).any(|(_, edge)| edge.is_fallback) {
             continue;
         }
         let waiting = graph
@@ -35,5 +35,5 @@ pub(super) fn check_rescued(
             found.push(Fault::at(FaultKind::Reference, &step.id, message));
         }
     }
-    found.none()
+    found.finish()
 }

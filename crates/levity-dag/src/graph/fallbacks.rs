@@ -5,14 +5,14 @@ use crate::step::{OnFailure, Step, StepId};
 
 /// The fallback relation in both directions, as pairs of source and fallback.
 #[derive(Debug, Default)]
-pub(crate) struct StandIns {
+pub(crate) struct Fallbacks {
     /// The pairs, sorted by source.
     of: Vec<(u32, u32)>,
     /// The same pairs, with the fallback first.
     sources: Vec<(u32, u32)>,
 }
 
-impl StandIns {
+impl Fallbacks {
     /// Collects the fallbacks of a plan. References to missing steps or to the step itself are
     /// ignored.
     pub(crate) fn new(plan: &Plan, index: &HashMap<StepId, u32>) -> Self {
@@ -21,15 +21,15 @@ impl StandIns {
             let at = at as u32;
             let source = step.stands_in_for().and_then(|id| index.get(id));
             of.extend(source.map(|source| (*source, at)));
-            let stand_in = fallback(step).and_then(|id| index.get(id));
-            of.extend(stand_in.map(|stand_in| (at, *stand_in)));
+            let fallback = fallback_of(step).and_then(|id| index.get(id));
+            of.extend(fallback.map(|fallback| (at, *fallback)));
         }
-        of.retain(|(source, stand_in)| source != stand_in);
+        of.retain(|(source, fallback)| source != fallback);
         of.sort_unstable();
         of.dedup();
         let mut sources: Vec<_> = of
             .iter()
-            .map(|(source, stand_in)| (*stand_in, *source))
+            .map(|(source, fallback)| (*fallback, *source))
             .collect();
         sources.sort_unstable();
         Self { of, sources }
@@ -41,8 +41,8 @@ impl StandIns {
     }
 
     /// Returns the steps that a step is a fallback for.
-    pub(crate) fn sources(&self, stand_in: u32) -> impl Iterator<Item = u32> + '_ {
-        pairs(&self.sources, stand_in)
+    pub(crate) fn sources(&self, fallback: u32) -> impl Iterator<Item = u32> + '_ {
+        pairs(&self.sources, fallback)
     }
 
     /// Returns all pairs of source and fallback.
@@ -56,9 +56,9 @@ impl StandIns {
     }
 
     /// Returns all steps that a step is a direct or indirect fallback for; at most `limit`.
-    pub(super) fn all_sources(&self, stand_in: u32, limit: usize) -> HashSet<u32> {
+    pub(super) fn all_sources(&self, fallback: u32, limit: usize) -> HashSet<u32> {
         let mut all = HashSet::new();
-        let mut open = vec![stand_in];
+        let mut open = vec![fallback];
         while let Some(at) = open.pop() {
             for source in self.sources(at) {
                 if all.len() < limit && all.insert(source) {
@@ -96,7 +96,7 @@ fn pairs(sorted: &[(u32, u32)], first: u32) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// Returns the step that the failure policy names as the fallback.
-pub(crate) fn fallback(step: &Step) -> Option<&StepId> {
+pub(crate) fn fallback_of(step: &Step) -> Option<&StepId> {
     match &step.on_failure {
         OnFailure::Fallback(id) => Some(id),
         _ => None,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::GraphMachine;
 use super::phase::Planning;
-use super::plan::{FILES, MOST_FILES, PROFILES, QUERY};
+use super::plan::{FILES, MAX_FILES_TOKENS, PROFILES, QUERY};
 use crate::planner::{Brief, Replan, shortened};
 use crate::schedule::Scheduler;
 use crate::step::StepId;
@@ -23,13 +23,13 @@ impl GraphMachine {
             .filter(|(name, _)| !matches!(&***name, QUERY | FILES | PROFILES));
         Brief {
             goal: self.start.goal.clone(),
-            said: self.now.said.clone(),
+            said: self.now.messages.clone(),
             agents: agents
                 .map(|(name, runner)| (name.clone(), runner.description.clone()))
                 .collect(),
             code: known.code,
             given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
-            files: self.known_files(),
+            files: self.file_facts(),
             replan: self.phase.steps().map(|steps| self.replan(steps, planning)),
             complaints: planning.drafts.complaints().to_vec(),
             previous: planning.drafts.previous().map(str::to_owned),
@@ -38,8 +38,8 @@ impl GraphMachine {
     }
 
     /// Returns the description of the files for the planner.
-    fn known_files(&self) -> Option<Value> {
-        let facts = self.start.files.as_ref()?.as_text(MOST_FILES);
+    fn file_facts(&self) -> Option<Value> {
+        let facts = self.start.files.as_ref()?.as_text(MAX_FILES_TOKENS);
         Some(match &self.now.profiles {
             Some(profiles) => json!({"facts": facts, "what they hold": profiles}),
             None => Value::String(facts),

@@ -5,9 +5,9 @@ use crate::plan::Plan;
 use crate::step::StepId;
 
 /// The steps that have started or finished, with their old order and edges.
-pub(super) struct Settled {
+pub(super) struct SettledSteps {
     /// For each step, `true` if it is settled.
-    pub(super) is: Vec<bool>,
+    pub(super) flags: Vec<bool>,
     /// The sort key of each step among independent ones: settled steps in their old order, then the
     /// plan order.
     pub(super) keys: Vec<(bool, u32)>,
@@ -15,7 +15,7 @@ pub(super) struct Settled {
     pub(super) edges: Vec<(u32, u32, Edge)>,
 }
 
-impl Settled {
+impl SettledSteps {
     pub(super) fn new(
         plan: &Plan,
         index: &HashMap<StepId, u32>,
@@ -24,20 +24,20 @@ impl Settled {
     ) -> Self {
         let steps = plan.steps.len();
         let mut all = Self {
-            is: vec![false; steps],
+            flags: vec![false; steps],
             keys: Vec::with_capacity(steps),
             edges: Vec::new(),
         };
         // A step that was not in the old plan cannot have started.
-        let stood = |id: &StepId| old?.find(id.as_str()).filter(|_| settled(id));
+        let old_number = |id: &StepId| old?.find(id.as_str()).filter(|_| settled(id));
         for (at, step) in plan.steps.iter().enumerate() {
-            let Some((old, stood)) = old.zip(stood(&step.id)) else {
+            let Some((old, old_number)) = old.zip(old_number(&step.id)) else {
                 all.keys.push((true, at as u32));
                 continue;
             };
-            all.is[at] = true;
-            all.keys.push((false, old.rank(stood)));
-            for (from, edge) in old.before(stood) {
+            all.flags[at] = true;
+            all.keys.push((false, old.rank(old_number)));
+            for (from, edge) in old.before(old_number) {
                 let from = old.step(from).map(|step| &step.id).filter(|id| settled(id));
                 all.edges.extend(
                     from.and_then(|id| index.get(id))

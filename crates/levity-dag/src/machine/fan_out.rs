@@ -7,18 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::perform::Attempt;
-use super::rounds::{Failed, Rejection};
+use super::rounds::{Rejection, StepFailure};
 use super::{GraphMachine, Place};
 use crate::notice::{PlanNotice, Strategy, WrittenVariable};
 use crate::step::{FanOut, Reducer, Step};
 
 /// The elements of a list, and the progress of each.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Fan {
+pub(super) struct FanOutState {
     items: Vec<Value>,
     /// The next element to start.
     next: u32,
-    under_way: BTreeMap<u32, Attempt>,
+    #[serde(rename = "under_way")]
+    in_progress: BTreeMap<u32, Attempt>,
     /// The values that each completed element wrote.
     results: Vec<Option<Vec<Value>>>,
     by: Vec<Strategy>,
@@ -31,9 +32,9 @@ pub(super) struct Fan {
     closed: bool,
 }
 
-impl Fan {
+impl FanOutState {
     pub(super) fn attempt(&mut self, item: u32) -> &mut Attempt {
-        self.under_way.entry(item).or_default()
+        self.in_progress.entry(item).or_default()
     }
 
     pub(super) fn element(&self, item: u32) -> Value {
@@ -83,7 +84,7 @@ impl Fan {
     pub(super) fn is_sound(&self) -> bool {
         let begun = self.next as usize;
         let done = self.results.iter().flatten().count();
-        let under_way = self.under_way.keys().all(|item| *item < self.next);
+        let started_in_order = self.in_progress.keys().all(|item| *item < self.next);
         let settled = self
             .done
             .checked_add(self.failed)
@@ -92,16 +93,16 @@ impl Fan {
             && begun <= self.items.len()
             && done == self.done
             && settled
-            && under_way
+            && started_in_order
     }
 
     /// Returns `true` if an element is in progress.
-    pub(super) fn is_under_way(&self, item: u32) -> bool {
-        self.under_way.contains_key(&item)
+    pub(super) fn is_in_progress(&self, item: u32) -> bool {
+        self.in_progress.contains_key(&item)
     }
 
     fn is_over(&self) -> bool {
-        self.under_way.is_empty() && !self.has_more()
+        self.in_progress.is_empty() && !self.has_more()
     }
 }
 
@@ -112,13 +113,13 @@ impl GraphMachine {
         at: u32,
         step: &Step,
         fan_out: &FanOut,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
-        if self.fan(at).is_none() && !self.open_list(at, fan_out, wants) {
+        if self.fan(at).is_none() && !self.open_list(at, fan_out, out) {
             return;
         }
         let fan = self.fan(at);
-        match fan.and_then(Fan::take) {
+        match fan.and_then(FanOutState::take) {
             Some((item, more)) => {
                 if more && let Some(running) = self.phase.running_mut() {
                     running.steps.push(at);
@@ -128,15 +129,15 @@ impl GraphMachine {
                         at,
                         item: Some(item),
                     },
-                    wants,
+                    out,
                 );
             }
-            None => self.conclude_list(at, step, wants),
+            None => self.conclude_list(at, step, out),
         }
     }
 
     /// Reads the list; returns `false` and fails the step if it is invalid.
-    fn open_list(&mut self, at: u32, fan_out: &FanOut, wants: &mut MachineOutput) -> bool {
+    fn open_list(&mut self, at: u32, fan_out: &FanOut, out: &mut MachineOutput) -> bool {
         self.begin_work(at);
         let list = self
             .phase
@@ -154,7 +155,7 @@ impl GraphMachine {
             _ => Some(format!("`{}` is not a list", fan_out.over)),
         };
         if let Some(problem) = problem {
-            self.step_failed(at, Failed::for_good(problem), wants);
+            self.step_failed(at, StepFailure::permanent(problem), out);
             return false;
         }
         let Some(Value::Array(items)) = list else {
@@ -164,15 +165,15 @@ impl GraphMachine {
             vec![None; items.len()],
             u32::try_from(items.len()).unwrap_or(u32::MAX),
         );
-        Self::tell(wants, || PlanNotice::FannedOut {
+        Self::notify(out, || PlanNotice::FannedOut {
             step: self.id(at),
             items: count,
         });
         if let Some(work) = self.work(at) {
-            work.fan = Some(Box::new(Fan {
+            work.fan = Some(Box::new(FanOutState {
                 items,
                 results,
-                ..Fan::default()
+                ..FanOutState::default()
             }));
         }
         true
@@ -183,36 +184,36 @@ impl GraphMachine {
         at: u32,
         item: u32,
         written: Vec<WrittenVariable>,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
-        self.item_settled(at, item, Ok(written), wants);
+        self.item_settled(at, item, Ok(written), out);
     }
 
     pub(super) fn item_failed(
         &mut self,
         at: u32,
         item: u32,
-        failed: Failed,
-        wants: &mut MachineOutput,
+        failed: StepFailure,
+        out: &mut MachineOutput,
     ) {
-        self.item_settled(at, item, Err(failed), wants);
+        self.item_settled(at, item, Err(failed), out);
     }
 
     fn item_settled(
         &mut self,
         at: u32,
         item: u32,
-        result: Result<Vec<WrittenVariable>, Failed>,
-        wants: &mut MachineOutput,
+        result: Result<Vec<WrittenVariable>, StepFailure>,
+        out: &mut MachineOutput,
     ) {
         let Some(step) = self.step(at) else { return };
         let fan = self.fan(at);
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else {
             return;
         };
-        fan.under_way.remove(&item);
+        fan.in_progress.remove(&item);
         let error = result.as_ref().err().map(|failed| failed.reason.clone());
-        Self::tell(wants, || PlanNotice::ItemFinished {
+        Self::notify(out, || PlanNotice::ItemFinished {
             step: step.id.clone(),
             item,
             error,
@@ -234,12 +235,12 @@ impl GraphMachine {
         }
         fan.close_if_clear(fan_out);
         if fan.is_over() {
-            self.conclude_list(at, &step, wants);
+            self.conclude_list(at, &step, out);
         }
     }
 
     /// Settles the step when every element is settled or skipped.
-    fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut MachineOutput) {
+    fn conclude_list(&mut self, at: u32, step: &Step, out: &mut MachineOutput) {
         let fan = self.fan(at);
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else {
             return;
@@ -251,33 +252,38 @@ impl GraphMachine {
         if fan.done < quorum {
             let error = fan.first_error.take().unwrap_or_default();
             let (done, of) = (fan.done, fan.items.len());
-            let reason = format!("{done} of {of} elements succeeded, but {quorum} are required; \
-                {error}");
+            let reason = format!(
+                "{done} of {of} elements succeeded, but {quorum} are required; \
+                {error}"
+            );
             let rejection = fan.rejection.take();
             return self.step_failed(
                 at,
-                Failed {
+                StepFailure {
                     rejection,
-                    ..Failed::for_good(reason)
+                    ..StepFailure::permanent(reason)
                 },
-                wants,
+                out,
             );
         }
         let fan = std::mem::take(fan);
         let written = gather(step, fan_out, &fan);
         let problem = written.iter().find_map(|written| {
             let problem = self.schema(&written.name)?.problems(&written.value)?;
-            Some(format!("`{}` does not match its schema: {problem}", written.name))
+            Some(format!(
+                "`{}` does not match its schema: {problem}",
+                written.name
+            ))
         });
         if let Some(problem) = problem {
-            return self.step_failed(at, Failed::for_good(problem), wants);
+            return self.step_failed(at, StepFailure::permanent(problem), out);
         }
-        self.step_done(at, written, Value::Null, wants);
+        self.step_done(at, written, Value::Null, out);
     }
 }
 
 /// Collects the results of all elements, in list order.
-fn gather(step: &Step, fan_out: &FanOut, fan: &Fan) -> Vec<WrittenVariable> {
+fn gather(step: &Step, fan_out: &FanOut, fan: &FanOutState) -> Vec<WrittenVariable> {
     let one = |(place, name): (usize, &std::sync::Arc<str>)| {
         let of = |result: &'_ Option<Vec<Value>>| {
             result

@@ -1,4 +1,4 @@
-//! Plans that are made up, with an order in which one step after the other can be done.
+//! Generates random plans, with an order in which their steps can run sequentially.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,118 +6,117 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::fate::Dice;
+use super::seeded_outcomes::SeededRng;
 use crate::condition::Condition;
 use crate::plan::{Plan, Variable};
 use crate::step::{FanOut, Join, OnFailure, Reducer, Retry, Step, StepId};
 
-/// How plans are made up.
+/// The parameters of a generated plan.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taste {
+pub(super) struct PlanShape {
     pub(super) steps: usize,
-    /// Whether lists may be left early once enough is there. What is left out is then a matter of
-    /// time.
+    /// `true` if fan-outs may stop early. Timing then decides which elements are skipped.
     pub(super) early: bool,
 }
 
-/// A plan, and its steps in an order in which they were made: no step needs a later one.
+/// A plan, and its steps in a sequential order: no step needs a later one.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
+pub(super) struct GeneratedPlan {
     pub(super) plan: Plan,
     pub(super) order: Vec<StepId>,
 }
 
-/// A variable while a plan is made.
+/// A variable of a plan that is being generated.
 #[derive(Debug)]
-struct Known {
+struct KnownVariable {
     name: Arc<str>,
     reducer: bool,
-    /// The last step that writes it; those who stand in for that one write it, too.
+    /// The last step that writes it; the fallbacks for that step write it, too.
     writer: Option<StepId>,
-    /// Who has read it since.
+    /// The steps that have read it since.
     readers: BTreeSet<StepId>,
-    /// It has been read, and more writers would come too late.
+    /// `true` if it has been read, so that more writers would be too late.
     closed: bool,
 }
 
-struct Maker<'a> {
-    dice: &'a mut Dice,
-    taste: Taste,
+struct PlanGenerator<'a> {
+    rng: &'a mut SeededRng,
+    shape: PlanShape,
     steps: Vec<Step>,
-    known: Vec<Known>,
+    known: Vec<KnownVariable>,
     plan: Plan,
 }
 
-pub(super) fn made(dice: &mut Dice, taste: Taste) -> Made {
+pub(super) fn generate_plan(rng: &mut SeededRng, shape: PlanShape) -> GeneratedPlan {
     let mut plan = Plan::new()
         .given("v_given", 7)
         .given("l_given", json!([3, 1, 4, 1, 5]));
     plan = plan.given("v_first", 1);
-    let known = ["v_given", "l_given", "v_first"].map(|name| Known {
+    let known = ["v_given", "l_given", "v_first"].map(|name| KnownVariable {
         name: name.into(),
         reducer: false,
         writer: None,
         readers: BTreeSet::new(),
         closed: false,
     });
-    let mut maker = Maker {
-        dice,
-        taste,
+    let mut generator = PlanGenerator {
+        rng,
+        shape,
         steps: Vec::new(),
         known: known.into(),
         plan,
     };
-    while maker.steps.len() < taste.steps {
-        maker.step();
+    while generator.steps.len() < shape.steps {
+        generator.step();
     }
-    let Maker {
+    let PlanGenerator {
         mut steps,
         mut plan,
         ..
-    } = maker;
+    } = generator;
     let order = steps.iter().map(|step| step.id.clone()).collect();
-    dice.shuffle(&mut steps);
+    rng.shuffle(&mut steps);
     plan.steps = steps.into_iter().map(Arc::new).collect();
-    Made { plan, order }
+    GeneratedPlan { plan, order }
 }
 
-impl Maker<'_> {
+impl PlanGenerator<'_> {
     fn step(&mut self) {
         let id = StepId::new(format!("s{}", self.steps.len()));
         let agent = *self
-            .dice
+            .rng
             .pick(&["f", "f", "f", "f", "t", "Thinker"])
             .unwrap();
         let mut step = Step::new(id, agent);
         let mut after: BTreeMap<StepId, Option<Condition>> = BTreeMap::new();
-        for _ in 0..self.dice.below(3) {
+        for _ in 0..self.rng.below(3) {
             if let Some(before) = self.earlier() {
                 let when = self
-                    .dice
+                    .rng
                     .percent(10)
                     .then(|| self.condition(&step.id))
                     .flatten();
                 after.insert(before, when);
             }
         }
-        for _ in 0..self.dice.below(3) {
+        for _ in 0..self.rng.below(3) {
             if let Some(name) = self.variable(&step.id, |_| true)
                 && !step.reads.contains(&name)
             {
                 step.reads.push(name);
             }
         }
-        if self.dice.percent(10) {
+        if self.rng.percent(10) {
             step.when = self.condition(&step.id);
         }
-        if self.dice.percent(15) {
+        if self.rng.percent(15) {
             step = self.fan_out(step);
         }
-        if self.dice.percent(15) {
+        if self.rng.percent(15) {
             step.join = Join::Any;
         }
-        if self.dice.percent(25) && !(self.taste.early && step.fan_out().is_some()) {
-            let attempts = 2 + self.dice.below(3) as u32;
+        if self.rng.percent(25) && !(self.shape.early && step.fan_out().is_some()) {
+            let attempts = 2 + self.rng.below(3) as u32;
             step = step.retry(Retry::attempts(attempts).pause(Duration::from_millis(10)));
         }
         self.writes(&mut step, &mut after);
@@ -127,37 +126,41 @@ impl Maker<'_> {
             .into_iter()
             .map(|(step, when)| crate::step::After { step, when })
             .collect();
-        step.on_failure = match self.dice.below(10) {
+        step.on_failure = match self.rng.below(10) {
             0 | 1 => OnFailure::Skip,
             2 | 3 => OnFailure::Continue,
             _ => OnFailure::Fail,
         };
         self.steps.push(step);
-        self.stand_ins();
-        if self.dice.percent(10) {
+        self.fallbacks();
+        if self.rng.percent(10) {
             self.shared();
         }
     }
 
     fn earlier(&mut self) -> Option<StepId> {
-        // Mostly near ones, so that there are long ways.
-        let (all, near) = (self.steps.len(), self.dice.percent(60));
+        // Mostly recent steps, so that there are long paths.
+        let (all, near) = (self.steps.len(), self.rng.percent(60));
         let from = if near { all.saturating_sub(6) } else { 0 };
-        let at = from + self.dice.below(all - from);
+        let at = from + self.rng.below(all - from);
         self.steps.get(at).map(|step| step.id.clone())
     }
 
-    /// A variable that is there, which `reader` reads from now on.
-    fn variable(&mut self, reader: &StepId, fits: impl Fn(&Known) -> bool) -> Option<Arc<str>> {
+    /// Returns an existing variable, which `reader` reads from now on.
+    fn variable(
+        &mut self,
+        reader: &StepId,
+        fits: impl Fn(&KnownVariable) -> bool,
+    ) -> Option<Arc<str>> {
         let all: Vec<usize> = (0..self.known.len())
             .filter(|at| fits(&self.known[*at]))
             .collect();
-        let near = if self.dice.percent(60) {
+        let near = if self.rng.percent(60) {
             all.len().saturating_sub(6)
         } else {
             0
         };
-        let at = *self.dice.pick(&all[near..])?;
+        let at = *self.rng.pick(&all[near..])?;
         let known = &mut self.known[at];
         known.readers.insert(reader.clone());
         known.closed = known.reducer;
@@ -166,7 +169,7 @@ impl Maker<'_> {
 
     fn condition(&mut self, reader: &StepId) -> Option<Condition> {
         let name = self.variable(reader, |known| known.name.starts_with('v'))?;
-        let text = match self.dice.below(4) {
+        let text = match self.rng.below(4) {
             0 => format!("{name} > 30"),
             1 => format!("{name} != null and {name} < 80"),
             2 => format!("{name}"),
@@ -176,16 +179,17 @@ impl Maker<'_> {
     }
 
     fn fan_out(&mut self, step: Step) -> Step {
-        let any = self.dice.percent(5);
-        let fits = |known: &Known| known.name.starts_with('l') || (any && known.writer.is_some());
+        let any = self.rng.percent(5);
+        let fits =
+            |known: &KnownVariable| known.name.starts_with('l') || (any && known.writer.is_some());
         let Some(over) = self.variable(&step.id, fits) else {
             return step;
         };
         let is_given = &*over == "l_given";
         let mut map = FanOut::over(over);
-        map.quorum = self.dice.percent(50).then(|| 1 + self.dice.below(4));
-        map.stop_early = self.taste.early && map.quorum.is_some();
-        if self.dice.percent(10) && !is_given {
+        map.quorum = self.rng.percent(50).then(|| 1 + self.rng.below(4));
+        map.stop_early = self.shape.early && map.quorum.is_some();
+        if self.rng.percent(10) && !is_given {
             map.most = 3;
             map.quorum = map.quorum.map(|quorum| quorum.min(3));
         }
@@ -197,13 +201,13 @@ impl Maker<'_> {
             Reducer::First,
             Reducer::Last,
         ];
-        map.reducer = *self.dice.pick(&reducers).unwrap();
+        map.reducer = *self.rng.pick(&reducers).unwrap();
         step.map(map)
     }
 
     fn writes(&mut self, step: &mut Step, after: &mut BTreeMap<StepId, Option<Condition>>) {
-        for _ in 0..self.dice.below(3) {
-            match self.dice.below(10) {
+        for _ in 0..self.rng.below(3) {
+            match self.rng.below(10) {
                 0 | 1 => self.writes_again(step, after),
                 2 => self.writes_among_others(step),
                 _ => self.writes_first(step),
@@ -212,9 +216,9 @@ impl Maker<'_> {
     }
 
     fn writes_first(&mut self, step: &mut Step) {
-        let kind = if self.dice.percent(25) { 'l' } else { 'v' };
+        let kind = if self.rng.percent(25) { 'l' } else { 'v' };
         let name: Arc<str> = format!("{kind}{}", self.known.len()).into();
-        let reducer = self.dice.percent(20);
+        let reducer = self.rng.percent(20);
         if reducer {
             let reducers = [
                 Reducer::List,
@@ -224,13 +228,13 @@ impl Maker<'_> {
                 Reducer::First,
                 Reducer::Last,
             ];
-            let reducer = *self.dice.pick(&reducers).unwrap();
+            let reducer = *self.rng.pick(&reducers).unwrap();
             self.plan
                 .variables
                 .insert(name.clone(), Variable::new().reducer(reducer));
         }
         let (writer, readers) = (Some(step.id.clone()), BTreeSet::new());
-        self.known.push(Known {
+        self.known.push(KnownVariable {
             name: name.clone(),
             reducer,
             writer,
@@ -240,15 +244,15 @@ impl Maker<'_> {
         step.writes.push(name);
     }
 
-    /// Writes a variable after another: after that one, and after those who have read it since.
+    /// Overwrites a variable, after its last writer and its readers since.
     fn writes_again(&mut self, step: &mut Step, after: &mut BTreeMap<StepId, Option<Condition>>) {
-        let fits = |known: &Known| {
+        let fits = |known: &KnownVariable| {
             !known.reducer && known.readers.len() < 6 && !step.writes.contains(&known.name)
         };
         let all: Vec<usize> = (0..self.known.len())
             .filter(|at| fits(&self.known[*at]))
             .collect();
-        let Some(at) = self.dice.pick(&all).copied() else {
+        let Some(at) = self.rng.pick(&all).copied() else {
             return;
         };
         let known = &mut self.known[at];
@@ -265,19 +269,20 @@ impl Maker<'_> {
         step.writes.push(known.name.clone());
     }
 
-    /// Writes a variable whose values are put together.
+    /// Writes a variable whose values a reducer combines.
     fn writes_among_others(&mut self, step: &mut Step) {
-        let fits =
-            |known: &Known| known.reducer && !known.closed && !step.writes.contains(&known.name);
+        let fits = |known: &KnownVariable| {
+            known.reducer && !known.closed && !step.writes.contains(&known.name)
+        };
         let all: Vec<usize> = (0..self.known.len())
             .filter(|at| fits(&self.known[*at]))
             .collect();
-        if let Some(at) = self.dice.pick(&all) {
+        if let Some(at) = self.rng.pick(&all) {
             step.writes.push(self.known[*at].name.clone());
         }
     }
 
-    /// Has one step stand in for the last two.
+    /// Adds one fallback for the last two steps.
     fn shared(&mut self) {
         let many = self.steps.len();
         let [.., first, second] = self.steps.as_mut_slice() else {
@@ -304,9 +309,9 @@ impl Maker<'_> {
         self.steps.push(step);
     }
 
-    /// Has others stand in for the last step, one for the other.
-    fn stand_ins(&mut self) {
-        while self.dice.percent(20) {
+    /// Adds a chain of fallbacks for the last step.
+    fn fallbacks(&mut self) {
+        while self.rng.percent(20) {
             let Some(source) = self.steps.last().cloned() else {
                 return;
             };
@@ -316,7 +321,7 @@ impl Maker<'_> {
             step.reads = source
                 .reads
                 .iter()
-                .filter(|_| self.dice.percent(70))
+                .filter(|_| self.rng.percent(70))
                 .cloned()
                 .collect();
             for name in &step.reads {
@@ -326,10 +331,10 @@ impl Maker<'_> {
                     known.readers.insert(id.clone());
                 }
             }
-            if self.dice.percent(10) {
+            if self.rng.percent(10) {
                 step.when = self.condition_of(&source, &id);
             }
-            if self.dice.percent(50) {
+            if self.rng.percent(50) {
                 step = step.instead_of(source.id.clone());
             } else if let Some(last) = self.steps.last_mut() {
                 last.on_failure = OnFailure::Fallback(id);
@@ -338,7 +343,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A condition on something that a step reads and does not write.
+    /// Returns a condition on a variable that a step reads and does not write.
     fn condition_of(&mut self, source: &Step, reader: &StepId) -> Option<Condition> {
         let name = source
             .reads

@@ -14,7 +14,7 @@ use crate::step::{OnFailure, StepId};
 use crate::task::clipped;
 
 /// The maximum number of incomplete steps that are named.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 impl GraphMachine {
     /// Ends the run now, with its current results.
@@ -43,7 +43,7 @@ impl GraphMachine {
             .steps()
             .map(|steps| self.missing(steps))
             .unwrap_or_default();
-        let status = match (self.now.near, &*missing) {
+        let status = match (self.now.near_limit, &*missing) {
             (_, []) => Status::Complete,
             (Some(limit), _) => Status::Partial(limit),
             (None, missing) => unreached(missing.join("; ")),
@@ -78,8 +78,8 @@ impl GraphMachine {
             };
             missing.push(what);
         }
-        let more = missing.len().saturating_sub(MOST_NAMED);
-        missing.truncate(MOST_NAMED);
+        let more = missing.len().saturating_sub(MAX_NAMED);
+        missing.truncate(MAX_NAMED);
         if more > 0 {
             missing.push(format!("and {more} more"));
         }
@@ -89,10 +89,10 @@ impl GraphMachine {
     /// Returns `true` if a failed step has fallbacks that ran: their results count instead. Skipped
     /// fallbacks do not count.
     fn is_replaced(&self, steps: &Scheduler, at: u32) -> bool {
-        let mut stand_ins = steps
-            .stand_ins(at)
-            .filter_map(|stand_in| steps.node(stand_in));
-        stand_ins.any(|node| node.status != StepStatus::Skipped)
+        let mut fallbacks = steps
+            .fallbacks(at)
+            .filter_map(|fallback| steps.node(fallback));
+        fallbacks.any(|node| node.status != StepStatus::Skipped)
     }
 
     /// Returns the output of the last completed step as text.

@@ -91,8 +91,8 @@ pub(crate) fn mark_completed(seed: &[CompletedStep], steps: &mut Scheduler) {
 }
 
 /// Emits notices for steps that were completed before the run.
-pub(crate) fn emit_notices(seed: &[CompletedStep], graph: &Graph, wants: &mut MachineOutput) {
-    if !wants.is_watched() {
+pub(crate) fn emit_notices(seed: &[CompletedStep], graph: &Graph, out: &mut MachineOutput) {
+    if !out.is_watched() {
         return;
     }
     for done in seed.iter().filter(|done| values(graph, done).is_some()) {
@@ -102,6 +102,6 @@ pub(crate) fn emit_notices(seed: &[CompletedStep], graph: &Graph, wants: &mut Ma
             output: done.output.clone(),
             spent: StepSpent::default(),
         };
-        wants.tell(notice.into_event());
+        out.tell(notice.into_event());
     }
 }

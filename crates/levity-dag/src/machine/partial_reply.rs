@@ -77,11 +77,11 @@ fn fields(value: Value) -> Map<String, Value> {
         Value::Object(mut map) => {
             let has_own = ["steps", "nodes"]
                 .iter()
-                .chain(&read::DIFFS)
+                .chain(&read::DIFF_KEYS)
                 .any(|key| map.contains_key(*key));
-            let wrap = read::WRAPS
+            let wrap = read::PLAN_WRAPPERS
                 .iter()
-                .chain(&read::WRAPS_OF_DIFFS)
+                .chain(&read::DIFF_WRAPPERS)
                 .find(|key| map.contains_key(**key));
             match wrap.filter(|_| !has_own).and_then(|key| map.remove(*key)) {
                 Some(inner) => fields(inner),
