@@ -1,4 +1,4 @@
-//! What stands on a blackboard.
+//! The board of a blackboard pattern.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,11 @@ use std::sync::Arc;
 use levity_core::text::{clipped, head, one_line};
 use serde::{Deserialize, Serialize};
 
-/// What workers have written for each other, by key, in the order in which the keys were first
+/// The texts that workers wrote for each other, by key, in the order in which the keys were first
 /// written.
 ///
-/// In JSON it is a list of its entries. It is displayed as a list, too, with a heading for each.
+/// It serializes as a list of its entries. `Display` prints a list, too, with a heading for each
+/// entry.
 ///
 /// ```
 /// # use levity_swarm::Board;
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 /// ```
 ///
 /// # Limits
-/// What does not fit is refused, and named in the next round.
+/// A write beyond a limit is refused, and the next round names it.
 ///
 /// | what | limit |
 /// |---|---|
@@ -39,41 +40,41 @@ pub struct Board {
     bytes: usize,
 }
 
-/// What stands under a key of a [`Board`].
+/// An entry under a key of a [`Board`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BoardEntry {
-    /// Where.
+    /// The key of the entry.
     pub key: Arc<str>,
-    /// The words.
+    /// The text of the entry.
     pub content: Arc<str>,
-    /// Who wrote it.
+    /// The worker that wrote it.
     pub by: Arc<str>,
-    /// How often it was written, from 1.
+    /// The number of writes, from 1.
     pub version: u32,
-    /// In which round it was written last, from 1.
+    /// The round of the last write, from 1.
     pub round: u32,
-    /// What stood there before, the newest last: also what others wrote in the same round, when
-    /// this came after it.
+    /// The earlier versions, the newest last. They include overwritten texts of other workers from
+    /// the same round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Earlier>,
 }
 
-/// What stood in an [`BoardEntry`] before.
+/// An earlier version of a [`BoardEntry`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Earlier {
-    /// The words, or the beginning of them.
+    /// The text, or its beginning.
     pub content: Arc<str>,
-    /// Who wrote it.
+    /// The worker that wrote it.
     pub by: Arc<str>,
-    /// Which version it was.
+    /// The number of this version.
     pub version: u32,
-    /// In which round it was written.
+    /// The round in which it was written.
     pub round: u32,
 }
 
-/// Why something is not put on a board.
+/// The reason why a write on a board is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NoKey,
@@ -83,47 +84,47 @@ pub(crate) enum Refusal {
     Full,
 }
 
-/// How much is kept of what stood in an entry before.
+/// The maximum size of an earlier version, in bytes.
 const MOST_EARLIER: usize = 2_000;
 
 impl Board {
-    /// How many entries there are at most.
+    /// The maximum number of entries.
     pub const MAX_ENTRIES: usize = 1_000;
-    /// How many bytes the content of an entry has at most.
+    /// The maximum size of an entry's content, in bytes.
     pub const MAX_CONTENT: usize = 64 << 10;
-    /// How many bytes the content of all entries has at most.
+    /// The maximum size of all contents together, in bytes.
     pub const MAX_BYTES: usize = 4 << 20;
-    /// How many bytes a key has at most.
+    /// The maximum size of a key, in bytes.
     pub const MAX_KEY: usize = 100;
-    /// How many earlier versions of an entry are kept.
+    /// The maximum number of earlier versions of an entry.
     pub const MAX_HISTORY: usize = 8;
 
-    /// What stands under a key.
+    /// Returns the entry under a key.
     pub fn get(&self, key: &str) -> Option<&BoardEntry> {
         self.entries.get(*self.places.get(key)?)
     }
 
-    /// The entries, in the order in which their keys were first written.
+    /// Returns the entries, in the order in which their keys were first written.
     pub fn iter(&self) -> std::slice::Iter<'_, BoardEntry> {
         self.entries.iter()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing was written.
+    /// Returns `true` if the board has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many bytes the content of the entries has together.
+    /// Returns the total size of the contents, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Writes something; nothing when it stands there already.
+    /// Writes an entry; returns `None` if the same content is already there.
     pub(crate) fn write(
         &mut self,
         key: &str,
@@ -215,7 +216,7 @@ impl BoardEntry {
         self.version = self.version.saturating_add(1);
     }
 
-    /// Who else wrote it in the round in which it was written last.
+    /// Returns the other workers that wrote the entry in the round of its last write.
     pub fn rivals(&self) -> impl Iterator<Item = &str> {
         let same = self
             .history
@@ -225,8 +226,8 @@ impl BoardEntry {
     }
 }
 
-/// A key as it is kept: on one line, not longer than it may be, and without the marks between which
-/// keys are shown, so that it says nothing beside them.
+/// Normalizes a key: one line, within the size limit, and without backticks. Keys are shown in
+/// backticks, so a key cannot escape them.
 pub(crate) fn clean_key(key: &str) -> String {
     let plain = head(key, 4 * Board::MAX_KEY)
         .replace('`', "")
@@ -246,7 +247,7 @@ impl TryFrom<Vec<BoardEntry>> for Board {
             if twice || room.is_err() || clean_key(&entry.key) != *entry.key {
                 let at = board.len() + 1;
                 return Err(format!(
-                    "entry {at} of the board is there twice, or has no place on a board"
+                    "entry {at} of the board is a duplicate or exceeds a limit of the board"
                 ));
             }
             let surplus = entry.history.len().saturating_sub(Self::MAX_HISTORY);
@@ -301,20 +302,24 @@ impl fmt::Debug for Board {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoKey => f.write_str("it has no key"),
-            Self::Empty => f.write_str("there is nothing in it"),
-            Self::TooLong => write!(f, "it is longer than {} bytes", Board::MAX_CONTENT),
+            Self::NoKey => f.write_str("the key is empty"),
+            Self::Empty => f.write_str("the content is empty"),
+            Self::TooLong => write!(
+                f,
+                "the content is longer than {} bytes; shorten it",
+                Board::MAX_CONTENT
+            ),
             Self::TooMany => {
                 write!(
                     f,
-                    "there are {} entries already; write under one of them",
+                    "the board already has {} entries; write under one of them",
                     Board::MAX_ENTRIES
                 )
             }
             Self::Full => {
                 write!(
                     f,
-                    "the board holds {} bytes in all; shorten an entry first",
+                    "the board is full with {} bytes; shorten an entry first",
                     Board::MAX_BYTES
                 )
             }

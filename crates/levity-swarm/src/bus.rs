@@ -1,4 +1,4 @@
-//! The log of what the agents of a swarm say to each other.
+//! The log of messages between the agents of a swarm.
 
 mod clip;
 mod index;
@@ -21,11 +21,11 @@ pub use self::lines::ReadError;
 pub use self::message::{BusMessage, MessageKind, NewMessage, Recipient};
 pub use self::stream::{Lagged, Messages};
 
-/// The log of what the agents of a swarm say to each other, in the order in which it was said.
+/// The log of messages between the agents of a swarm, in the order in which they were posted.
 ///
-/// It is a plain value: no lock, no clock, no channel. The machine of a swarm owns one and folds it
-/// again when the run is resumed or replayed, so what is on the bus follows from the journal.
-/// Whoever watches from outside listens to [`Messages`].
+/// It is a plain value without a lock, clock or channel. The machine of a swarm owns one and
+/// rebuilds it when the run is resumed or replayed, so the journal determines the content of the
+/// bus. To observe it from outside, use [`Messages`].
 ///
 /// ```
 /// # use levity_core::{RunId, Timestamp};
@@ -39,13 +39,14 @@ pub use self::stream::{Lagged, Messages};
 /// ```
 ///
 /// # Limits
-/// When a limit is reached, the oldest messages leave, and [`dropped`](Self::dropped) counts them.
+/// When a limit is reached, the oldest messages are dropped, and [`dropped`](Self::dropped) counts
+/// them.
 ///
 /// | what | limit |
 /// |---|---|
 /// | messages | [`MAX_MESSAGES`](Self::MAX_MESSAGES), or as set |
 /// | their content together | [`MAX_BYTES`](Self::MAX_BYTES), or as set |
-/// | content of one message | [`MAX_CONTENT`](Self::MAX_CONTENT); longer content is cut and says how long it was |
+/// | content of one message | [`MAX_CONTENT`](Self::MAX_CONTENT); longer content is cut and states its original size |
 /// | a name | [`MAX_NAME`](Self::MAX_NAME); longer ones are cut |
 #[derive(Clone)]
 pub struct Bus {
@@ -56,7 +57,7 @@ pub struct Bus {
     max_bytes: usize,
 }
 
-/// A message, and what it costs to show it.
+/// A stored message, with its size in tokens.
 #[derive(Clone)]
 struct Kept {
     message: BusMessage,
@@ -64,25 +65,25 @@ struct Kept {
 }
 
 impl Bus {
-    /// How many messages there are at most, unless set otherwise.
+    /// The default maximum number of messages.
     pub const MAX_MESSAGES: usize = 10_000;
-    /// How many bytes the content of all messages has at most, unless set otherwise.
+    /// The default maximum size of all contents together, in bytes.
     pub const MAX_BYTES: usize = 16 * 1024 * 1024;
-    /// How many bytes the content of one message has at most.
+    /// The maximum size of one message's content, in bytes.
     pub const MAX_CONTENT: usize = 64 * 1024;
-    /// How many bytes a name has at most.
+    /// The maximum size of a name, in bytes.
     pub const MAX_NAME: usize = 256;
-    /// What a message costs in [`context_for`](Self::context_for) beside its content, in tokens:
-    /// who says it to whom.
+    /// The cost of a message in [`context_for`](Self::context_for) in addition to its content, in
+    /// tokens: the sender and the recipient.
     pub const MESSAGE_TOKENS: usize = 8;
 
-    /// An empty bus with the usual limits.
+    /// Creates an empty bus with the default limits.
     pub fn new() -> Self {
         Self::with_limits(Self::MAX_MESSAGES, Self::MAX_BYTES)
     }
 
-    /// An empty bus that keeps at most so many messages, at least one, with so many bytes of
-    /// content together.
+    /// Creates an empty bus with these limits on the number of messages (at least one) and on the
+    /// total size of their contents.
     pub fn with_limits(max_messages: usize, max_bytes: usize) -> Self {
         let (log, index) = (VecDeque::new(), Index::default());
         Self {
@@ -94,8 +95,8 @@ impl Bus {
         }
     }
 
-    /// A bus with these messages, as far as its limits allow; nothing when they are not in the
-    /// order of their numbers.
+    /// Creates a bus with these messages, within its limits, or returns `None` if their ids are not
+    /// in order.
     pub(crate) fn restored(
         (messages, bytes): (usize, usize),
         log: Vec<BusMessage>,
@@ -110,8 +111,8 @@ impl Bus {
         Some(bus)
     }
 
-    /// Takes a message in and gives it the next number. An `at` before that of the last message
-    /// becomes the last message's. It costs the same however many messages there are.
+    /// Adds a message and gives it the next id. If `at` is before the time of the last message, it
+    /// is set to that time. The cost does not depend on the number of messages.
     pub fn post(&mut self, draft: NewMessage, at: Timestamp, run: &RunId) -> &BusMessage {
         let NewMessage {
             from,
@@ -159,7 +160,7 @@ impl Bus {
         }
     }
 
-    /// Lets the oldest messages go until one more has room.
+    /// Drops the oldest messages until there is room for one more.
     fn make_room(&mut self, bytes: usize) {
         while self.log.len() >= self.max_messages
             || self.bytes.saturating_add(bytes) > self.max_bytes
@@ -172,12 +173,12 @@ impl Bus {
         }
     }
 
-    /// The messages that are there, oldest first.
+    /// Returns the stored messages, oldest first.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &BusMessage> + ExactSizeIterator {
         self.log.iter().map(|kept| &kept.message)
     }
 
-    /// The messages after the one of this id, oldest first. They are found without looking at the
+    /// Returns the messages after the one with this id, oldest first. The search does not scan the
     /// others.
     pub fn since(
         &self,
@@ -187,7 +188,7 @@ impl Bus {
         self.log.range(start..).map(|kept| &kept.message)
     }
 
-    /// The message of this id, if it is still there.
+    /// Returns the message with this id, if it is still stored.
     pub fn get(&self, id: u64) -> Option<&BusMessage> {
         self.kept(id).map(|kept| &kept.message)
     }
@@ -198,7 +199,7 @@ impl Bus {
 
     fn position(&self, id: u64) -> Option<usize> {
         let first = self.log.front()?.message.id;
-        // Ids count up by one, save in a log that was read from a file and has gaps.
+        // Ids increase by one, except in a log that was read from a file and has gaps.
         let guess = usize::try_from(id.checked_sub(first)?).ok()?;
         if self
             .log
@@ -212,56 +213,60 @@ impl Bus {
             .ok()
     }
 
-    /// How many messages are there.
+    /// Returns the number of stored messages.
     pub fn len(&self) -> usize {
         self.log.len()
     }
 
-    /// Whether nothing was said yet.
+    /// Returns `true` if no messages are stored.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// How many bytes the content of the messages has together.
+    /// Returns the total size of the contents, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many messages have left, since a limit was reached.
+    /// Returns the number of messages that were dropped because of a limit.
     pub fn dropped(&self) -> u64 {
         self.last_id().saturating_sub(self.log.len() as u64)
     }
 
-    /// The id of the newest message; 0 when there is none.
+    /// Returns the id of the newest message; 0 if there is none.
     pub fn last_id(&self) -> u64 {
         self.log.back().map_or(0, |last| last.message.id)
     }
 
-    /// What `worker` should know, in at most so many tokens.
+    /// Returns the messages that `worker` should know, within this number of tokens.
     ///
-    /// First what was said to it alone, then what others said to everybody, each from the oldest to
-    /// the newest. When not all has room, the newest of what was said to it alone come first, then
-    /// the newest of the rest; at the first one that has no room its row ends. It costs as much as
-    /// it returns, not as much as there is.
+    /// Messages to the worker alone are first, then broadcasts of others, each from the oldest to
+    /// the newest. If not all fit, the newest messages to the worker alone have priority, then the
+    /// newest broadcasts. Each group ends at the first message that does not fit. The cost depends
+    /// on the number of returned messages, not on the size of the bus.
     pub fn context_for(&self, worker: &str, tokens: usize) -> Vec<&BusMessage> {
         self.context_before(worker, tokens, u64::MAX)
     }
 
-    /// What `worker` should have known when the message `upto` was said: as
-    /// [`context_for`](Self::context_for), over the messages before it.
+    /// Returns the messages that `worker` should have known before the message `upto`; otherwise
+    /// like [`context_for`](Self::context_for).
     pub fn context_before(&self, worker: &str, tokens: usize, upto: u64) -> Vec<&BusMessage> {
         let worker = head(worker, Self::MAX_NAME);
-        let mut left = tokens as u64;
-        let mut known = self.newest_within(self.index.direct(worker, upto), &mut left);
-        known.extend(self.newest_within(self.index.broadcasts(worker, upto), &mut left));
+        let mut remaining = tokens as u64;
+        let mut known = self.newest_within(self.index.direct(worker, upto), &mut remaining);
+        known.extend(self.newest_within(self.index.broadcasts(worker, upto), &mut remaining));
         known
     }
 
-    /// As many of these as have room, the last of them first.
-    fn newest_within(&self, ids: impl Iterator<Item = u64>, left: &mut u64) -> Vec<&BusMessage> {
+    /// Returns as many of these messages as fit, taking the last ids first.
+    fn newest_within(
+        &self,
+        ids: impl Iterator<Item = u64>,
+        remaining: &mut u64,
+    ) -> Vec<&BusMessage> {
         let fitting = ids.map_while(|id| {
             let kept = self.kept(id)?;
-            *left = left.checked_sub(kept.tokens)?;
+            *remaining = remaining.checked_sub(kept.tokens)?;
             Some(&kept.message)
         });
         let mut found: Vec<_> = fitting.collect();

@@ -15,10 +15,10 @@ use crate::plan::Delegation;
 use crate::report::WorkerReport;
 use crate::rules::Start;
 
-/// A pattern of your own: it decides who works next, and what the answer is.
+/// A custom pattern that decides who works next and what the answer is.
 ///
-/// Its value is both the settings and the state of a run. Each run has a copy, made when it begins.
-/// Pass one to [`Swarm::builder`](crate::Swarm::builder):
+/// Its value is both the settings and the state of a run. Each run gets a copy when it starts. Pass
+/// one to [`Swarm::builder`](crate::Swarm::builder):
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -26,7 +26,7 @@ use crate::rules::Start;
 /// use levity_test::ScriptedModel;
 /// use serde::{Deserialize, Serialize};
 ///
-/// /// Each worker goes on from what the one before it wrote.
+/// /// Each worker continues the text of the previous one.
 /// #[derive(Clone, Serialize, Deserialize)]
 /// struct Relay {
 ///     leg: usize,
@@ -61,38 +61,38 @@ use crate::rules::Start;
 /// ```
 ///
 /// # Contract
-/// - **Pure**: [`next`](Self::next) follows from the state and from [`SwarmProgress`] alone. It
-///   reads no clock, file, random number or global value, and it does not block. levity calls it
-///   again when a run is resumed, replayed or forked, and the moves must be the same.
-/// - **Saved as JSON**: the state is written with the first record of a run, and between two
-///   records of it, and read again when the run is resumed. A field that is not saved is lost. Give
-///   a field that you add later `#[serde(default)]`, so that old runs can still be read.
-/// - **Order does not matter**: it is asked when all work of a round is settled, and sees the
-///   reports in the order of the plan.
+/// - **Pure**: [`next`](Self::next) depends only on the state and on [`SwarmProgress`]. It reads no
+///   clock, file, random number or global value, and it does not block. levity calls it again when
+///   a run is resumed, replayed or forked, and the moves must be the same.
+/// - **Saved as JSON**: the state is saved with the first record of a run and between later
+///   records. It is read again when the run is resumed. A field that is not serialized is lost.
+///   Give a field that you add later `#[serde(default)]`, so that old runs can still be read.
+/// - **Independent of timing**: levity calls `next` when all work of a round is settled. It sees
+///   the reports in plan order.
 ///
-/// The swarm does the rest, as for the [`Router`](crate::Router): dependencies, the parallel limit,
-/// retries, stand-ins, budgets, memory, messages, events and the journal. A `next` that panics ends
-/// the run with an error, and so do more than 1,000 rounds.
+/// As for the [`Router`](crate::Router), the swarm handles the rest: dependencies, the parallel
+/// limit, retries, fallback workers, budgets, memory, messages, events and the journal. A `next`
+/// that panics ends the run with an error, and so do more than 1,000 rounds.
 pub trait Coordinator: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The name of the pattern in journals and errors. A run can only be resumed under the same
-    /// name.
+    /// Returns the name of the pattern in journals and errors. A run can only be resumed under the
+    /// same name.
     fn name(&self) -> &str;
 
-    /// The next move: at the beginning, and whenever all work of the round is settled.
+    /// Returns the next move, at the start and whenever all work of a round is settled.
     ///
-    /// When a [limit is near](SwarmProgress::limit), nothing new begins: a move other than an
-    /// answer ends the run with what [`partial`](Self::partial) gives.
+    /// When a [limit is near](SwarmProgress::limit), no new work starts. A move other than an
+    /// answer then ends the run with the result of [`partial`](Self::partial).
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move;
 
-    /// The best answer so far, for a run that is ended now. By default a list of what the workers
-    /// have said.
+    /// Returns the best current answer, for a run that ends early. By default a list of the
+    /// workers' results.
     fn partial(&self, progress: &SwarmProgress<'_>) -> String {
         list(progress.desk)
     }
 
-    /// Tools that a worker gets for this pattern, such as one to vote. levity takes a call of one
-    /// in and runs nothing; see [`SwarmProgress::signals`]. None by default. A worker that is a
-    /// swarm gets none.
+    /// Returns additional tools for a worker in this pattern, such as one to vote. levity records a
+    /// call of such a tool and runs nothing; see [`SwarmProgress::signals`]. None by default. A
+    /// worker that is a swarm gets none.
     fn tools(&self, worker: &str) -> Vec<ToolSpec> {
         let _ = worker;
         Vec::new()
@@ -103,17 +103,17 @@ pub trait Coordinator: Clone + Serialize + DeserializeOwned + Send + Sync + 'sta
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Move {
-    /// A round of work. Ids are used once in a run. A delegation can depend on others of the round,
-    /// and on those of earlier rounds that are done; its worker is shown what came of them. A plan
-    /// that cannot be carried out ends the run with an error.
+    /// Starts a round of work. Each id is used once in a run. A delegation can depend on others of
+    /// the round, and on completed ones of earlier rounds; its worker sees their results. An
+    /// invalid plan ends the run with an error.
     Work(Vec<Delegation>),
-    /// The answer, which ends the run.
+    /// Ends the run with this answer.
     Answer(String),
-    /// An error, which ends the run: the goal cannot be reached.
+    /// Ends the run with this error, because the goal cannot be reached.
     Fail(String),
 }
 
-/// The state of a run, for a [`Coordinator`].
+/// The state of a run as a [`Coordinator`] sees it.
 #[derive(Clone, Copy)]
 pub struct SwarmProgress<'a> {
     desk: &'a Desk,
@@ -123,17 +123,17 @@ pub struct SwarmProgress<'a> {
 }
 
 impl<'a> SwarmProgress<'a> {
-    /// The goal of the run.
+    /// Returns the goal of the run.
     pub fn goal(&self) -> &'a str {
         &self.desk.start.goal
     }
 
-    /// The names of the workers, in the order in which they were added.
+    /// Returns the names of the workers, in the order in which they were added.
     pub fn workers(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.desk.rules.order.iter().map(|name| &**name)
     }
 
-    /// The description of a worker.
+    /// Returns the description of a worker.
     pub fn description(&self, worker: &str) -> Option<&'a str> {
         self.desk
             .rules
@@ -142,28 +142,28 @@ impl<'a> SwarmProgress<'a> {
             .map(|card| &*card.description)
     }
 
-    /// How many rounds of work are settled.
+    /// Returns the number of settled rounds.
     pub fn round(&self) -> u32 {
         self.round
     }
 
-    /// The reports of all rounds, in the order of the plans.
+    /// Returns the reports of all rounds, in plan order.
     pub fn reports(&self) -> &'a [WorkerReport] {
         &self.desk.reports
     }
 
-    /// The reports of the last round; none at the beginning.
+    /// Returns the reports of the last round; none at the start.
     pub fn last_round(&self) -> &'a [WorkerReport] {
         &self.desk.reports[self.base..]
     }
 
-    /// The report of a delegation.
+    /// Returns the report of a delegation.
     pub fn report(&self, id: &str) -> Option<&'a WorkerReport> {
         self.reports().iter().find(|report| &*report.id == id)
     }
 
-    /// The calls of signal tools, [the pattern's own](Coordinator::tools) among them, in the last
-    /// attempt at a delegation.
+    /// Returns the calls of signal tools in the last attempt at a delegation, including those of
+    /// [the pattern](Coordinator::tools).
     pub fn signals(&self, id: &str) -> &'a [Signal] {
         let place = self.reports().iter().position(|report| &*report.id == id);
         place
@@ -171,12 +171,12 @@ impl<'a> SwarmProgress<'a> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// What the host has said to the run since it began.
+    /// Returns the messages that the host has sent to the run since its start.
     pub fn said(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.desk.said.iter().map(|text| &**text)
     }
 
-    /// The limit that is near, if one is: it is time to answer.
+    /// Returns the limit that is nearly reached, if any: then it is time to answer.
     pub fn limit(&self) -> Option<Limit> {
         self.desk.near
     }
@@ -190,7 +190,7 @@ impl std::fmt::Debug for SwarmProgress<'_> {
     }
 }
 
-/// A coordinator whose type is not known.
+/// A coordinator behind a trait object.
 pub(crate) trait AnyCoordinator: Send + Sync {
     fn name(&self) -> &str;
     fn tools(&self, worker: &str) -> Vec<ToolSpec>;
@@ -211,7 +211,12 @@ impl<C: Coordinator> AnyCoordinator for C {
     }
 
     fn save(&self) -> Result<Value, String> {
-        serde_json::to_value(self).map_err(|error| format!("its state cannot be saved: {error}"))
+        serde_json::to_value(self).map_err(|error| {
+            format!(
+                "the state of the pattern cannot be \
+            saved: {error}"
+            )
+        })
     }
 
     fn copy(&self) -> Box<dyn AnyCoordinator> {
@@ -220,15 +225,15 @@ impl<C: Coordinator> AnyCoordinator for C {
 
     fn restore(&self, state: Option<&Value>) -> Result<Box<dyn AnyCoordinator>, String> {
         let restored = C::deserialize(state.unwrap_or(&Value::Null));
-        let wrong = |error| {
+        let unreadable = |error| {
             format!(
-                "the state of the pattern `{}` cannot be read: {error}",
+                "cannot read the saved state of the pattern `{}`: {error}",
                 self.name()
             )
         };
         restored
             .map(|restored| Box::new(restored) as Box<dyn AnyCoordinator>)
-            .map_err(wrong)
+            .map_err(unreadable)
     }
 
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
@@ -240,31 +245,30 @@ impl<C: Coordinator> AnyCoordinator for C {
     }
 }
 
-/// The name under which tasks are given out.
+/// The sender name of delegated tasks.
 pub(crate) const COORDINATOR: &str = "coordinator";
 
-/// Checks that a pattern of the program's fits these workers.
+/// Checks that a custom pattern fits these workers.
 pub(crate) fn check(own: &dyn AnyCoordinator, workers: &[Arc<str>]) -> Result<()> {
     if ["", "router", "handoff", "debate", "blackboard"].contains(&own.name()) {
         let problem = format!(
-            "cannot be called `{}`: levity uses that name; choose another",
+            "cannot have the name `{}`, which levity reserves; choose another",
             own.name()
         );
         return Err(Error::setting("pattern", problem));
     }
     if workers.iter().any(|name| **name == *COORDINATOR) {
-        let problem =
-            "cannot be called `coordinator`, which gives out the tasks; choose another name";
+        let problem = "cannot have the name `coordinator`, which sends the tasks; choose another";
         return Err(Error::setting("worker", problem));
     }
-    // What is saved must be readable, or no run of it could ever be resumed.
+    // The saved state must be readable, or no run could be resumed.
     let restored = own.save().and_then(|state| own.restore(Some(&state)));
     restored
         .map(drop)
-        .map_err(|why| Error::setting("pattern", why))
+        .map_err(|problem| Error::setting("pattern", problem))
 }
 
-/// How many rounds a run may have.
+/// The maximum number of rounds in a run.
 const MAX_ROUNDS: u32 = 1_000;
 
 /// The saved state of a coordinator's run.
@@ -276,7 +280,7 @@ struct Saved<W> {
     signals: BTreeMap<usize, Vec<Signal>>,
 }
 
-/// Has a coordinator make plans, and the workers carry them out.
+/// Runs a swarm with a coordinator: the coordinator makes plans, and the workers carry them out.
 pub(crate) struct Coordinated {
     own: Box<dyn AnyCoordinator>,
     work: Delegated,
@@ -285,8 +289,8 @@ pub(crate) struct Coordinated {
 }
 
 impl Coordinated {
-    /// Its state is always the one that was saved, so that a resumed run is like one that never
-    /// stopped.
+    /// Starts from the saved state even in a new run, so that a resumed run behaves like an
+    /// uninterrupted one.
     pub(crate) fn new(own: &dyn AnyCoordinator, start: &Start) -> Self {
         let own = own
             .restore(start.state.as_ref())
@@ -308,7 +312,7 @@ impl Coordinated {
         }
     }
 
-    /// Asks for the next move, and makes it.
+    /// Asks for the next move and makes it.
     fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let progress = SwarmProgress {
             desk,
@@ -318,7 +322,7 @@ impl Coordinated {
         };
         let own = &mut self.own;
         let Ok(next) = catch_unwind(AssertUnwindSafe(|| own.next(&progress))) else {
-            return self.fail("it panicked", desk);
+            return self.fail("`next` panicked", desk);
         };
         match next {
             Move::Answer(text) => desk.answer(COORDINATOR, text, wants),
@@ -333,15 +337,12 @@ impl Coordinated {
 
     fn take_on(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round >= MAX_ROUNDS {
-            return self.fail(
-                &format!("there is no answer after {MAX_ROUNDS} rounds"),
-                desk,
-            );
+            return self.fail(&format!("no answer after {MAX_ROUNDS} rounds"), desk);
         }
         let order = match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => order,
             Err(faults) => {
-                return self.fail(&format!("its plan cannot be carried out: {faults}"), desk);
+                return self.fail(&format!("its plan is invalid: {faults}"), desk);
             }
         };
         let round = self.round + 1;
@@ -362,9 +363,9 @@ impl Coordinated {
         }
     }
 
-    fn fail(&self, why: &str, desk: &mut Desk) {
-        let why = format!("the pattern `{}` gave up: {why}", self.own.name());
-        desk.end(Status::Failed(Failure::Unreached(why)), list(desk), None);
+    fn fail(&self, reason: &str, desk: &mut Desk) {
+        let reason = format!("the pattern `{}` gave up: {reason}", self.own.name());
+        desk.end(Status::Failed(Failure::Unreached(reason)), list(desk), None);
     }
 }
 

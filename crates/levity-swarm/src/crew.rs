@@ -1,4 +1,4 @@
-//! Work of a round: who does each piece of it, in which order, and what follows when one fails.
+//! The work of a round: the worker of each piece, their order, and the handling of failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ mod told;
 use notes::Notes;
 pub(crate) use told::{MOST_WORKER, goal, not_done, others, shared_list, tell_who};
 
-/// The work of a round: pieces that may depend on each other, one report for each.
+/// The work of a round: pieces that may depend on each other, with one report for each.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Crew {
     seats: Vec<Seat>,
-    /// Saved as those right before each.
+    /// Saved as the list of direct predecessors of each piece.
     #[serde(
         rename = "before",
         serialize_with = "save_edges",
@@ -36,74 +36,74 @@ pub(crate) struct Crew {
     schedule: Schedule,
     #[serde(skip)]
     running: usize,
-    /// Where the reports of the round begin.
+    /// The index of the round's first report.
     base: usize,
-    /// What is on the bus goes up to this one.
+    /// The first piece whose messages are not yet on the bus.
     head: usize,
-    /// What each may use at most.
+    /// The limits of each piece.
     share: Limits,
     how: How,
-    /// Whom failures are told.
+    /// The recipient of failure messages.
     lead: Recipient,
     pub(crate) notes: Notes,
-    /// What the reports of all rounds have kept, in bytes, and the oldest that was not cut.
+    /// The stored text of all reports in bytes, and the index of the oldest report that is not cut.
     kept: (usize, usize),
 }
 
-/// Whether the workers of a round see what the others do in it.
+/// The visibility of work between the workers of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum How {
-    /// One after the other, each with all that came before.
+    /// The workers run sequentially, and each sees all earlier work.
     #[default]
     InTurns,
-    /// At the same time, each with what there was when the round began.
+    /// The workers run in parallel, and each sees only the work from before the round.
     Together,
 }
 
-/// One who works in a round; what came of it is in the report of the same place.
+/// A piece of work in a round; its result is in the report with the same index.
 #[derive(Serialize, Deserialize)]
 struct Seat {
-    /// Who does it now, and how often that one has tried.
+    /// The current worker, and the number of its attempts.
     worker: Arc<str>,
     tried: u32,
-    /// What that one has used.
+    /// The usage of the current worker.
     spent: Spent,
     running: bool,
-    /// Who has had it before.
+    /// The workers that had the piece before.
     before: Vec<Arc<str>>,
-    /// Why the attempt before failed.
+    /// The error of the previous attempt.
     failed: Option<String>,
-    /// What is to be on the bus.
+    /// The messages that wait to be posted on the bus.
     letters: Vec<NewMessage>,
 }
 
-/// What a worker has come to with one attempt.
+/// The result of one attempt of a worker.
 pub(crate) struct Heard {
-    /// Who.
+    /// The name of the worker.
     pub(crate) by: Arc<str>,
-    /// What is done about a failure; nothing when it is done.
+    /// The action after a failure; `None` if the work completed.
     pub(crate) then: Option<FailureAction>,
     pub(crate) text: Arc<str>,
     pub(crate) signals: Vec<Signal>,
-    /// What it has said to others.
+    /// The messages to other workers.
     pub(crate) said: Vec<NewMessage>,
 }
 
 impl Heard {
-    /// Whether it is done; if not, it may be tried again.
+    /// Returns `true` if the work completed; otherwise it may be retried.
     pub(crate) fn is_done(&self) -> bool {
         self.then.is_none()
     }
 }
 
-/// How much is kept of what was said in all rounds. What the oldest have said is cut then.
+/// The maximum size of all stored texts, in bytes. Beyond it, the oldest texts are cut.
 const MOST_KEPT: usize = 64 << 20;
-/// To how much.
+/// The size to which old texts are cut, in bytes.
 const CUT: usize = 1_000;
 
 impl Crew {
-    /// A crew whose members tell this one of failures.
+    /// Creates an empty round; `lead` receives the failure messages.
     pub(crate) fn new(lead: Recipient) -> Self {
         Self {
             seats: Vec::new(),
@@ -120,9 +120,9 @@ impl Crew {
         }
     }
 
-    /// Resumes from a saved state. The reports tell which pieces may begin.
+    /// Resumes from a saved state. The reports determine which pieces may start.
     pub(crate) fn resumed(mut self, desk: &Desk) -> Result<Self, String> {
-        let wrong = |what: &str| Err(format!("its state contradicts itself: {what}"));
+        let inconsistent = |what: &str| Err(format!("the saved state is inconsistent: {what}"));
         let reports = desk.reports.get(self.base..).unwrap_or_default();
         let (count, seated) = (self.edges.before.len(), self.seats.len());
         let settled = reports.iter().all(|report| report.status.is_settled());
@@ -131,16 +131,16 @@ impl Crew {
             || desk.reports.len() != self.base + count
             || !(seated == count || risen)
         {
-            return wrong("the work of the round is not what its reports are of");
+            return inconsistent("the work of the round and its reports differ");
         }
         if self.head > count || self.kept.1 > desk.reports.len() {
-            return wrong("it points to reports that are not there");
+            return inconsistent("it refers to reports that do not exist");
         }
         if (0..)
             .zip(&self.edges.before)
             .any(|(at, before)| before.iter().any(|one| *one >= at))
         {
-            return wrong("work comes before what it depends on");
+            return inconsistent("a piece of work precedes its dependency");
         }
         let running = (0..)
             .zip(self.seats.iter().zip(reports))
@@ -156,7 +156,7 @@ impl Crew {
                     .iter()
                     .any(|(_, status)| *status != ReportStatus::Running))
         {
-            return wrong("those who work are not those who were given work");
+            return inconsistent("the running workers and the requested work differ");
         }
         self.running = running.len();
         self.schedule = Schedule::new(count);
@@ -179,7 +179,7 @@ impl Crew {
         Ok(self)
     }
 
-    /// Begins a round of all workers: a report for each, and a share of what is left.
+    /// Starts a round of all workers, with a report and a share of the remaining limits for each.
     pub(crate) fn seat(
         &mut self,
         round: u32,
@@ -199,9 +199,9 @@ impl Crew {
         );
     }
 
-    /// Begins a round of these pieces of work, each after those of the round that are named by
-    /// their places in it. Each has a share of what is left. In a conversation that is kept, one
-    /// thing is done after the other, in the order of the pieces.
+    /// Starts a round of these pieces of work; `before` lists the predecessors of each by index.
+    /// Each piece has a share of the remaining limits. Tasks that share a remembered conversation
+    /// run sequentially, in the order of the pieces.
     pub(crate) fn plan(
         &mut self,
         reports: Vec<WorkerReport>,
@@ -228,12 +228,12 @@ impl Crew {
         }
     }
 
-    /// Where the reports of the round begin.
+    /// Returns the index of the round's first report.
     pub(crate) fn base(&self) -> usize {
         self.base
     }
 
-    /// Up to which report a worker of the round knows what was done.
+    /// Returns the number of reports that a worker of the round can see.
     pub(crate) fn known(&self, seat: usize) -> usize {
         match self.how {
             How::InTurns => self.base + seat,
@@ -241,32 +241,32 @@ impl Crew {
         }
     }
 
-    /// Who works there now.
+    /// Returns the current worker of a piece.
     pub(crate) fn worker(&self, seat: usize) -> Option<&Arc<str>> {
         self.seats.get(seat).map(|seat| &seat.worker)
     }
 
-    /// Why the attempt before failed, if there was one.
+    /// Returns the error of the previous attempt, if there was one.
     pub(crate) fn failed(&self, seat: usize) -> Option<&str> {
         self.seats.get(seat)?.failed.as_deref()
     }
 
-    /// Whether nothing of the round is left to do.
+    /// Returns `true` if nothing remains to do in the round.
     pub(crate) fn is_over(&self) -> bool {
         self.schedule.is_done() && self.running == 0
     }
 
-    /// Whether every piece of the round is settled.
+    /// Returns `true` if every piece of the round is settled.
     pub(crate) fn is_settled(&self) -> bool {
         self.schedule.is_done()
     }
 
-    /// How many are at work.
+    /// Returns the number of running workers.
     pub(crate) fn running(&self) -> usize {
         self.running
     }
 
-    /// Whether there is room for one more to work.
+    /// Returns `true` if one more worker may run.
     pub(crate) fn has_room(&self, desk: &Desk) -> bool {
         self.running
             < if self.how == How::InTurns {
@@ -276,12 +276,12 @@ impl Crew {
             }
     }
 
-    /// Whether somebody may begin.
+    /// Returns `true` if a piece may start.
     pub(crate) fn has_ready(&self) -> bool {
         self.schedule.has_ready()
     }
 
-    /// The next one that may begin.
+    /// Returns the next piece that may start.
     pub(crate) fn next(&mut self, desk: &Desk) -> Option<usize> {
         if !self.has_room(desk) {
             return None;
@@ -289,7 +289,7 @@ impl Crew {
         self.schedule.next().map(|at| at as usize)
     }
 
-    /// Has a worker begin, who may remember what it did at these places among the reports.
+    /// Starts a worker on a piece. The worker may remember its work in the reports at `places`.
     pub(crate) fn begin(
         &mut self,
         places: impl Iterator<Item = usize>,
@@ -338,8 +338,8 @@ impl Crew {
         work
     }
 
-    /// A worker has ended: what it said, and whether it is tried again. What is to be on the bus is
-    /// added with [`letter`](Self::letter) before [`flush`](Self::flush).
+    /// Handles the end of a worker's attempt and decides about a retry. Add messages with
+    /// [`letter`](Self::letter) before you call [`flush`](Self::flush).
     pub(crate) fn came(
         &mut self,
         at: usize,
@@ -418,13 +418,13 @@ impl Crew {
         then
     }
 
-    /// Nothing more comes of one: those that waited for it may begin.
+    /// Settles a piece, so that its dependents may start.
     fn settle(&mut self, at: usize) {
         self.schedule.settle(number(at));
         self.schedule.release(number(at), &self.edges, |_| Some(0));
     }
 
-    /// One is not begun.
+    /// Skips a piece with a reason.
     pub(crate) fn skip(
         &mut self,
         at: usize,
@@ -440,12 +440,17 @@ impl Crew {
         self.flush(desk, wants);
     }
 
-    /// What has not begun, or was to be tried again, is left: a limit is near.
+    /// Skips pieces that have not started, and drops pending retries, because a limit is near.
     pub(crate) fn skip_rest(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let Some(limit) = desk.near else { return };
         for at in 0..self.seats.len() {
             if desk.reports[self.base + at].status == ReportStatus::Waiting {
-                self.skip(at, format!("the limit on {limit} was near"), desk, wants);
+                self.skip(
+                    at,
+                    format!("the limit on {limit} was nearly reached"),
+                    desk,
+                    wants,
+                );
             }
         }
         while let Some(at) = self.schedule.next() {
@@ -455,14 +460,14 @@ impl Crew {
         self.flush(desk, wants);
     }
 
-    /// Adds what is to be on the bus.
+    /// Adds a message to post on the bus.
     pub(crate) fn letter(&mut self, at: usize, draft: NewMessage) {
         if let Some(seat) = self.seats.get_mut(at) {
             seat.letters.push(draft);
         }
     }
 
-    /// Puts on the bus what was said, in the order of the workers, whoever was faster.
+    /// Posts the messages on the bus in the order of the workers, regardless of their speed.
     pub(crate) fn flush(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         while let Some(seat) = self.seats.get_mut(self.head) {
             for draft in std::mem::take(&mut seat.letters) {
@@ -479,15 +484,15 @@ impl Crew {
         }
     }
 
-    /// The round is over: its messages may be shown, and what is kept of the oldest is cut when it
-    /// is too much.
+    /// Ends the round: its messages become visible, and the oldest texts are cut if there are too
+    /// many.
     pub(crate) fn rise(&mut self, desk: &mut Desk) {
         self.notes.show();
         self.trim(desk);
         self.seats.clear();
     }
 
-    /// Cuts what is kept of the oldest reports when the round, which is over, makes it too much.
+    /// Cuts the texts of the oldest reports if the finished round exceeds the size limit.
     pub(crate) fn trim(&mut self, desk: &mut Desk) {
         let (bytes, oldest) = &mut self.kept;
         let new = desk.reports[self.base..]
@@ -536,13 +541,13 @@ fn number(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// What a worker that remembers the run has done at these places.
+/// Returns the messages of a worker's earlier tasks at these places.
 fn remembered(
     worker: &Arc<str>,
     places: impl Iterator<Item = usize>,
     reports: &[WorkerReport],
 ) -> Vec<Arc<Message>> {
-    /// How many of its tasks it remembers.
+    /// The maximum number of remembered tasks.
     const MOST: usize = 20;
     let own = places.filter_map(|at| reports.get(at));
     let own: Vec<&WorkerReport> = own

@@ -1,4 +1,4 @@
-//! Plans under way: delegations that a crew does round by round, whoever has made the plan.
+//! Delegations in progress, round by round, for any author of the plan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use crate::worker::WorkerMemory;
 
 mod task;
 
-/// All that was delegated in a run, and the work of the round.
+/// All delegations of a run, and the work of the current round.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Delegated {
-    /// The name under which tasks are given out.
+    /// The sender name of the tasks.
     #[serde(skip)]
     lead: &'static str,
-    /// All that was delegated, in the order in which it is reported.
+    /// All delegations, in the order of their reports.
     jobs: Vec<Job>,
-    /// Who does the delegations of the round.
+    /// The work of the current round.
     crew: Crew,
-    /// Places by id, of all rounds.
+    /// The indices of all delegations, by id.
     #[serde(skip)]
     pub(crate) ids: BTreeMap<Arc<str>, usize>,
-    /// What workers have said to others, by the places of their delegations, of all rounds.
+    /// The messages of workers to others, by the index of their delegation, of all rounds.
     notes: BTreeMap<usize, Vec<NewMessage>>,
 }
 
-/// A delegation; what came of it is in the report of the same place.
+/// A delegation; its result is in the report with the same index.
 #[derive(Debug, Serialize, Deserialize)]
 struct Job {
     delegation: Delegation,
-    /// Those it depends on, of this and of earlier rounds.
+    /// The indices of its dependencies, of this and of earlier rounds.
     needs: Vec<usize>,
 }
 
@@ -53,12 +53,12 @@ impl Delegated {
         }
     }
 
-    /// Resumes from a saved state, with `lead` as the one who gives out the tasks.
+    /// Resumes from a saved state, with `lead` as the sender of the tasks.
     pub(crate) fn resumed(self, lead: &'static str, desk: &Desk) -> Result<Self, String> {
         let has_needs = |(at, job): (usize, &Job)| job.needs.iter().all(|need| *need < at);
         if self.jobs.len() != desk.reports.len() || !self.jobs.iter().enumerate().all(has_needs) {
             return Err(
-                "its state contradicts itself: the plan is not what its reports are of".to_owned(),
+                "the saved state is inconsistent: the plan and the reports differ".to_owned(),
             );
         }
         let ids = self
@@ -75,26 +75,26 @@ impl Delegated {
         })
     }
 
-    /// All that was delegated.
+    /// Returns all delegations.
     pub(crate) fn plan(&self) -> Vec<Delegation> {
         self.jobs.iter().map(|job| job.delegation.clone()).collect()
     }
 
-    /// Where the reports of the round begin.
+    /// Returns the index of the round's first report.
     pub(crate) fn base(&self) -> usize {
         self.crew.base()
     }
 
-    /// Whether every delegation is settled.
+    /// Returns `true` if every delegation is settled.
     pub(crate) fn is_settled(&self) -> bool {
         self.crew.is_settled()
     }
 
-    /// Checks a plan for the next round.
+    /// Validates a plan for the next round.
     pub(crate) fn check(
         &self,
         plan: &[Delegation],
-        most: usize,
+        max_delegations: usize,
         desk: &Desk,
     ) -> Result<Order, PlanFaults> {
         let (workers, done, reports) = (&desk.rules.names, &self.ids, &desk.reports);
@@ -105,13 +105,13 @@ impl Delegated {
                 router: self.lead,
                 done,
                 reports,
-                most,
+                most: max_delegations,
             },
         )
     }
 
-    /// Takes on a plan that was checked: a report for each delegation, and a task for each worker
-    /// on the bus, in the order of the plan. `again` has what is done again, by id.
+    /// Adopts a validated plan: creates a report for each delegation, and posts a task for each
+    /// worker on the bus, in plan order. `again` maps repeated delegations to their original ids.
     pub(crate) fn take_on(
         &mut self,
         plan: Vec<Delegation>,
@@ -157,8 +157,8 @@ impl Delegated {
         }
     }
 
-    /// Begins what may begin. Returns whether the round is over. One call of a model can be kept
-    /// for whoever makes the answer.
+    /// Starts the delegations that may start. Returns `true` if the round is over. With
+    /// `keeps_call`, one model call is reserved for the answer.
     pub(crate) fn pump(
         &mut self,
         keeps_call: bool,
@@ -178,21 +178,22 @@ impl Delegated {
         self.crew.is_over() && !self.jobs.is_empty()
     }
 
-    /// Whoever makes the answer needs a call of a model, and who is at work needs one or more.
+    /// Sets the near limit if the remaining model calls are needed for the answer and the running
+    /// workers.
     fn keep_a_call(&self, desk: &mut Desk) {
-        let Some(most) = desk.start.limits.model_calls else {
+        let Some(limit) = desk.start.limits.model_calls else {
             return;
         };
         let taken = desk
             .stats
             .model_calls
             .saturating_add(self.crew.running() as u64);
-        if taken.saturating_add(1) >= most {
+        if taken.saturating_add(1) >= limit {
             desk.near = desk.near.or(Some(Limit::ModelCalls));
         }
     }
 
-    /// Begins a delegation, unless something that it depends on is not done.
+    /// Starts a delegation, or skips it if a dependency did not complete.
     fn begin(&mut self, seat: usize, desk: &mut Desk, wants: &mut MachineOutput) {
         let at = self.base() + seat;
         let missing = self.jobs[at]
@@ -217,7 +218,7 @@ impl Delegated {
         self.crew.begin(known.into_iter(), seat, task, desk, wants);
     }
 
-    /// A worker has ended. Returns the place among the reports, and the signals.
+    /// Handles the end of a worker's attempt. Returns the index of the report, and the signals.
     pub(crate) fn worked(
         &mut self,
         seat: usize,
@@ -251,13 +252,12 @@ impl Delegated {
         Some((place, heard.signals))
     }
 
-    /// Notes that the round is over: texts of the oldest reports are cut when all of them are too
-    /// much.
+    /// Ends the round. The texts of the oldest reports are cut if their total is too large.
     pub(crate) fn end_round(&mut self, desk: &mut Desk) {
         self.crew.trim(desk);
     }
 
-    /// Whether something failed in the round that another could do.
+    /// Returns `true` if something failed in the round that another worker could do.
     pub(crate) fn could_be_done(&self, desk: &Desk) -> bool {
         desk.reports[self.base()..]
             .iter()
@@ -265,7 +265,7 @@ impl Delegated {
     }
 }
 
-/// What each has said, and what is not done.
+/// Lists the results of all workers, and the work that did not complete.
 pub(crate) fn list(desk: &Desk) -> String {
     let done = desk.reports.iter().filter(|report| report.is_done());
     let list = shared_list(done.map(|report| {

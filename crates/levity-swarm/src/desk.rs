@@ -1,4 +1,4 @@
-//! What the patterns share: work under way, the bus, what was used, the ending.
+//! The state that all patterns share: work in progress, the bus, the usage and the ending.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::notice::{FailureAction, SwarmNotice};
 use crate::report::{ReportStatus, WorkerReport};
 use crate::rules::{Rules, Start};
 
-/// What a swarm's patterns work with.
+/// The state that the patterns of a swarm work with.
 #[derive(Serialize)]
 pub(crate) struct Desk {
     #[serde(skip)]
@@ -29,11 +29,11 @@ pub(crate) struct Desk {
     pub(crate) run: RunId,
     #[serde(serialize_with = "save_bus")]
     pub(crate) bus: Bus,
-    /// What was done, in the order of the plans.
+    /// The reports of all work, in the order of the plans.
     pub(crate) reports: Vec<WorkerReport>,
-    /// What the host has said since the run began.
+    /// The messages that the host has sent since the start.
     pub(crate) said: Vec<Arc<str>>,
-    /// A limit is near: nothing new is begun but what the answer needs.
+    /// The limit that is nearly reached, if any: then only work for the answer starts.
     pub(crate) near: Option<Limit>,
     pub(crate) usage: Usage,
     pub(crate) stats: Stats,
@@ -42,7 +42,7 @@ pub(crate) struct Desk {
     under_way: BTreeMap<EffectId, Duty>,
 }
 
-/// The saved state of a desk.
+/// The saved form of the shared state.
 #[derive(Deserialize)]
 struct Saved {
     run: RunId,
@@ -57,22 +57,22 @@ struct Saved {
     under_way: BTreeMap<EffectId, Duty>,
 }
 
-/// More effects than any run has.
+/// An upper bound on the number of effects in a run.
 const MOST_EFFECTS: u64 = 1 << 60;
 
 fn save_bus<S: Serializer>(bus: &Bus, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(bus.messages())
 }
 
-/// What a piece of work under way is for.
+/// The purpose of a piece of work in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Duty {
     /// The router plans, or the judge judges between rounds.
     Lead,
-    /// A worker works; the pattern knows by the number on what.
+    /// A worker works; the pattern interprets the number.
     Work(u32),
-    /// The answer is made.
+    /// The answer is being made.
     Close,
 }
 
@@ -81,21 +81,21 @@ pub(crate) enum Duty {
 #[serde(default)]
 pub(crate) struct Work {
     pub(crate) task: String,
-    /// What was said before.
+    /// The earlier messages of the conversation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) history: Vec<Arc<Message>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) conversation: Option<ConversationId>,
-    /// What it may use at most.
+    /// The limits of the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limits: Option<Limits>,
-    /// The shape that the answer is wanted in.
+    /// The schema of the requested output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Arc<OutputSchema>>,
-    /// Whether the worker has none of the tools that the pattern adds.
+    /// `true` if the worker does not get the tools of the pattern.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) plain: bool,
-    /// Whether what was said in it is wanted.
+    /// `true` if the messages of the work are returned.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) said: bool,
 }
@@ -108,18 +108,18 @@ impl Work {
         }
     }
 
-    /// It may take no longer.
+    /// Sets the timeout of the work.
     pub(crate) fn within(mut self, time: Duration) -> Self {
         self.limits.get_or_insert_with(unlimited).wall_time = Some(time);
         self
     }
 }
 
-/// What came of a piece of work.
+/// The result of a piece of work.
 #[derive(Debug)]
 pub(crate) struct Came {
     pub(crate) result: Result<(), Why>,
-    /// What was said last, cut to what is kept.
+    /// The final text, cut to the stored size.
     pub(crate) text: Arc<str>,
     pub(crate) signals: Vec<Signal>,
     pub(crate) said: Vec<Arc<Message>>,
@@ -128,7 +128,7 @@ pub(crate) struct Came {
     pub(crate) run: RunId,
 }
 
-/// Why a piece of work is not done.
+/// The reason why a piece of work did not complete.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Why {
     pub(crate) error: String,
@@ -137,15 +137,15 @@ pub(crate) struct Why {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhyKind {
-    /// It failed, and may go better another time.
+    /// The work failed, and another attempt may succeed.
     Failed,
-    /// A limit of its own was reached: the same worker would reach it again.
+    /// The work reached its own limit, which the same worker would reach again.
     Limit,
-    /// The host stopped it.
+    /// The host stopped the work.
     Stopped,
 }
 
-/// How much of an error is kept.
+/// The maximum size of a stored error, in bytes.
 const MOST_ERROR: usize = 2_000;
 
 impl Desk {
@@ -170,7 +170,7 @@ impl Desk {
     /// Resumes from a saved state.
     pub(crate) fn resumed(self, saved: &Value) -> Result<Self, String> {
         let saved = Saved::deserialize(saved)
-            .map_err(|_| "its state is not one that this swarm can read")?;
+            .map_err(|_| "the saved state cannot be read by this swarm")?;
         let Saved {
             run,
             bus,
@@ -183,9 +183,14 @@ impl Desk {
             next,
             under_way,
         } = saved;
-        let bus = Bus::restored(self.rules.bus, bus).ok_or("its messages are not in order")?;
+        let bus =
+            Bus::restored(self.rules.bus, bus).ok_or("the saved messages are not in order")?;
         if next > MOST_EFFECTS || under_way.keys().any(|id| id.get() >= next) {
-            return Err("work is under way that was not given out".to_owned());
+            return Err(
+                "the saved state is inconsistent: work is in progress that was not \
+                requested"
+                    .to_owned(),
+            );
         }
         let (rules, start) = (self.rules, self.start);
         Ok(Self {
@@ -204,7 +209,7 @@ impl Desk {
         })
     }
 
-    /// The numbers of the work that workers have under way, in ascending order.
+    /// Returns the numbers of the workers' pieces in progress, in ascending order.
     pub(crate) fn working(&self) -> Vec<u32> {
         let numbers = self.under_way.values().filter_map(|duty| match duty {
             Duty::Work(number) => Some(*number),
@@ -215,10 +220,10 @@ impl Desk {
         numbers
     }
 
-    /// Has somebody work.
+    /// Requests a piece of work from a member.
     pub(crate) fn want(
         &mut self,
-        who: &Arc<str>,
+        member: &Arc<str>,
         work: &Work,
         duty: Duty,
         wants: &mut MachineOutput,
@@ -227,7 +232,7 @@ impl Desk {
         self.next += 1;
         self.under_way.insert(id, duty);
         let input = serde_json::to_value(work).unwrap_or_default();
-        wants.want(id, Effect::Child(ChildRun::new(who.clone(), input)));
+        wants.want(id, Effect::Child(ChildRun::new(member.clone(), input)));
         id
     }
 
@@ -237,7 +242,7 @@ impl Desk {
         }
     }
 
-    /// Puts a message on the bus.
+    /// Posts a message on the bus.
     pub(crate) fn post(&mut self, draft: NewMessage, wants: &mut MachineOutput) {
         let message = self.bus.post(draft, wants.at(), &self.run);
         if wants.is_watched() {
@@ -245,7 +250,7 @@ impl Desk {
         }
     }
 
-    /// An attempt at what a report is of has begun.
+    /// Marks the start of an attempt in its report.
     pub(crate) fn began(
         &mut self,
         at: usize,
@@ -266,7 +271,7 @@ impl Desk {
         });
     }
 
-    /// An attempt has ended, one way or another.
+    /// Records the end of an attempt in its report.
     pub(crate) fn ended(&mut self, at: usize, came: &Came) {
         let report = &mut self.reports[at];
         report.usage += came.usage;
@@ -274,7 +279,7 @@ impl Desk {
         (report.text, report.run) = (came.text.clone(), Some(came.run.clone()));
     }
 
-    /// What a report is of is done.
+    /// Marks the work of a report as done.
     pub(crate) fn done(&mut self, at: usize, wants: &mut MachineOutput) {
         let report = &mut self.reports[at];
         (report.status, report.error) = (ReportStatus::Done, None);
@@ -282,13 +287,13 @@ impl Desk {
         self.tell(wants, || SwarmNotice::Done { id, worker });
     }
 
-    /// What failed was to be tried again, and is not.
+    /// Marks failed work as final, because a limit prevents the retry.
     pub(crate) fn leave(&mut self, at: usize, limit: Limit, wants: &mut MachineOutput) {
         let report = &mut self.reports[at];
         report.status = ReportStatus::Failed;
         let (id, worker) = (report.id.clone(), report.worker.clone());
-        let why = report.error.as_deref().unwrap_or("it failed");
-        let error = format!("{why}; it is not tried again, since the limit on {limit} was near");
+        let why = report.error.as_deref().unwrap_or("no error was reported");
+        let error = format!("{why}; not retried, because the limit on {limit} was nearly reached");
         self.tell(wants, || SwarmNotice::Failed {
             id,
             worker,
@@ -297,7 +302,7 @@ impl Desk {
         });
     }
 
-    /// What came of an effect, if it is one that was wanted.
+    /// Returns the result of an effect, if it was requested.
     pub(crate) fn take(&mut self, effect: EffectId, outcome: Outcome) -> Option<(Duty, Came)> {
         let duty = self.under_way.remove(&effect)?;
         let came = Came::of(self.run.child(effect), outcome);
@@ -306,7 +311,7 @@ impl Desk {
         Some((duty, came))
     }
 
-    /// How many pieces of work are under way.
+    /// Returns the number of pieces of work in progress.
     pub(crate) fn busy(&self) -> usize {
         self.under_way.len()
     }
@@ -326,7 +331,7 @@ impl Desk {
         ending
     }
 
-    /// Gives the answer to the user, and ends the run.
+    /// Sends the answer to the user and ends the run.
     pub(crate) fn answer(
         &mut self,
         from: impl Into<Arc<str>>,
@@ -346,7 +351,7 @@ impl Desk {
         self.end(status, text, None);
     }
 
-    /// An answer is there: whole, or made since a limit was near.
+    /// Returns the status of an answer: complete, or best effort near a limit.
     pub(crate) fn answered(&self) -> Status {
         self.near.map_or(Status::Complete, Status::BestEffort)
     }
@@ -391,7 +396,7 @@ impl Came {
             status if status.is_answer() => Ok(()),
             Status::Cancelled { reason } => Err(Why::new(
                 WhyKind::Stopped,
-                format!("it was stopped: {reason}"),
+                format!("the work was stopped: {reason}"),
             )),
             status @ Status::Partial(_) => Err(Why::new(WhyKind::Limit, status.to_string())),
             Status::Failed(failure) => Err(Why::new(WhyKind::Failed, explain(&failure))),
@@ -414,16 +419,20 @@ fn not_run(outcome: &Outcome) -> Why {
     match outcome {
         Outcome::Refused(limit) => Why::new(
             WhyKind::Limit,
-            format!("it was not begun: the limit on {limit} was reached"),
+            format!("the work was not started: the limit on {limit} was reached"),
         ),
         Outcome::Denied { reason } => {
-            Why::new(WhyKind::Stopped, format!("it was not allowed: {reason}"))
+            Why::new(WhyKind::Stopped, format!("the work was denied: {reason}"))
         }
-        _ => Why::new(WhyKind::Failed, "nobody knows what came of it"),
+        _ => Why::new(
+            WhyKind::Failed,
+            "the process ended during the work, so its result is \
+            unknown",
+        ),
     }
 }
 
-/// A failure with what caused it.
+/// Returns a failure with its causes.
 fn explain(failure: &Failure) -> String {
     levity_core::text::chain(failure)
 }

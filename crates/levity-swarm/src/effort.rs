@@ -1,4 +1,4 @@
-//! What a piece of work may use, and what is done when it fails: the same for all patterns.
+//! Limits for a piece of work, and the action after a failure; shared by all patterns.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::notice::FailureAction;
 use crate::report::WorkerReport;
 use crate::worker::{Card, WorkerMemory};
 
-/// What each of so many may use, so that something is left for the answer. What is not limited for
-/// the whole is not limited for them.
+/// Returns the share of one of `count` workers, which leaves something for the answer. A resource
+/// without a limit for the run has no limit here.
 pub(crate) fn share(desk: &Desk, count: usize) -> Limits {
     let whole = &desk.start.limits;
     let parts = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
@@ -29,7 +29,7 @@ pub(crate) fn share(desk: &Desk, count: usize) -> Limits {
     share
 }
 
-/// What one who works has used for a task, all its attempts together.
+/// The usage of one worker for a task, over all its attempts.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Spent {
     usage: Usage,
@@ -37,7 +37,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// What was used for a report.
+    /// Returns the usage of a report.
     pub(crate) fn of(report: &WorkerReport) -> Self {
         Self {
             usage: report.usage,
@@ -51,13 +51,13 @@ impl Spent {
     }
 }
 
-/// What a worker may use for a task: its own limits, less what it has used, within the share, less
-/// what all have used who had it.
+/// Returns the limits of a worker for a task. They are its own limits minus its usage, within the
+/// share minus the usage of all workers on the task.
 pub(crate) fn allowed(card: &Card, share: &Limits, own: &Spent, report: &WorkerReport) -> Limits {
     bounded(card, &less(*share, &Spent::of(report)), own)
 }
 
-/// A worker's own limits, less what it has used, within these.
+/// Returns the worker's own limits minus its usage, within these limits.
 pub(crate) fn bounded(card: &Card, within: &Limits, own: &Spent) -> Limits {
     let mut limits = card
         .limits
@@ -83,7 +83,7 @@ fn less(mut limits: Limits, spent: &Spent) -> Limits {
     limits
 }
 
-/// The conversation that a worker keeps, if it does.
+/// Returns the conversation that a worker remembers, if it has one.
 pub(crate) fn conversation(worker: &Arc<str>, desk: &Desk) -> Option<ConversationId> {
     match &desk.rules.cards.get(worker)?.scope {
         WorkerMemory::Named(id) => Some(id.clone()),
@@ -95,9 +95,9 @@ pub(crate) fn conversation(worker: &Arc<str>, desk: &Desk) -> Option<Conversatio
     }
 }
 
-/// The conversations that a task may be done in: the worker's, and those of all who may have to
-/// stand in for it. Who works is only known when it begins, and who waits for whom must not depend
-/// on it.
+/// Returns the conversations that a task may use: the worker's, and those of all its possible
+/// fallbacks. The actual worker is known only at the start of the task, and the waiting order must
+/// not depend on it.
 pub(crate) fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<ConversationId> {
     let (mut talks, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), Some(worker));
     while let Some(name) = next.filter(|name| seen.insert(*name)) {
@@ -111,8 +111,8 @@ pub(crate) fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<Conversa
     talks
 }
 
-/// What is done about a failure: the same worker once more, or who stands in for it and has not had
-/// it before.
+/// Returns the action after a failure: the same worker again, or its fallback if that has not had
+/// the task before.
 pub(crate) fn then(
     worker: &Arc<str>,
     tried: u32,

@@ -15,19 +15,19 @@ use serde_json::Value;
 use crate::desk::Work;
 use crate::worker::Does;
 
-/// Makes the runs of a swarm's workers.
+/// Makes the child runs of a swarm's members.
 pub(crate) struct SwarmExecutor {
     pub(crate) members: BTreeMap<Arc<str>, Member>,
-    /// Those of the whole, for what is said to it.
+    /// The guards of the swarm, for messages to it.
     pub(crate) guards: Guards,
     pub(crate) world: Arc<dyn World>,
 }
 
-/// Somebody who works: a worker, the router, the judge.
+/// A member of a swarm: a worker, the router or the judge.
 pub(crate) struct Member {
-    /// With the tools that the pattern gives.
+    /// The agent or swarm with the tools that the pattern gives.
     pub(crate) equipped: Does,
-    /// As it was given, where that is something else.
+    /// The original agent, if the pattern adds tools.
     pub(crate) plain: Option<Agent>,
 }
 
@@ -49,7 +49,11 @@ fn child_task(work: Work) -> Result<ChildTask, ToolError> {
     } else if !work.history.is_empty() {
         let history = History::renamed(work.history);
         let wrong = |error| {
-            ToolError::failed("what was said before makes no conversation").with_source(error)
+            ToolError::failed(
+                "the earlier messages do not form a valid \
+                conversation",
+            )
+            .with_source(error)
         };
         child_task = child_task.history(history.map_err(wrong)?);
     }
@@ -70,17 +74,17 @@ impl Executor for SwarmExecutor {
     }
 
     async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
-        // All that a swarm wants is runs below it.
+        // A swarm requests nothing but child runs.
         Outcome::Unknown
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         let Some(member) = self.members.get(&child.agent) else {
-            let message = format!("there is no worker `{}`", child.agent);
+            let message = format!("the swarm has no worker `{}`", child.agent);
             return Err(ToolError::new(ToolErrorKind::NotFound, message));
         };
         let work = Work::deserialize(&child.input)
-            .map_err(|_| ToolError::failed("the task cannot be read"))?;
+            .map_err(|_| ToolError::failed("cannot read the task of the worker"))?;
         let limits = work.limits;
         let mut made = member.child(work, saved).await?;
         made.limits = limits.map_or(made.limits, |limits| made.limits.within(&limits));
@@ -113,7 +117,7 @@ impl fmt::Debug for SwarmExecutor {
     }
 }
 
-/// The limits of a whole that do not apply to one who works for it.
+/// Returns limits without those that apply only to the run as a whole.
 pub(crate) fn unlimited() -> Limits {
     let mut limits = Limits::new();
     (limits.model_calls, limits.tool_calls, limits.depth) = (None, None, usize::MAX);

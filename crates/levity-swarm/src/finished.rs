@@ -12,7 +12,7 @@ use crate::report::{WorkerReport, missing};
 /// The result of a swarm's run; see [`Finished`] and [`SwarmDetails`].
 pub type SwarmAnswer = Finished<SwarmDetails>;
 
-/// The part of a result that only a swarm's run has: reports of the workers, and all messages.
+/// The swarm-specific part of a result: reports of the workers, and all messages.
 pub struct SwarmDetails {
     machine: Box<SwarmMachine>,
     shown: Box<Shown>,
@@ -27,49 +27,49 @@ impl SwarmDetails {
         }
     }
 
-    /// Who did what, in the order of the plan, the legs, or the turns.
+    /// Returns the reports of the workers, in the order of the plan, the legs, or the turns.
     pub fn reports(&self) -> &[WorkerReport] {
         &self.machine.desk().reports
     }
 
-    /// What came of a delegation, leg or turn.
+    /// Returns the report of a delegation, leg or turn.
     pub fn report(&self, id: &str) -> Option<&WorkerReport> {
         self.reports().iter().find(|report| &*report.id == id)
     }
 
-    /// What was not done.
+    /// Returns the reports of work that did not complete.
     pub fn failures(&self) -> impl Iterator<Item = &WorkerReport> {
         self.reports().iter().filter(|report| !report.is_done())
     }
 
-    /// What was not done, and was not done again in a later round either: what an answer must do
-    /// without.
+    /// Returns the reports of work that did not complete and was not repeated successfully in a
+    /// later round. The answer lacks this work.
     pub fn missing(&self) -> impl Iterator<Item = &WorkerReport> {
         missing(self.reports()).into_iter()
     }
 
-    /// All that was said, in order.
+    /// Returns the bus with all messages, in order.
     pub fn bus(&self) -> &Bus {
         &self.machine.desk().bus
     }
 
-    /// What a router has delegated, all rounds together.
+    /// Returns the delegations of a router, over all rounds.
     pub fn plan(&self) -> &[Delegation] {
         &self.shown.plan
     }
 
-    /// The conversation of a handoff, for the next run to go on from; see
+    /// Returns the conversation of a handoff, which the next run can continue; see
     /// [`SwarmInput::after`](crate::SwarmInput::after).
     pub fn conversation(&self) -> &[Arc<Message>] {
         &self.shown.history
     }
 
-    /// Who had the conversation last, or spoke last.
+    /// Returns the worker that had the conversation last, or spoke last.
     pub fn last_speaker(&self) -> Option<&str> {
         self.shown.last.as_deref()
     }
 
-    /// What stands on the blackboard.
+    /// Returns the final board of a blackboard pattern.
     pub fn board(&self) -> Option<&Board> {
         self.shown.board.as_ref()
     }

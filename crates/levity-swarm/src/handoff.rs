@@ -20,10 +20,11 @@ mod transfer;
 pub use carry::HandoffHistory;
 pub(crate) use machine::Handing;
 
-/// An agent has the conversation, and answers or passes it on to another, who goes on with it.
+/// A pattern in which an agent has the conversation, and either answers or passes it on to another
+/// agent.
 ///
-/// Each worker has a tool `transfer_to`, whose call ends its part (its *leg*); whom it may name is
-/// part of the tool's schema. Who answers in words ends the run.
+/// Each worker has a tool `transfer_to`, whose call ends its part (its *leg*). The schema of the
+/// tool lists the allowed recipients. A worker that answers with text ends the run.
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -48,32 +49,38 @@ pub(crate) use machine::Handing;
 /// ```
 ///
 /// # The conversation
-/// [`SwarmDetails::conversation`](crate::SwarmDetails::conversation) has what was said before the
-/// run, the user's words, and what each worker said and called, `transfer_to` included. What a
-/// worker is told when it takes over is for that leg only and does not stay: nobody has said it.
-/// Nor does what was said in an attempt that failed; its run has it. At most 2,000 messages and 8
-/// MiB are kept; the oldest leave, and a mark says how many. The conversation is what workers
-/// remember: their [`WorkerMemory`](crate::WorkerMemory) makes no difference here.
+/// [`SwarmDetails::conversation`](crate::SwarmDetails::conversation) contains the messages from
+/// before the run, the user's messages, and the messages and calls of each worker, including
+/// `transfer_to`.
 ///
-/// [`SwarmInput::after`](crate::SwarmInput::after) goes on with whoever had the conversation last,
-/// who then sees all of it: a [`HandoffHistory`] is for what goes along when it is passed on.
+/// It does not contain the instructions that a worker gets when it takes over, because no
+/// participant wrote them. Nor does it contain messages of failed attempts; those are in their
+/// runs. At most 2,000 messages and 8 MiB are stored; the oldest are dropped, and a marker states
+/// how many. The conversation is the memory of the workers: their
+/// [`WorkerMemory`](crate::WorkerMemory) has no effect here.
+///
+/// [`SwarmInput::after`](crate::SwarmInput::after) continues with the worker that had the
+/// conversation last. That worker sees all of it: a [`HandoffHistory`] applies only when the
+/// conversation is passed on.
 ///
 /// # Loops and failures
-/// A worker may pass the conversation on to the same other [`max_repeats`](Self::max_repeats)
-/// times, and there are [`max_handoffs`](Self::max_handoffs) in all. Past that, and when a limit of
-/// the run is near, it is told so as [`SwarmNotice::LoopFound`](crate::SwarmNotice::LoopFound), and
-/// who has the conversation must answer, without the tool.
+/// A worker may pass the conversation to the same recipient [`max_repeats`](Self::max_repeats)
+/// times, and a run has at most [`max_handoffs`](Self::max_handoffs). Beyond that, or when a limit
+/// of the run is near, the handoff is refused and reported as
+/// [`SwarmNotice::LoopFound`](crate::SwarmNotice::LoopFound). The worker that has the conversation
+/// must then answer, without the tool.
 ///
-/// A leg that fails is tried again as often as its worker [may](crate::Worker::retries); then who
-/// [stands in](crate::Worker::stand_in) for the worker has it; then it goes back to whoever had
-/// passed it on, who is told what failed and must answer, without the tool. When nobody is left,
-/// the run ends with [`Error::Unreached`](crate::Error::Unreached), which carries the conversation.
+/// A failed leg is retried as often as its worker [allows](crate::Worker::retries). Then the
+/// [fallback](crate::Worker::stand_in) for the worker takes over. Then the conversation returns to
+/// the previous worker, which receives the error and must answer without the tool. If no worker
+/// remains, the run ends with [`Error::Unreached`](crate::Error::Unreached), which contains the
+/// conversation.
 ///
-/// What the host says to the run while a leg is under way goes along with the next one; when the
-/// leg answers, its worker is asked once more, with those words.
+/// Messages that the host sends during a leg are added to the next one. If the leg answers, its
+/// worker is asked once more, with those messages.
 ///
-/// A [swarm](crate::Worker::swarm) as a worker sees no conversation and cannot pass it on: it is
-/// given the user's last words and the note, and its answer ends the run.
+/// A worker that is a [swarm](crate::Worker::swarm) does not see the conversation and cannot pass
+/// it on. It receives the user's last message and the note, and its answer ends the run.
 #[derive(Clone)]
 pub struct Handoff {
     first: Arc<str>,
@@ -85,12 +92,12 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// The conversation is passed on at most 10 times in a run.
+    /// The default maximum number of handoffs in a run: 10.
     pub const DEFAULT_HANDOFFS: u32 = 10;
-    /// It is passed on from one worker to the same other at most twice in a run.
+    /// The default maximum number of handoffs from one worker to the same recipient: 2.
     pub const DEFAULT_REPEATS: u32 = 2;
 
-    /// The worker who has the conversation first.
+    /// Creates a handoff that starts with this worker.
     ///
     /// ```
     /// use levity_swarm::Handoff;
@@ -109,8 +116,8 @@ impl Handoff {
         }
     }
 
-    /// Whom a worker may pass the conversation on to; to all others by default. More can be added
-    /// by another call; with nobody named, the worker has to answer itself.
+    /// Sets the recipients to which a worker may pass the conversation; all others by default.
+    /// Another call adds more. With an empty list, the worker must answer itself.
     #[must_use]
     pub fn to<N: Into<Arc<str>>>(
         mut self,
@@ -124,7 +131,7 @@ impl Handoff {
         self
     }
 
-    /// What of the conversation goes along when it is passed on; [`HandoffHistory::Everything`] by
+    /// Sets the part of the conversation that a handoff includes; [`HandoffHistory::Everything`] by
     /// default.
     #[must_use]
     pub fn carry(mut self, carry: HandoffHistory) -> Self {
@@ -132,7 +139,7 @@ impl Handoff {
         self
     }
 
-    /// What goes along when it is passed on to this worker.
+    /// Sets the part of the conversation that a handoff to this worker includes.
     ///
     /// ```
     /// use levity_swarm::{HandoffHistory, Handoff};
@@ -146,15 +153,15 @@ impl Handoff {
         self
     }
 
-    /// How often the conversation may be passed on in a run;
-    /// [`DEFAULT_HANDOFFS`](Self::DEFAULT_HANDOFFS) by default.
+    /// Sets the maximum number of handoffs in a run; [`DEFAULT_HANDOFFS`](Self::DEFAULT_HANDOFFS)
+    /// by default.
     #[must_use]
     pub fn max_handoffs(mut self, times: u32) -> Self {
         self.most = times;
         self
     }
 
-    /// How often one worker may pass the conversation on to the same other in a run;
+    /// Sets the maximum number of handoffs from one worker to the same recipient in a run;
     /// [`DEFAULT_REPEATS`](Self::DEFAULT_REPEATS) by default.
     #[must_use]
     pub fn max_repeats(mut self, times: u32) -> Self {
@@ -179,7 +186,11 @@ impl Handoff {
             known("to", from)?;
             others.iter().try_for_each(|name| known("to", name))?;
             if others.contains(from) {
-                let problem = format!("lets `{}` pass on to itself; leave that out", short(from));
+                let problem = format!(
+                    "lets `{}` pass the conversation to itself; remove \
+                    that",
+                    short(from)
+                );
                 return Err(Error::setting("to", problem));
             }
         }
@@ -187,13 +198,13 @@ impl Handoff {
             .keys()
             .try_for_each(|name| known("carry_to", name))?;
         if self.repeats == 0 {
-            let problem = "is 0, so nothing could be passed on; `max_handoffs(0)` says so plainly";
+            let problem = "is 0, so no handoff could happen; use `max_handoffs(0)` for that";
             return Err(Error::setting("max_repeats", problem));
         }
         Ok(())
     }
 
-    /// Whether one may pass on to another.
+    /// Returns `true` if one worker may pass the conversation to another.
     fn allows(&self, from: &str, to: &str) -> bool {
         from != to
             && self
@@ -202,7 +213,7 @@ impl Handoff {
                 .is_none_or(|others| others.iter().any(|other| **other == *to))
     }
 
-    /// What goes along to a worker.
+    /// Returns the part of the conversation that a handoff to a worker includes.
     fn carry_for(&self, to: &str) -> &HandoffHistory {
         self.carry_to.get(to).unwrap_or(&self.carry)
     }
@@ -211,7 +222,7 @@ impl Handoff {
 fn nobody(name: &str, workers: &[Arc<str>]) -> String {
     let meant = did_you_mean(name, workers.iter().map(|worker| &**worker));
     format!(
-        "names `{}`, who is no worker of this swarm{meant}",
+        "names `{}`, which is not a worker of this swarm{meant}",
         short(name)
     )
 }

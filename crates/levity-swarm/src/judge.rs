@@ -1,4 +1,4 @@
-//! Somebody who looks at what there is and says whether it is enough.
+//! An agent that judges the current results and decides whether to stop.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::effort;
 use crate::names::JUDGE;
 use crate::router::Router;
 
-/// Who judges, until the swarm is built.
+/// The configuration of a judge until the swarm is built.
 #[derive(Clone)]
 pub(crate) struct Judge {
     by: Option<By>,
-    /// Whether it looks after each round, and not at the end alone.
+    /// `true` if it judges after each round, not only at the end.
     pub(crate) each_round: bool,
     pub(crate) timeout: Duration,
 }
 
-/// Who plans or judges, until the swarm is built.
+/// The model or agent of a planner or judge until the swarm is built.
 #[derive(Clone)]
 pub(crate) enum By {
     Model(Arc<dyn Model>),
@@ -33,7 +33,7 @@ pub(crate) enum By {
 }
 
 impl By {
-    /// The agent, or one on the model with these instructions, set up further.
+    /// Returns the agent, or builds one on the model with these instructions and further settings.
     pub(crate) fn agent(
         &self,
         instructions: &str,
@@ -69,7 +69,7 @@ impl Judge {
         Self::of(None)
     }
 
-    /// Whether there is one.
+    /// Returns `true` if there is a judge.
     pub(crate) fn is_there(&self) -> bool {
         self.by.is_some()
     }
@@ -81,21 +81,20 @@ impl Judge {
             .collect()
     }
 
-    pub(crate) fn check(&self, rounds: u32, most: u32) -> Result<()> {
-        if rounds == 0 || rounds > most {
-            let problem = format!("is {rounds}; it can be 1 to {most}");
+    pub(crate) fn check(&self, rounds: u32, max_rounds: u32) -> Result<()> {
+        if rounds == 0 || rounds > max_rounds {
+            let problem = format!("is {rounds}; set 1 to {max_rounds}");
             return Err(Error::setting("rounds", problem));
         }
         if self.each_round && self.by.is_none() {
-            let problem =
-                "needs somebody who judges, and there is nobody; leave it out or name a judge";
+            let problem = "needs a judge, but none is set; remove it or set a judge";
             return Err(Error::setting("judge_each_round", problem));
         }
         Ok(())
     }
 
-    /// What it is to do. Between rounds it has a share of what is left, as the workers have; at the
-    /// end all of it.
+    /// Returns the work of the judge. Between rounds it gets a share of the remaining limits like a
+    /// worker; at the end it gets all of them.
     pub(crate) fn work(&self, task: String, last: bool, desk: &Desk) -> Work {
         let mut limits: Limits = match last {
             true => crate::executor::unlimited(),
@@ -109,24 +108,24 @@ impl Judge {
     }
 }
 
-/// What a judge has found.
+/// The verdict of a judge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Whether it is enough; unknown when it was not said.
+    /// `true` if the work is sufficient; `None` if the judge did not state it.
     pub(crate) done: Option<bool>,
     pub(crate) answer: String,
     pub(crate) reason: String,
 }
 
-/// What is asked for.
+/// The requested format of a verdict.
 pub(crate) const SHAPE: &str =
     "Answer with this JSON alone:\n{\"done\": true, \"answer\": \"..\", \"reason\": \"..\"}\n";
 
-/// How much of a reason is kept.
+/// The maximum size of a stored reason, in bytes.
 const MOST_REASON: usize = 4_000;
 
 impl Verdict {
-    /// The words for the others.
+    /// Returns the text of the verdict for the other members.
     pub(crate) fn words(&self) -> Arc<str> {
         match (self.reason.is_empty(), self.done) {
             (false, _) => self.reason.as_str().into(),
@@ -136,13 +135,15 @@ impl Verdict {
     }
 }
 
-/// Reads a verdict, or says what is wrong with it.
+/// Reads a verdict, or returns a description of the problem.
 pub(crate) fn read(text: &str) -> std::result::Result<Verdict, String> {
     let value = repair(text)
-        .map_err(|error| format!("it is no JSON: {error}"))?
+        .map_err(|error| format!("the answer is not JSON: {error}"))?
         .value;
     let Value::Object(fields) = value else {
-        return Err("it is no JSON object with `done`, `answer` and `reason`".to_owned());
+        return Err(
+            "the answer is not a JSON object with `done`, `answer` and `reason`".to_owned(),
+        );
     };
     let done = match fields.get("done") {
         Some(Value::Bool(done)) => Some(*done),
@@ -154,7 +155,7 @@ pub(crate) fn read(text: &str) -> std::result::Result<Verdict, String> {
     };
     let (answer, reason) = (words(&fields, "answer"), words(&fields, "reason"));
     if done.is_none() && answer.is_empty() {
-        return Err("it has neither `done` nor `answer`".to_owned());
+        return Err("the answer has neither `done` nor `answer`".to_owned());
     }
     Ok(Verdict {
         done,
@@ -163,8 +164,7 @@ pub(crate) fn read(text: &str) -> std::result::Result<Verdict, String> {
     })
 }
 
-/// What a judge said that is no verdict, as an answer in its own words; nothing when it is JSON
-/// that has none.
+/// Returns an unreadable verdict as a plain text answer, or `None` if it is JSON or empty.
 pub(crate) fn in_words(text: &str) -> Option<&str> {
     let text = text.trim();
     let is_empty = match serde_json::from_str(text) {
@@ -182,12 +182,12 @@ fn words(fields: &Map<String, Value>, key: &str) -> String {
     }
 }
 
-/// How often a verdict is asked for.
+/// The maximum number of requests for a verdict.
 pub(crate) const TRIES: u32 = 2;
 
-/// Says what is wrong with the answer before, if there was one.
+/// Adds the problem of the previous answer to the prompt, if there was one.
 pub(crate) fn complain(drafts: &Drafts, text: &mut String) {
-    /// How much is shown of what was answered before, in bytes.
+    /// The maximum size of the previous answer in the prompt, in bytes.
     const MOST_SHOWN: usize = 8_000;
     let [complaint, ..] = drafts.complaints() else {
         return;

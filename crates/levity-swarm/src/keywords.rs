@@ -1,4 +1,4 @@
-//! Who works on a goal, by its words alone.
+//! Selects workers by the words of a goal alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use crate::plan::Delegation;
 use crate::rules::Rules;
 use crate::worker::Card;
 
-/// How many workers are chosen.
+/// The maximum number of selected workers.
 const CHOSEN: usize = 3;
 
-/// Words that say nothing about who should work.
+/// Words that do not help to select a worker.
 const PLAIN: [&str; 22] = [
     "about", "after", "also", "and", "are", "before", "can", "for", "from", "has", "how", "its",
     "new", "not", "that", "the", "them", "this", "what", "when", "with", "you",
 ];
 
-/// A plan that gives the whole goal to those whose words are in it: one after the other in the
-/// order in which they were added, each seeing what those before it said. Without such a word, the
-/// first worker gets it.
+/// Returns a plan that gives the whole goal to the workers whose keywords it contains. They work in
+/// the order in which they were added, and each sees the earlier results. If no keyword matches,
+/// the first worker gets the goal.
 pub(crate) fn plan(goal: &str, rules: &Rules) -> Vec<Delegation> {
     let words = words(goal);
     let mut scored: Vec<(usize, usize)> = rules
@@ -47,7 +47,7 @@ pub(crate) fn plan(goal: &str, rules: &Rules) -> Vec<Delegation> {
         .collect()
 }
 
-/// How much speaks for a worker: words of its own count three times, those of its name twice.
+/// Returns the score of a worker: its keywords count three times, the words of its name twice.
 fn score(goal: &BTreeSet<String>, card: &Card) -> usize {
     let keywords = card
         .keywords
@@ -58,9 +58,9 @@ fn score(goal: &BTreeSet<String>, card: &Card) -> usize {
     3 * keywords.count() + 2 * named + described
 }
 
-/// The words of a text that say something, without endings that come and go.
+/// Returns the stems of the significant words of a text.
 fn words(text: &str) -> BTreeSet<String> {
-    /// More words of a goal than these are not looked at.
+    /// The maximum number of words that are considered.
     const MOST: usize = 2_000;
     let words = text
         .split(|c: char| !c.is_alphanumeric())
@@ -73,7 +73,7 @@ fn words(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// A word without what makes it a plural, a doer or a doing.
+/// Returns a word without common endings.
 fn stem(word: &str) -> String {
     for ending in ["ers", "er", "ing", "es", "ed", "s", "e"] {
         match word.strip_suffix(ending) {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_meet_in_their_stems() {
+    fn words_with_same_stem_are_equal() {
         for (one, other) in [
             ("Coder", "coding"),
             ("reviews", "Reviewer"),

@@ -1,5 +1,5 @@
-//! Agents that work together: a router and its workers, handoff, debate, a blackboard, and the bus
-//! they talk by.
+//! Multi-agent patterns: a router with workers, handoff, debate and a blackboard, and the message
+//! bus that they share.
 //!
 //! ```
 //! use levity_loop::Agent;
@@ -27,26 +27,27 @@
 //! # }
 //! ```
 //!
-//! A [`Swarm`] is workers and a pattern by which they work together: a [`Router`] that delegates
-//! and puts the results together, a [`Handoff`] of the conversation from one to the next, a
-//! [`Debate`] with a judge, or a [`Blackboard`] that all write on. An agent as a tool of another is
-//! `AgentBuilder::agent`; a swarm as one is [`Swarm::as_tool`]. What is promised of all of them:
+//! A [`Swarm`] consists of workers and a pattern for their cooperation. A [`Router`] delegates work
+//! and combines the results. A [`Handoff`] passes the conversation from one agent to the next. A
+//! [`Debate`] has a judge, and all workers write on a [`Blackboard`]. Use `AgentBuilder::agent` for
+//! an agent as a tool of another one, and [`Swarm::as_tool`] for a swarm as a tool. The guarantees
+//! for all patterns:
 //!
-//! - Each piece of work is a run below the swarm's own, with its share of the budget. The budget of
-//!   the whole is never passed.
-//! - What a worker is shown, and the order on the [`Bus`], follow from the plan and never from who
-//!   was faster.
-//! - A run goes on after a crash where it was; nothing that was finished is done again.
-//! - A member that fails, hangs, panics or floods costs its own part of the answer, by name, and
-//!   nothing else.
-//! - One event stream tells of all; `levity_observe::Lineage` says whose each event is. One worker
-//!   can be spoken to, stopped and answered:
+//! - Each piece of work is a child run of the swarm's run, with its share of the budget. The total
+//!   budget is never exceeded.
+//! - The plan decides what a worker sees and the order on the [`Bus`], never the speed of the
+//!   workers.
+//! - A run resumes after a crash and does not repeat finished work.
+//! - A member that fails, hangs, panics or floods costs only its own part of the answer, which
+//!   names it.
+//! - One event stream reports everything; `levity_observe::Lineage` attributes each event to a
+//!   member. You can send messages to one worker, stop it and answer its questions:
 //!   [`RunHandle::agent`](levity_runtime::RunHandle::agent).
 //!
-//! What is deliberately absent: talk between workers that are at work at the same time (what one
-//! says reaches those who begin after it, so that a run can be repeated), and workers that start
-//! others by themselves (an agent with agents as tools does). Workers that are ready to use are in
-//! `levity_agents`.
+//! Deliberately absent: messages between workers that run at the same time, and workers that start
+//! other workers. A message reaches only workers that start after it, so that a run can be
+//! repeated. Use an agent with agents as tools to start others. `levity_agents` provides ready-made
+//! workers.
 
 mod blackboard;
 mod board;

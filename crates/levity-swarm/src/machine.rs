@@ -15,19 +15,19 @@ use crate::rules::{Rules, Start};
 const KIND: &str = "swarm";
 const VERSION: u32 = 1;
 
-/// Has the workers of a swarm work together, by its pattern.
+/// The state machine of a swarm: it lets the workers cooperate in the swarm's pattern.
 ///
-/// It is made by a [`Swarm`](crate::Swarm), which has the agents that do the work.
+/// A [`Swarm`](crate::Swarm) creates it and holds the agents that do the work.
 pub struct SwarmMachine {
     desk: Desk,
     play: Box<dyn Play>,
     begun: bool,
 }
 
-/// The key beside those of the start, in the state of a machine that has taken in an input.
+/// The key beside those of the start, in the state of a machine that has handled an input.
 const NOW: &str = "now";
 
-/// The state of a run under way.
+/// The saved progress of a run.
 #[derive(Serialize, Deserialize)]
 struct Progress {
     begun: bool,
@@ -37,35 +37,35 @@ struct Progress {
 
 /// Reads the saved state of a pattern.
 pub(crate) fn read_play<T: DeserializeOwned>(saved: &Value) -> Result<T, String> {
-    T::deserialize(saved).map_err(|_| "its state is not one that this pattern can read".to_owned())
+    T::deserialize(saved).map_err(|_| "the saved state cannot be read by this pattern".to_owned())
 }
 
-/// How the workers of a swarm work together: what a pattern decides. Each is a machine without its
-/// own effects and endings: those are the desk's.
+/// The decisions of a pattern. Each pattern is a machine without effects and endings; those belong
+/// to the shared state.
 pub(crate) trait Play: Send + Sync {
-    /// The run begins.
+    /// Starts the run.
     fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput);
-    /// A piece of work has ended.
+    /// Handles the end of a piece of work.
     fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput);
-    /// The host has said something, or a limit is near; `desk` has it.
+    /// Handles a message of the host or a near limit, which is already in the shared state.
     fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput);
-    /// The best that there is, when the run is ended now.
+    /// Returns the best current answer, for a run that ends early.
     fn so_far(&self, desk: &Desk) -> String;
-    /// Returns its state.
+    /// Returns the state to save.
     fn save(&self) -> Value;
-    /// Takes over a saved state. `desk` has its own already.
+    /// Restores a saved state. The shared state is already restored.
     fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String>;
-    /// What a pattern has to show at the end beside reports and bus.
+    /// Returns the pattern's results beside the reports and the bus.
     fn shown(&self) -> Shown {
         Shown::default()
     }
 }
 
-/// What some patterns have to show at the end.
+/// The results of a pattern beside the reports and the bus.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) plan: Vec<crate::plan::Delegation>,
-    /// The conversation, and who had it last.
+    /// The conversation, and its last holder.
     pub(crate) history: Vec<Arc<levity_core::Message>>,
     pub(crate) last: Option<Arc<str>>,
     pub(crate) board: Option<crate::board::Board>,
@@ -86,17 +86,17 @@ impl SwarmMachine {
             return Ok(());
         }
         Err(format!(
-            "it is a run of `{kind}`, and this one drives `{KIND}/{VERSION}`"
+            "the run is of kind `{kind}`, but this swarm resumes `{KIND}/{VERSION}`"
         ))
     }
 
     pub(crate) fn restore(rules: Arc<Rules>, state: &Value) -> Result<Self, String> {
         let start = Start::deserialize(state)
-            .map_err(|_| "its state is not one that this swarm can read".to_owned())?;
+            .map_err(|_| "the saved state cannot be read by this swarm".to_owned())?;
         let own = rules.pattern.name();
         if start.pattern != own {
             return Err(format!(
-                "it is a run of a `{}`, and this swarm is a `{own}`",
+                "the run has the pattern `{}`, but this swarm has the pattern `{own}`",
                 start.pattern
             ));
         }
@@ -111,12 +111,14 @@ impl SwarmMachine {
     /// Resumes from a saved state.
     fn resumed(mut self, now: &Value) -> Result<Self, String> {
         let Progress { begun, desk, play } = Progress::deserialize(now)
-            .map_err(|_| "its state is not one that this swarm can read")?;
+            .map_err(|_| "the saved state cannot be read by this swarm")?;
         self.desk = self.desk.resumed(&desk)?;
         self.play.restore(&play, &self.desk)?;
         if begun && self.desk.ending.is_none() && self.desk.busy() == 0 {
             return Err(
-                "its state contradicts itself: it has not ended, and nobody works".to_owned(),
+                "the saved state is inconsistent: the run has not ended, but no work is in \
+                    progress"
+                    .to_owned(),
             );
         }
         Ok(Self { begun, ..self })
@@ -130,13 +132,13 @@ impl SwarmMachine {
         self.play.shown()
     }
 
-    /// Whether the state is that of a machine that has taken in nothing.
+    /// Returns `true` if the machine has not handled any input.
     fn is_new(&self) -> bool {
         let desk = &self.desk;
         !self.begun && desk.said.is_empty() && desk.near.is_none() && desk.ending.is_none()
     }
 
-    /// What there is by now, as an ending.
+    /// Returns the current results as an ending.
     fn ending_now(&self, status: Status) -> Ending {
         self.desk.so_far(status, self.play.so_far(&self.desk))
     }
@@ -147,7 +149,7 @@ impl SwarmMachine {
     }
 
     fn say(&mut self, text: &str, wants: &mut MachineOutput) {
-        /// How many words of the host's are kept for those who begin later.
+        /// The maximum number of host messages stored for later tasks.
         const MOST_SAID: usize = 100;
         let content: Arc<str> = text.into();
         self.desk.post(
@@ -165,7 +167,7 @@ impl SwarmMachine {
         self.stir(wants);
     }
 
-    /// What comes before the beginning is looked at when it begins.
+    /// Notifies the pattern of a change. A change before the start is handled at the start.
     fn stir(&mut self, wants: &mut MachineOutput) {
         if self.begun {
             self.play.stirred(&mut self.desk, wants);

@@ -1,11 +1,11 @@
-//! Names: which was meant, and how one is shown.
+//! Suggestions for mistyped names, and short forms of names for messages.
 
 use std::borrow::Cow;
 
-/// How many bytes of a name are shown.
+/// The maximum number of bytes of a name in a message.
 const SHOWN: usize = 80;
 
-/// The names that stand for others than workers.
+/// The names of members and recipients that are not workers.
 pub(crate) const ROUTER: &str = "router";
 pub(crate) const JUDGE: &str = "judge";
 pub(crate) const USER: &str = "user";
@@ -14,7 +14,7 @@ pub(crate) const EVERYBODY: &str = "*";
 /// The names that no worker can have.
 pub(crate) const RESERVED: [&str; 5] = [ROUTER, crate::router::SYNTHESIZER, JUDGE, USER, EVERYBODY];
 
-/// `; did you mean ..` or all there is.
+/// Returns `; did you mean ..` if a similar name exists, otherwise an empty text.
 pub(crate) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
     const MOST: usize = 2_000;
     const LONGEST: usize = 64;
@@ -28,7 +28,7 @@ pub(crate) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str>)
     best.map_or_else(String::new, |(_, name)| format!("; did you mean `{name}`?"))
 }
 
-/// A name as it is shown: not longer than a line, and on one line.
+/// Shortens a name to one line for a message.
 pub(crate) fn short(name: &str) -> Cow<'_, str> {
     if name.len() <= SHOWN && !name.contains(char::is_control) {
         return Cow::Borrowed(name);

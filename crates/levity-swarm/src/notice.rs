@@ -6,194 +6,194 @@ use serde::{Deserialize, Serialize};
 use crate::bus::BusMessage;
 use crate::plan::{Delegation, PlanFaults};
 
-/// What is told of a swarm, beside what is told of every run. In the event stream it is an
-/// [`EventKind::Custom`] of the name [`SwarmNotice::NAME`]; [`SwarmNotice::of`] reads it.
+/// A progress notice about a swarm, emitted in addition to the events that every run emits. In the
+/// event stream it is an [`EventKind::Custom`] with the name [`SwarmNotice::NAME`]; use
+/// [`SwarmNotice::of`] to extract it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SwarmNotice {
     /// The router is asked for a plan.
     Planning {
-        /// Which round, from 1; later ones are about what failed.
+        /// The round, from 1; later rounds are about failed work.
         round: u32,
-        /// Which try, from 1.
+        /// The attempt, from 1.
         attempt: u32,
-        /// The run below that makes it.
+        /// The child run that makes the plan.
         effect: EffectId,
     },
-    /// What the router wrote was no sound JSON, and was mended.
+    /// The router's plan was malformed JSON and was repaired.
     PlanRepaired {
-        /// What was mended, in words.
+        /// A description of the repairs.
         mends: String,
     },
-    /// What the router gave cannot be carried out.
+    /// The router's plan is invalid.
     PlanRejected {
-        /// Which try, from 1.
+        /// The attempt, from 1.
         attempt: u32,
-        /// What is wrong with it.
+        /// The faults in the plan.
         faults: PlanFaults,
     },
-    /// The router gave no plan that could be carried out, so words of the goal decide who works on
-    /// it.
+    /// The router made no valid plan, so the keywords of the goal select the workers.
     FellBack {
-        /// Why.
+        /// The reason for the fallback.
         why: String,
     },
-    /// There is a plan.
+    /// A plan was accepted.
     Planned {
-        /// Which round, from 1.
+        /// The round, from 1.
         round: u32,
-        /// Who made it.
+        /// The author of the plan.
         by: PlannedBy,
-        /// What is to be done, in the order of the plan.
+        /// The delegations, in plan order.
         plan: Vec<Delegation>,
     },
-    /// A worker begins.
+    /// A worker started.
     Began {
-        /// The delegation, leg, turn or round.
+        /// The id of the delegation, leg, turn or round.
         id: Arc<str>,
-        /// Who.
+        /// The name of the worker.
         worker: Arc<str>,
-        /// The run below that does it.
+        /// The child run that does the work.
         effect: EffectId,
-        /// Which attempt, from 1.
+        /// The attempt, from 1.
         attempt: u32,
     },
-    /// A worker has done its part.
+    /// A worker completed its part.
     Done {
-        /// The delegation, leg, turn or round.
+        /// The id of the delegation, leg, turn or round.
         id: Arc<str>,
-        /// Who.
+        /// The name of the worker.
         worker: Arc<str>,
     },
-    /// A worker has failed at its part.
+    /// A worker failed at its part.
     Failed {
-        /// The delegation, leg, turn or round.
+        /// The id of the delegation, leg, turn or round.
         id: Arc<str>,
-        /// Who.
+        /// The name of the worker.
         worker: Arc<str>,
-        /// Why.
+        /// The error message.
         error: String,
-        /// What is done about it.
+        /// The action that follows.
         then: FailureAction,
     },
-    /// A part is not begun.
+    /// A part was skipped.
     Skipped {
-        /// The delegation, leg, turn or round.
+        /// The id of the delegation, leg, turn or round.
         id: Arc<str>,
-        /// Why.
+        /// The reason for skipping it.
         why: String,
     },
-    /// The results are put together.
+    /// The results are being combined.
     Synthesising {
-        /// The run below that does it.
+        /// The child run that combines them.
         effect: EffectId,
     },
-    /// The results could not be put together by a model, and are listed.
+    /// The results could not be combined by a model, and are listed.
     Listed {
-        /// Why.
+        /// The reason for listing them.
         why: String,
     },
-    /// An agent passes the conversation on.
+    /// An agent passed the conversation on.
     HandedOff {
-        /// Who did.
+        /// The worker that had the conversation.
         from: Arc<str>,
-        /// To whom.
+        /// The recipient of the conversation.
         to: Arc<str>,
-        /// What it said.
+        /// The note to the recipient.
         note: Arc<str>,
     },
-    /// The conversation is not passed on: it was to be once too often, to nobody who is there, or
-    /// near a limit. Who has it goes on, and must answer.
+    /// A handoff was refused: it would be one too many, has an unknown recipient, or is near a
+    /// limit. The current worker continues and must answer.
     LoopFound {
-        /// Who wanted to.
+        /// The worker that requested the handoff.
         from: Arc<str>,
-        /// To whom.
+        /// The requested recipient.
         to: Arc<str>,
-        /// What makes it a loop, or stands in the way.
+        /// The reason for the refusal.
         why: String,
     },
-    /// The program's function that says what goes along failed, and only the words went along.
+    /// The host's filter function for the history failed, so only the text messages were passed on.
     FilterFailed {
-        /// To whom the conversation is passed on.
+        /// The recipient of the conversation.
         to: Arc<str>,
-        /// What happened.
+        /// A description of the failure.
         why: String,
     },
-    /// A round of a debate or of work on a blackboard begins.
+    /// A round of a debate or of a blackboard started.
     RoundBegan {
-        /// Which, from 1.
+        /// The round, from 1.
         round: u32,
-        /// How many there may be.
+        /// The maximum number of rounds.
         of: u32,
     },
-    /// The judge has spoken.
+    /// The judge returned a verdict.
     Judged {
-        /// After which round.
+        /// The round that the verdict follows.
         round: u32,
-        /// Whether it is enough.
+        /// `true` if the judge ends the work.
         done: bool,
-        /// What it said.
+        /// The reason that the judge gave.
         reason: Arc<str>,
     },
-    /// Something was written on the blackboard.
+    /// An entry of the blackboard was written.
     Written {
-        /// Where.
+        /// The key of the entry.
         key: Arc<str>,
-        /// By whom.
+        /// The worker that wrote it.
         by: Arc<str>,
-        /// How often it was written by now.
+        /// The number of writes of this entry.
         version: u32,
     },
-    /// Something could not be written on the blackboard.
+    /// A write on the blackboard was refused.
     Refused {
-        /// Where it was to stand.
+        /// The key of the refused entry.
         key: Arc<str>,
-        /// By whom.
+        /// The worker that tried to write it.
         by: Arc<str>,
-        /// Why.
+        /// The reason for the refusal.
         why: String,
     },
-    /// A message is on the bus.
+    /// A message was posted on the bus.
     Message(BusMessage),
 }
 
-/// Who made a plan.
+/// The author of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PlannedBy {
-    /// The router.
+    /// The router made the plan.
     Router,
-    /// Words of the goal.
+    /// The keywords of the goal determined the plan.
     Keywords,
-    /// The host.
+    /// The host passed the plan.
     Host,
-    /// A [`Coordinator`](crate::Coordinator) of the program's own.
+    /// A custom [`Coordinator`](crate::Coordinator) made the plan.
     Coordinator,
 }
 
-/// What is done about a failure.
+/// The action that follows a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureAction {
     /// The same worker tries again.
     Retry,
-    /// Another takes the task.
+    /// A fallback worker takes over the task.
     StandIn {
-        /// Who.
+        /// The name of the fallback worker.
         worker: Arc<str>,
     },
-    /// Nothing, or nothing now: the router may still give it to another.
+    /// No action now; the router may still reassign the task.
     Leave,
 }
 
 impl SwarmNotice {
-    /// The name of the events.
+    /// The name of the custom events.
     pub const NAME: &'static str = "swarm";
 
-    /// The notice in an event, if there is one.
+    /// Returns the notice in an event, if there is one.
     pub fn of(event: &EventKind) -> Option<Self> {
         match event {
             EventKind::Custom { name, data } if name == Self::NAME => Self::deserialize(data).ok(),

@@ -13,8 +13,8 @@ use crate::machine::Play;
 use crate::router::{Routed, Router};
 use crate::rules::{Rules, Start};
 
-/// The way in which the workers of a swarm work together: a [`Router`], a [`Handoff`], a
-/// [`Debate`], a [`Blackboard`] or a [`Coordinator`] of your own.
+/// The pattern in which the workers of a swarm cooperate: a [`Router`], a [`Handoff`], a
+/// [`Debate`], a [`Blackboard`] or a custom [`Coordinator`].
 #[derive(Clone)]
 pub struct Pattern(pub(crate) Kind);
 
@@ -27,14 +27,14 @@ pub(crate) enum Kind {
     Own(Arc<dyn AnyCoordinator>),
 }
 
-/// A tool that a pattern gives to each worker, and whether calling it ends the worker's run.
+/// A tool that a pattern gives to a worker; calling a `Last` tool ends the worker's run.
 pub(crate) enum Given {
     Signal(ToolSpec),
     Last(ToolSpec),
 }
 
 impl Pattern {
-    /// What it is called in a journal.
+    /// Returns the name of the pattern in a journal.
     pub(crate) fn name(&self) -> &str {
         match &self.0 {
             Kind::Router(_) => "router",
@@ -45,7 +45,7 @@ impl Pattern {
         }
     }
 
-    /// The agents that are no workers, by the names under which they are run.
+    /// Returns the agents that are not workers, with the names under which they run.
     pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
         match &self.0 {
             Kind::Router(router) => router.leads(),
@@ -55,7 +55,7 @@ impl Pattern {
         }
     }
 
-    /// The tools that it gives to a worker.
+    /// Returns the tools that the pattern gives to a worker.
     pub(crate) fn given(&self, worker: &str, rules: &Rules) -> Vec<Given> {
         match &self.0 {
             Kind::Router(_) | Kind::Debate(_) => Vec::new(),
@@ -65,7 +65,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it fits these workers.
+    /// Checks that the pattern fits these workers.
     pub(crate) fn check(&self, workers: &[Arc<str>]) -> Result<()> {
         match &self.0 {
             Kind::Router(router) => router.check(),
@@ -76,7 +76,7 @@ impl Pattern {
         }
     }
 
-    /// The state that a run begins with, where a pattern has one of its own.
+    /// Returns the initial state of a custom pattern.
     pub(crate) fn state(&self) -> Option<Value> {
         match &self.0 {
             Kind::Own(own) => own.save().ok(),
@@ -84,7 +84,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it can read the state that a run began with.
+    /// Checks that the pattern can read the initial state of a run.
     pub(crate) fn check_state(&self, start: &Start) -> Result<(), String> {
         match &self.0 {
             Kind::Own(own) => own.restore(start.state.as_ref()).map(drop),
@@ -93,7 +93,7 @@ impl Pattern {
     }
 }
 
-/// The machine of a pattern, at its beginning.
+/// Creates the machine of a pattern in its initial state.
 pub(crate) fn play(rules: &Rules, start: &Start) -> Box<dyn Play> {
     match &rules.pattern.0 {
         Kind::Router(router) => Box::new(Routed::new(router, start)),

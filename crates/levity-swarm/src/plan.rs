@@ -13,7 +13,7 @@ pub(crate) use read::{Answered, read};
 use crate::names::{did_you_mean, short};
 use crate::report::WorkerReport;
 
-/// A piece of work that is given to a worker.
+/// A unit of work for one worker.
 ///
 /// ```
 /// use levity_swarm::Delegation;
@@ -26,22 +26,22 @@ use crate::report::WorkerReport;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Delegation {
-    /// What others call it.
+    /// The id of the delegation.
     pub id: Arc<str>,
-    /// Who is to do it.
+    /// The name of the worker.
     pub worker: Arc<str>,
-    /// What is to be done.
+    /// The task for the worker.
     pub task: Arc<str>,
-    /// What must be done before; the worker is shown what came of it.
+    /// The delegations that must complete first; the worker sees their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<Arc<str>>,
-    /// What is wanted in the end.
+    /// The expected result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Arc<str>>,
 }
 
 impl Delegation {
-    /// Gives a task to a worker.
+    /// Creates a delegation of a task to a worker.
     pub fn new(
         id: impl Into<Arc<str>>,
         worker: impl Into<Arc<str>>,
@@ -57,14 +57,14 @@ impl Delegation {
         }
     }
 
-    /// Says what must be done before.
+    /// Adds delegations that must complete first.
     #[must_use]
     pub fn after<I: Into<Arc<str>>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
         self.depends_on.extend(ids.into_iter().map(Into::into));
         self
     }
 
-    /// Says what is wanted in the end.
+    /// Sets the expected result.
     #[must_use]
     pub fn expects(mut self, what: impl Into<Arc<str>>) -> Self {
         self.expected = Some(what.into());
@@ -72,96 +72,106 @@ impl Delegation {
     }
 }
 
-/// What is wrong with a plan of delegations.
+/// A problem found in a plan of delegations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PlanFault {
-    /// Nothing is to be done.
-    #[error("it delegates nothing")]
+    /// The plan has no delegations.
+    #[error("the plan has no delegations; add at least one")]
     Empty,
-    /// There are more delegations than may be.
-    #[error("it has {count} delegations, and at most {most} may be; put several into one")]
+    /// The plan has too many delegations.
+    #[error(
+        "the plan has {count} delegations, more than the limit of {most}; combine some of \
+        them"
+    )]
     TooMany {
-        /// How many there are.
+        /// The number of delegations.
         count: usize,
-        /// How many may be.
+        /// The maximum number of delegations.
         most: usize,
     },
-    /// Nobody of this name is there.
+    /// No worker has this name.
     #[error("`{id}` is for `{worker}`, who is not there{near}")]
     UnknownWorker {
-        /// The delegation.
+        /// The id of the delegation.
         id: Arc<str>,
-        /// Who was named.
+        /// The unknown name.
         worker: String,
-        /// Who may have been meant, in words.
+        /// A suggestion of similar names.
         near: String,
     },
-    /// The router gives work to itself.
-    #[error("`{id}` is for the router itself; give it to a worker")]
+    /// The router delegates work to itself.
+    #[error("`{id}` names the router itself; name a worker")]
     ForItself {
-        /// The delegation.
+        /// The id of the delegation.
         id: Arc<str>,
     },
-    /// There is nothing to do in it.
-    #[error("`{id}` has no task")]
+    /// The delegation has an empty task.
+    #[error("`{id}` has no task; describe the work")]
     NoTask {
-        /// The delegation.
+        /// The id of the delegation.
         id: Arc<str>,
     },
-    /// Two have one id.
-    #[error("two delegations are called `{id}`")]
+    /// Two delegations have the same id.
+    #[error("two delegations have the id `{id}`; rename one")]
     Twice {
-        /// The id.
+        /// The duplicate id.
         id: Arc<str>,
     },
-    /// What it depends on is not there.
-    #[error("`{id}` depends on `{on}`, which is not there{near}")]
+    /// A dependency does not exist.
+    #[error("`{id}` depends on `{on}`, which does not exist{near}")]
     UnknownDependency {
-        /// The delegation.
+        /// The id of the delegation.
         id: Arc<str>,
-        /// What was named.
+        /// The missing dependency.
         on: String,
-        /// What may have been meant, in words.
+        /// A suggestion of similar ids.
         near: String,
     },
-    /// What it depends on was delegated in an earlier round, and not done.
-    #[error("`{id}` depends on `{on}`, which is not done; have it done again, or do without it")]
+    /// A dependency from an earlier round did not complete.
+    #[error(
+        "`{id}` depends on `{on}`, which did not complete; delegate it again or remove the \
+        dependency"
+    )]
     NotDone {
-        /// The delegation.
+        /// The id of the delegation.
         id: Arc<str>,
-        /// What was named.
+        /// The dependency that did not complete.
         on: String,
     },
-    /// What it depends on leads back to it.
+    /// The dependencies form a cycle.
     #[error("{}", circle(.ids))]
     Cycle {
-        /// The delegations of the circle.
+        /// The delegations of the cycle.
         ids: Vec<Arc<str>>,
     },
-    /// It is no plan at all.
+    /// The answer is not a plan.
     #[error("{what}")]
     Unreadable {
-        /// What is wrong with it.
+        /// A description of the problem.
         what: String,
     },
 }
 
 fn circle(ids: &[Arc<str>]) -> String {
     match ids {
-        [one] => format!("`{one}` depends on itself"),
-        ids => format!("`{}` depend on each other in a circle", ids.join("` → `")),
+        [one] => format!("`{one}` depends on itself; remove that dependency"),
+        ids => format!(
+            "`{}` depend on each other in a cycle; remove one \
+            dependency",
+            ids.join("` → `")
+        ),
     }
 }
 
-/// All that is wrong with a plan; the first hundred of it.
+/// All problems found in a plan, up to the first hundred.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanFaults(Vec<PlanFault>);
 
 impl PlanFaults {
     const MOST: usize = 100;
-    /// How many are shown in words.
+    /// The maximum number of faults in the message.
     const SHOWN: usize = 10;
 
     pub(crate) fn push(&mut self, fault: PlanFault) {
@@ -170,8 +180,8 @@ impl PlanFaults {
         }
     }
 
-    /// Which of these names was meant, in words. It is looked for as long as it is shown: among
-    /// many names that takes long.
+    /// Returns a suggestion of similar names. It searches only for faults that are shown, because a
+    /// search among many names is slow.
     fn near<'a>(&self, name: &str, names: impl Iterator<Item = &'a str>) -> String {
         if self.0.len() < Self::SHOWN {
             did_you_mean(name, names)
@@ -180,12 +190,12 @@ impl PlanFaults {
         }
     }
 
-    /// Each of them.
+    /// Returns an iterator over the faults.
     pub fn iter(&self) -> std::slice::Iter<'_, PlanFault> {
         self.0.iter()
     }
 
-    /// Whether nothing is wrong.
+    /// Returns `true` if there are no faults.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -219,18 +229,18 @@ impl fmt::Display for PlanFaults {
     }
 }
 
-/// Whom and what a plan may name.
+/// The workers and delegations that a plan may name.
 pub(crate) struct Known<'a> {
     pub(crate) workers: &'a [Arc<str>],
-    /// The names under which the router may mean itself.
+    /// The name of the router itself.
     pub(crate) router: &'a str,
-    /// What was delegated in earlier rounds, and what came of it.
+    /// The delegations of earlier rounds, with the indices of their reports.
     pub(crate) done: &'a BTreeMap<Arc<str>, usize>,
     pub(crate) reports: &'a [WorkerReport],
     pub(crate) most: usize,
 }
 
-/// Checks a plan, and finds the order of its delegations.
+/// Validates a plan and returns the order of its delegations.
 pub(crate) fn check(plan: &[Delegation], known: &Known<'_>) -> Result<Order, PlanFaults> {
     let mut faults = PlanFaults::default();
     if plan.is_empty() {

@@ -4,31 +4,31 @@ use std::sync::Arc;
 use levity_core::{RunId, Stats, Usage};
 use serde::{Deserialize, Serialize};
 
-/// What a worker did, and what came of it.
+/// The work of one worker on a task, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkerReport {
-    /// What it was: the id of the delegation, or the number of the leg, turn or round.
+    /// The id of the delegation, or the number of the leg, turn or round.
     pub id: Arc<str>,
-    /// Who did it last.
+    /// The last worker that worked on it.
     pub worker: Arc<str>,
-    /// What was to be done.
+    /// The task of the worker.
     pub task: Arc<str>,
-    /// What came of it.
+    /// The status of the work.
     pub status: ReportStatus,
-    /// What the worker said; its last words when it was stopped. At most
-    /// [`MAX_TEXT`](Self::MAX_TEXT) bytes of it.
+    /// The worker's answer, or its last text if it was stopped; at most
+    /// [`MAX_TEXT`](Self::MAX_TEXT) bytes.
     pub text: Arc<str>,
-    /// Why it is not done, if it is not.
+    /// The error message, if the work did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// What it used, all attempts together.
+    /// The usage of all attempts together.
     pub usage: Usage,
-    /// What was done for it.
+    /// The numbers of turns and calls.
     pub stats: Stats,
-    /// What failed in an earlier round and is done again by this, if it is something.
+    /// The failed work of an earlier round that this work repeats, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<Arc<str>>,
     /// The run of the last attempt.
@@ -37,7 +37,7 @@ pub struct WorkerReport {
 }
 
 impl WorkerReport {
-    /// How much of what a worker says is kept: 256 KiB. The whole is in its run.
+    /// The maximum size of the stored text: 256 KiB. The complete text is in the worker's run.
     pub const MAX_TEXT: usize = 256 << 10;
 
     pub(crate) fn new(
@@ -60,16 +60,16 @@ impl WorkerReport {
         }
     }
 
-    /// Whether it is done.
+    /// Returns `true` if the work completed.
     pub fn is_done(&self) -> bool {
         self.status == ReportStatus::Done
     }
 }
 
-/// What is not done, and was not done again in a later round either.
+/// Returns the work that did not complete, and was not repeated successfully in a later round.
 pub(crate) fn missing(reports: &[WorkerReport]) -> Vec<&WorkerReport> {
     let mut covered: BTreeSet<&str> = BTreeSet::new();
-    // What does something again comes later, and may itself be done again only after that.
+    // Repeated work is always later than the original, so the search runs backwards.
     for report in reports.iter().rev() {
         if let Some(earlier) = report.again.as_deref()
             && (report.is_done() || covered.contains(&*report.id))
@@ -83,27 +83,27 @@ pub(crate) fn missing(reports: &[WorkerReport]) -> Vec<&WorkerReport> {
         .collect()
 }
 
-/// What came of a piece of work.
+/// The status of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReportStatus {
-    /// It has not begun.
+    /// The work has not started.
     Waiting,
-    /// It is under way.
+    /// The work is in progress.
     Running,
-    /// It is done.
+    /// The work is complete.
     Done,
-    /// It could not be done.
+    /// The work failed.
     Failed,
-    /// The host stopped it.
+    /// The host stopped the work.
     Stopped,
-    /// It was not begun, since something before it is not done or a limit was near.
+    /// The work was not started, because a dependency did not complete or a limit was near.
     Skipped,
 }
 
 impl ReportStatus {
-    /// Whether nothing more comes of it.
+    /// Returns `true` if the status is final.
     pub fn is_settled(self) -> bool {
         !matches!(self, Self::Waiting | Self::Running)
     }

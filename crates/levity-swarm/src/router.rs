@@ -16,15 +16,15 @@ mod shape;
 
 pub(crate) use machine::Routed;
 
-/// The name under which the results are put together by an agent of its own.
+/// The name of a separate agent that combines the results.
 pub(crate) const SYNTHESIZER: &str = "synthesizer";
 
-/// A router decides who does what, the workers do it, and the router puts together what they said.
+/// A pattern in which a router delegates work to workers and combines their results.
 ///
-/// It is asked for a plan as JSON, which is checked before anything begins. One that cannot be read
-/// is mended; one that cannot be carried out is asked for once more, with what is wrong with it;
-/// after that the words of the goal decide. Each of these is told as a
-/// [`SwarmNotice`](crate::SwarmNotice).
+/// The router returns a plan as JSON, and levity validates it before any work starts. levity
+/// repairs malformed JSON. If the plan is invalid, levity asks once more and includes the faults.
+/// After that, the keywords of the goal decide. A [`SwarmNotice`](crate::SwarmNotice) reports each
+/// of these steps.
 ///
 /// ```
 /// use levity_swarm::Router;
@@ -45,9 +45,9 @@ pub struct Router {
 }
 
 impl Router {
-    /// At most 32 delegations in a plan.
+    /// The default maximum number of delegations in a plan: 32.
     pub const DEFAULT_DELEGATIONS: usize = 32;
-    /// 10 minutes for a plan, or to put the results together.
+    /// The default timeout for a plan or for combining the results: 10 minutes.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
     fn of(by: Option<By>) -> Self {
@@ -63,17 +63,18 @@ impl Router {
         }
     }
 
-    /// A router on this model, with instructions of its own.
+    /// Creates a router on this model, with default instructions.
     pub fn new(model: impl Model + 'static) -> Self {
         Self::of(Some(By::Model(Arc::new(model))))
     }
 
-    /// An agent of yours as the router. It is told in each task what is wanted, and who there is.
+    /// Uses your agent as the router. Each task tells it what to return and lists the workers.
     pub fn agent(agent: Agent) -> Self {
         Self::of(Some(By::Agent(agent)))
     }
 
-    /// No router: the words of the goal decide who works on it, and what they say is listed.
+    /// Creates a pattern without a router: the keywords of the goal select the workers, and their
+    /// results are listed.
     pub fn keywords() -> Self {
         Self {
             synthesis: false,
@@ -81,44 +82,45 @@ impl Router {
         }
     }
 
-    /// Another agent puts the results together.
+    /// Sets a separate agent that combines the results.
     #[must_use]
     pub fn synthesizer(mut self, agent: Agent) -> Self {
         (self.synthesizer, self.synthesis) = (Some(agent), true);
         self
     }
 
-    /// The results are listed, and no model puts them together.
+    /// Lists the results instead of combining them with a model.
     #[must_use]
     pub fn without_synthesis(mut self) -> Self {
         self.synthesis = false;
         self
     }
 
-    /// How many delegations a plan may have; [`DEFAULT_DELEGATIONS`](Self::DEFAULT_DELEGATIONS) by
-    /// default. A plan of the host's may have more.
+    /// Sets the maximum number of delegations in a plan;
+    /// [`DEFAULT_DELEGATIONS`](Self::DEFAULT_DELEGATIONS) by default. A plan that the host passes
+    /// may have more.
     #[must_use]
     pub fn max_delegations(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// How often the router is asked for a plan, before the words of the goal decide; twice by
-    /// default.
+    /// Sets how many times the router is asked for a plan before the keywords of the goal decide;
+    /// twice by default.
     #[must_use]
     pub fn tries(mut self, times: u32) -> Self {
         self.tries = times;
         self
     }
 
-    /// How often the router may give work that failed to others; once by default.
+    /// Sets how many times the router may reassign failed work; once by default.
     #[must_use]
     pub fn reassigns(mut self, times: u32) -> Self {
         self.reassigns = times;
         self
     }
 
-    /// How long it may take for a plan, or to put the results together;
+    /// Sets the timeout for a plan or for combining the results;
     /// [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
@@ -126,12 +128,12 @@ impl Router {
         self
     }
 
-    /// Whether there is somebody who plans.
+    /// Returns `true` if there is an agent that plans.
     pub(crate) fn plans(&self) -> bool {
         self.by.is_some() && self.tries > 0
     }
 
-    /// Who puts the results together.
+    /// Returns the name of the agent that combines the results.
     pub(crate) fn closes(&self) -> Option<&'static str> {
         match (&self.synthesizer, &self.by) {
             _ if !self.synthesis => None,
@@ -142,8 +144,8 @@ impl Router {
     }
 
     pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
-        // What has another shape is looked at by the swarm, and asked for again with what is wrong
-        // with it.
+        // The swarm checks the shape of the output and asks again with the faults, so the agent
+        // does not retry.
         let by = |by: &By| by.agent(brief::INSTRUCTIONS, |agent| agent.output_retries(0));
         let router = self.by.iter().map(|one| Ok((ROUTER, by(one)?)));
         router
@@ -159,7 +161,7 @@ impl Router {
         if self.most == 0 {
             return Err(Error::setting(
                 "max_delegations",
-                "is 0, so no plan could be made; 1 or more can",
+                "is 0, so no plan could be made; set 1 or more",
             ));
         }
         Ok(())

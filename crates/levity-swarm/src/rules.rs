@@ -1,4 +1,4 @@
-//! What a swarm's machine goes by: what is code, and what a run began with.
+//! The configuration of a swarm's machine, and the initial data of a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use crate::pattern::Pattern;
 use crate::plan::Delegation;
 use crate::worker::Card;
 
-/// What a machine goes by that is not its own to keep.
+/// The configuration of a machine, which it shares and does not save.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) pattern: Pattern,
     /// The workers by name.
     pub(crate) cards: BTreeMap<Arc<str>, Card>,
-    /// Their names in the order in which they were added.
+    /// Their names, in the order in which they were added.
     pub(crate) order: Vec<Arc<str>>,
     /// Their names, sorted.
     pub(crate) names: Vec<Arc<str>>,
-    /// How many may work at a time.
+    /// The maximum number of workers that run in parallel.
     pub(crate) parallel: usize,
-    /// How many tokens of the bus a worker is shown.
+    /// The number of tokens of bus messages that a worker sees.
     pub(crate) context: usize,
-    /// How many messages and bytes the bus keeps.
+    /// The maximum number of messages and bytes on the bus.
     pub(crate) bus: (usize, usize),
-    /// Whether workers may leave messages for each other.
+    /// `true` if workers may leave messages for each other.
     pub(crate) talk: bool,
 }
 
-/// All that a run began with.
+/// The initial data of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Start {
     /// The name of the pattern.
@@ -39,17 +39,17 @@ pub(crate) struct Start {
     pub(crate) goal: String,
     #[serde(default)]
     pub(crate) limits: Limits,
-    /// The plan, when there is one already.
+    /// The plan, if the host passed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plan: Option<Vec<Delegation>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conversation: Option<ConversationId>,
-    /// What was said before, and who is to go on.
+    /// The messages from before the run, and the worker that continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) history: Vec<Arc<Message>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first: Option<Arc<str>>,
-    /// The state of a pattern of the program's own.
+    /// The initial state of a custom pattern.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<Value>,
 }

@@ -1,4 +1,4 @@
-//! Runs of a swarm.
+//! Inputs and runs of a swarm.
 
 use levity_core::{
     ConversationId, Error, Executor, History, Limits, MachineKind, Message, Reached, Result,
@@ -19,7 +19,7 @@ use crate::rules::Start;
 use crate::swarm::Swarm;
 use crate::worker::WorkerMemory;
 
-/// The input of a swarm's run: the goal, and what belongs to it.
+/// The input of a swarm's run: the goal and its options.
 ///
 /// ```
 /// # use levity_swarm::{Delegation, SwarmInput};
@@ -30,24 +30,24 @@ use crate::worker::WorkerMemory;
 pub struct SwarmInput {
     goal: String,
     plan: Option<Vec<Delegation>>,
-    /// The conversation that workers with such a memory remember.
+    /// The conversation for workers with a conversation memory.
     conversation: Option<ConversationId>,
     history: History,
-    /// What was said in an earlier run, and who had it last.
+    /// The messages of an earlier run, and its last worker.
     earlier: Vec<Arc<Message>>,
     first: Option<Arc<str>>,
 }
 
 impl SwarmInput {
-    /// Carries out a plan that is there already, in place of asking the router for one. It is
-    /// checked before anything begins.
+    /// Sets a plan to carry out instead of asking the router for one. levity validates it before
+    /// any work starts.
     pub fn plan(mut self, plan: impl IntoIterator<Item = Delegation>) -> Self {
         self.plan = Some(plan.into_iter().collect());
         self
     }
 
-    /// Goes on from where an earlier run of a handoff ended: with its conversation, and whoever had
-    /// it last. Other patterns have no such conversation, and refuse it.
+    /// Continues an earlier run of a handoff, with its conversation and its last worker. Other
+    /// patterns reject this setting.
     pub fn after(mut self, earlier: &SwarmAnswer) -> Self {
         self.earlier = earlier.conversation().to_vec();
         self.first = earlier.last_speaker().map(Into::into);
@@ -150,9 +150,9 @@ impl Runnable for Swarm {
 
 impl Conversational for Swarm {}
 
-/// What the host gave is looked over before anything begins.
+/// Validates the input of the host before any work starts.
 fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
-    // A plan says what is to be done by itself.
+    // A plan needs no goal.
     if start.plan.is_none() && is_blank(&start.goal) {
         return Err(Error::EmptyPrompt);
     }
@@ -164,11 +164,11 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
     {
         return Err(Error::setting(
             "after",
-            format!("ends with `{first}`, who is no worker of this swarm"),
+            format!("ends with `{first}`, which is not a worker of this swarm"),
         ));
     }
-    let goes_on = start.first.is_some() || !start.history.is_empty();
-    if goes_on && !matches!(rules.pattern.0, Kind::Handoff(_)) {
+    let continues = start.first.is_some() || !start.history.is_empty();
+    if continues && !matches!(rules.pattern.0, Kind::Handoff(_)) {
         let setting = if start.first.is_some() {
             "after"
         } else {
@@ -176,7 +176,7 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
         };
         return Err(Error::setting(
             setting,
-            "is only for swarms with a `Handoff`; leave it out",
+            "applies only to swarms with a `Handoff`; remove it",
         ));
     }
     let Some(plan) = &start.plan else {
@@ -185,7 +185,7 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
     let Kind::Router(router) = &rules.pattern.0 else {
         return Err(Error::setting(
             "plan",
-            "is only for swarms with a `Router`; leave it out",
+            "applies only to swarms with a `Router`; remove it",
         ));
     };
     let done = BTreeMap::new();

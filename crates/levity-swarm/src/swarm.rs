@@ -16,7 +16,7 @@ mod builder;
 
 pub use builder::SwarmBuilder;
 
-/// Workers who work together by a pattern. Cloning costs nothing.
+/// Workers that cooperate in a pattern. Cloning is cheap.
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -54,66 +54,64 @@ pub(crate) struct Inner {
 }
 
 impl Swarm {
-    /// 10,000 calls of models in a run, all workers together.
+    /// The default limit on model calls in a run, over all workers: 10,000.
     pub const DEFAULT_MODEL_CALLS: u64 = 10_000;
-    /// 100,000 calls of tools in a run, all workers together.
+    /// The default limit on tool calls in a run, over all workers: 100,000.
     pub const DEFAULT_TOOL_CALLS: u64 = 100_000;
 
-    /// Begins a swarm that works by this pattern.
+    /// Creates a builder for a swarm with this pattern.
     pub fn builder(pattern: impl Into<Pattern>) -> SwarmBuilder {
         SwarmBuilder::new(pattern.into())
     }
 
-    /// Works on a goal: await what is returned, after setting what is to be set. Dropping the
-    /// future stops the work. A goal without visible text gives
+    /// Works on a goal. Set options on the returned [`Run`], then await it. Dropping the future
+    /// stops the work. A goal without visible text fails with
     /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     pub fn run(&self, goal: impl Into<SwarmInput>) -> Run<Self> {
         Run::new(self.clone(), goal)
     }
 
-    /// Goes on with a run that an earlier process left, from its journal. What was done is not done
-    /// again.
+    /// Resumes a run of an earlier process from its journal. Finished work is not repeated.
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }
 
-    /// Goes another way from a record of an old run.
+    /// Forks a new run from a record of an old run.
     pub fn fork(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::fork(self.clone(), run)
     }
 
-    /// This swarm as a tool that an agent calls; see `AgentBuilder::program`.
+    /// Returns this swarm as a tool for an agent; see `AgentBuilder::program`.
     pub fn as_tool(&self, name: impl Into<String>, description: impl Into<String>) -> SwarmTool {
         SwarmTool::new(self.clone(), name.into(), description.into())
     }
 
-    /// The names of the workers, in the order in which they were added.
+    /// Returns the names of the workers, in the order in which they were added.
     pub fn workers(&self) -> impl Iterator<Item = &str> {
         self.inner.rules.order.iter().map(|name| &**name)
     }
 
-    /// What a run has told by now, from its journal.
+    /// Returns the events that a run has emitted, from its journal.
     ///
     /// # Errors
-    /// When there is no such run, or this swarm cannot have made it.
+    /// Returns an error if the run does not exist, or if this swarm cannot have made it.
     pub async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
         Ok(levity_runtime::replay_run(self, run).await?.events)
     }
 
-    /// The questions that a run and the runs below it wait for an answer to, while nobody drives
-    /// it.
+    /// Returns the pending questions of a run and its child runs while no process drives the run.
     ///
     /// # Errors
-    /// As for [`history`](Self::history).
+    /// Returns the same errors as [`history`](Self::history).
     pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
         Ok(levity_runtime::asks(self, run).await?)
     }
 
-    /// A run of this swarm below another, for an executor of your own: a new one, or one from a
-    /// state that its machine saved.
+    /// Creates a child run of this swarm for a custom executor: a new one, or one from a saved
+    /// state of its machine.
     ///
     /// # Errors
-    /// When the state is not one of this swarm.
+    /// Returns an error if the state does not belong to this swarm.
     pub fn child(&self, task: &str, saved: Option<&Value>) -> Result<Child, ToolError> {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,
@@ -122,25 +120,25 @@ impl Swarm {
         Ok(Child::new(machine, self.executor(), self.inner.limits))
     }
 
-    /// What makes the runs of its workers.
+    /// Returns the executor that makes the runs of its workers.
     pub fn executor(&self) -> Arc<dyn Executor> {
         self.inner.executor.clone()
     }
 
-    /// What drives its runs.
+    /// Returns the runtime that drives its runs.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
     }
 
-    /// The machine that a run of this swarm is driven by, for an engine of your own.
+    /// Returns the state machine of a run, for a custom engine.
     pub fn machine(&self, goal: impl Into<String>) -> SwarmMachine {
         SwarmMachine::new(self.inner.rules.clone(), self.begin_with(goal.into()))
     }
 
-    /// Builds the machine again from a state that it saved at any time.
+    /// Restores the state machine from a state that it saved at any time.
     ///
     /// # Errors
-    /// When the state is not one of this swarm, or is damaged.
+    /// Returns an error if the state does not belong to this swarm, or is damaged.
     pub fn restore(&self, state: &Value) -> Result<SwarmMachine, String> {
         SwarmMachine::restore(self.inner.rules.clone(), state)
     }

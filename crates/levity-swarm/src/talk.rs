@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::names::{EVERYBODY, ROUTER};
 
-/// The tool that leaves a message.
+/// The name of the tool that leaves a message.
 pub(crate) const SEND: &str = "send_message";
 
-/// How many names of colleagues stand in the tool's description.
+/// The maximum number of colleague names in the tool's description.
 const NAMED: usize = 50;
 
-/// The tool for a worker, with the names of the others.
+/// Returns the tool for a worker, with the names of the others.
 pub(crate) fn spec(worker: &str, all: &[Arc<str>]) -> ToolSpec {
     let others: Vec<&str> = all
         .iter()
@@ -43,7 +43,7 @@ pub(crate) fn spec(worker: &str, all: &[Arc<str>]) -> ToolSpec {
     }))
 }
 
-/// The messages among what a worker has signalled. One for somebody who is not there is for the
+/// Returns the messages among a worker's signals. A message to an unknown recipient goes to the
 /// router.
 pub(crate) fn drafts(worker: &Arc<str>, signals: &[Signal], all: &[Arc<str>]) -> Vec<NewMessage> {
     let sent = signals.iter().filter(|signal| &*signal.name == SEND);

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::swarm::Swarm;
 
-/// A swarm as a tool: an agent hands it a task and gets its answer. Made by [`Swarm::as_tool`].
+/// A swarm as a tool: an agent passes a task to it and receives its answer. Created by
+/// [`Swarm::as_tool`].
 pub struct SwarmTool {
     swarm: Swarm,
     spec: ToolSpec,
@@ -44,7 +45,7 @@ impl Program for SwarmTool {
         let Some(task) = args.get("task").and_then(Value::as_str) else {
             return Err(ToolError::new(
                 ToolErrorKind::InvalidArgs,
-                "`task` must be a text",
+                "`task` is missing or not a text",
             ));
         };
         self.swarm.child(task, saved)

@@ -7,8 +7,7 @@ use levity_loop::Agent;
 
 use crate::swarm::Swarm;
 
-/// Somebody who does work in a swarm: an agent, or a swarm of its own, with a name and a
-/// description that others go by.
+/// A member of a swarm that does work: an agent or a nested swarm, with a name and a description.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,7 +32,7 @@ pub struct Worker {
     pub(crate) does: Does,
 }
 
-/// What is known of a worker beside what does its work.
+/// The properties of a worker, without its agent or swarm.
 #[derive(Clone, Debug)]
 pub(crate) struct Card {
     pub(crate) name: Arc<str>,
@@ -45,43 +44,43 @@ pub(crate) struct Card {
     pub(crate) stand_in: Option<Arc<str>>,
     pub(crate) scope: WorkerMemory,
     pub(crate) is_swarm: bool,
-    /// What a million tokens cost that its model is sent and that it says, if that is known.
+    /// The price of a million input and output tokens of its model, if known.
     pub(crate) price: Option<Price>,
 }
 
-/// What does the work.
+/// The agent or swarm that does the work.
 #[derive(Clone)]
 pub(crate) enum Does {
     Agent(Agent),
     Swarm(Swarm),
 }
 
-/// What a worker remembers from one task to the next.
+/// The memory of a worker between tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerMemory {
-    /// Nothing: each task stands for itself.
+    /// No memory: each task is independent.
     #[default]
     Task,
     /// Its earlier tasks of the run: those of earlier rounds, and those that the task depends on.
     Run,
-    /// All its tasks of a conversation, over many runs, in the memory of its agent: the
-    /// conversation of the run ([`Run::conversation`](levity_runtime::Run::conversation)) and the
-    /// worker's name. Its tasks are done one after the other. In a run without a conversation it is
-    /// as [`Run`](Self::Run).
+    /// All its tasks of a conversation, over many runs, in the memory of its agent. The key
+    /// consists of the run's conversation
+    /// ([`Run::conversation`](levity_runtime::Run::conversation)) and the worker's name. Its tasks
+    /// run sequentially. In a run without a conversation, this is the same as [`Run`](Self::Run).
     Conversation,
-    /// The same, in a conversation of this name, whatever the run's is.
+    /// The same, in a conversation with this id, regardless of the run's conversation.
     Named(ConversationId),
 }
 
 impl Worker {
-    /// An agent that does work under this name. The description says what it is good for. The names
-    /// `router`, `synthesizer`, `judge`, `user` and `*` stand for others.
+    /// Creates a worker from an agent. Planners choose a worker by its description. The names
+    /// `router`, `synthesizer`, `judge`, `user` and `*` are reserved.
     pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
         Self::of(name.into(), description.into(), Does::Agent(agent))
     }
 
-    /// A swarm that does work under this name.
+    /// Creates a worker from a swarm.
     pub fn swarm(
         name: impl Into<Arc<str>>,
         description: impl Into<Arc<str>>,
@@ -110,58 +109,57 @@ impl Worker {
         Self { card, does }
     }
 
-    /// Words by which a task is known to be for this worker, when no router can say; beside them
-    /// the words of its name and its description count.
+    /// Adds keywords that identify tasks for this worker if no router decides. The words of its
+    /// name and its description count as well.
     pub fn keywords<W: Into<String>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.card.keywords.extend(words.into_iter().map(Into::into));
         self
     }
 
-    /// What it may use for a task, all attempts together; by default its share of what the swarm
-    /// may, and what its agent was built with.
+    /// Sets the limits for a task, over all attempts. By default, the worker's share of the swarm's
+    /// limits and the limits of its agent apply.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.card.limits = Some(limits);
         self
     }
 
-    /// How long it may take for a task, from beginning to end: waiting for a person counts, also
-    /// while the run is left in its journal. Not limited by default: each call of a model or a tool
-    /// has a limit of its own, and the turns are counted.
+    /// Sets the timeout for a task, from start to end. Time spent waiting for a person counts, even
+    /// while the run is parked in its journal. There is no timeout by default: each call of a model
+    /// or a tool has its own, and the turns are limited.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.card.timeout = Some(time);
         self
     }
 
-    /// How often it tries a task again that it failed at; once by default.
+    /// Sets the number of retries after a failed task; 1 by default.
     pub fn retries(mut self, times: u32) -> Self {
         self.card.retries = times;
         self
     }
 
-    /// Who takes its task when it has failed; nobody by default.
+    /// Sets the fallback worker that takes over a failed task; none by default.
     pub fn stand_in(mut self, name: impl Into<Arc<str>>) -> Self {
         self.card.stand_in = Some(name.into());
         self
     }
 
-    /// What it remembers from one task to the next; nothing by default. A worker that is a swarm
-    /// remembers nothing.
+    /// Sets the memory between tasks; none by default. A worker that is a swarm has no memory.
     pub fn memory(mut self, scope: WorkerMemory) -> Self {
         self.card.scope = scope;
         self
     }
 
-    /// Its name.
+    /// Returns the name of the worker.
     pub fn name(&self) -> &str {
         &self.card.name
     }
 
-    /// What it is good for.
+    /// Returns the description of the worker.
     pub fn description(&self) -> &str {
         &self.card.description
     }
 
-    /// The agent that does its work, if it is one.
+    /// Returns the agent that does the work, if it is not a swarm.
     pub fn agent(&self) -> Option<&Agent> {
         match &self.does {
             Does::Agent(agent) => Some(agent),

@@ -1,4 +1,4 @@
-//! What those who work on a board are told.
+//! Builds the prompts for the workers and the judge of a blackboard.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,17 @@ use crate::crew::{MOST_WORKER, goal, others, tell_who};
 use crate::desk::Desk;
 use crate::judge::{self, SHAPE};
 
-/// How much of the board is shown, in bytes, and how much of it may be headings.
+/// The maximum size of the board in a prompt and of its headings, in bytes.
 const MOST_SHOWN: usize = 100_000;
 const MOST_HEADINGS: usize = 50_000;
-/// What an entry takes beside its heading and its content: fences, and a mark when it is cut.
+/// The size of an entry in addition to its heading and content: the fences, and a marker if it is
+/// cut.
 const AROUND: usize = 80;
-/// How much is shown of what the workers said, when nothing is on the board.
+/// The maximum size of the workers' answers, used if the board is empty, in bytes.
 const MOST_SAID: usize = 50_000;
 
 impl Boarding {
-    /// The task of a worker.
+    /// Returns the task of a worker.
     pub(super) fn task(&self, seat: usize, desk: &Desk) -> String {
         let mut text = goal("The goal", desk);
         let Some(worker) = self.crew.worker(seat) else {
@@ -55,7 +56,7 @@ impl Boarding {
         text
     }
 
-    /// The board as it stands when a round begins, for all who work in it.
+    /// Returns the board at the start of a round, for all its workers.
     pub(super) fn look(&self) -> String {
         let mut text = self.tell_board();
         self.tell_refused(&mut text);
@@ -106,7 +107,7 @@ impl Boarding {
         text
     }
 
-    /// The task of saying whether the goal is reached.
+    /// Returns the task to judge whether the goal is reached.
     pub(super) fn judging(&self, desk: &Desk) -> String {
         let mut text = goal("The goal", desk);
         text.push_str(&self.tell_board());
@@ -123,7 +124,7 @@ impl Boarding {
         text
     }
 
-    /// The task of making the answer.
+    /// Returns the task to make the answer.
     pub(super) fn closing(&self, desk: &Desk) -> String {
         let mut text = goal("The goal", desk);
         text.push_str(&self.tell_board());
@@ -140,7 +141,7 @@ impl Boarding {
         text
     }
 
-    /// What the workers said, when they wrote nothing.
+    /// Writes the workers' answers, for an empty board.
     fn tell_words(&self, text: &mut String, desk: &Desk) {
         let said: Vec<_> = self.last_words(desk).collect();
         if said.is_empty() {
@@ -159,8 +160,8 @@ impl Boarding {
     }
 }
 
-/// As many entries as have room, those that were written last first chosen, in the order of the
-/// board; and the room they take beside their content.
+/// Returns as many entries as fit, in board order, and the size of their headings. Entries that
+/// were written last have priority.
 fn newest(mut entries: Vec<&BoardEntry>) -> (Vec<(String, &BoardEntry)>, usize) {
     let places: Vec<usize> = (0..entries.len()).collect();
     let mut chosen: Vec<(usize, &BoardEntry)> = places.into_iter().zip(entries.drain(..)).collect();
@@ -183,7 +184,7 @@ fn newest(mut entries: Vec<&BoardEntry>) -> (Vec<(String, &BoardEntry)>, usize) 
 }
 
 fn heading(entry: &BoardEntry) -> String {
-    /// How much of a name is shown, and how many of them.
+    /// The maximum size of a name in bytes, and the maximum number of names.
     const NAME: usize = 80;
     const RIVALS: usize = 5;
     let (key, by) = (&entry.key, one_line(&entry.by, NAME));

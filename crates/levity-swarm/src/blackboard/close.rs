@@ -1,4 +1,4 @@
-//! How it is judged what stands on the board, and how it becomes the answer.
+//! Judges the board, and derives the answer from it.
 
 use levity_core::{Failure, MachineOutput, Status};
 
@@ -12,13 +12,14 @@ use crate::notice::SwarmNotice;
 use crate::report::WorkerReport;
 
 impl Boarding {
-    /// Has the judge say whether the goal is reached.
+    /// Asks the judge whether the goal is reached.
     pub(super) fn ask(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let work = self.blackboard.judge.work(self.judging(desk), false, desk);
         desk.want(&JUDGE.into(), &work, Duty::Lead, wants);
     }
 
-    /// The judge has spoken. When it cannot be read or failed, the work goes on without it.
+    /// Handles the judge's answer. If it is unreadable or missing, the work continues without a
+    /// verdict.
     pub(super) fn judged(&mut self, came: &Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let complaint = match (read(&came.text).and_then(check), &came.result) {
             (Ok(verdict), _) => return self.found(&verdict, desk, wants),
@@ -75,7 +76,7 @@ impl Boarding {
         desk.answer(JUDGE, text, wants);
     }
 
-    /// Has the answer made of what stands on the board.
+    /// Starts making the answer from the board.
     pub(super) fn close(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if !self.blackboard.judge.is_there() {
             return self.list_up(None, desk, wants);
@@ -85,14 +86,14 @@ impl Boarding {
         desk.tell(wants, || SwarmNotice::Synthesising { effect });
     }
 
-    /// The answer was made, or what stands there must do.
+    /// Handles the answer, or uses the board if there is none.
     pub(super) fn closed(&mut self, came: &Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let why = match &came.result {
             Ok(()) if !came.text.trim().is_empty() => {
                 let text = format!("{}{}", came.text.trim_end(), not_done(&desk.reports));
                 return desk.answer(JUDGE, text, wants);
             }
-            Ok(()) => "what was made of it is empty".to_owned(),
+            Ok(()) => "the answer is empty".to_owned(),
             Err(why) => why.error.clone(),
         };
         desk.tell(wants, || SwarmNotice::Listed { why: why.clone() });
@@ -108,14 +109,14 @@ impl Boarding {
             format!(", and no answer was made: {why}")
         });
         let why = format!(
-            "nobody has written anything{made}{}",
+            "no worker has written anything{made}{}",
             not_done(&desk.reports)
         );
         desk.end(Status::Failed(Failure::Unreached(why)), text, None);
     }
 
-    /// The answer without an agent that makes it: the entry for it, the board as a list, or what
-    /// was said beside it.
+    /// Returns the answer without an agent: the answer entry, the board as a list, or the workers'
+    /// answers.
     pub(super) fn without(&self, desk: &Desk) -> String {
         let text = match self.board.get(&self.blackboard.until) {
             Some(entry) => entry.content.trim_end().to_owned(),
@@ -132,7 +133,7 @@ impl Boarding {
         format!("{text}{}", not_done(&desk.reports))
     }
 
-    /// What was said in the last round.
+    /// Returns the reports with text of the last round.
     pub(super) fn last_words<'a>(
         &self,
         desk: &'a Desk,
@@ -142,10 +143,10 @@ impl Boarding {
     }
 }
 
-/// Whether a verdict says what was asked for.
+/// Checks that a verdict has the requested field.
 fn check(verdict: Verdict) -> Result<Verdict, String> {
     if verdict.done.is_none() {
-        Err("it has no `done`".to_owned())
+        Err("the answer has no `done`".to_owned())
     } else {
         Ok(verdict)
     }

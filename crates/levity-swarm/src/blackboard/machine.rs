@@ -1,4 +1,4 @@
-//! The machine of work on a board.
+//! The machine of a blackboard.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::machine::{Play, Shown, read_play};
 use crate::notice::SwarmNotice;
 use crate::rules::Start;
 
-/// Has the workers write round by round, and the answer made of what stands there.
+/// Runs a blackboard: the workers write round by round, and the answer is derived from the board.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Boarding {
     #[serde(skip, default = "Blackboard::unjudged")]
@@ -26,26 +26,26 @@ pub(crate) struct Boarding {
     /// The goal, for the reports.
     #[serde(skip)]
     goal: Arc<str>,
-    /// Which round, from 1; 0 before the first.
+    /// The round, from 1; 0 before the first.
     pub(super) round: u32,
     pub(super) crew: Crew,
     pub(super) asking: Drafts,
     pub(super) board: Board,
-    /// What those of the round want to write, by place.
+    /// The writes of the round, by piece of work.
     pub(super) writes: Vec<Vec<Write>>,
-    /// Whose places they are.
+    /// The workers of the round.
     asked: Vec<Arc<str>>,
-    /// The round in which each worker last looked.
+    /// The round of each worker's last completed turn.
     looked: BTreeMap<Arc<str>, u32>,
-    /// What could not be written in the last round.
+    /// The refused writes of the last round.
     pub(super) refused: Vec<String>,
-    /// What the judge said last.
+    /// The last reason of the judge.
     pub(super) verdict: Option<Arc<str>>,
-    /// What those of the round are shown of the board. It follows from the board, which stays as it
-    /// is in a round.
+    /// The text of the board in the prompts of the round. It is derived from the board, which does
+    /// not change during a round.
     #[serde(skip)]
     pub(super) seen: String,
-    /// Whether the workers are at work.
+    /// `true` while the workers are running.
     working: bool,
 }
 
@@ -68,7 +68,7 @@ impl Boarding {
         }
     }
 
-    /// Begins the next round, or has the answer made when there is none.
+    /// Starts the next round, or makes the answer after the last one.
     pub(super) fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round >= self.blackboard.rounds || desk.near.is_some() {
             return self.close(desk, wants);
@@ -94,7 +94,7 @@ impl Boarding {
         self.pump(desk, wants);
     }
 
-    /// Whether a worker is asked: it has no rule, or something that it reads is new to it.
+    /// Returns `true` if a worker is asked: it has no rule, or one of its entries is new to it.
     fn is_asked(&self, worker: &Arc<str>) -> bool {
         let Some(keys) = self.blackboard.reads.get(worker) else {
             return true;
@@ -105,7 +105,7 @@ impl Boarding {
             .any(|entry| is_new(entry, worker, looked))
     }
 
-    /// Has those begin who may; when all are done, sees how it goes on.
+    /// Starts the workers that may start; ends the round when all are done.
     fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
@@ -152,8 +152,8 @@ impl Boarding {
     }
 }
 
-/// Whether something in an entry was written by another since the worker looked, which sees what
-/// stood there before the round.
+/// Returns `true` if another worker wrote an entry since this worker's last turn. A worker sees the
+/// board as of the start of its round.
 fn is_new(entry: &BoardEntry, worker: &Arc<str>, looked: u32) -> bool {
     let earlier = entry
         .history

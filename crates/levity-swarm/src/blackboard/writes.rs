@@ -1,4 +1,4 @@
-//! What the workers of a round want to write.
+//! The writes that the workers of a round request.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::crew::Heard;
 use crate::desk::Desk;
 use crate::notice::SwarmNotice;
 
-/// Something that is to be written.
+/// A requested write.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Write {
     by: Arc<str>,
@@ -23,15 +23,15 @@ pub(super) struct Write {
     content: String,
 }
 
-/// How much of an entry is said on the bus, in bytes.
+/// The maximum size of an entry's content in a bus message, in bytes.
 const MOST_SAID: usize = 4_000;
-/// How many are named that were refused.
+/// The maximum number of refused writes that are named.
 const MOST_REFUSED: usize = 50;
 
-/// What a worker has written with one attempt, for its place.
+/// Adds the writes of one attempt of a worker.
 pub(super) fn take(writes: &mut Vec<Write>, heard: &Heard, desk: &Desk) {
-    let wanted = heard.signals.iter().filter(|signal| &*signal.name == WRITE);
-    let mut new: Vec<Write> = wanted.map(|signal| read(&heard.by, signal)).collect();
+    let requested = heard.signals.iter().filter(|signal| &*signal.name == WRITE);
+    let mut new: Vec<Write> = requested.map(|signal| read(&heard.by, signal)).collect();
     let is_swarm = desk
         .rules
         .cards
@@ -45,7 +45,7 @@ pub(super) fn take(writes: &mut Vec<Write>, heard: &Heard, desk: &Desk) {
         });
     }
     for write in new {
-        // Its last word counts.
+        // The last write of a key counts.
         writes.retain(|earlier| (&earlier.by, &earlier.key) != (&write.by, &write.key));
         writes.push(write);
     }
@@ -65,7 +65,8 @@ fn read(by: &Arc<str>, signal: &Signal) -> Write {
 }
 
 impl Boarding {
-    /// Puts what was written on the board, in the order of the workers. Whether there was anything.
+    /// Applies the writes to the board in the order of the workers. Returns `true` if there were
+    /// any.
     pub(super) fn put_up(&mut self, desk: &mut Desk, wants: &mut MachineOutput) -> bool {
         self.refused.clear();
         let mut any = false;

@@ -2,18 +2,18 @@ use std::sync::Arc;
 
 use levity_core::text;
 
-/// How long the line can be that says how much of a text is missing.
+/// The maximum length of the line that states how much of a text is missing.
 const MARK: usize = 64;
 
-/// The text, if it has at most `most` bytes; else its first bytes and a line that says how much is
-/// missing, in no more than `most` bytes together. Where that line has no room, the first bytes
+/// Returns the text if it has at most `max_bytes`. Otherwise returns its beginning and a line with
+/// the missing size, in `max_bytes` together. If that line does not fit, returns the beginning
 /// alone.
-pub(super) fn clipped(text: Arc<str>, most: usize) -> Arc<str> {
-    if text.len() <= most {
+pub(super) fn clipped(text: Arc<str>, max_bytes: usize) -> Arc<str> {
+    if text.len() <= max_bytes {
         return text;
     }
-    match most.checked_sub(MARK) {
+    match max_bytes.checked_sub(MARK) {
         Some(room) => text::clipped(&text, room).into(),
-        None => text::head(&text, most).into(),
+        None => text::head(&text, max_bytes).into(),
     }
 }

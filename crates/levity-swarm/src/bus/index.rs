@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use super::message::{BusMessage, Recipient};
 
-/// Below this an index keeps its room, so that small ones are not moved again and again.
+/// The capacity below which an index never shrinks, so that small ones are not moved repeatedly.
 const KEPT_ROOM: usize = 64;
 
-/// Where the messages for each worker are. Nothing is ever listed from it, so no order follows from
-/// its hashes.
+/// The positions of the messages for each worker. No code iterates over the map, so the order of
+/// hashes does not matter.
 #[derive(Clone, Default)]
 pub(super) struct Index {
     direct: HashMap<Arc<str>, VecDeque<u64>>,
@@ -18,13 +18,13 @@ pub(super) struct Index {
 struct Broadcast {
     id: u64,
     from: Arc<str>,
-    /// The newest broadcast before it that somebody else sent; 0 when there is none. By it a
-    /// worker's own ones are passed over in one step, however many they are.
+    /// The newest earlier broadcast of another sender; 0 if there is none. It allows skipping a
+    /// worker's own broadcasts in one step.
     other: u64,
 }
 
 impl Index {
-    /// Notes a message that is newer than all others.
+    /// Adds a message that is newer than all others.
     pub(super) fn add(&mut self, message: &BusMessage) {
         let Recipient::One(name) = &message.to else {
             return self.add_broadcast(message);
@@ -51,7 +51,7 @@ impl Index {
         });
     }
 
-    /// Forgets a message that is older than all others. It is the first of its list, too.
+    /// Removes a message that is older than all others. It is also the first of its list.
     pub(super) fn drop_oldest(&mut self, message: &BusMessage) {
         let Recipient::One(name) = &message.to else {
             return pop(&mut self.broadcasts);
@@ -64,7 +64,7 @@ impl Index {
         }
     }
 
-    /// The ids of what was said to `worker` alone before the message `upto`, newest first.
+    /// Returns the ids of messages to `worker` alone before the message `upto`, newest first.
     pub(super) fn direct(&self, worker: &str, upto: u64) -> impl Iterator<Item = u64> {
         let ids = self.direct.get(worker);
         ids.into_iter().flat_map(move |ids| {
@@ -73,7 +73,7 @@ impl Index {
         })
     }
 
-    /// The ids of what others than `worker` said to everybody before the message `upto`, newest
+    /// Returns the ids of broadcasts by others than `worker` before the message `upto`, newest
     /// first.
     pub(super) fn broadcasts(&self, worker: &str, upto: u64) -> impl Iterator<Item = u64> {
         let mut end = self.before(upto);
@@ -88,13 +88,13 @@ impl Index {
         })
     }
 
-    /// How many broadcasts there are before the message `upto`.
+    /// Returns the number of broadcasts before the message `upto`.
     fn before(&self, upto: u64) -> usize {
         self.broadcasts
             .partition_point(|broadcast| broadcast.id < upto)
     }
 
-    /// How many lists and entries there are.
+    /// Returns the numbers of lists and entries.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
         let entries =
@@ -102,15 +102,15 @@ impl Index {
         (self.direct.len(), entries)
     }
 
-    /// For how many entries the lists have room.
+    /// Returns the total capacity of the lists.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.direct.values().map(VecDeque::capacity).sum::<usize>() + self.broadcasts.capacity()
     }
 }
 
-/// Takes the first one off. A list that has become much shorter gives its room back, so that all
-/// lists together take no more than the messages that are there.
+/// Removes the first element. A list that has become much shorter releases memory, so the lists
+/// together need no more than the stored messages.
 fn pop<T>(list: &mut VecDeque<T>) {
     list.pop_front();
     if list.capacity() > KEPT_ROOM && list.len() < list.capacity() / 4 {

@@ -3,51 +3,52 @@ use std::io::{self, BufRead, Read};
 use super::Bus;
 use super::message::BusMessage;
 
-/// How long a line may be. A message of the longest content, each letter of it escaped, is shorter.
+/// The maximum length of a line. A message of maximum size is shorter, even if every character is
+/// escaped.
 const MAX_LINE: usize = 1024 * 1024;
-/// The highest id that every reader of JSON takes as the same number.
+/// The highest id that every JSON reader represents exactly.
 pub(super) const MAX_ID: u64 = (1 << 53) - 1;
 
-/// Why a log could not be read. It names no content.
+/// The reason why reading a log failed. It does not contain message content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The reader failed.
-    #[error("line {line} of the bus log could not be read")]
+    /// The reader returned an error.
+    #[error("cannot read line {line} of the bus log")]
     Io {
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// Why.
+        /// The cause of the failure.
         source: io::Error,
     },
     /// A line is longer than 1 MiB.
-    #[error("line {line} of the bus log is longer than {MAX_LINE} bytes")]
+    #[error("line {line} of the bus log is longer than the limit of {MAX_LINE} bytes")]
     TooLong {
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: u64,
     },
-    /// A line is no message.
-    #[error("line {line} of the bus log is no message (column {column})")]
+    /// A line is not a message.
+    #[error("line {line} of the bus log is not a message (column {column})")]
     NoMessage {
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// Where in the line that shows, from 1; 0 when it shows at its end only.
+        /// The column of the error, from 1; 0 if it is at the end of the line.
         column: usize,
     },
-    /// An id is not higher than the one before, or is no number that a bus gives.
+    /// An id is not higher than the previous one, or is not a valid id.
     #[error("line {line} of the bus log has the id `{id}`, which does not follow `{last}`")]
     Order {
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// The id.
+        /// The invalid id.
         id: u64,
-        /// The id before it; 0 at the first message.
+        /// The previous id; 0 for the first message.
         last: u64,
     },
 }
 
 impl ReadError {
-    /// Which line, from 1.
+    /// Returns the number of the line, from 1.
     pub fn line(&self) -> u64 {
         match self {
             Self::Io { line, .. }
@@ -59,7 +60,7 @@ impl ReadError {
 }
 
 impl Bus {
-    /// Writes the messages that are there as JSON, one on a line, oldest first.
+    /// Writes the stored messages as JSON Lines, oldest first.
     ///
     /// ```
     /// # use levity_core::{RunId, Timestamp};
@@ -76,7 +77,7 @@ impl Bus {
     /// ```
     ///
     /// # Errors
-    /// When the writer fails.
+    /// Returns an error if the writer fails.
     pub fn write_json_lines(&self, out: &mut impl io::Write) -> io::Result<()> {
         let mut line = Vec::new();
         for message in self.messages() {
@@ -88,12 +89,12 @@ impl Bus {
         Ok(())
     }
 
-    /// Reads what [`write_json_lines`](Self::write_json_lines) wrote, within the usual limits: of a
-    /// longer log the newest messages stay. Empty lines are passed over, and ids may leave gaps.
+    /// Reads the output of [`write_json_lines`](Self::write_json_lines), within the default limits:
+    /// of a longer log, the newest messages remain. Empty lines are skipped, and ids may have gaps.
     ///
     /// # Errors
-    /// When the reader fails, or a line is too long, is no message, or has an id that is not higher
-    /// than the last.
+    /// Returns an error if the reader fails, or if a line is too long, is not a message, or has an
+    /// id that is not higher than the last.
     pub fn read_json_lines(mut lines: impl BufRead) -> Result<Self, ReadError> {
         let (mut bus, mut text, mut line) = (Self::new(), Vec::new(), 0);
         loop {
@@ -108,7 +109,7 @@ impl Bus {
     }
 
     fn push_line(&mut self, text: &[u8], line: u64) -> Result<(), ReadError> {
-        // What serde says quotes the text, so only the place is kept.
+        // The error message of serde quotes the text, so only the position is used.
         let read = serde_json::from_slice(text);
         let message: BusMessage = read.map_err(|error| ReadError::NoMessage {
             line,
@@ -123,11 +124,11 @@ impl Bus {
     }
 }
 
-/// Reads one line; false at the end.
+/// Reads one line; returns `false` at the end.
 fn read_line(lines: &mut impl BufRead, text: &mut Vec<u8>, line: u64) -> Result<bool, ReadError> {
     text.clear();
-    let most = MAX_LINE as u64 + 1;
-    let read = lines.by_ref().take(most).read_until(b'\n', text);
+    let limit = MAX_LINE as u64 + 1;
+    let read = lines.by_ref().take(limit).read_until(b'\n', text);
     read.map_err(|source| ReadError::Io { line, source })?;
     if text.len() > MAX_LINE {
         return Err(ReadError::TooLong { line });

@@ -4,31 +4,31 @@ use std::sync::Arc;
 use levity_core::{RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What somebody said on a [`Bus`](crate::Bus). A clone shares its texts.
+/// A message on a [`Bus`](crate::Bus). A clone shares its texts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BusMessage {
-    /// Its number on the bus, from 1.
+    /// The id of the message on the bus, from 1.
     pub id: u64,
-    /// Who says it: a worker, or a part of the swarm such as its router.
+    /// The sender: a worker, or a part of the swarm such as its router.
     pub from: Arc<str>,
-    /// To whom.
+    /// The recipient of the message.
     pub to: Recipient,
-    /// What sort of message it is.
+    /// The kind of message.
     #[serde(rename = "type")]
     pub kind: MessageKind,
-    /// The words.
+    /// The text of the message.
     pub content: Arc<str>,
-    /// When it was said; never before the message that precedes it.
+    /// The time of the message; never before that of the preceding message.
     #[serde(rename = "timestamp")]
     pub at: Timestamp,
-    /// The run it belongs to.
+    /// The run that the message belongs to.
     pub run: RunId,
 }
 
-/// Whom a message is for.
+/// The recipient of a message.
 ///
-/// In JSON it is a string: the name, or `*` for everybody.
+/// It serializes as a string: the name, or `*` for all workers.
 ///
 /// ```
 /// # use levity_swarm::Recipient;
@@ -39,22 +39,22 @@ pub struct BusMessage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Arc<str>", into = "Arc<str>")]
 pub enum Recipient {
-    /// All workers but the one that says it.
+    /// All workers except the sender.
     Everybody,
-    /// The worker of this name.
+    /// The worker with this name.
     One(Arc<str>),
 }
 
 impl Recipient {
-    /// What stands for everybody in text.
+    /// The text form of a broadcast.
     pub const EVERYBODY: &'static str = "*";
 
-    /// Whether it is for this one alone.
+    /// Returns `true` if the message is for this worker alone.
     pub fn is_for(&self, name: &str) -> bool {
         matches!(self, Self::One(one) if **one == *name)
     }
 
-    /// The name, or `*`.
+    /// Returns the name, or `*`.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Everybody => Self::EVERYBODY,
@@ -104,37 +104,37 @@ impl fmt::Display for Recipient {
     }
 }
 
-/// What sort of message it is.
+/// The kinds of messages on a bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MessageKind {
-    /// A worker is to do this.
+    /// A task for a worker.
     Task,
-    /// A worker has done it, and this is what came of it.
+    /// The result of a worker's task.
     Result,
-    /// A worker could not do it, and this is why.
+    /// The error of a worker's task.
     Failure,
-    /// A worker's free words to others.
+    /// A free message of a worker to others.
     Note,
-    /// What the router has decided on.
+    /// The decision of a router.
     Plan,
-    /// A worker passes the conversation on.
+    /// A handoff of the conversation by a worker.
     Handoff,
     /// A turn in a debate.
     Turn,
-    /// What the judge of a debate found.
+    /// The verdict of a judge.
     Verdict,
-    /// Something was written on the blackboard.
+    /// A new entry on the blackboard.
     Entry,
-    /// The host spoke.
+    /// A message of the host.
     Said,
-    /// The swarm's answer.
+    /// The answer of the swarm.
     Answer,
 }
 
 impl MessageKind {
-    /// The kind as text, as it stands in JSON.
+    /// Returns the kind as text, as JSON contains it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Task => "task",
@@ -158,22 +158,22 @@ impl fmt::Display for MessageKind {
     }
 }
 
-/// What is to be posted on a [`Bus`](crate::Bus).
+/// A message to post on a [`Bus`](crate::Bus).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NewMessage {
-    /// Who says it.
+    /// The sender of the message.
     pub from: Arc<str>,
-    /// To whom.
+    /// The recipient of the message.
     pub to: Recipient,
-    /// What sort of message it is.
+    /// The kind of message.
     pub kind: MessageKind,
-    /// The words.
+    /// The text of the message.
     pub content: Arc<str>,
 }
 
 impl NewMessage {
-    /// A message that is not posted yet.
+    /// Creates a message that is not posted yet.
     pub fn new(
         from: impl Into<Arc<str>>,
         to: impl Into<Recipient>,

@@ -12,14 +12,14 @@ use crate::swarm::Swarm;
 
 use super::message::BusMessage;
 
-/// Under which key a message stands in an event of a swarm.
+/// The key of a message in an event of a swarm.
 const KEY: &str = "message";
 
-/// What is said on the bus of a run, as it is said.
+/// A stream of the messages on the bus of a run.
 ///
-/// Made of the events of a run; the other events are passed over. A listener that is too slow
-/// misses events, and is told so by [`Lagged`] in their place: the ids of the messages around it
-/// show whether messages were among them.
+/// It reads the events of a run and ignores other events. A slow listener misses events and
+/// receives [`Lagged`] in their place. The ids of the messages around it show whether messages were
+/// among them.
 ///
 /// ```
 /// # use levity_runtime::{Events, RunHandle};
@@ -38,35 +38,35 @@ pub struct Messages {
     run: Option<RunId>,
 }
 
-/// A listener was too slow, and missed events of any kind; messages may be among them.
+/// The error for a slow listener that missed events of any kind, possibly messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the listener was too slow and missed {missed} events")]
 #[non_exhaustive]
 pub struct Lagged {
-    /// How many events.
+    /// The number of missed events.
     pub missed: u64,
 }
 
 impl Messages {
-    /// The messages among the events of a run, those of swarms below it included: each says whose
-    /// it is by its `run`.
+    /// Creates a stream of the messages among the events of a run, including those of nested
+    /// swarms. The `run` field of a message identifies its swarm.
     pub fn new(events: Events) -> Self {
         Self { events, run: None }
     }
 
-    /// What is said on the bus of a run; a worker that is a swarm has a bus of its own.
+    /// Creates a stream of the messages on the bus of a run, without those of nested swarms.
     pub fn of(run: &mut RunHandle<Swarm>) -> Self {
         Self::new(run.events()).of_run(run.id().clone())
     }
 
-    /// Those of this run's own bus alone.
+    /// Restricts the stream to the bus of this run.
     #[must_use]
     pub fn of_run(mut self, run: RunId) -> Self {
         self.run = Some(run);
         self
     }
 
-    /// The next message, or `None` after the last one of the run.
+    /// Returns the next message, or `None` after the last one of the run.
     pub async fn next(&mut self) -> Option<Result<BusMessage, Lagged>> {
         StreamExt::next(self).await
     }
@@ -99,7 +99,7 @@ impl fmt::Debug for Messages {
     }
 }
 
-/// The message in an event, if it tells of one.
+/// Returns the message in an event, if it contains one.
 pub(crate) fn of_event(kind: &EventKind) -> Option<BusMessage> {
     match kind {
         EventKind::Custom { name, data } if name == SwarmNotice::NAME => {

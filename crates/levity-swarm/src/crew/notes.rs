@@ -1,4 +1,4 @@
-//! What workers have said to each other in rounds.
+//! Messages between workers in rounds.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::bus::{Bus, MessageKind, NewMessage, Recipient};
 
-/// How many messages are kept for those who work later.
+/// The maximum number of messages stored for later workers.
 const MOST: usize = 1_000;
-/// How much of a message is shown, in bytes.
+/// The maximum size of a message, in bytes.
 const MOST_SHOWN: usize = 8_000;
 
-/// Messages for those who work later.
+/// Messages for workers that start later.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Notes {
     known: VecDeque<NewMessage>,
-    /// Those that nobody may see before the round is over.
+    /// The messages that become visible only after the round.
     fresh: Vec<NewMessage>,
 }
 
@@ -38,17 +38,16 @@ impl Notes {
         self.known.drain(..self.known.len().saturating_sub(MOST));
     }
 
-    /// Writes down what was said to a worker or to everybody, the newest last, as far as it has
-    /// room.
+    /// Writes the messages to a worker or to all, the newest last, within this number of tokens.
     pub(crate) fn tell(&self, text: &mut String, worker: &str, tokens: usize) {
-        let mut left = u64::try_from(tokens).unwrap_or(u64::MAX);
+        let mut remaining = u64::try_from(tokens).unwrap_or(u64::MAX);
         let for_it = self.known.iter().rev().filter(|draft| match &draft.to {
             Recipient::One(to) => **to == *worker,
             Recipient::Everybody => *draft.from != *worker,
         });
         let fitting = for_it.map_while(|draft| {
             let cost = estimate_tokens(&draft.content).saturating_add(Bus::MESSAGE_TOKENS as u64);
-            left = left.checked_sub(cost)?;
+            remaining = remaining.checked_sub(cost)?;
             Some(draft)
         });
         let mut shown: Vec<&NewMessage> = fitting.collect();

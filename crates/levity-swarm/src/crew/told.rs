@@ -1,4 +1,4 @@
-//! What was done, in words.
+//! Text blocks about workers and results for prompts and answers.
 
 use std::fmt::Write as _;
 
@@ -7,16 +7,16 @@ use levity_core::text::{clipped, one_line, share};
 use crate::desk::Desk;
 use crate::report::{WorkerReport, missing};
 
-/// How many of the others are named.
+/// The maximum number of other workers that are named.
 const NAMED: usize = 50;
-/// How much is told of who somebody is.
+/// The maximum size of a worker's description, in bytes.
 pub(crate) const MOST_WORKER: usize = 600;
-/// How many failures are named below an answer.
+/// The maximum number of failures named below an answer.
 const MOST_NAMED: usize = 20;
-/// How much a list has at most, in bytes.
+/// The maximum size of a list, in bytes.
 const MOST_LISTED: usize = 1 << 20;
 
-/// What it is all about, with what the user has added.
+/// Returns the goal, with the messages that the user has added.
 pub(crate) fn goal(heading: &str, desk: &Desk) -> String {
     let mut text = format!("# {heading}\n{}\n", desk.start.goal);
     for said in &desk.said {
@@ -25,7 +25,7 @@ pub(crate) fn goal(heading: &str, desk: &Desk) -> String {
     text
 }
 
-/// Who a worker is.
+/// Writes the name and the description of a worker.
 pub(crate) fn tell_who(text: &mut String, worker: &str, desk: &Desk) {
     let _ = write!(text, "You are `{worker}`");
     if let Some(card) = desk.rules.cards.get(worker) {
@@ -34,7 +34,7 @@ pub(crate) fn tell_who(text: &mut String, worker: &str, desk: &Desk) {
     text.push('\n');
 }
 
-/// The names of the others.
+/// Returns the names of the other workers.
 pub(crate) fn others(worker: &str, desk: &Desk) -> String {
     let others = desk
         .rules
@@ -50,12 +50,12 @@ pub(crate) fn others(worker: &str, desk: &Desk) -> String {
     }
 }
 
-/// What was not done, by name; nothing when all was.
+/// Lists the work that did not complete; empty if all did.
 pub(crate) fn not_done(reports: &[WorkerReport]) -> String {
     let mut text = String::new();
     let missing = missing(reports);
     for report in missing.iter().take(MOST_NAMED) {
-        let why = report.error.as_deref().unwrap_or("it did not end");
+        let why = report.error.as_deref().unwrap_or("the work did not finish");
         let _ = write!(
             text,
             "\n- {} (`{}`): {}",
@@ -74,7 +74,7 @@ pub(crate) fn not_done(reports: &[WorkerReport]) -> String {
     }
 }
 
-/// Texts below their headings, each as long as there is room for all.
+/// Lists texts below their headings, each cut so that all fit.
 pub(crate) fn shared_list<'a>(parts: impl Iterator<Item = (String, &'a str)>) -> String {
     let parts: Vec<(String, &str)> = parts.collect();
     let each = share(parts.iter().map(|(_, text)| text.len()), MOST_LISTED);

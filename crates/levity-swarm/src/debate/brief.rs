@@ -1,4 +1,4 @@
-//! What the workers of a debate and its judge are told.
+//! Builds the prompts for the workers of a debate and its judge.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use crate::crew::{goal, others, tell_who};
 use crate::desk::Desk;
 use crate::judge::{self, SHAPE};
 
-/// How many times as much the judge is shown.
+/// The factor by which the judge sees more text than a worker.
 const FOR_THE_JUDGE: u64 = 4;
 
 impl Debating {
-    /// The task of a turn.
+    /// Returns the task of a turn.
     pub(super) fn turn(&self, seat: usize, desk: &Desk) -> String {
         let mut text = goal("The question", desk);
         let Some(worker) = self.crew.worker(seat) else {
@@ -60,7 +60,7 @@ impl Debating {
         text
     }
 
-    /// The task of the judge.
+    /// Returns the task of the judge.
     pub(super) fn judging(&self, last: bool, desk: &Desk) -> String {
         let mut text = goal("The question", desk);
         let tokens = (self.debate.tokens as u64).saturating_mul(FOR_THE_JUDGE);

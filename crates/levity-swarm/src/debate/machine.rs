@@ -19,7 +19,7 @@ use crate::notice::SwarmNotice;
 use crate::report::WorkerReport;
 use crate::rules::Start;
 
-/// Has the workers speak round by round, and the judge decide.
+/// Runs a debate: the workers speak round by round, and the judge decides.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Debating {
     #[serde(skip, default = "Debate::unjudged")]
@@ -27,15 +27,15 @@ pub(crate) struct Debating {
     /// The question, for the reports.
     #[serde(skip)]
     goal: Arc<str>,
-    /// Which round, from 1; 0 before the first.
+    /// The round, from 1; 0 before the first.
     pub(super) round: u32,
     pub(super) crew: Crew,
     pub(super) asking: Drafts,
-    /// What the judge has said, by round.
+    /// The reasons of the judge, by round.
     pub(super) verdicts: BTreeMap<usize, Arc<str>>,
-    /// Whether the workers are speaking.
+    /// `true` while the workers are speaking.
     speaking: bool,
-    /// Who spoke last.
+    /// The worker that spoke last.
     last: Option<Arc<str>>,
 }
 
@@ -53,7 +53,7 @@ impl Debating {
         }
     }
 
-    /// Begins the next round, or has the judge decide when there is none.
+    /// Starts the next round, or asks the judge for the decision after the last one.
     fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round >= self.debate.rounds || desk.near.is_some() {
             return self.decide(desk, wants);
@@ -72,7 +72,7 @@ impl Debating {
         self.pump(desk, wants);
     }
 
-    /// Has those speak who may; when all have, sees how it goes on.
+    /// Starts the turns that may start; ends the round when all have spoken.
     fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
@@ -125,7 +125,7 @@ impl Debating {
         self.go_on(desk, wants);
     }
 
-    /// Has the judge give the answer, or lists what was said.
+    /// Asks the judge for the answer, or lists the turns.
     fn decide(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if !self.debate.judge.is_there() {
             return self.list_up(None, desk, wants);
@@ -143,7 +143,7 @@ impl Debating {
         }
     }
 
-    /// The judge has spoken.
+    /// Handles the judge's answer.
     fn judged(&mut self, last: bool, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let verdict = read(&came.text).and_then(|verdict| check(verdict, last));
         match (verdict, came.result) {
@@ -160,8 +160,7 @@ impl Debating {
                 let Some(answer) = in_words(&came.text).filter(|_| last) else {
                     return self.no_verdict(complaint, last, desk, wants);
                 };
-                let reason =
-                    format!("what the judge said is the answer as it stands, since {complaint}");
+                let reason = format!("the judge's text is used as the answer, because {complaint}");
                 let (done, answer) = (Some(true), answer.to_owned());
                 self.found(
                     &Verdict {
@@ -203,8 +202,8 @@ impl Debating {
         self.go_on(desk, wants);
     }
 
-    /// The judge is of no use: between rounds the debate goes on without it, and at the end what
-    /// was said is listed.
+    /// Continues without a verdict: between rounds the debate goes on, and at the end the turns are
+    /// listed.
     fn no_verdict(&mut self, why: String, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
         if last {
             return self.list_up(Some(why), desk, wants);
@@ -230,14 +229,11 @@ impl Debating {
         let judged = why.map_or_else(String::new, |why| {
             format!(", and the judge gave no verdict: {why}")
         });
-        let why = format!(
-            "nobody has said anything{judged}{}",
-            not_done(&desk.reports)
-        );
+        let why = format!("no worker has spoken{judged}{}", not_done(&desk.reports));
         desk.end(Status::Failed(Failure::Unreached(why)), text, None);
     }
 
-    /// What each has said last, and who could not speak.
+    /// Lists the last turn of each worker, and the workers that could not speak.
     fn list(&self, desk: &Desk) -> String {
         let all = desk.rules.order.len();
         let last = (0..all).filter_map(|seat| {
@@ -250,13 +246,13 @@ impl Debating {
     }
 }
 
-/// Whether a verdict says what was asked for.
+/// Checks that a verdict has the requested fields.
 fn check(verdict: Verdict, last: bool) -> Result<Verdict, String> {
     if !last && verdict.done.is_none() {
-        return Err("it has no `done`".to_owned());
+        return Err("the answer has no `done`".to_owned());
     }
     if (last || verdict.done == Some(true)) && verdict.answer.is_empty() {
-        return Err("it has no `answer`".to_owned());
+        return Err("the answer has no `answer`".to_owned());
     }
     Ok(verdict)
 }

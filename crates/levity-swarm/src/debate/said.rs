@@ -1,4 +1,4 @@
-//! What was said in a debate, as far as it has room.
+//! Formats the turns of a debate within a limit.
 
 use std::fmt::Write as _;
 
@@ -10,20 +10,20 @@ use crate::desk::Desk;
 use crate::names::JUDGE;
 use crate::report::WorkerReport;
 
-/// Something that was said.
+/// A turn or a verdict in the transcript.
 struct Line<'a> {
     heading: String,
     text: &'a str,
 }
 
-/// What a line costs beside its words, in tokens.
+/// The cost of a line in addition to its text, in tokens.
 const HEADING: u64 = 16;
-/// The least that is shown of a turn that is cut, in tokens.
+/// The minimum size of a cut turn, in tokens.
 const LEAST: u64 = 100;
 
 impl Debating {
-    /// Writes down what was said in the reports up to `upto`, the newest last, in so many tokens.
-    /// `own` is who reads it.
+    /// Writes the turns of the first `upto` reports, the newest last, within this number of tokens.
+    /// `own` is the reader.
     pub(super) fn tell_said(
         &self,
         text: &mut String,
@@ -50,7 +50,7 @@ impl Debating {
         }
     }
 
-    /// What was said, the newest first, with what the judge said after each round.
+    /// Returns the turns, the newest first, with the judge's verdict after each round.
     fn lines<'a>(
         &'a self,
         upto: usize,
@@ -95,9 +95,9 @@ fn line<'a>(report: &'a WorkerReport, round: usize, own: &str) -> Option<Line<'a
     })
 }
 
-/// As many of the lines as have room, and whether some have not. The newest of each worker share
-/// the room, so that one who speaks at length does not silence the others; what they leave is for
-/// the older ones.
+/// Returns as many lines as fit, and `true` if some do not. The newest turns of all workers share
+/// the space, so that a long turn does not displace the others. The remaining space is for older
+/// turns.
 fn within<'a>(
     mut lines: impl Iterator<Item = Line<'a>>,
     tokens: u64,
@@ -112,25 +112,26 @@ fn within<'a>(
         .iter()
         .map(|cost| usize::try_from(*cost).unwrap_or(usize::MAX));
     let each = share(lengths, usize::try_from(tokens).unwrap_or(usize::MAX)) as u64;
-    let mut left = tokens.saturating_sub(costs.iter().map(|cost| (*cost).min(each)).sum());
+    let mut remaining = tokens.saturating_sub(costs.iter().map(|cost| (*cost).min(each)).sum());
     let mut shown: Vec<_> = newest.iter().map(|line| cut(line, each)).collect();
     while let Some(line) = lines.next() {
         let cost = cost(line.text, tokens);
-        if cost > left {
-            let room = left >= LEAST;
-            shown.extend(room.then(|| cut(&line, left)));
+        if cost > remaining {
+            let room = remaining >= LEAST;
+            shown.extend(room.then(|| cut(&line, remaining)));
             return (shown, !room || lines.next().is_some());
         }
-        left -= cost;
+        remaining -= cost;
         shown.push(cut(&line, cost));
     }
     (shown, false)
 }
 
-/// About what a text costs. Four bytes are one token at least, so that not all of a long one is
-/// looked at.
-fn cost(text: &str, most: u64) -> u64 {
-    let enough = usize::try_from(most.saturating_mul(4).saturating_add(8)).unwrap_or(usize::MAX);
+/// Estimates the tokens of a text. A token has at most four bytes here, so that a long text is not
+/// read completely.
+fn cost(text: &str, max_tokens: u64) -> u64 {
+    let enough =
+        usize::try_from(max_tokens.saturating_mul(4).saturating_add(8)).unwrap_or(usize::MAX);
     estimate_tokens(head(text, enough)).saturating_add(HEADING)
 }
 

@@ -1,4 +1,4 @@
-//! What a worker is told.
+//! Builds the task text for a worker.
 
 use std::fmt::Write as _;
 
@@ -8,15 +8,15 @@ use super::Delegated;
 use crate::bus::{Bus, NewMessage, Recipient};
 use crate::desk::Desk;
 
-/// How much of what others have done stands in a task, in bytes.
+/// The maximum size of other workers' results in a task, in bytes.
 const MOST_GIVEN: usize = 200_000;
-/// How much of a message stands there.
+/// The maximum size of a message in a task, in bytes.
 const MOST_MESSAGE: usize = 8_000;
 
 impl Delegated {
-    /// The task of a delegation, with all that its worker is to know: what those it depends on have
-    /// done, and what was said to it or to everybody by those before it. Who works beside it makes
-    /// no difference.
+    /// Returns the task of a delegation with all that its worker needs: the results of its
+    /// dependencies, and the messages to it or to all from earlier work. Concurrent workers make no
+    /// difference.
     pub(super) fn task(&self, seat: usize, desk: &Desk) -> String {
         let at = self.crew.base() + seat;
         let job = &self.jobs[at];
@@ -62,26 +62,25 @@ impl Delegated {
         }
     }
 
-    /// Messages for the worker: those of earlier rounds, and those of the delegations that come
-    /// before. Those to the worker alone come first, and the newest last. They are not taken from
-    /// the bus: what has left it depends on how far others are.
+    /// Writes the messages for the worker, from earlier rounds and from the predecessors of the
+    /// delegation. Messages to the worker alone are first, and the newest are last. They are not
+    /// read from the bus, because dropped messages depend on the progress of others.
     fn tell_messages(&self, text: &mut String, seat: usize, desk: &Desk) {
         let (base, Some(worker)) = (self.crew.base(), self.crew.worker(seat)) else {
             return;
         };
         let mut before: Vec<usize> = self.notes.range(..base).map(|(at, _)| *at).collect();
-        // Mostly nobody has said anything, and looking for all that comes before takes as long as
-        // there is.
+        // Usually there are no messages, and the search for all predecessors is linear in the plan.
         if self.notes.range(base..).next().is_some() {
             before.extend(self.before(base + seat));
         }
-        let mut left = desk.rules.context;
+        let mut remaining = desk.rules.context;
         let mut said = fit(
             self.notes(&before, |draft| draft.to.is_for(worker)),
-            &mut left,
+            &mut remaining,
         );
         let all = |draft: &NewMessage| draft.to == Recipient::Everybody && draft.from != *worker;
-        said.extend(fit(self.notes(&before, all), &mut left));
+        said.extend(fit(self.notes(&before, all), &mut remaining));
         if said.is_empty() {
             return;
         }
@@ -98,7 +97,7 @@ impl Delegated {
         }
     }
 
-    /// What delegations have said to others, in the order of the plan.
+    /// Returns the messages of these delegations, in plan order.
     fn notes<'a>(&'a self, of: &[usize], is_it: impl Fn(&NewMessage) -> bool) -> Vec<Said<'a>> {
         let notes = of
             .iter()
@@ -108,7 +107,7 @@ impl Delegated {
         notes.map(|draft| (&*draft.from, &*draft.content)).collect()
     }
 
-    /// All of this round that a delegation depends on, over others too, in the order of the plan.
+    /// Returns all direct and indirect dependencies of a delegation in this round, in plan order.
     pub(super) fn before(&self, at: usize) -> Vec<usize> {
         let base = self.crew.base();
         let (mut found, mut open) = (std::collections::BTreeSet::new(), vec![at]);
@@ -124,18 +123,18 @@ impl Delegated {
     }
 }
 
-/// Who has said what.
+/// The sender and the content of a message.
 type Said<'a> = (&'a str, &'a str);
 
-/// The newest of what was said that there is room for.
-fn fit<'a>(mut said: Vec<Said<'a>>, left: &mut usize) -> Vec<Said<'a>> {
+/// Returns the newest messages that fit into the remaining tokens.
+fn fit<'a>(mut said: Vec<Said<'a>>, remaining: &mut usize) -> Vec<Said<'a>> {
     let mut from = said.len();
     while let Some((_, content)) = from.checked_sub(1).and_then(|at| said.get(at)) {
         let tokens = usize::try_from(levity_core::estimate_tokens(content)).unwrap_or(usize::MAX);
-        let Some(rest) = left.checked_sub(tokens.saturating_add(Bus::MESSAGE_TOKENS)) else {
+        let Some(rest) = remaining.checked_sub(tokens.saturating_add(Bus::MESSAGE_TOKENS)) else {
             break;
         };
-        (*left, from) = (rest, from - 1);
+        (*remaining, from) = (rest, from - 1);
     }
     said.split_off(from)
 }

@@ -1,4 +1,4 @@
-//! What a worker is told when it has the conversation.
+//! Builds the prompts for a worker that has the conversation.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,11 +9,10 @@ use super::machine::{Handing, Leg, Opening};
 use crate::bus::MessageKind;
 use crate::desk::Desk;
 
-/// How much of the last words of one who failed, and of a message, is shown, in bytes.
+/// The maximum size of the last text of a failed worker, and of a message, in bytes.
 const MOST_SHOWN: usize = 8_000;
 
-/// What the worker of a leg is told. The user's own words stand as they are wherever there is
-/// nothing else to tell.
+/// Returns the task of a leg. The user's messages are used unchanged if there is nothing to add.
 pub(super) fn task(leg: &Leg, handing: &Handing, desk: &Desk) -> String {
     let mut text = match &leg.opening {
         Opening::First | Opening::Words => users_words(&leg.asks),
@@ -28,7 +27,7 @@ pub(super) fn task(leg: &Leg, handing: &Handing, desk: &Desk) -> String {
     text
 }
 
-/// What a worker is told that sees no conversation.
+/// Returns the task of a worker that does not see the conversation.
 pub(super) fn whole(leg: &Leg, handing: &Handing, desk: &Desk) -> String {
     let last = handing
         .talk
@@ -99,7 +98,7 @@ fn opened(opening: &Opening, leg: &Leg) -> String {
     }
 }
 
-/// What a colleague says is shown as such.
+/// Formats the note of a colleague.
 fn noted(note: &str) -> String {
     match note {
         "" => String::new(),
@@ -123,7 +122,7 @@ fn stands_in(text: &mut String, leg: &Leg) {
     }
 }
 
-/// What colleagues have left for the worker since it last had the conversation.
+/// Writes the messages that colleagues have left since the worker last had the conversation.
 fn messages(text: &mut String, leg: &Leg, handing: &Handing, desk: &Desk) {
     let since = handing.seen.get(&leg.worker).copied().unwrap_or(0);
     let known = desk.bus.context_for(&leg.worker, desk.rules.context);

@@ -9,35 +9,35 @@ use super::transfer::TRANSFER;
 
 type Filter = dyn Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync;
 
-/// What of the conversation goes along when it is passed on. The note, and what the user has said
-/// meanwhile, always do.
+/// The part of the conversation that a handoff includes. The note and the user's new messages are
+/// always included.
 ///
-/// Whatever it is, it makes a conversation that can be sent to a model: a call whose result does
-/// not go along is left out, and so is a result without its call.
+/// The result is always a valid conversation: a call without its result is removed, and so is a
+/// result without its call.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum HandoffHistory {
-    /// All of it.
+    /// The complete conversation.
     #[default]
     Everything,
-    /// What was said in words, without calls of tools, their results, and reasoning.
+    /// The text messages, without tool calls, their results, and reasoning.
     Words,
-    /// The last so many messages before it was passed on. A call and its results are not parted, so
-    /// it may be one more.
+    /// The last messages before the handoff, up to this number. A call and its results are not
+    /// separated, so there may be one more.
     Last(usize),
-    /// Only the goal, and the note.
+    /// Only the goal and the note.
     Note,
-    /// What a function of the program makes of it; see [`by`](Self::by).
+    /// The result of a filter function; see [`by`](Self::by).
     By(Arc<Filter>),
 }
 
 impl HandoffHistory {
-    /// What a function makes of the conversation. It may leave messages out, change them and add
-    /// some.
+    /// Filters the conversation with a function. It may remove, change and add messages.
     ///
     /// The function must be deterministic: it is called again when a run is resumed or replayed,
-    /// and what it returns then must be the same. When it panics, the [words](Self::Words) go
-    /// along, and that is told as [`SwarmNotice::FilterFailed`](crate::SwarmNotice::FilterFailed).
+    /// and must return the same result. If it panics, the handoff includes the [text
+    /// messages](Self::Words). [`SwarmNotice::FilterFailed`](crate::SwarmNotice::FilterFailed)
+    /// reports that.
     ///
     /// ```
     /// use levity_core::Role;
@@ -54,8 +54,8 @@ impl HandoffHistory {
         Self::By(Arc::new(filter))
     }
 
-    /// What goes along of these messages, and whether the program's function has failed. It may
-    /// still be that it makes no history; a [`Record`](super::record::Record) of it does.
+    /// Returns the included messages, and `true` if the filter function failed. The result may not
+    /// be a valid history; a [`Record`](super::record::Record) of it is.
     pub(super) fn of(&self, all: &[Arc<Message>], goal: &str) -> (Vec<Arc<Message>>, bool) {
         let said = || all.iter().filter_map(words).collect();
         let shown = match self {
@@ -72,7 +72,7 @@ impl HandoffHistory {
     }
 }
 
-/// The last messages. The call that passes the conversation on stays, and does not count.
+/// Returns the last messages. The transfer call is always included and does not count.
 fn last(all: &[Arc<Message>], count: usize) -> &[Arc<Message>] {
     let passes = match all {
         [.., call, answer] => {

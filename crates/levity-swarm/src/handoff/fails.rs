@@ -1,4 +1,4 @@
-//! What becomes of a leg that is not done.
+//! Handles failed legs.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::notice::{FailureAction, SwarmNotice};
 use crate::report::ReportStatus;
 
 impl Handing {
-    /// A leg is not done: it is tried again, by the same worker or by who stands in, or it goes
-    /// back.
+    /// Handles a failed leg: it is retried by the same worker or by its fallback, or it returns to
+    /// the previous holder.
     pub(super) fn fails(
         &mut self,
         mut leg: Leg,
@@ -65,7 +65,7 @@ impl Handing {
         }
     }
 
-    /// Another takes a leg.
+    /// Assigns a leg to another worker.
     fn pass_leg(
         &mut self,
         leg: &mut Leg,
@@ -83,7 +83,7 @@ impl Handing {
         leg.before.push(std::mem::replace(&mut leg.worker, other));
     }
 
-    /// Nobody can do a leg: it goes back to who has passed the conversation on.
+    /// Fails a leg and returns the conversation to the previous holder.
     fn gives_up(
         &mut self,
         leg: Leg,
@@ -123,7 +123,10 @@ impl Handing {
         });
         let Some(held) = back else {
             self.asked(&leg.asks);
-            let why = format!("`{worker}` had the conversation, and nobody could answer: {error}");
+            let why = format!(
+                "`{worker}` had the conversation, and no other worker could answer: \
+                {error}"
+            );
             let text = self.so_far(desk);
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
         };
@@ -142,7 +145,7 @@ impl Handing {
         self.open(next, desk, wants);
     }
 
-    /// Who would have the conversation back.
+    /// Returns the holder that would get the conversation back.
     fn giver(&self) -> Option<&Held> {
         self.held
             .iter()

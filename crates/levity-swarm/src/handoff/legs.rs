@@ -1,4 +1,4 @@
-//! How a leg is begun.
+//! Starts the legs of a handoff.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Leg {
 }
 
 impl Handing {
-    /// Begins a leg.
+    /// Starts a new leg with its report.
     pub(super) fn open(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut MachineOutput) {
         leg.place = desk.reports.len();
         let id = format!("leg{}", leg.place + 1);
@@ -41,7 +41,7 @@ impl Handing {
         self.go(leg, desk, wants);
     }
 
-    /// Has the worker of a leg go on with the conversation, at first or again.
+    /// Starts an attempt of the worker of a leg.
     pub(super) fn go(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut MachineOutput) {
         leg.asks.extend(self.unheard(desk));
         leg.plain |= desk.near.is_some();
@@ -80,7 +80,7 @@ impl Handing {
         }
     }
 
-    /// What goes along to a worker.
+    /// Returns the messages that a handoff to a worker includes.
     pub(super) fn carried(
         &self,
         to: &Arc<str>,
@@ -90,7 +90,8 @@ impl Handing {
     ) -> Vec<Arc<Message>> {
         let (shown, failed) = self.handoff.carry_for(to).of(all, &desk.start.goal);
         if failed {
-            let why = "it panicked, so only the words go along".to_owned();
+            let why =
+                "the filter function panicked, so only the text messages were passed on".to_owned();
             desk.tell(wants, || SwarmNotice::FilterFailed {
                 to: to.clone(),
                 why,
@@ -100,16 +101,16 @@ impl Handing {
     }
 }
 
-/// What a worker may use for a leg: what is left of the whole, and of its own less what earlier
-/// attempts have used.
+/// Returns the limits of a leg: the remaining limits of the run, and the worker's own limits minus
+/// its earlier attempts.
 fn allowed(card: &Card, desk: &Desk, report: &WorkerReport) -> Limits {
     let whole = &desk.start.limits;
-    let mut left = unlimited();
-    left.tokens = whole
+    let mut remaining = unlimited();
+    remaining.tokens = whole
         .tokens
         .map(|tokens| tokens.saturating_sub(desk.usage.total()));
     let spent = desk.usage.cost.unwrap_or_default();
-    left.money = whole.money.map(|money| money.saturating_sub(spent));
-    left.assumed_price = whole.assumed_price;
-    effort::bounded(card, &left, &Spent::of(report))
+    remaining.money = whole.money.map(|money| money.saturating_sub(spent));
+    remaining.assumed_price = whole.assumed_price;
+    effort::bounded(card, &remaining, &Spent::of(report))
 }

@@ -1,4 +1,4 @@
-//! The machine of a handoff: who has the conversation, and what becomes of it.
+//! The machine of a handoff: the holder of the conversation and its progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,67 +18,67 @@ use crate::notice::SwarmNotice;
 use crate::rules::Start;
 use crate::talk;
 
-/// Has one worker after the other go on with a conversation.
+/// Runs a handoff: one worker after the other continues the conversation.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Handing {
     #[serde(skip, default = "nobody")]
     pub(super) handoff: Handoff,
     pub(super) talk: Record,
-    /// Who has the conversation now, or had it last.
+    /// The current or last holder of the conversation.
     pub(super) holder: Arc<str>,
     pub(super) leg: Option<Leg>,
-    /// Those who have passed it on to get where it is, the first of them first.
+    /// The earlier holders on the path to the current one, in order.
     pub(super) held: Vec<Held>,
-    /// Those who could not answer since somebody last did.
+    /// The workers that failed since the last successful leg.
     pub(super) failed: Vec<Arc<str>>,
     passed: u32,
     /// The number of handoffs from one worker to another.
     pairs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u32>>,
-    /// How many times in a row nobody could be found under the name that was given.
+    /// The number of consecutive handoffs to unknown names.
     strays: u32,
-    /// How many of the host's words were taken in.
+    /// The number of host messages that were read.
     heard: usize,
-    /// Those that have gone along with no leg yet.
+    /// The host messages that no leg has received yet.
     waiting: Vec<Arc<str>>,
-    /// The last message on the bus when a worker began what it last got done.
+    /// For each worker, the last bus message before its last completed leg.
     pub(super) seen: BTreeMap<Arc<str>, u64>,
 }
 
 /// A worker's part of the conversation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
-    /// Its place among the reports.
+    /// The index of its report.
     pub(super) place: usize,
     pub(super) worker: Arc<str>,
     pub(super) opening: Opening,
-    /// What the worker is shown of what was said before.
+    /// The earlier messages that the worker sees.
     pub(super) history: Vec<Arc<Message>>,
-    /// What the user says with it.
+    /// The user's messages for this leg.
     pub(super) asks: Vec<Arc<str>>,
-    /// Whether the worker has to answer.
+    /// `true` if the worker must answer, without the tool.
     pub(super) plain: bool,
-    /// How often the worker has tried.
+    /// The number of the worker's attempts.
     pub(super) tried: u32,
-    /// Who had the leg before, and why the last of them could not do it.
+    /// The workers that had the leg before, and the error of the last one.
     pub(super) before: Vec<Arc<str>>,
     pub(super) error: Option<String>,
-    /// The last message on the bus when it began.
+    /// The last bus message at the start of the leg.
     pub(super) seen: u64,
 }
 
-/// How a worker comes to have the conversation.
+/// The reason why a worker has the conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Opening {
-    /// It is the first.
+    /// The worker is the first.
     First,
-    /// Another has passed it on.
+    /// Another worker passed the conversation on.
     Passed { from: Arc<str>, note: Arc<str> },
-    /// It goes on with what the user has added.
+    /// The worker continues with the user's new messages.
     Words,
-    /// It could not pass the conversation on.
+    /// The worker's handoff was refused.
     Kept { to: Arc<str>, why: String },
-    /// Whom it had passed it on to has failed.
+    /// The recipient of the worker's handoff failed.
     Back {
         who: Arc<str>,
         error: String,
@@ -86,21 +86,21 @@ pub(super) enum Opening {
     },
 }
 
-/// Somebody who has passed the conversation on, and what that one knows of it.
+/// An earlier holder of the conversation, and its view of it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) worker: Arc<str>,
     pub(super) view: Vec<Arc<Message>>,
-    /// How many of the host's words it knows.
+    /// The number of host messages that it has received.
     heard: usize,
 }
 
-/// Stands in until a state is read.
+/// A placeholder until a state is read.
 fn nobody() -> Handoff {
     Handoff::starting_with("")
 }
 
-/// Why the conversation is not passed on, and whether the worker may name another.
+/// The refusal of a handoff; `again` is `true` if the worker may name another recipient.
 struct Refused {
     why: String,
     again: bool,
@@ -125,26 +125,26 @@ impl Handing {
         }
     }
 
-    /// Takes in what the host has said.
+    /// Reads the new messages of the host.
     fn listen(&mut self, desk: &Desk) {
         self.waiting
             .extend_from_slice(desk.said.get(self.heard..).unwrap_or_default());
         self.heard = desk.said.len();
     }
 
-    /// What the host has said that has gone along with no leg yet.
+    /// Returns the host messages that no leg has received yet.
     pub(super) fn unheard(&mut self, desk: &Desk) -> Vec<Arc<str>> {
         self.listen(desk);
         std::mem::take(&mut self.waiting)
     }
 
-    /// How many of the host's words have gone along.
+    /// Returns the number of host messages that legs have received.
     fn gone_along(&self) -> usize {
         self.heard.saturating_sub(self.waiting.len())
     }
 
-    /// What one knows that has the conversation again, when these words are still to go along: what
-    /// was said to others meanwhile, too.
+    /// Returns the view of a worker that has the conversation again, without the last `asks`
+    /// messages, which its leg gets. It includes messages that others received in the meantime.
     pub(super) fn known_to(&self, held: Held, asks: usize, desk: &Desk) -> Vec<Arc<Message>> {
         let mut view = held.view;
         let meanwhile = desk
@@ -159,7 +159,7 @@ impl Handing {
         view
     }
 
-    /// A leg has ended, one way or another.
+    /// Handles the end of a leg.
     fn ended(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         desk.ended(leg.place, &came);
         for draft in talk::drafts(&leg.worker, &came.signals, &desk.rules.names) {
@@ -169,7 +169,7 @@ impl Handing {
         match (&came.result, pass) {
             (Ok(()), Some(pass)) => self.passes(leg, came, pass, desk, wants),
             (Ok(()), None) if came.text.trim().is_empty() => {
-                let why = Why::new(WhyKind::Failed, "it said nothing");
+                let why = Why::new(WhyKind::Failed, "the worker returned an empty answer");
                 self.fails(leg, &came, &why, desk, wants);
             }
             (Ok(()), None) => self.answers(leg, came, desk, wants),
@@ -188,14 +188,13 @@ impl Handing {
             let next = Leg::new(leg.worker, Opening::Words, view);
             return self.open(next, desk, wants);
         }
-        // What came too late is there for a run after this one.
+        // Late messages are stored for a later run.
         let late = self.unheard(desk);
         self.asked(&late);
         desk.answer(leg.worker, text, wants);
     }
 
-    /// A leg is done: what was said in it belongs to the conversation. Returns what its worker
-    /// knows of it.
+    /// Completes a leg and adds its messages to the conversation. Returns the worker's view of it.
     fn done(
         &mut self,
         leg: &Leg,
@@ -212,7 +211,7 @@ impl Handing {
             said = vec![Arc::new(Message::user(&*desk.reports[leg.place].task))];
             said.extend((!came.text.is_empty()).then(|| Arc::new(Message::assistant(&*came.text))));
         }
-        // The first is what the worker was told, and nobody else has said it.
+        // The first message is the task of the leg, which no participant wrote.
         let own = said.first().is_some_and(|first| first.role == Role::User);
         self.talk.extend(said.iter().skip(usize::from(own)));
         let mut view = Record::of(&leg.history);
@@ -220,7 +219,7 @@ impl Handing {
         view.all()
     }
 
-    /// What the user has said belongs to the conversation.
+    /// Adds the user's messages to the conversation.
     pub(super) fn asked(&mut self, asks: &[Arc<str>]) {
         asks.iter()
             .for_each(|words| self.talk.push(Arc::new(Message::user(&**words))));
@@ -273,7 +272,7 @@ impl Handing {
     fn may_pass(&self, from: &Arc<str>, to: &Arc<str>, desk: &Desk) -> Result<(), Refused> {
         let last = |why| Err(Refused { why, again: false });
         if let Some(limit) = desk.near {
-            return last(format!("the limit on {limit} is near"));
+            return last(format!("the limit on {limit} is nearly reached"));
         }
         if !desk.rules.cards.contains_key(to) || !self.handoff.allows(from, to) {
             let names = desk
@@ -282,7 +281,7 @@ impl Handing {
                 .iter()
                 .filter(|name| self.handoff.allows(from, name));
             let meant = did_you_mean(to, names.map(|name| &**name));
-            let why = format!("`{}` is nobody it may be passed on to{meant}", short(to));
+            let why = format!("`{}` is not an allowed recipient{meant}", short(to));
             return Err(Refused {
                 why,
                 again: self.strays == 0,
@@ -290,7 +289,7 @@ impl Handing {
         }
         if self.passed >= self.handoff.most {
             return last(format!(
-                "it was passed on {} times, and more is not allowed",
+                "the conversation was passed on {} times, and more is not allowed",
                 self.passed
             ));
         }
@@ -302,13 +301,13 @@ impl Handing {
             .unwrap_or(0);
         if times >= self.handoff.repeats {
             return last(format!(
-                "`{from}` has passed it on to `{to}` {times} times, and it goes in circles"
+                "`{from}` has passed it on to `{to}` {times} times, which is a loop"
             ));
         }
         Ok(())
     }
 
-    /// Who has the conversation goes on with it.
+    /// Refuses a handoff, so that the current worker continues.
     fn keeps(
         &mut self,
         leg: Leg,
@@ -348,7 +347,7 @@ impl Play for Handing {
         }
     }
 
-    /// Words go along with the next leg, and a limit that is near is looked at when the leg ends.
+    /// Stores the messages for the next leg. A near limit is handled when the leg ends.
     fn stirred(&mut self, desk: &mut Desk, _: &mut MachineOutput) {
         self.listen(desk);
     }
@@ -374,7 +373,9 @@ impl Play for Handing {
             || (desk.ending.is_none() && !working.eq(places))
         {
             return Err(
-                "its state contradicts itself: who works does not have the conversation".to_owned(),
+                "the saved state is inconsistent: the running worker does not have the \
+                    conversation"
+                    .to_owned(),
             );
         }
         let talk = saved.talk.weighed();
@@ -388,7 +389,7 @@ impl Play for Handing {
 
     fn shown(&self) -> Shown {
         let mut record = Record::of(&self.talk.all());
-        // What the user has said to a leg that did not end is not lost.
+        // The user's messages to an unfinished leg are included.
         let open = self
             .leg
             .iter()

@@ -1,4 +1,4 @@
-//! A conversation that is kept within bounds and can be sent at any time.
+//! A conversation with a size limit that is always valid to send.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::transfer::TRANSFER;
 
-/// What was said, the oldest first; the oldest leave when there is too much.
+/// The messages, the oldest first; the oldest are dropped if there are too many.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Record {
     messages: VecDeque<Arc<Message>>,
     #[serde(skip)]
     bytes: usize,
-    /// How many have left.
+    /// The number of dropped messages.
     left: u64,
 }
 
@@ -24,7 +24,8 @@ impl Record {
     pub(super) const MAX_MESSAGES: usize = 2_000;
     pub(super) const MAX_BYTES: usize = 8 << 20;
 
-    /// What was said before. The mark of what had left by then is read again.
+    /// Creates a record of earlier messages. It reads the marker of messages that were dropped
+    /// before.
     pub(super) fn of(messages: &[Arc<Message>]) -> Self {
         let mut record = Self::default();
         let marked = messages.first().and_then(|first| read_mark(first));
@@ -33,7 +34,7 @@ impl Record {
         record
     }
 
-    /// The same, with its messages weighed again.
+    /// Recomputes the sizes after deserialization.
     pub(super) fn weighed(mut self) -> Self {
         self.bytes = self
             .messages
@@ -50,7 +51,7 @@ impl Record {
     }
 
     pub(super) fn push(&mut self, message: Arc<Message>) {
-        // The whole of a long result is for the run that has it: there it can be read in pieces.
+        // A long result is complete in its own run, where it can be read in parts.
         let message = match message.shown() {
             std::borrow::Cow::Borrowed(_) => message,
             std::borrow::Cow::Owned(shown) => Arc::new(shown),
@@ -59,7 +60,7 @@ impl Record {
         self.messages.push_back(message);
         while self.messages.len() > Self::MAX_MESSAGES || self.bytes > Self::MAX_BYTES {
             self.drop_oldest();
-            // A result does not stay without its call.
+            // A result is dropped together with its call.
             while self
                 .messages
                 .front()
@@ -77,7 +78,7 @@ impl Record {
         }
     }
 
-    /// All that is there, as it can be sent; a mark says how much has left.
+    /// Returns all messages in a valid form; a marker states how many were dropped.
     pub(super) fn all(&self) -> Vec<Arc<Message>> {
         let mark = (self.left > 0).then(|| Arc::new(mark(self.left)));
         let all: Vec<Arc<Message>> = mark
@@ -87,7 +88,7 @@ impl Record {
         sound(&all)
     }
 
-    /// What the user said last.
+    /// Returns the last message of the user.
     pub(super) fn last_of_user(&self) -> Option<&Arc<Message>> {
         self.messages
             .iter()
@@ -112,7 +113,7 @@ fn read_mark(message: &Message) -> Option<u64> {
     }
 }
 
-/// How many bytes a message keeps: its text, and what it shows beside it.
+/// Returns the size of a message in bytes: its text and its media.
 fn weight(message: &Message) -> usize {
     let parts = message.parts.iter().map(|part| match part {
         Part::Media(media) => media_bytes(media),
@@ -137,8 +138,7 @@ fn media_bytes(media: &Media) -> usize {
     }
 }
 
-/// These messages, as far as they make a history: of calls whose results do not follow only the
-/// words beside them are left.
+/// Returns these messages as a valid history. A call without its result is reduced to its text.
 pub(super) fn sound(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let mut kept = Vec::with_capacity(messages.len());
     let mut rest = messages.iter().peekable();
@@ -162,8 +162,8 @@ fn is_history(messages: &[&Arc<Message>]) -> bool {
     History::renamed(messages.iter().map(|message| (*message).clone()).collect()).is_ok()
 }
 
-/// What is said in a message, without calls, results and reasoning; nothing if that is all there
-/// is. What its provider has fastened to it goes, too: it may point to what is left out.
+/// Returns the text and media of a message, without calls, results and reasoning, or `None` if
+/// nothing remains. Opaque provider data is removed, because it may refer to removed parts.
 pub(super) fn words(message: &Arc<Message>) -> Option<Arc<Message>> {
     let is_word = |part: &Part| match part {
         Part::Text(text) => !text.text.is_empty(),
@@ -198,7 +198,7 @@ fn plain(mut part: Part) -> Part {
     part
 }
 
-/// The last call to pass the conversation on was not taken: its answer says so.
+/// Marks the result of the last transfer call as denied.
 pub(super) fn deny_transfer(said: &mut [Arc<Message>], why: &str) {
     let is_it = |part: &Part| matches!(part, Part::ToolResult(result) if result.name == TRANSFER);
     let Some(answer) = said

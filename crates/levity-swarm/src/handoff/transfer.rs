@@ -12,14 +12,14 @@ use crate::rules::Rules;
 
 pub(super) const TRANSFER: &str = "transfer_to";
 
-/// How many others stand in the tool's description.
+/// The maximum number of colleagues in the tool's description.
 const NAMED: usize = 50;
-/// How much is told of each of them, in bytes.
+/// The maximum size of a colleague's description, in bytes.
 const MOST_TOLD: usize = 300;
-/// How much of a note goes along, in bytes.
+/// The maximum size of a note, in bytes.
 const MOST_NOTE: usize = 16 << 10;
 
-/// The tool of a worker; nothing when there is nobody it may pass on to.
+/// Returns the tool of a worker, or `None` if it has no allowed recipients.
 pub(super) fn spec(handoff: &Handoff, worker: &str, rules: &Rules) -> Option<ToolSpec> {
     let allowed: Vec<&Arc<str>> = rules
         .order
@@ -30,7 +30,7 @@ pub(super) fn spec(handoff: &Handoff, worker: &str, rules: &Rules) -> Option<Too
         return None;
     }
     let mut to = json!({"type": "string", "description": "The name of the colleague."});
-    // A longer list would cost more than it helps: a name that is wrong is refused later.
+    // A longer list would cost more than it helps: an unknown name is refused later.
     if allowed.len() <= NAMED {
         to["enum"] = allowed.iter().map(|name| Value::from(&***name)).collect();
     }
@@ -65,7 +65,7 @@ fn description(allowed: &[&Arc<str>], rules: &Rules) -> String {
     text
 }
 
-/// To whom the conversation is to be passed on, and what is said to that.
+/// A request to pass the conversation on, with a note.
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) to: Arc<str>,
@@ -73,7 +73,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// The last one that was signalled.
+    /// Returns the last request among the signals.
     pub(super) fn of(signals: &[Signal]) -> Option<Self> {
         let signal = signals
             .iter()

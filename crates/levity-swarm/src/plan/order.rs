@@ -1,4 +1,4 @@
-//! What comes after what.
+//! The order of delegations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,27 +7,28 @@ use levity_graph::{Edges, a_cycle, sorted};
 
 use super::Delegation;
 
-/// The delegations in an order in which none comes before what it depends on; among those that are
-/// free, the order of the plan.
+/// The delegations in a topological order. Independent delegations stay in plan order.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// Places in the plan.
+    /// The positions in the plan.
     pub(crate) order: Vec<u32>,
-    /// For each place in the order: those it depends on, as places in the order.
+    /// For each position in the order, its dependencies as positions in the order.
     pub(crate) needs: Vec<Vec<u32>>,
-    /// For each place in the order: the delegations of earlier rounds that it depends on.
+    /// For each position in the order, its dependencies of earlier rounds.
     pub(crate) earlier: Vec<Vec<usize>>,
 }
 
 impl Order {
+    /// Sorts the delegations of a plan.
+    ///
     /// # Errors
-    /// The ids of a circle.
+    /// Returns the ids of a cycle.
     pub(super) fn of(
         plan: &[Delegation],
         ids: &BTreeMap<&str, u32>,
         done: &BTreeMap<Arc<str>, usize>,
     ) -> Result<Self, Vec<Arc<str>>> {
-        /// How many of a circle are named.
+        /// The maximum number of delegations named in a cycle.
         const MOST: usize = 20;
         let edges = Edges::new(
             plan.iter()

@@ -1,4 +1,4 @@
-//! Plans as models write them.
+//! Reads plans that models write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,16 +9,17 @@ use serde_json::{Map, Value};
 use super::{Delegation, PlanFault};
 use crate::names::short;
 
-/// What a router answered.
+/// The answer of a router.
 #[derive(Debug)]
 pub(crate) enum Answered {
-    /// A plan, and whether its JSON had to be mended.
+    /// A plan, and the repairs of its JSON.
     Plan(Vec<Delegation>, Mends),
-    /// The answer itself: there is nothing to delegate.
+    /// The answer itself, because there is nothing to delegate.
     Answer(String),
 }
 
-/// Longer plans are not read: nobody carries them out, and they would only take up room.
+/// The maximum number of delegations that are read. Longer plans are invalid anyway and would only
+/// use memory.
 const MOST: usize = 10_000;
 
 const LISTS: [&str; 5] = ["delegations", "plan", "tasks", "steps", "assignments"];
@@ -47,12 +48,17 @@ const EXPECTED: [&str; 5] = [
     "expected_output",
 ];
 
-/// Reads a plan. It may name what was delegated in earlier rounds.
+/// Reads a plan. It may refer to delegations of earlier rounds.
 ///
 /// # Errors
-/// When there is none in the text.
+/// Returns an error if the text does not contain a plan.
 pub(crate) fn read(text: &str, earlier: &BTreeMap<Arc<str>, usize>) -> Result<Answered, PlanFault> {
-    let repaired = repair(text).map_err(|error| unreadable(format!("it is no JSON: {error}")))?;
+    let repaired = repair(text).map_err(|error| {
+        unreadable(format!(
+            "the answer is not JSON: \
+        {error}"
+        ))
+    })?;
     let list = match repaired.value {
         Value::Array(list) => list,
         Value::Object(mut object) => match take(&mut object, &LISTS) {
@@ -60,10 +66,14 @@ pub(crate) fn read(text: &str, earlier: &BTreeMap<Arc<str>, usize>) -> Result<An
                 return lone(object, repaired.mends, earlier).or(Err(PlanFault::Empty));
             }
             Some(Value::Array(list)) => list,
-            Some(_) => return Err(unreadable("`delegations` is no list")),
+            Some(_) => return Err(unreadable("`delegations` is not a list")),
             None => return lone(object, repaired.mends, earlier),
         },
-        _ => return Err(unreadable("it is no JSON object with `delegations`")),
+        _ => {
+            return Err(unreadable(
+                "the answer is not a JSON object with `delegations`",
+            ));
+        }
     };
     if list.len() > MOST {
         return Err(PlanFault::TooMany {
@@ -74,7 +84,7 @@ pub(crate) fn read(text: &str, earlier: &BTreeMap<Arc<str>, usize>) -> Result<An
     delegations(list, earlier).map(|plan| Answered::Plan(plan, repaired.mends))
 }
 
-/// An object without a list: one delegation, or the answer.
+/// Reads an object without a list: one delegation, or the answer.
 fn lone(
     mut object: Map<String, Value>,
     mends: Mends,
@@ -86,7 +96,7 @@ fn lone(
     }
     match object.remove("answer") {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(Answered::Answer(text)),
-        _ => Err(unreadable("it has no `delegations`")),
+        _ => Err(unreadable("the answer has no `delegations`")),
     }
 }
 
@@ -114,7 +124,10 @@ fn delegations(
 
 fn delegation(at: usize, last: usize, one: Value) -> Result<(Delegation, Vec<Value>), PlanFault> {
     let Value::Object(mut fields) = one else {
-        return Err(unreadable(format!("delegation {} is no object", at + 1)));
+        return Err(unreadable(format!(
+            "delegation {} is not an object",
+            at + 1
+        )));
     };
     let needs = match take(&mut fields, &NEEDS) {
         Some(Value::Array(needs)) => needs,
@@ -124,7 +137,10 @@ fn delegation(at: usize, last: usize, one: Value) -> Result<(Delegation, Vec<Val
     let id = text(take(&mut fields, &IDS))
         .unwrap_or_else(|| format!("d{}", last.saturating_add(at + 1)));
     let Some(worker) = text(take(&mut fields, &WORKERS)) else {
-        return Err(unreadable(format!("`{}` has no `worker`", short(&id))));
+        return Err(unreadable(format!(
+            "`{}` has no `worker`; name one",
+            short(&id)
+        )));
     };
     let task = text(take(&mut fields, &TASKS)).unwrap_or_default();
     let mut one = Delegation::new(id, worker.trim(), task);
@@ -134,14 +150,14 @@ fn delegation(at: usize, last: usize, one: Value) -> Result<(Delegation, Vec<Val
     Ok((one, needs))
 }
 
-/// The last number of those that had no id of their own in earlier rounds: what has none now must
-/// not pass for one of them.
+/// Returns the last number among generated ids of earlier rounds, so that new generated ids do not
+/// repeat them.
 fn last_number(earlier: &BTreeMap<Arc<str>, usize>) -> usize {
     let number = |id: &Arc<str>| id.strip_prefix('d')?.parse::<usize>().ok();
     earlier.keys().filter_map(number).max().unwrap_or(0)
 }
 
-/// What a delegation depends on, by its id or by its number from 1.
+/// Returns a dependency, given by its id or by its number from 1.
 fn dependency(need: &Value, ids: &[Arc<str>], known: &BTreeSet<&str>) -> Option<Arc<str>> {
     let name = text(Some(need.clone()))?;
     if known.contains(&*name) {

@@ -1,4 +1,4 @@
-//! How the results become the answer.
+//! Combines the results into the answer.
 
 use std::fmt::Write as _;
 
@@ -14,12 +14,12 @@ use crate::names::{ROUTER, USER};
 use crate::notice::SwarmNotice;
 use crate::report::WorkerReport;
 
-/// How much of the results is shown to whoever puts them together, in bytes.
+/// The maximum size of the results in the prompt, in bytes.
 const MOST_SHOWN: usize = 200_000;
 
 impl Routed {
-    /// Has the results put together. What one worker alone has said, and nobody has failed at, is
-    /// the answer as it is.
+    /// Starts the synthesis of the results. If there is only one result and no failure, it is the
+    /// answer unchanged.
     pub(super) fn close(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if let [only] = &*desk.reports
             && only.is_done()
@@ -27,23 +27,23 @@ impl Routed {
             let text = only.text.to_string();
             return self.answer(text, desk, wants);
         }
-        let Some(who) = self.router.closes() else {
+        let Some(member) = self.router.closes() else {
             let text = list(desk);
             return self.answer(text, desk, wants);
         };
         let work = Work::new(results(desk)).within(self.router.timeout);
-        let effect = desk.want(&who.into(), &work, Duty::Close, wants);
+        let effect = desk.want(&member.into(), &work, Duty::Close, wants);
         desk.tell(wants, || SwarmNotice::Synthesising { effect });
     }
 
-    /// The results were put together, or must be listed.
+    /// Handles the synthesized answer, or lists the results if there is none.
     pub(super) fn closed(&mut self, came: &Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let why = match &came.result {
             Ok(()) if !came.text.trim().is_empty() => {
                 let text = format!("{}{}", came.text.trim_end(), not_done(&desk.reports));
                 return self.answer(text, desk, wants);
             }
-            Ok(()) => "what was made of them is empty".to_owned(),
+            Ok(()) => "the synthesized answer is empty".to_owned(),
             Err(why) => why.error.clone(),
         };
         desk.tell(wants, || SwarmNotice::Listed { why: why.clone() });
@@ -52,7 +52,7 @@ impl Routed {
             return self.answer(text, desk, wants);
         }
         let why = format!(
-            "nothing was done, and no answer was made of it: {why}{}",
+            "no worker completed its task, and no answer was made: {why}{}",
             not_done(&desk.reports)
         );
         desk.end(Status::Failed(Failure::Unreached(why)), list(desk), None);
@@ -60,7 +60,7 @@ impl Routed {
 
     fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut MachineOutput) {
         if !desk.reports.iter().any(WorkerReport::is_done) && self.router.closes().is_none() {
-            let why = format!("nothing was done{}", not_done(&desk.reports));
+            let why = format!("no worker completed its task{}", not_done(&desk.reports));
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
         }
         let draft = NewMessage::new(
@@ -70,7 +70,7 @@ impl Routed {
             &*text,
         );
         desk.post(draft, wants);
-        // A limit that was near and kept nobody from working makes no difference.
+        // A near limit that prevented no work makes no difference.
         let status = match desk.reports.iter().all(WorkerReport::is_done) {
             true => Status::Complete,
             false => desk.answered(),
@@ -79,7 +79,7 @@ impl Routed {
     }
 }
 
-/// The task of putting the results together.
+/// Returns the task to combine the results.
 fn results(desk: &Desk) -> String {
     let mut text = goal("The goal", desk);
     text.push_str(

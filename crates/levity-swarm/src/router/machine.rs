@@ -17,16 +17,16 @@ use crate::notice::{PlannedBy, SwarmNotice};
 use crate::plan::{Delegation, Order};
 use crate::rules::Start;
 
-/// Plans, has the workers work, and puts together what they said.
+/// Runs a swarm with a router: plans, lets the workers work, and combines their results.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Routed {
     #[serde(skip, default = "Router::keywords")]
     pub(super) router: Router,
-    /// Which round, from 1; 0 before the first plan is asked for.
+    /// The round, from 1; 0 before the first plan is requested.
     pub(super) round: u32,
     pub(super) drafts: Drafts,
     pub(super) work: Delegated,
-    /// What the plan that is taken on does again, by id.
+    /// The original ids of the delegations that the current plan repeats.
     pub(super) again: BTreeMap<Arc<str>, Arc<str>>,
 }
 
@@ -41,7 +41,7 @@ impl Routed {
         }
     }
 
-    /// Takes on a plan that was checked, and begins what may begin.
+    /// Adopts a validated plan and starts the delegations that may start.
     pub(super) fn take_on(
         &mut self,
         plan: Vec<Delegation>,
@@ -61,15 +61,15 @@ impl Routed {
         self.pump(desk, wants);
     }
 
-    /// Begins what may begin; when all is settled, sees what is to be done about the rest, and puts
-    /// the results together.
+    /// Starts the delegations that may start. When all are settled, reassigns failed work or
+    /// combines the results.
     pub(super) fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.work.pump(self.router.closes().is_some(), desk, wants) {
             self.settled(desk, wants);
         }
     }
 
-    /// Nothing of the round is left to do.
+    /// Handles the end of a round.
     fn settled(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let again =
             self.round <= self.router.reassigns && self.router.plans() && desk.near.is_none();

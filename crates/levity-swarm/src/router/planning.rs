@@ -1,5 +1,5 @@
-//! How a plan is had: asked for, read, checked, asked for once more, or made of the words of the
-//! goal.
+//! Obtains a plan: requests, reads and validates it, requests it once more, or derives it from the
+//! keywords of the goal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::notice::{PlannedBy, SwarmNotice};
 use crate::plan::{Answered, Delegation, PlanFault, PlanFaults, read};
 
 impl Routed {
-    /// A plan of the host's, which was checked when the run was made.
+    /// Starts a plan of the host, which was validated when the run was created.
     pub(super) fn host_plan(
         &mut self,
         plan: Vec<Delegation>,
@@ -26,9 +26,11 @@ impl Routed {
         self.round = 1;
         match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Host, desk, wants),
-            Err(faults) => {
-                self.fall_back(&format!("the plan that was given: {faults}"), desk, wants);
-            }
+            Err(faults) => self.fall_back(
+                &format!("the plan of the host is invalid: {faults}"),
+                desk,
+                wants,
+            ),
         }
     }
 
@@ -37,7 +39,7 @@ impl Routed {
         self.round = self.round.saturating_add(1);
         self.drafts = Drafts::default();
         if !self.router.plans() {
-            return self.fall_back("there is no router", desk, wants);
+            return self.fall_back("the swarm has no router", desk, wants);
         }
         self.ask(desk, wants);
     }
@@ -54,9 +56,9 @@ impl Routed {
         });
     }
 
-    /// The router has answered.
+    /// Handles the router's answer.
     pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        // An answer of the wrong shape may hold a plan all the same.
+        // An answer in the wrong format may still contain a plan.
         let read = match came.result {
             Err(why) if came.text.is_empty() => {
                 let faults = PlanFault::Unreadable { what: why.error }.into();
@@ -98,7 +100,8 @@ impl Routed {
         }
     }
 
-    /// A later plan names what it does again as it was named before; it is told apart by the round.
+    /// Renames the repeated delegations of a later plan, which have the same ids as before, by the
+    /// round.
     fn rename(&mut self, plan: &mut [Delegation]) {
         let own: BTreeSet<Arc<str>> = plan.iter().map(|one| one.id.clone()).collect();
         let again = own.iter().filter(|id| self.work.ids.contains_key(*id));
@@ -119,7 +122,7 @@ impl Routed {
             .collect();
     }
 
-    /// An id with the number of the round, or the next one that nobody else has.
+    /// Returns an id with the number of the round, or with the next free number.
     fn free_id(&self, id: &str, own: &BTreeSet<Arc<str>>) -> Arc<str> {
         let mut number = self.round;
         loop {
@@ -131,8 +134,7 @@ impl Routed {
         }
     }
 
-    /// There is no plan that can be carried out: the router is asked once more, with what is wrong
-    /// with the draft that came.
+    /// Rejects an invalid plan: asks the router once more, with the faults of the draft.
     fn rejected(
         &mut self,
         faults: &PlanFaults,
@@ -156,7 +158,7 @@ impl Routed {
         self.give_up(&faults.to_string(), desk, wants);
     }
 
-    /// No plan is to be had from the router. What was done before stands.
+    /// Gives up on a plan from the router. Earlier results remain.
     fn give_up(&mut self, why: &str, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round == 1 {
             return self.fall_back(why, desk, wants);
@@ -164,7 +166,7 @@ impl Routed {
         self.close(desk, wants);
     }
 
-    /// The words of the goal decide who works on it.
+    /// Uses the keywords of the goal to select the workers.
     fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut MachineOutput) {
         desk.tell(wants, || SwarmNotice::FellBack {
             why: why.to_owned(),

@@ -1,15 +1,16 @@
-//! The shape that a plan is asked for in.
+//! The requested schema of a plan.
 
 use std::sync::Arc;
 
 use levity_core::OutputSchema;
 use serde_json::{Value, json};
 
-/// With more workers than this, the shape does not list them: the plan is checked all the same.
+/// The maximum number of workers listed in the schema. With more workers, only the check of the
+/// plan applies.
 const LISTED: usize = 200;
 
-/// The shape of a plan for these workers. Providers that can hold a model to it. It has no room for
-/// an answer in place of a plan, which is taken all the same: a weak model would rather answer than
+/// Returns the schema of a plan for these workers. Providers that support it enforce it. It has no
+/// field for a direct answer, although one is accepted: a weak model would rather answer than
 /// delegate.
 pub(super) fn shape(workers: &[Arc<str>]) -> OutputSchema {
     let text = || json!({"type": "string"});

@@ -15,7 +15,7 @@ use crate::rules::Rules;
 use crate::talk;
 use crate::worker::{Card, Does, Worker};
 
-/// Puts a [`Swarm`] together.
+/// A builder for a [`Swarm`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct SwarmBuilder {
     pattern: Pattern,
@@ -30,9 +30,9 @@ pub struct SwarmBuilder {
 }
 
 impl SwarmBuilder {
-    /// 16 workers at a time.
+    /// The default number of workers that run in parallel: 16.
     pub const DEFAULT_PARALLEL: usize = 16;
-    /// 2,000 tokens of messages for each task.
+    /// The default size of the bus messages shown with each task: 2,000 tokens.
     pub const DEFAULT_CONTEXT: usize = 2_000;
 
     pub(super) fn new(pattern: Pattern) -> Self {
@@ -52,13 +52,13 @@ impl SwarmBuilder {
         }
     }
 
-    /// Adds a worker.
+    /// Adds a worker to the swarm.
     pub fn worker(mut self, worker: Worker) -> Self {
         self.workers.push(worker);
         self
     }
 
-    /// Adds workers.
+    /// Adds several workers at once.
     pub fn workers(mut self, workers: impl IntoIterator<Item = Worker>) -> Self {
         self.workers.extend(workers);
         self
@@ -74,67 +74,70 @@ impl SwarmBuilder {
         self.worker(Worker::new(name, description, agent))
     }
 
-    /// Has this guard look at what goes in and out of everybody who works: the workers, the router,
-    /// the judge. It comes behind the guards that they have themselves. A swarm that is a worker,
-    /// and agents that a worker calls, have their own.
+    /// Adds a guard that inspects the input and output of all members: the workers, the router and
+    /// the judge. It runs after their own guards. A worker that is a swarm, and agents that a
+    /// worker calls, have their own guards.
     ///
-    /// What each of them is asked is its input: a task in the words of the pattern, with the goal
-    /// in it. The goal itself stays in the swarm's journal as it was; `docs/guards.md` says how to
-    /// have it looked at before.
+    /// The input of each member is a task in the pattern's wording, which includes the goal. The
+    /// goal itself remains unchanged in the swarm's journal; `docs/guards.md` describes how to
+    /// guard it first.
     pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
         self.guards.push(Arc::new(guard));
         self
     }
 
-    /// How many may work at a time; [`DEFAULT_PARALLEL`](Self::DEFAULT_PARALLEL) by default.
+    /// Sets the maximum number of workers that run in parallel;
+    /// [`DEFAULT_PARALLEL`](Self::DEFAULT_PARALLEL) by default.
     pub fn max_parallel(mut self, workers: usize) -> Self {
         self.parallel = workers;
         self
     }
 
-    /// How many tokens of messages on the bus a worker is shown with its task;
+    /// Sets how many tokens of bus messages a worker sees with its task;
     /// [`DEFAULT_CONTEXT`](Self::DEFAULT_CONTEXT) by default.
     pub fn context_tokens(mut self, tokens: usize) -> Self {
         self.context = tokens;
         self
     }
 
-    /// How many messages, and how many bytes of them, the bus keeps; [`Bus::MAX_MESSAGES`] and
-    /// [`Bus::MAX_BYTES`] by default.
+    /// Sets the maximum number of messages on the bus and their total size in bytes;
+    /// [`Bus::MAX_MESSAGES`] and [`Bus::MAX_BYTES`] by default.
     pub fn bus_limits(mut self, messages: usize, bytes: usize) -> Self {
         self.bus = (messages, bytes);
         self
     }
 
-    /// Lets workers leave messages for each other, by a tool `send_message`. Who works after them,
-    /// or in a later round, finds them with the task.
+    /// Lets workers leave messages for each other with a tool `send_message`. Workers that start
+    /// later, or in a later round, receive them with their task.
     pub fn talk(mut self) -> Self {
         self.talk = true;
         self
     }
 
-    /// What a run may use, all workers together; by default [`Limits::new`] with
+    /// Sets the limits of a run, over all workers. The default is [`Limits::new`] with
     /// [`Swarm::DEFAULT_MODEL_CALLS`] and [`Swarm::DEFAULT_TOOL_CALLS`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What drives its runs, those of the workers included; by default one that keeps no journal.
+    /// Sets the runtime that drives its runs, including those of the workers; by default one
+    /// without a journal.
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = runtime;
         self
     }
 
-    /// Builds the swarm.
+    /// Builds the swarm from its settings.
     ///
     /// # Errors
-    /// When two workers have one name, when there are none, or when a setting makes no sense.
+    /// Returns an error if there are no workers, if two have the same name, or if a setting is
+    /// invalid.
     pub fn build(self) -> Result<Swarm> {
         if self.parallel == 0 {
             return Err(Error::setting(
                 "max_parallel",
-                "is 0, so nobody could work; 1 has one work at a time",
+                "is 0, so no worker could start; set 1 to run one at a time",
             ));
         }
         let cards = cards(&self.workers)?;
@@ -174,41 +177,41 @@ impl SwarmBuilder {
     }
 }
 
-/// The workers by name, as far as they can be together.
+/// Returns the workers by name, after checking that they fit together.
 fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
     if workers.is_empty() {
         return Err(Error::setting(
             "worker",
-            "is missing: a swarm has one or more; add one with `.worker(..)`",
+            "is missing; add at least one with `.worker(..)`",
         ));
     }
     let mut cards = BTreeMap::new();
     for worker in workers {
         let name = &worker.card.name;
-        let wrong = |problem: &str| {
+        let invalid = |problem: &str| {
             Err(Error::setting(
                 "worker",
                 format!("`{}` {problem}", short(name)),
             ))
         };
         if name.trim().is_empty() {
-            return wrong("cannot be the name of a worker: it is empty");
+            return invalid("cannot be the name of a worker: it is empty; give it a name");
         }
         if RESERVED.contains(&&**name) {
             let names = RESERVED.join("`, `");
-            return wrong(&format!(
-                "cannot be the name of a worker: `{names}` stand for others; choose another"
+            return invalid(&format!(
+                "cannot be the name of a worker: the names `{names}` are reserved; choose another"
             ));
         }
         if name.trim() != &**name || name.contains(char::is_control) || name.len() > Bus::MAX_NAME {
-            return wrong(
-                "cannot be the name of a worker: it has more than 256 bytes, space around it or \
-                    signs that are no letters; \
+            return invalid(
+                "cannot be the name of a worker: it has more than 256 bytes, surrounding space or \
+                    control characters; \
                  choose another",
             );
         }
         if cards.insert(name.clone(), worker.card.clone()).is_some() {
-            return wrong("is there twice; rename one");
+            return invalid("is used twice; rename one worker");
         }
     }
     for card in cards.values() {
@@ -218,7 +221,7 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
             .filter(|other| !cards.contains_key(*other))
         {
             let problem = format!(
-                "of `{}` is `{}`, who is not there",
+                "of `{}` names `{}`, which is not a worker of this swarm",
                 short(&card.name),
                 short(other)
             );
@@ -228,7 +231,7 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
     Ok(cards)
 }
 
-/// All who work, with the tools that the pattern gives them.
+/// Returns all members with the tools that the pattern gives them.
 fn members(
     workers: Vec<Worker>,
     rules: &Rules,
@@ -256,7 +259,7 @@ fn members(
     Ok(members)
 }
 
-/// An agent with the guards of the whole behind its own.
+/// Returns the agent with the guards of the swarm added after its own.
 fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
     if guards.is_empty() {
         return Ok(agent);
