@@ -10,15 +10,15 @@ use serde_json::json;
 use crate::board::clean_key;
 use crate::judge::Judge;
 use crate::names::{did_you_mean, short};
-use crate::pattern::Given;
+use crate::pattern::PatternTool;
 use crate::rules::Rules;
 
-mod brief;
-mod close;
+mod conclusion;
 mod machine;
+mod prompt;
 mod writes;
 
-pub(crate) use machine::Boarding;
+pub(crate) use machine::BlackboardMachine;
 
 /// The name of the tool that writes on the board.
 const WRITE: &str = "write_board";
@@ -114,7 +114,7 @@ impl Blackboard {
     /// Creates a blackboard without such an agent: the answer is the entry `answer`, or the board
     /// as a list.
     pub fn unjudged() -> Self {
-        Self::of(Judge::nobody())
+        Self::of(Judge::none())
     }
 
     /// Sets the maximum number of rounds; [`DEFAULT_ROUNDS`](Self::DEFAULT_ROUNDS) by default, and
@@ -161,12 +161,12 @@ impl Blackboard {
         self
     }
 
-    pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
-        self.judge.leads(INSTRUCTIONS)
+    pub(crate) fn lead_agents(&self) -> Result<Vec<(&'static str, Agent)>> {
+        self.judge.lead_agents(INSTRUCTIONS)
     }
 
-    pub(crate) fn given(&self, _: &str, _: &Rules) -> Vec<Given> {
-        vec![Given::Signal(self.tool())]
+    pub(crate) fn extra_tools(&self, _: &str, _: &Rules) -> Vec<PatternTool> {
+        vec![PatternTool::Signal(self.tool())]
     }
 
     fn tool(&self) -> ToolSpec {
@@ -223,7 +223,7 @@ impl fmt::Debug for Blackboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Blackboard")
             .field("rounds", &self.rounds)
-            .field("judged", &self.judge.is_there())
+            .field("judged", &self.judge.exists())
             .field("until", &self.until)
             .finish_non_exhaustive()
     }

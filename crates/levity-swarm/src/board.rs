@@ -85,7 +85,7 @@ pub(crate) enum Refusal {
 }
 
 /// The maximum size of an earlier version, in bytes.
-const MOST_EARLIER: usize = 2_000;
+const MAX_EARLIER_BYTES: usize = 2_000;
 
 impl Board {
     /// The maximum number of entries.
@@ -203,7 +203,7 @@ impl BoardEntry {
 
     fn rewrite(&mut self, content: Arc<str>, by: Arc<str>, round: u32) {
         let earlier = Earlier {
-            content: clipped(&self.content, MOST_EARLIER).into(),
+            content: clipped(&self.content, MAX_EARLIER_BYTES).into(),
             by: self.by.clone(),
             version: self.version,
             round: self.round,

@@ -2,7 +2,7 @@
 
 mod clip;
 mod index;
-mod lines;
+mod json_lines;
 mod message;
 pub(crate) mod stream;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use levity_core::{RunId, Timestamp, estimate_tokens};
 
 use self::clip::clipped;
 use self::index::Index;
-pub use self::lines::ReadError;
+pub use self::json_lines::ReadError;
 pub use self::message::{BusMessage, MessageKind, NewMessage, Recipient};
 pub use self::stream::{Lagged, Messages};
 
@@ -50,7 +50,7 @@ pub use self::stream::{Lagged, Messages};
 /// | a name | [`MAX_NAME`](Self::MAX_NAME); longer ones are cut |
 #[derive(Clone)]
 pub struct Bus {
-    log: VecDeque<Kept>,
+    log: VecDeque<StoredMessage>,
     index: Index,
     bytes: usize,
     max_messages: usize,
@@ -59,7 +59,7 @@ pub struct Bus {
 
 /// A stored message, with its size in tokens.
 #[derive(Clone)]
-struct Kept {
+struct StoredMessage {
     message: BusMessage,
     tokens: u64,
 }
@@ -103,7 +103,7 @@ impl Bus {
     ) -> Option<Self> {
         let mut bus = Self::with_limits(messages, bytes);
         for message in log {
-            if message.id <= bus.last_id() || message.id > lines::MAX_ID {
+            if message.id <= bus.last_id() || message.id > json_lines::MAX_ID {
                 return None;
             }
             bus.push(message);
@@ -140,7 +140,7 @@ impl Bus {
         self.bytes += message.content.len();
         let tokens = estimate_tokens(&message.content).saturating_add(Self::MESSAGE_TOKENS as u64);
         self.index.add(&message);
-        self.log.push_back(Kept { message, tokens });
+        self.log.push_back(StoredMessage { message, tokens });
         &self.log[self.log.len() - 1].message
     }
 
@@ -175,7 +175,7 @@ impl Bus {
 
     /// Returns the stored messages, oldest first.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &BusMessage> + ExactSizeIterator {
-        self.log.iter().map(|kept| &kept.message)
+        self.log.iter().map(|stored| &stored.message)
     }
 
     /// Returns the messages after the one with this id, oldest first. The search does not scan the
@@ -184,16 +184,16 @@ impl Bus {
         &self,
         id: u64,
     ) -> impl DoubleEndedIterator<Item = &BusMessage> + ExactSizeIterator {
-        let start = self.log.partition_point(|kept| kept.message.id <= id);
-        self.log.range(start..).map(|kept| &kept.message)
+        let start = self.log.partition_point(|stored| stored.message.id <= id);
+        self.log.range(start..).map(|stored| &stored.message)
     }
 
     /// Returns the message with this id, if it is still stored.
     pub fn get(&self, id: u64) -> Option<&BusMessage> {
-        self.kept(id).map(|kept| &kept.message)
+        self.stored(id).map(|stored| &stored.message)
     }
 
-    fn kept(&self, id: u64) -> Option<&Kept> {
+    fn stored(&self, id: u64) -> Option<&StoredMessage> {
         self.log.get(self.position(id)?)
     }
 
@@ -204,12 +204,12 @@ impl Bus {
         if self
             .log
             .get(guess)
-            .is_some_and(|kept| kept.message.id == id)
+            .is_some_and(|stored| stored.message.id == id)
         {
             return Some(guess);
         }
         self.log
-            .binary_search_by_key(&id, |kept| kept.message.id)
+            .binary_search_by_key(&id, |stored| stored.message.id)
             .ok()
     }
 
@@ -265,9 +265,9 @@ impl Bus {
         remaining: &mut u64,
     ) -> Vec<&BusMessage> {
         let fitting = ids.map_while(|id| {
-            let kept = self.kept(id)?;
-            *remaining = remaining.checked_sub(kept.tokens)?;
-            Some(&kept.message)
+            let stored = self.stored(id)?;
+            *remaining = remaining.checked_sub(stored.tokens)?;
+            Some(&stored.message)
         });
         let mut found: Vec<_> = fitting.collect();
         found.reverse();

@@ -7,13 +7,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::delegated::{Delegated, list};
-use crate::desk::{Came, Desk, Duty};
-use crate::machine::{Play, Shown, read_play};
+use crate::delegated_work::{DelegatedWork, list};
+use crate::machine::{PatternMachine, PatternOutput, read_pattern_state};
 use crate::notice::{PlannedBy, SwarmNotice};
 use crate::plan::Delegation;
 use crate::report::WorkerReport;
 use crate::rules::Start;
+use crate::shared_state::{FinishedWork, SharedState, WorkKind};
 
 /// A custom pattern that decides who works next and what the answer is.
 ///
@@ -87,7 +87,7 @@ pub trait Coordinator: Clone + Serialize + DeserializeOwned + Send + Sync + 'sta
     /// Returns the best current answer, for a run that ends early. By default a list of the
     /// workers' results.
     fn partial(&self, progress: &SwarmProgress<'_>) -> String {
-        list(progress.desk)
+        list(progress.shared)
     }
 
     /// Returns additional tools for a worker in this pattern, such as one to vote. levity records a
@@ -116,7 +116,7 @@ pub enum Move {
 /// The state of a run as a [`Coordinator`] sees it.
 #[derive(Clone, Copy)]
 pub struct SwarmProgress<'a> {
-    desk: &'a Desk,
+    shared: &'a SharedState,
     base: usize,
     round: u32,
     signals: &'a BTreeMap<usize, Vec<Signal>>,
@@ -125,17 +125,17 @@ pub struct SwarmProgress<'a> {
 impl<'a> SwarmProgress<'a> {
     /// Returns the goal of the run.
     pub fn goal(&self) -> &'a str {
-        &self.desk.start.goal
+        &self.shared.start.goal
     }
 
     /// Returns the names of the workers, in the order in which they were added.
     pub fn workers(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.desk.rules.order.iter().map(|name| &**name)
+        self.shared.rules.order.iter().map(|name| &**name)
     }
 
     /// Returns the description of a worker.
     pub fn description(&self, worker: &str) -> Option<&'a str> {
-        self.desk
+        self.shared
             .rules
             .cards
             .get(worker)
@@ -149,12 +149,12 @@ impl<'a> SwarmProgress<'a> {
 
     /// Returns the reports of all rounds, in plan order.
     pub fn reports(&self) -> &'a [WorkerReport] {
-        &self.desk.reports
+        &self.shared.reports
     }
 
     /// Returns the reports of the last round; none at the start.
     pub fn last_round(&self) -> &'a [WorkerReport] {
-        &self.desk.reports[self.base..]
+        &self.shared.reports[self.base..]
     }
 
     /// Returns the report of a delegation.
@@ -173,12 +173,12 @@ impl<'a> SwarmProgress<'a> {
 
     /// Returns the messages that the host has sent to the run since its start.
     pub fn said(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.desk.said.iter().map(|text| &**text)
+        self.shared.host_messages.iter().map(|text| &**text)
     }
 
     /// Returns the limit that is nearly reached, if any: then it is time to answer.
     pub fn limit(&self) -> Option<Limit> {
-        self.desk.near
+        self.shared.near_limit
     }
 }
 
@@ -281,14 +281,14 @@ struct Saved<W> {
 }
 
 /// Runs a swarm with a coordinator: the coordinator makes plans, and the workers carry them out.
-pub(crate) struct Coordinated {
+pub(crate) struct CoordinatorMachine {
     own: Box<dyn AnyCoordinator>,
-    work: Delegated,
+    work: DelegatedWork,
     round: u32,
     signals: BTreeMap<usize, Vec<Signal>>,
 }
 
-impl Coordinated {
+impl CoordinatorMachine {
     /// Starts from the saved state even in a new run, so that a resumed run behaves like an
     /// uninterrupted one.
     pub(crate) fn new(own: &dyn AnyCoordinator, start: &Start) -> Self {
@@ -297,15 +297,15 @@ impl Coordinated {
             .unwrap_or_else(|_| own.copy());
         Self {
             own,
-            work: Delegated::new(COORDINATOR),
+            work: DelegatedWork::new(COORDINATOR),
             round: 0,
             signals: BTreeMap::new(),
         }
     }
 
-    fn progress<'a>(&'a self, desk: &'a Desk) -> SwarmProgress<'a> {
+    fn progress<'a>(&'a self, shared: &'a SharedState) -> SwarmProgress<'a> {
         SwarmProgress {
-            desk,
+            shared,
             base: self.work.base(),
             round: self.round,
             signals: &self.signals,
@@ -313,84 +313,105 @@ impl Coordinated {
     }
 
     /// Asks for the next move and makes it.
-    fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn advance(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
         let progress = SwarmProgress {
-            desk,
+            shared,
             base: self.work.base(),
             round: self.round,
             signals: &self.signals,
         };
         let own = &mut self.own;
         let Ok(next) = catch_unwind(AssertUnwindSafe(|| own.next(&progress))) else {
-            return self.fail("`next` panicked", desk);
+            return self.fail("`next` panicked", shared);
         };
         match next {
-            Move::Answer(text) => desk.answer(COORDINATOR, text, wants),
-            Move::Fail(why) => self.fail(&why, desk),
-            Move::Work(_) if desk.near.is_some() => {
-                let text = self.so_far(desk);
-                desk.answer(COORDINATOR, text, wants);
+            Move::Answer(text) => shared.answer(COORDINATOR, text, out),
+            Move::Fail(why) => self.fail(&why, shared),
+            Move::Work(_) if shared.near_limit.is_some() => {
+                let text = self.partial_answer(shared);
+                shared.answer(COORDINATOR, text, out);
             }
-            Move::Work(plan) => self.take_on(plan, desk, wants),
+            Move::Work(plan) => self.adopt_plan(plan, shared, out),
         }
     }
 
-    fn take_on(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn adopt_plan(
+        &mut self,
+        plan: Vec<Delegation>,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         if self.round >= MAX_ROUNDS {
-            return self.fail(&format!("no answer after {MAX_ROUNDS} rounds"), desk);
+            return self.fail(&format!("no answer after {MAX_ROUNDS} rounds"), shared);
         }
-        let order = match self.work.check(&plan, plan.len(), desk) {
+        let order = match self.work.check(&plan, plan.len(), shared) {
             Ok(order) => order,
             Err(faults) => {
-                return self.fail(&format!("its plan is invalid: {faults}"), desk);
+                return self.fail(&format!("its plan is invalid: {faults}"), shared);
             }
         };
         let round = self.round + 1;
-        desk.tell(wants, || SwarmNotice::Planned {
+        shared.notify(out, || SwarmNotice::Planned {
             round,
             by: PlannedBy::Coordinator,
             plan: plan.clone(),
         });
-        self.work.take_on(plan, order, BTreeMap::new(), desk, wants);
-        self.pump(desk, wants);
+        self.work
+            .adopt_plan(plan, order, BTreeMap::new(), shared, out);
+        self.pump(shared, out);
     }
 
-    fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if self.work.pump(false, desk, wants) {
+    fn pump(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if self.work.pump(false, shared, out) {
             self.round = self.round.saturating_add(1);
-            self.work.end_round(desk);
-            self.go_on(desk, wants);
+            self.work.end_round(shared);
+            self.advance(shared, out);
         }
     }
 
-    fn fail(&self, reason: &str, desk: &mut Desk) {
+    fn fail(&self, reason: &str, shared: &mut SharedState) {
         let reason = format!("the pattern `{}` gave up: {reason}", self.own.name());
-        desk.end(Status::Failed(Failure::Unreached(reason)), list(desk), None);
+        shared.end(
+            Status::Failed(Failure::Unreached(reason)),
+            list(shared),
+            None,
+        );
     }
 }
 
-impl Play for Coordinated {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        self.go_on(desk, wants);
+impl PatternMachine for CoordinatorMachine {
+    fn begin(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        self.advance(shared, out);
     }
 
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        let Duty::Work(seat) = duty else { return };
-        if let Some((place, signals)) = self.work.worked(seat as usize, came, desk, wants) {
+    fn work_finished(
+        &mut self,
+        duty: WorkKind,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
+        let WorkKind::Work(slot) = duty else { return };
+        if let Some((place, signals)) =
+            self.work
+                .handle_worker_end(slot as usize, finished, shared, out)
+        {
             self.signals.insert(place, signals);
-            self.pump(desk, wants);
+            self.pump(shared, out);
         }
     }
 
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if desk.near.is_some() && !self.work.is_settled() {
-            self.pump(desk, wants);
+    fn state_changed(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if shared.near_limit.is_some() && !self.work.is_settled() {
+            self.pump(shared, out);
         }
     }
 
-    fn so_far(&self, desk: &Desk) -> String {
-        let partial = catch_unwind(AssertUnwindSafe(|| self.own.partial(&self.progress(desk))));
-        partial.unwrap_or_else(|_| list(desk))
+    fn partial_answer(&self, shared: &SharedState) -> String {
+        let partial = catch_unwind(AssertUnwindSafe(|| {
+            self.own.partial(&self.progress(shared))
+        }));
+        partial.unwrap_or_else(|_| list(shared))
     }
 
     fn save(&self) -> Value {
@@ -408,16 +429,16 @@ impl Play for Coordinated {
         .unwrap_or_default()
     }
 
-    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
+    fn restore(&mut self, saved: &Value, shared: &SharedState) -> Result<(), String> {
         let Saved {
             own,
             work,
             round,
             signals,
-        } = read_play::<Saved<Delegated>>(saved)?;
+        } = read_pattern_state::<Saved<DelegatedWork>>(saved)?;
         let (own, work) = (
             self.own.restore(Some(&own))?,
-            work.resumed(COORDINATOR, desk)?,
+            work.resumed(COORDINATOR, shared)?,
         );
         *self = Self {
             own,
@@ -428,10 +449,10 @@ impl Play for Coordinated {
         Ok(())
     }
 
-    fn shown(&self) -> Shown {
-        Shown {
+    fn output(&self) -> PatternOutput {
+        PatternOutput {
             plan: self.work.plan(),
-            ..Shown::default()
+            ..PatternOutput::default()
         }
     }
 }

@@ -7,11 +7,11 @@ use levity_loop::Agent;
 
 use crate::judge::Judge;
 
-mod brief;
 mod machine;
-mod said;
+mod prompt;
+mod transcript;
 
-pub(crate) use machine::Debating;
+pub(crate) use machine::DebateMachine;
 
 /// A pattern in which workers speak in turns, each with the question and the earlier turns, and a
 /// judge decides.
@@ -92,7 +92,7 @@ impl Debate {
 
     /// Creates a debate without a judge: the answer is a list of the last turn of each worker.
     pub fn unjudged() -> Self {
-        Self::of(Judge::nobody())
+        Self::of(Judge::none())
     }
 
     /// Sets the maximum number of rounds; [`DEFAULT_ROUNDS`](Self::DEFAULT_ROUNDS) by default, and
@@ -134,8 +134,8 @@ impl Debate {
         self
     }
 
-    pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
-        self.judge.leads(INSTRUCTIONS)
+    pub(crate) fn lead_agents(&self) -> Result<Vec<(&'static str, Agent)>> {
+        self.judge.lead_agents(INSTRUCTIONS)
     }
 
     pub(crate) fn check(&self, workers: &[Arc<str>]) -> Result<()> {
@@ -153,7 +153,7 @@ impl fmt::Debug for Debate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Debate")
             .field("rounds", &self.rounds)
-            .field("judged", &self.judge.is_there())
+            .field("judged", &self.judge.exists())
             .field("judge_each_round", &self.judge.each_round)
             .finish_non_exhaustive()
     }

@@ -12,8 +12,8 @@ use levity_loop::{Agent, ChildTask};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::desk::Work;
-use crate::worker::Does;
+use crate::shared_state::Work;
+use crate::worker::AgentOrSwarm;
 
 /// Makes the child runs of a swarm's members.
 pub(crate) struct SwarmExecutor {
@@ -26,7 +26,7 @@ pub(crate) struct SwarmExecutor {
 /// A member of a swarm: a worker, the router or the judge.
 pub(crate) struct Member {
     /// The agent or swarm with the tools that the pattern gives.
-    pub(crate) equipped: Does,
+    pub(crate) equipped: AgentOrSwarm,
     /// The original agent, if the pattern adds tools.
     pub(crate) plain: Option<Agent>,
 }
@@ -34,9 +34,9 @@ pub(crate) struct Member {
 impl Member {
     async fn child(&self, work: Work, saved: Option<&Value>) -> Result<Child, ToolError> {
         let agent = match (&self.equipped, &self.plain) {
-            (Does::Swarm(swarm), _) => return swarm.child(&work.task, saved),
+            (AgentOrSwarm::Swarm(swarm), _) => return swarm.child(&work.task, saved),
             (_, Some(plain)) if work.plain => plain,
-            (Does::Agent(agent), _) => agent,
+            (AgentOrSwarm::Agent(agent), _) => agent,
         };
         agent.child(child_task(work)?, saved).await
     }
@@ -95,8 +95,8 @@ impl Executor for SwarmExecutor {
         let mut setup = Vec::new();
         for (name, member) in &self.members {
             let parts = match &member.equipped {
-                Does::Agent(agent) => agent.executor().inspect().setup,
-                Does::Swarm(swarm) => swarm.executor().inspect().setup,
+                AgentOrSwarm::Agent(agent) => agent.executor().inspect().setup,
+                AgentOrSwarm::Swarm(swarm) => swarm.executor().inspect().setup,
             };
             setup.extend(
                 parts

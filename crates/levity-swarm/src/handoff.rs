@@ -3,22 +3,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::names::{did_you_mean, short};
-use crate::pattern::Given;
+use crate::pattern::PatternTool;
 use crate::rules::Rules;
 use levity_core::{Error, Result};
 
-mod brief;
-mod carry;
-mod fails;
+mod failure;
+mod history;
 mod legs;
 mod machine;
+mod prompt;
 mod record;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
-pub use carry::HandoffHistory;
-pub(crate) use machine::Handing;
+pub use history::HandoffHistory;
+pub(crate) use machine::HandoffMachine;
 
 /// A pattern in which an agent has the conversation, and either answers or passes it on to another
 /// agent.
@@ -87,7 +87,7 @@ pub struct Handoff {
     to: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     carry: HandoffHistory,
     carry_to: BTreeMap<Arc<str>, HandoffHistory>,
-    most: u32,
+    max_handoffs: u32,
     repeats: u32,
 }
 
@@ -111,7 +111,7 @@ impl Handoff {
             to: BTreeMap::new(),
             carry: HandoffHistory::default(),
             carry_to: BTreeMap::new(),
-            most: Self::DEFAULT_HANDOFFS,
+            max_handoffs: Self::DEFAULT_HANDOFFS,
             repeats: Self::DEFAULT_REPEATS,
         }
     }
@@ -157,7 +157,7 @@ impl Handoff {
     /// by default.
     #[must_use]
     pub fn max_handoffs(mut self, times: u32) -> Self {
-        self.most = times;
+        self.max_handoffs = times;
         self
     }
 
@@ -169,9 +169,9 @@ impl Handoff {
         self
     }
 
-    pub(crate) fn given(&self, worker: &str, rules: &Rules) -> Vec<Given> {
+    pub(crate) fn extra_tools(&self, worker: &str, rules: &Rules) -> Vec<PatternTool> {
         transfer::spec(self, worker, rules)
-            .map(Given::Last)
+            .map(PatternTool::Last)
             .into_iter()
             .collect()
     }
@@ -232,7 +232,7 @@ impl fmt::Debug for Handoff {
         f.debug_struct("Handoff")
             .field("starting_with", &self.first)
             .field("carry", &self.carry)
-            .field("max_handoffs", &self.most)
+            .field("max_handoffs", &self.max_handoffs)
             .field("max_repeats", &self.repeats)
             .finish_non_exhaustive()
     }

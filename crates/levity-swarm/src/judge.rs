@@ -11,15 +11,15 @@ use levity_llm::json::repair;
 use levity_loop::{Agent, AgentBuilder};
 use serde_json::{Map, Value};
 
-use crate::desk::{Desk, Work};
-use crate::effort;
 use crate::names::JUDGE;
 use crate::router::Router;
+use crate::shared_state::{SharedState, Work};
+use crate::work_limits;
 
 /// The configuration of a judge until the swarm is built.
 #[derive(Clone)]
 pub(crate) struct Judge {
-    by: Option<By>,
+    by: Option<AgentSource>,
     /// `true` if it judges after each round, not only at the end.
     pub(crate) each_round: bool,
     pub(crate) timeout: Duration,
@@ -27,12 +27,12 @@ pub(crate) struct Judge {
 
 /// The model or agent of a planner or judge until the swarm is built.
 #[derive(Clone)]
-pub(crate) enum By {
+pub(crate) enum AgentSource {
     Model(Arc<dyn Model>),
     Agent(Agent),
 }
 
-impl By {
+impl AgentSource {
     /// Returns the agent, or builds one on the model with these instructions and further settings.
     pub(crate) fn agent(
         &self,
@@ -49,7 +49,7 @@ impl By {
 }
 
 impl Judge {
-    fn of(by: Option<By>) -> Self {
+    fn of(by: Option<AgentSource>) -> Self {
         Self {
             by,
             each_round: false,
@@ -58,23 +58,23 @@ impl Judge {
     }
 
     pub(crate) fn model(model: impl Model + 'static) -> Self {
-        Self::of(Some(By::Model(Arc::new(model))))
+        Self::of(Some(AgentSource::Model(Arc::new(model))))
     }
 
     pub(crate) fn agent(agent: Agent) -> Self {
-        Self::of(Some(By::Agent(agent)))
+        Self::of(Some(AgentSource::Agent(agent)))
     }
 
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn none() -> Self {
         Self::of(None)
     }
 
     /// Returns `true` if there is a judge.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.by.is_some()
     }
 
-    pub(crate) fn leads(&self, instructions: &str) -> Result<Vec<(&'static str, Agent)>> {
+    pub(crate) fn lead_agents(&self, instructions: &str) -> Result<Vec<(&'static str, Agent)>> {
         self.by
             .iter()
             .map(|by| Ok((JUDGE, by.agent(instructions, |agent| agent)?)))
@@ -95,10 +95,10 @@ impl Judge {
 
     /// Returns the work of the judge. Between rounds it gets a share of the remaining limits like a
     /// worker; at the end it gets all of them.
-    pub(crate) fn work(&self, task: String, last: bool, desk: &Desk) -> Work {
+    pub(crate) fn work(&self, task: String, last: bool, shared: &SharedState) -> Work {
         let mut limits: Limits = match last {
             true => crate::executor::unlimited(),
-            false => effort::share(desk, desk.rules.order.len()),
+            false => work_limits::share(shared, shared.rules.order.len()),
         };
         limits.wall_time = Some(self.timeout);
         Work {
@@ -122,7 +122,7 @@ pub(crate) const SHAPE: &str =
     "Answer with this JSON alone:\n{\"done\": true, \"answer\": \"..\", \"reason\": \"..\"}\n";
 
 /// The maximum size of a stored reason, in bytes.
-const MOST_REASON: usize = 4_000;
+const MAX_REASON_BYTES: usize = 4_000;
 
 impl Verdict {
     /// Returns the text of the verdict for the other members.
@@ -160,7 +160,7 @@ pub(crate) fn read(text: &str) -> std::result::Result<Verdict, String> {
     Ok(Verdict {
         done,
         answer,
-        reason: head(&reason, MOST_REASON).to_owned(),
+        reason: head(&reason, MAX_REASON_BYTES).to_owned(),
     })
 }
 
@@ -183,16 +183,19 @@ fn words(fields: &Map<String, Value>, key: &str) -> String {
 }
 
 /// The maximum number of requests for a verdict.
-pub(crate) const TRIES: u32 = 2;
+pub(crate) const MAX_ATTEMPTS: u32 = 2;
 
 /// Adds the problem of the previous answer to the prompt, if there was one.
-pub(crate) fn complain(drafts: &Drafts, text: &mut String) {
+pub(crate) fn write_complaint(drafts: &Drafts, text: &mut String) {
     /// The maximum size of the previous answer in the prompt, in bytes.
-    const MOST_SHOWN: usize = 8_000;
+    const MAX_PREVIOUS_BYTES: usize = 8_000;
     let [complaint, ..] = drafts.complaints() else {
         return;
     };
-    let previous = fenced(&clipped(drafts.previous().unwrap_or_default(), MOST_SHOWN));
+    let previous = fenced(&clipped(
+        drafts.previous().unwrap_or_default(),
+        MAX_PREVIOUS_BYTES,
+    ));
     let _ = write!(
         text,
         "\n# What you answered before\n{previous}\n\n# What is wrong with it\n- \

@@ -8,10 +8,10 @@ use crate::rules::Rules;
 use crate::worker::Card;
 
 /// The maximum number of selected workers.
-const CHOSEN: usize = 3;
+const MAX_WORKERS: usize = 3;
 
 /// Words that do not help to select a worker.
-const PLAIN: [&str; 22] = [
+const STOP_WORDS: [&str; 22] = [
     "about", "after", "also", "and", "are", "before", "can", "for", "from", "has", "how", "its",
     "new", "not", "that", "the", "them", "this", "what", "when", "with", "you",
 ];
@@ -29,7 +29,11 @@ pub(crate) fn plan(goal: &str, rules: &Rules) -> Vec<Delegation> {
         .filter(|(score, _)| *score > 0)
         .collect();
     scored.sort_by_key(|(score, at)| (std::cmp::Reverse(*score), *at));
-    let mut chosen: Vec<usize> = scored.into_iter().take(CHOSEN).map(|(_, at)| at).collect();
+    let mut chosen: Vec<usize> = scored
+        .into_iter()
+        .take(MAX_WORKERS)
+        .map(|(_, at)| at)
+        .collect();
     chosen.sort_unstable();
     if chosen.is_empty() {
         chosen.push(0);
@@ -61,14 +65,14 @@ fn score(goal: &BTreeSet<String>, card: &Card) -> usize {
 /// Returns the stems of the significant words of a text.
 fn words(text: &str) -> BTreeSet<String> {
     /// The maximum number of words that are considered.
-    const MOST: usize = 2_000;
+    const MAX_WORDS: usize = 2_000;
     let words = text
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| word.len() > 2)
-        .take(MOST);
+        .take(MAX_WORDS);
     words
         .map(str::to_lowercase)
-        .filter(|word| !PLAIN.contains(&&**word))
+        .filter(|word| !STOP_WORDS.contains(&&**word))
         .map(|word| stem(&word))
         .collect()
 }

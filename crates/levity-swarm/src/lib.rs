@@ -49,40 +49,40 @@
 //! repeated. Use an agent with agents as tools to start others. `levity_agents` provides ready-made
 //! workers.
 
+mod answer;
 mod blackboard;
 mod board;
 mod bus;
 mod coordinator;
-mod crew;
 mod debate;
-mod delegated;
-mod desk;
-mod effort;
+mod delegated_work;
 mod executor;
-mod finished;
 mod handoff;
 mod judge;
 mod keywords;
 mod machine;
+mod message_tool;
 mod names;
 mod notice;
 mod pattern;
 mod plan;
 mod report;
+mod round_work;
 mod router;
 mod rules;
 mod run;
+mod shared_state;
 mod swarm;
-mod talk;
 mod tool;
+mod work_limits;
 mod worker;
 
+pub use answer::{SwarmAnswer, SwarmDetails};
 pub use blackboard::Blackboard;
 pub use board::{Board, BoardEntry, Earlier};
 pub use bus::{Bus, BusMessage, Lagged, MessageKind, Messages, NewMessage, ReadError, Recipient};
 pub use coordinator::{Coordinator, Move, SwarmProgress};
 pub use debate::Debate;
-pub use finished::{SwarmAnswer, SwarmDetails};
 pub use handoff::{Handoff, HandoffHistory};
 pub use levity_core::{Error, Result};
 pub use machine::SwarmMachine;

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bus::{MessageKind, NewMessage, Recipient};
-use crate::desk::{Came, Desk, Duty};
 use crate::names::USER;
 use crate::pattern;
 use crate::rules::{Rules, Start};
+use crate::shared_state::{FinishedWork, SharedState, WorkKind};
 
 const KIND: &str = "swarm";
 const VERSION: u32 = 1;
@@ -19,8 +19,8 @@ const VERSION: u32 = 1;
 ///
 /// A [`Swarm`](crate::Swarm) creates it and holds the agents that do the work.
 pub struct SwarmMachine {
-    desk: Desk,
-    play: Box<dyn Play>,
+    shared: SharedState,
+    pattern: Box<dyn PatternMachine>,
     begun: bool,
 }
 
@@ -31,39 +31,47 @@ const NOW: &str = "now";
 #[derive(Serialize, Deserialize)]
 struct Progress {
     begun: bool,
-    desk: Value,
-    play: Value,
+    #[serde(rename = "desk")]
+    shared: Value,
+    #[serde(rename = "play")]
+    pattern: Value,
 }
 
 /// Reads the saved state of a pattern.
-pub(crate) fn read_play<T: DeserializeOwned>(saved: &Value) -> Result<T, String> {
+pub(crate) fn read_pattern_state<T: DeserializeOwned>(saved: &Value) -> Result<T, String> {
     T::deserialize(saved).map_err(|_| "the saved state cannot be read by this pattern".to_owned())
 }
 
 /// The decisions of a pattern. Each pattern is a machine without effects and endings; those belong
 /// to the shared state.
-pub(crate) trait Play: Send + Sync {
+pub(crate) trait PatternMachine: Send + Sync {
     /// Starts the run.
-    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput);
+    fn begin(&mut self, shared: &mut SharedState, out: &mut MachineOutput);
     /// Handles the end of a piece of work.
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput);
+    fn work_finished(
+        &mut self,
+        duty: WorkKind,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    );
     /// Handles a message of the host or a near limit, which is already in the shared state.
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput);
+    fn state_changed(&mut self, shared: &mut SharedState, out: &mut MachineOutput);
     /// Returns the best current answer, for a run that ends early.
-    fn so_far(&self, desk: &Desk) -> String;
+    fn partial_answer(&self, shared: &SharedState) -> String;
     /// Returns the state to save.
     fn save(&self) -> Value;
     /// Restores a saved state. The shared state is already restored.
-    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String>;
+    fn restore(&mut self, saved: &Value, shared: &SharedState) -> Result<(), String>;
     /// Returns the pattern's results beside the reports and the bus.
-    fn shown(&self) -> Shown {
-        Shown::default()
+    fn output(&self) -> PatternOutput {
+        PatternOutput::default()
     }
 }
 
 /// The results of a pattern beside the reports and the bus.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct PatternOutput {
     pub(crate) plan: Vec<crate::plan::Delegation>,
     /// The conversation, and its last holder.
     pub(crate) history: Vec<Arc<levity_core::Message>>,
@@ -73,10 +81,10 @@ pub(crate) struct Shown {
 
 impl SwarmMachine {
     pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
-        let play = pattern::play(&rules, &start);
+        let pattern = pattern::create_machine(&rules, &start);
         Self {
-            desk: Desk::new(rules, start),
-            play,
+            shared: SharedState::new(rules, start),
+            pattern,
             begun: false,
         }
     }
@@ -110,11 +118,15 @@ impl SwarmMachine {
 
     /// Resumes from a saved state.
     fn resumed(mut self, now: &Value) -> Result<Self, String> {
-        let Progress { begun, desk, play } = Progress::deserialize(now)
+        let Progress {
+            begun,
+            shared,
+            pattern,
+        } = Progress::deserialize(now)
             .map_err(|_| "the saved state cannot be read by this swarm")?;
-        self.desk = self.desk.resumed(&desk)?;
-        self.play.restore(&play, &self.desk)?;
-        if begun && self.desk.ending.is_none() && self.desk.busy() == 0 {
+        self.shared = self.shared.resumed(&shared)?;
+        self.pattern.restore(&pattern, &self.shared)?;
+        if begun && self.shared.ending.is_none() && self.shared.busy() == 0 {
             return Err(
                 "the saved state is inconsistent: the run has not ended, but no work is in \
                     progress"
@@ -124,53 +136,57 @@ impl SwarmMachine {
         Ok(Self { begun, ..self })
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
-        &self.desk
+    pub(crate) fn shared(&self) -> &SharedState {
+        &self.shared
     }
 
-    pub(crate) fn shown(&self) -> Shown {
-        self.play.shown()
+    pub(crate) fn output(&self) -> PatternOutput {
+        self.pattern.output()
     }
 
     /// Returns `true` if the machine has not handled any input.
     fn is_new(&self) -> bool {
-        let desk = &self.desk;
-        !self.begun && desk.said.is_empty() && desk.near.is_none() && desk.ending.is_none()
+        let shared = &self.shared;
+        !self.begun
+            && shared.host_messages.is_empty()
+            && shared.near_limit.is_none()
+            && shared.ending.is_none()
     }
 
     /// Returns the current results as an ending.
     fn ending_now(&self, status: Status) -> Ending {
-        self.desk.so_far(status, self.play.so_far(&self.desk))
+        self.shared
+            .ending_with(status, self.pattern.partial_answer(&self.shared))
     }
 
     fn stop(&mut self, status: Status) {
-        let text = self.play.so_far(&self.desk);
-        self.desk.end(status, text, None);
+        let text = self.pattern.partial_answer(&self.shared);
+        self.shared.end(status, text, None);
     }
 
-    fn say(&mut self, text: &str, wants: &mut MachineOutput) {
+    fn say(&mut self, text: &str, out: &mut MachineOutput) {
         /// The maximum number of host messages stored for later tasks.
-        const MOST_SAID: usize = 100;
+        const MAX_HOST_MESSAGES: usize = 100;
         let content: Arc<str> = text.into();
-        self.desk.post(
+        self.shared.post(
             NewMessage::new(
                 USER,
                 Recipient::Everybody,
                 MessageKind::Said,
                 content.clone(),
             ),
-            wants,
+            out,
         );
-        if self.desk.said.len() < MOST_SAID {
-            self.desk.said.push(content);
+        if self.shared.host_messages.len() < MAX_HOST_MESSAGES {
+            self.shared.host_messages.push(content);
         }
-        self.stir(wants);
+        self.notify_pattern(out);
     }
 
     /// Notifies the pattern of a change. A change before the start is handled at the start.
-    fn stir(&mut self, wants: &mut MachineOutput) {
+    fn notify_pattern(&mut self, out: &mut MachineOutput) {
         if self.begun {
-            self.play.stirred(&mut self.desk, wants);
+            self.pattern.state_changed(&mut self.shared, out);
         }
     }
 }
@@ -181,13 +197,13 @@ impl Machine for SwarmMachine {
     }
 
     fn save(&self) -> Value {
-        let mut state = serde_json::to_value(&*self.desk.start).unwrap_or_default();
+        let mut state = serde_json::to_value(&*self.shared.start).unwrap_or_default();
         if let Some(fields) = state.as_object_mut().filter(|_| !self.is_new()) {
-            let desk = serde_json::to_value(&self.desk).unwrap_or_default();
+            let shared = serde_json::to_value(&self.shared).unwrap_or_default();
             let now = Progress {
                 begun: self.begun,
-                desk,
-                play: self.play.save(),
+                shared,
+                pattern: self.pattern.save(),
             };
             fields.insert(
                 NOW.to_owned(),
@@ -197,31 +213,32 @@ impl Machine for SwarmMachine {
         state
     }
 
-    fn apply(&mut self, input: Input, wants: &mut MachineOutput) {
-        if self.desk.ending.is_some() {
+    fn apply(&mut self, input: Input, out: &mut MachineOutput) {
+        if self.shared.ending.is_some() {
             return;
         }
         match input {
             Input::Begin { run, wrap } if !self.begun => {
                 self.begun = true;
-                self.desk.run = run;
-                self.desk.near = self.desk.near.or(wrap);
-                if wants.is_watched() {
-                    wants.tell(EventKind::Goal {
-                        text: self.desk.start.goal.clone(),
+                self.shared.run = run;
+                self.shared.near_limit = self.shared.near_limit.or(wrap);
+                if out.is_watched() {
+                    out.tell(EventKind::Goal {
+                        text: self.shared.start.goal.clone(),
                     });
                 }
-                self.play.begin(&mut self.desk, wants);
+                self.pattern.begin(&mut self.shared, out);
             }
             Input::Finished { effect, outcome } => {
-                if let Some((duty, came)) = self.desk.take(effect, outcome) {
-                    self.play.came(duty, came, &mut self.desk, wants);
+                if let Some((duty, finished)) = self.shared.take(effect, outcome) {
+                    self.pattern
+                        .work_finished(duty, finished, &mut self.shared, out);
                 }
             }
-            Input::Say(message) => self.say(&message.text(), wants),
+            Input::Say(message) => self.say(&message.text(), out),
             Input::Wrap(limit) | Input::Low(limit) => {
-                self.desk.near = self.desk.near.or(Some(limit));
-                self.stir(wants);
+                self.shared.near_limit = self.shared.near_limit.or(Some(limit));
+                self.notify_pattern(out);
             }
             Input::Stop(limit) => self.stop(Status::Partial(limit)),
             Input::Cancel { reason } => self.stop(Status::Cancelled { reason }),
@@ -230,7 +247,7 @@ impl Machine for SwarmMachine {
     }
 
     fn ending(&self) -> Option<&Ending> {
-        self.desk.ending.as_ref()
+        self.shared.ending.as_ref()
     }
 
     fn so_far(&self, status: Status) -> Ending {
@@ -241,11 +258,11 @@ impl Machine for SwarmMachine {
 impl fmt::Debug for SwarmMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SwarmMachine")
-            .field("run", &self.desk.run)
-            .field("busy", &self.desk.busy())
+            .field("run", &self.shared.run)
+            .field("busy", &self.shared.busy())
             .field(
                 "ending",
-                &self.desk.ending.as_ref().map(|ending| &ending.status),
+                &self.shared.ending.as_ref().map(|ending| &ending.status),
             )
             .finish_non_exhaustive()
     }

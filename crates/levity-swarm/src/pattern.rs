@@ -5,12 +5,12 @@ use levity_core::{Result, ToolSpec};
 use levity_loop::Agent;
 use serde_json::Value;
 
-use crate::blackboard::{Blackboard, Boarding};
-use crate::coordinator::{self, AnyCoordinator, Coordinated, Coordinator};
-use crate::debate::{Debate, Debating};
-use crate::handoff::{Handing, Handoff};
-use crate::machine::Play;
-use crate::router::{Routed, Router};
+use crate::blackboard::{Blackboard, BlackboardMachine};
+use crate::coordinator::{self, AnyCoordinator, Coordinator, CoordinatorMachine};
+use crate::debate::{Debate, DebateMachine};
+use crate::handoff::{Handoff, HandoffMachine};
+use crate::machine::PatternMachine;
+use crate::router::{Router, RouterMachine};
 use crate::rules::{Rules, Start};
 
 /// The pattern in which the workers of a swarm cooperate: a [`Router`], a [`Handoff`], a
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 }
 
 /// A tool that a pattern gives to a worker; calling a `Last` tool ends the worker's run.
-pub(crate) enum Given {
+pub(crate) enum PatternTool {
     Signal(ToolSpec),
     Last(ToolSpec),
 }
@@ -46,22 +46,26 @@ impl Pattern {
     }
 
     /// Returns the agents that are not workers, with the names under which they run.
-    pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
+    pub(crate) fn lead_agents(&self) -> Result<Vec<(&'static str, Agent)>> {
         match &self.0 {
-            Kind::Router(router) => router.leads(),
+            Kind::Router(router) => router.lead_agents(),
             Kind::Handoff(_) | Kind::Own(_) => Ok(Vec::new()),
-            Kind::Debate(debate) => debate.leads(),
-            Kind::Blackboard(board) => board.leads(),
+            Kind::Debate(debate) => debate.lead_agents(),
+            Kind::Blackboard(board) => board.lead_agents(),
         }
     }
 
     /// Returns the tools that the pattern gives to a worker.
-    pub(crate) fn given(&self, worker: &str, rules: &Rules) -> Vec<Given> {
+    pub(crate) fn extra_tools(&self, worker: &str, rules: &Rules) -> Vec<PatternTool> {
         match &self.0 {
             Kind::Router(_) | Kind::Debate(_) => Vec::new(),
-            Kind::Handoff(handoff) => handoff.given(worker, rules),
-            Kind::Blackboard(board) => board.given(worker, rules),
-            Kind::Own(own) => own.tools(worker).into_iter().map(Given::Signal).collect(),
+            Kind::Handoff(handoff) => handoff.extra_tools(worker, rules),
+            Kind::Blackboard(board) => board.extra_tools(worker, rules),
+            Kind::Own(own) => own
+                .tools(worker)
+                .into_iter()
+                .map(PatternTool::Signal)
+                .collect(),
         }
     }
 
@@ -94,13 +98,13 @@ impl Pattern {
 }
 
 /// Creates the machine of a pattern in its initial state.
-pub(crate) fn play(rules: &Rules, start: &Start) -> Box<dyn Play> {
+pub(crate) fn create_machine(rules: &Rules, start: &Start) -> Box<dyn PatternMachine> {
     match &rules.pattern.0 {
-        Kind::Router(router) => Box::new(Routed::new(router, start)),
-        Kind::Handoff(handoff) => Box::new(Handing::new(handoff, start)),
-        Kind::Debate(debate) => Box::new(Debating::new(debate, start)),
-        Kind::Blackboard(board) => Box::new(Boarding::new(board, start)),
-        Kind::Own(own) => Box::new(Coordinated::new(&**own, start)),
+        Kind::Router(router) => Box::new(RouterMachine::new(router, start)),
+        Kind::Handoff(handoff) => Box::new(HandoffMachine::new(handoff, start)),
+        Kind::Debate(debate) => Box::new(DebateMachine::new(debate, start)),
+        Kind::Blackboard(board) => Box::new(BlackboardMachine::new(board, start)),
+        Kind::Own(own) => Box::new(CoordinatorMachine::new(&**own, start)),
     }
 }
 

@@ -8,7 +8,7 @@ mod order;
 mod read;
 
 pub(crate) use order::Order;
-pub(crate) use read::{Answered, read};
+pub(crate) use read::{RouterAnswer, read};
 
 use crate::names::{did_you_mean, short};
 use crate::report::WorkerReport;
@@ -230,7 +230,7 @@ impl fmt::Display for PlanFaults {
 }
 
 /// The workers and delegations that a plan may name.
-pub(crate) struct Known<'a> {
+pub(crate) struct PlanContext<'a> {
     pub(crate) workers: &'a [Arc<str>],
     /// The name of the router itself.
     pub(crate) router: &'a str,
@@ -241,7 +241,7 @@ pub(crate) struct Known<'a> {
 }
 
 /// Validates a plan and returns the order of its delegations.
-pub(crate) fn check(plan: &[Delegation], known: &Known<'_>) -> Result<Order, PlanFaults> {
+pub(crate) fn check(plan: &[Delegation], known: &PlanContext<'_>) -> Result<Order, PlanFaults> {
     let mut faults = PlanFaults::default();
     if plan.is_empty() {
         return Err(PlanFault::Empty.into());
@@ -276,7 +276,7 @@ pub(crate) fn check(plan: &[Delegation], known: &Known<'_>) -> Result<Order, Pla
     Order::of(plan, &ids, known.done).map_err(|ids| PlanFault::Cycle { ids }.into())
 }
 
-fn check_worker(one: &Delegation, known: &Known<'_>, faults: &mut PlanFaults) {
+fn check_worker(one: &Delegation, known: &PlanContext<'_>, faults: &mut PlanFaults) {
     if known.workers.binary_search(&one.worker).is_ok() {
         return;
     }
@@ -295,7 +295,7 @@ fn check_worker(one: &Delegation, known: &Known<'_>, faults: &mut PlanFaults) {
 fn check_dependencies(
     one: &Delegation,
     ids: &BTreeMap<&str, u32>,
-    known: &Known<'_>,
+    known: &PlanContext<'_>,
     faults: &mut PlanFaults,
 ) {
     for on in one.depends_on.iter().filter(|on| !ids.contains_key(&***on)) {

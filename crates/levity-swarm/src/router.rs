@@ -5,16 +5,16 @@ use std::time::Duration;
 use levity_core::{Error, Model, Result};
 use levity_loop::Agent;
 
-use crate::judge::By;
+use crate::judge::AgentSource;
 use crate::names::ROUTER;
 
-mod brief;
-mod close;
 mod machine;
 mod planning;
-mod shape;
+mod prompt;
+mod schema;
+mod synthesis;
 
-pub(crate) use machine::Routed;
+pub(crate) use machine::RouterMachine;
 
 /// The name of a separate agent that combines the results.
 pub(crate) const SYNTHESIZER: &str = "synthesizer";
@@ -35,12 +35,12 @@ pub(crate) const SYNTHESIZER: &str = "synthesizer";
 /// ```
 #[derive(Clone)]
 pub struct Router {
-    by: Option<By>,
+    by: Option<AgentSource>,
     synthesizer: Option<Agent>,
     pub(crate) synthesis: bool,
     pub(crate) tries: u32,
     pub(crate) reassigns: u32,
-    pub(crate) most: usize,
+    pub(crate) max_delegations: usize,
     pub(crate) timeout: Duration,
 }
 
@@ -50,27 +50,27 @@ impl Router {
     /// The default timeout for a plan or for combining the results: 10 minutes.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
-    fn of(by: Option<By>) -> Self {
-        let most = Self::DEFAULT_DELEGATIONS;
+    fn of(by: Option<AgentSource>) -> Self {
+        let max_delegations = Self::DEFAULT_DELEGATIONS;
         Self {
             by,
             synthesizer: None,
             synthesis: true,
             tries: 2,
             reassigns: 1,
-            most,
+            max_delegations,
             timeout: Self::DEFAULT_TIMEOUT,
         }
     }
 
     /// Creates a router on this model, with default instructions.
     pub fn new(model: impl Model + 'static) -> Self {
-        Self::of(Some(By::Model(Arc::new(model))))
+        Self::of(Some(AgentSource::Model(Arc::new(model))))
     }
 
     /// Uses your agent as the router. Each task tells it what to return and lists the workers.
     pub fn agent(agent: Agent) -> Self {
-        Self::of(Some(By::Agent(agent)))
+        Self::of(Some(AgentSource::Agent(agent)))
     }
 
     /// Creates a pattern without a router: the keywords of the goal select the workers, and their
@@ -100,8 +100,8 @@ impl Router {
     /// [`DEFAULT_DELEGATIONS`](Self::DEFAULT_DELEGATIONS) by default. A plan that the host passes
     /// may have more.
     #[must_use]
-    pub fn max_delegations(mut self, most: usize) -> Self {
-        self.most = most;
+    pub fn max_delegations(mut self, count: usize) -> Self {
+        self.max_delegations = count;
         self
     }
 
@@ -129,12 +129,12 @@ impl Router {
     }
 
     /// Returns `true` if there is an agent that plans.
-    pub(crate) fn plans(&self) -> bool {
+    pub(crate) fn can_plan(&self) -> bool {
         self.by.is_some() && self.tries > 0
     }
 
     /// Returns the name of the agent that combines the results.
-    pub(crate) fn closes(&self) -> Option<&'static str> {
+    pub(crate) fn synthesizer_name(&self) -> Option<&'static str> {
         match (&self.synthesizer, &self.by) {
             _ if !self.synthesis => None,
             (Some(_), _) => Some(SYNTHESIZER),
@@ -143,10 +143,10 @@ impl Router {
         }
     }
 
-    pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
+    pub(crate) fn lead_agents(&self) -> Result<Vec<(&'static str, Agent)>> {
         // The swarm checks the shape of the output and asks again with the faults, so the agent
         // does not retry.
-        let by = |by: &By| by.agent(brief::INSTRUCTIONS, |agent| agent.output_retries(0));
+        let by = |by: &AgentSource| by.agent(prompt::INSTRUCTIONS, |agent| agent.output_retries(0));
         let router = self.by.iter().map(|one| Ok((ROUTER, by(one)?)));
         router
             .chain(
@@ -158,7 +158,7 @@ impl Router {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.most == 0 {
+        if self.max_delegations == 0 {
             return Err(Error::setting(
                 "max_delegations",
                 "is 0, so no plan could be made; set 1 or more",
@@ -171,7 +171,7 @@ impl Router {
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Router")
-            .field("max_delegations", &self.most)
+            .field("max_delegations", &self.max_delegations)
             .field("tries", &self.tries)
             .field("reassigns", &self.reassigns)
             .finish_non_exhaustive()

@@ -10,11 +10,11 @@ use levity_core::text::is_blank;
 use levity_runtime::{Beginning, Conversational, Runnable, Runtime};
 use serde_json::Value;
 
-use crate::finished::{SwarmAnswer, SwarmDetails};
+use crate::answer::{SwarmAnswer, SwarmDetails};
 use crate::machine::SwarmMachine;
 use crate::names::ROUTER;
 use crate::pattern::Kind;
-use crate::plan::{Delegation, Known, check};
+use crate::plan::{Delegation, PlanContext, check};
 use crate::rules::Start;
 use crate::swarm::Swarm;
 use crate::worker::WorkerMemory;
@@ -189,8 +189,8 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
         ));
     };
     let done = BTreeMap::new();
-    let most = router.most.max(plan.len());
-    let known = Known {
+    let most = router.max_delegations.max(plan.len());
+    let known = PlanContext {
         workers: &rules.names,
         router: ROUTER,
         done: &done,

@@ -29,7 +29,7 @@ use crate::swarm::Swarm;
 #[derive(Clone)]
 pub struct Worker {
     pub(crate) card: Card,
-    pub(crate) does: Does,
+    pub(crate) runner: AgentOrSwarm,
 }
 
 /// The properties of a worker, without its agent or swarm.
@@ -50,7 +50,7 @@ pub(crate) struct Card {
 
 /// The agent or swarm that does the work.
 #[derive(Clone)]
-pub(crate) enum Does {
+pub(crate) enum AgentOrSwarm {
     Agent(Agent),
     Swarm(Swarm),
 }
@@ -77,7 +77,7 @@ impl Worker {
     /// Creates a worker from an agent. Planners choose a worker by its description. The names
     /// `router`, `synthesizer`, `judge`, `user` and `*` are reserved.
     pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
-        Self::of(name.into(), description.into(), Does::Agent(agent))
+        Self::of(name.into(), description.into(), AgentOrSwarm::Agent(agent))
     }
 
     /// Creates a worker from a swarm.
@@ -86,13 +86,13 @@ impl Worker {
         description: impl Into<Arc<str>>,
         swarm: Swarm,
     ) -> Self {
-        Self::of(name.into(), description.into(), Does::Swarm(swarm))
+        Self::of(name.into(), description.into(), AgentOrSwarm::Swarm(swarm))
     }
 
-    fn of(name: Arc<str>, description: Arc<str>, does: Does) -> Self {
-        let price = match &does {
-            Does::Agent(agent) => agent.card().price,
-            Does::Swarm(_) => None,
+    fn of(name: Arc<str>, description: Arc<str>, runner: AgentOrSwarm) -> Self {
+        let price = match &runner {
+            AgentOrSwarm::Agent(agent) => agent.card().price,
+            AgentOrSwarm::Swarm(_) => None,
         };
         let card = Card {
             name,
@@ -104,9 +104,9 @@ impl Worker {
             stand_in: None,
             scope: WorkerMemory::Task,
             price,
-            is_swarm: matches!(does, Does::Swarm(_)),
+            is_swarm: matches!(runner, AgentOrSwarm::Swarm(_)),
         };
-        Self { card, does }
+        Self { card, runner }
     }
 
     /// Adds keywords that identify tasks for this worker if no router decides. The words of its
@@ -161,9 +161,9 @@ impl Worker {
 
     /// Returns the agent that does the work, if it is not a swarm.
     pub fn agent(&self) -> Option<&Agent> {
-        match &self.does {
-            Does::Agent(agent) => Some(agent),
-            Does::Swarm(_) => None,
+        match &self.runner {
+            AgentOrSwarm::Agent(agent) => Some(agent),
+            AgentOrSwarm::Swarm(_) => None,
         }
     }
 }

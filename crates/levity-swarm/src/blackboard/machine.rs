@@ -12,15 +12,15 @@ use super::Blackboard;
 use super::writes::{self, Write};
 use crate::board::{Board, BoardEntry};
 use crate::bus::Recipient;
-use crate::crew::{Crew, How};
-use crate::desk::{Came, Desk, Duty};
-use crate::machine::{Play, Shown, read_play};
+use crate::machine::{PatternMachine, PatternOutput, read_pattern_state};
 use crate::notice::SwarmNotice;
+use crate::round_work::{RoundMode, RoundWork};
 use crate::rules::Start;
+use crate::shared_state::{FinishedWork, SharedState, WorkKind};
 
 /// Runs a blackboard: the workers write round by round, and the answer is derived from the board.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Boarding {
+pub(crate) struct BlackboardMachine {
     #[serde(skip, default = "Blackboard::unjudged")]
     pub(super) blackboard: Blackboard,
     /// The goal, for the reports.
@@ -28,7 +28,8 @@ pub(crate) struct Boarding {
     goal: Arc<str>,
     /// The round, from 1; 0 before the first.
     pub(super) round: u32,
-    pub(super) crew: Crew,
+    #[serde(rename = "crew")]
+    pub(super) round_work: RoundWork,
     pub(super) asking: Drafts,
     pub(super) board: Board,
     /// The writes of the round, by piece of work.
@@ -49,13 +50,13 @@ pub(crate) struct Boarding {
     working: bool,
 }
 
-impl Boarding {
+impl BlackboardMachine {
     pub(crate) fn new(blackboard: &Blackboard, start: &Start) -> Self {
         Self {
             blackboard: blackboard.clone(),
             goal: start.goal.as_str().into(),
             round: 0,
-            crew: Crew::new(Recipient::Everybody),
+            round_work: RoundWork::new(Recipient::Everybody),
             asking: Drafts::default(),
             board: Board::default(),
             writes: Vec::new(),
@@ -69,11 +70,11 @@ impl Boarding {
     }
 
     /// Starts the next round, or makes the answer after the last one.
-    pub(super) fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if self.round >= self.blackboard.rounds || desk.near.is_some() {
-            return self.close(desk, wants);
+    pub(super) fn advance(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if self.round >= self.blackboard.rounds || shared.near_limit.is_some() {
+            return self.close(shared, out);
         }
-        let asked: Vec<Arc<str>> = desk
+        let asked: Vec<Arc<str>> = shared
             .rules
             .order
             .iter()
@@ -81,17 +82,17 @@ impl Boarding {
             .cloned()
             .collect();
         if asked.is_empty() {
-            return self.close(desk, wants);
+            return self.close(shared, out);
         }
         self.round += 1;
         let (round, of) = (self.round, self.blackboard.rounds);
-        desk.tell(wants, || SwarmNotice::RoundBegan { round, of });
-        self.seen = self.look();
-        self.crew
-            .seat(round, &asked, &self.goal, How::Together, desk);
+        shared.notify(out, || SwarmNotice::RoundBegan { round, of });
+        self.seen = self.round_view();
+        self.round_work
+            .slot(round, &asked, &self.goal, RoundMode::Together, shared);
         self.writes = asked.iter().map(|_| Vec::new()).collect();
         (self.asked, self.working) = (asked, true);
-        self.pump(desk, wants);
+        self.pump(shared, out);
     }
 
     /// Returns `true` if a worker is asked: it has no rule, or one of its entries is new to it.
@@ -106,49 +107,55 @@ impl Boarding {
     }
 
     /// Starts the workers that may start; ends the round when all are done.
-    fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        self.crew.skip_rest(desk, wants);
-        while let Some(seat) = self.crew.next(desk) {
-            let task = self.task(seat, desk);
-            self.crew
-                .begin(0..self.crew.base(), seat, task, desk, wants);
+    fn pump(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        self.round_work.skip_rest(shared, out);
+        while let Some(slot) = self.round_work.next(shared) {
+            let task = self.task(slot, shared);
+            self.round_work
+                .begin(0..self.round_work.base(), slot, task, shared, out);
         }
-        if self.crew.is_over() {
-            self.round_over(desk, wants);
+        if self.round_work.is_over() {
+            self.round_over(shared, out);
         }
     }
 
-    fn worked(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        let Some(heard) = self.crew.came(seat, came, desk, wants) else {
+    fn handle_worker_end(
+        &mut self,
+        slot: usize,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
+        let Some(attempt) = self.round_work.work_finished(slot, finished, shared, out) else {
             return;
         };
-        if let Some(writes) = self.writes.get_mut(seat) {
-            writes::take(writes, &heard, desk);
+        if let Some(writes) = self.writes.get_mut(slot) {
+            writes::take(writes, &attempt, shared);
         }
-        if let Some(worker) = self.asked.get(seat).filter(|_| heard.is_done()) {
+        if let Some(worker) = self.asked.get(slot).filter(|_| attempt.is_done()) {
             self.looked.insert(worker.clone(), self.round);
         }
-        self.crew.flush(desk, wants);
-        self.pump(desk, wants);
+        self.round_work.flush(shared, out);
+        self.pump(shared, out);
     }
 
-    fn round_over(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn round_over(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
         self.working = false;
-        let any = self.put_up(desk, wants);
-        self.crew.rise(desk);
-        let is_last = self.round >= self.blackboard.rounds || desk.near.is_some();
+        let any = self.apply_writes(shared, out);
+        self.round_work.end_round(shared);
+        let is_last = self.round >= self.blackboard.rounds || shared.near_limit.is_some();
         let reached = self
             .board
             .get(&self.blackboard.until)
             .is_some_and(|entry| entry.round == self.round);
         if reached || !any || is_last {
-            return self.close(desk, wants);
+            return self.close(shared, out);
         }
         if self.blackboard.judge.each_round {
             self.asking = Drafts::default();
-            return self.ask(desk, wants);
+            return self.ask(shared, out);
         }
-        self.go_on(desk, wants);
+        self.advance(shared, out);
     }
 }
 
@@ -164,50 +171,56 @@ fn is_new(entry: &BoardEntry, worker: &Arc<str>, looked: u32) -> bool {
         .any(|(round, by)| round >= looked && by != worker)
 }
 
-impl Play for Boarding {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        self.go_on(desk, wants);
+impl PatternMachine for BlackboardMachine {
+    fn begin(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        self.advance(shared, out);
     }
 
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn work_finished(
+        &mut self,
+        duty: WorkKind,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         match duty {
-            Duty::Lead => self.judged(&came, desk, wants),
-            Duty::Work(seat) => self.worked(seat as usize, came, desk, wants),
-            Duty::Close => self.closed(&came, desk, wants),
+            WorkKind::Lead => self.handle_verdict(&finished, shared, out),
+            WorkKind::Work(slot) => self.handle_worker_end(slot as usize, finished, shared, out),
+            WorkKind::Close => self.handle_synthesis(&finished, shared, out),
         }
     }
 
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if desk.near.is_some() && self.working {
-            self.pump(desk, wants);
+    fn state_changed(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if shared.near_limit.is_some() && self.working {
+            self.pump(shared, out);
         }
     }
 
-    fn so_far(&self, desk: &Desk) -> String {
-        self.without(desk)
+    fn partial_answer(&self, shared: &SharedState) -> String {
+        self.fallback_answer(shared)
     }
 
     fn save(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
-        let saved: Self = read_play(saved)?;
-        let crew = saved.crew.resumed(desk)?;
+    fn restore(&mut self, saved: &Value, shared: &SharedState) -> Result<(), String> {
+        let saved: Self = read_pattern_state(saved)?;
+        let round_work = saved.round_work.resumed(shared)?;
         *self = Self {
             blackboard: self.blackboard.clone(),
             goal: self.goal.clone(),
-            crew,
+            round_work,
             ..saved
         };
-        self.seen = self.look();
+        self.seen = self.round_view();
         Ok(())
     }
 
-    fn shown(&self) -> Shown {
-        Shown {
+    fn output(&self) -> PatternOutput {
+        PatternOutput {
             board: Some(self.board.clone()),
-            ..Shown::default()
+            ..PatternOutput::default()
         }
     }
 }

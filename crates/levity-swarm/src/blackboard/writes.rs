@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::WRITE;
-use super::machine::Boarding;
+use super::machine::BlackboardMachine;
 use crate::board::clean_key;
 use crate::bus::{MessageKind, NewMessage, Recipient};
-use crate::crew::Heard;
-use crate::desk::Desk;
 use crate::notice::SwarmNotice;
+use crate::round_work::AttemptResult;
+use crate::shared_state::SharedState;
 
 /// A requested write.
 #[derive(Serialize, Deserialize)]
@@ -24,24 +24,27 @@ pub(super) struct Write {
 }
 
 /// The maximum size of an entry's content in a bus message, in bytes.
-const MOST_SAID: usize = 4_000;
+const MAX_TEXT_BYTES: usize = 4_000;
 /// The maximum number of refused writes that are named.
-const MOST_REFUSED: usize = 50;
+const MAX_REFUSED: usize = 50;
 
 /// Adds the writes of one attempt of a worker.
-pub(super) fn take(writes: &mut Vec<Write>, heard: &Heard, desk: &Desk) {
-    let requested = heard.signals.iter().filter(|signal| &*signal.name == WRITE);
-    let mut new: Vec<Write> = requested.map(|signal| read(&heard.by, signal)).collect();
-    let is_swarm = desk
+pub(super) fn take(writes: &mut Vec<Write>, attempt: &AttemptResult, shared: &SharedState) {
+    let requested = attempt
+        .signals
+        .iter()
+        .filter(|signal| &*signal.name == WRITE);
+    let mut new: Vec<Write> = requested.map(|signal| read(&attempt.by, signal)).collect();
+    let is_swarm = shared
         .rules
         .cards
-        .get(&heard.by)
+        .get(&attempt.by)
         .is_some_and(|card| card.is_swarm);
-    if heard.is_done() && is_swarm && !heard.text.trim().is_empty() {
+    if attempt.is_done() && is_swarm && !attempt.text.trim().is_empty() {
         new.push(Write {
-            by: heard.by.clone(),
-            key: clean_key(&heard.by),
-            content: heard.text.to_string(),
+            by: attempt.by.clone(),
+            key: clean_key(&attempt.by),
+            content: attempt.text.to_string(),
         });
     }
     for write in new {
@@ -64,29 +67,38 @@ fn read(by: &Arc<str>, signal: &Signal) -> Write {
     }
 }
 
-impl Boarding {
+impl BlackboardMachine {
     /// Applies the writes to the board in the order of the workers. Returns `true` if there were
     /// any.
-    pub(super) fn put_up(&mut self, desk: &mut Desk, wants: &mut MachineOutput) -> bool {
+    pub(super) fn apply_writes(
+        &mut self,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) -> bool {
         self.refused.clear();
         let mut any = false;
         for write in std::mem::take(&mut self.writes).into_iter().flatten() {
-            any |= self.put(write, desk, wants);
+            any |= self.apply_write(write, shared, out);
         }
         any
     }
 
-    fn put(&mut self, write: Write, desk: &mut Desk, wants: &mut MachineOutput) -> bool {
+    fn apply_write(
+        &mut self,
+        write: Write,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) -> bool {
         let Write { by, key, content } = write;
         let entry = match self.board.write(&key, &content, &by, self.round) {
             Ok(Some(entry)) => entry.clone(),
             Ok(None) => return false,
             Err(refusal) => {
                 let why = refusal.to_string();
-                if self.refused.len() < MOST_REFUSED {
+                if self.refused.len() < MAX_REFUSED {
                     self.refused.push(format!("`{key}` by {by}: {why}"));
                 }
-                desk.tell(wants, || SwarmNotice::Refused {
+                shared.notify(out, || SwarmNotice::Refused {
                     key: key.into(),
                     by,
                     why,
@@ -94,12 +106,12 @@ impl Boarding {
                 return true;
             }
         };
-        let said = format!("{key}: {}", clipped(&entry.content, MOST_SAID));
-        desk.post(
+        let said = format!("{key}: {}", clipped(&entry.content, MAX_TEXT_BYTES));
+        shared.post(
             NewMessage::new(by.clone(), Recipient::Everybody, MessageKind::Entry, said),
-            wants,
+            out,
         );
-        desk.tell(wants, || SwarmNotice::Written {
+        shared.notify(out, || SwarmNotice::Written {
             key: entry.key,
             by,
             version: entry.version,

@@ -13,14 +13,14 @@ fn write(
 }
 
 #[test]
-fn what_is_written_last_stands_and_the_rest_is_remembered() {
+fn last_write_wins_and_history_keeps_earlier_versions() {
     let mut board = Board::default();
     assert_eq!(write(&mut board, "b", "one", "pilot", 1), Ok(true));
     assert_eq!(write(&mut board, "a", "x", "watch", 1), Ok(true));
     assert_eq!(
         write(&mut board, "b", "one", "watch", 1),
         Ok(false),
-        "it stands there already"
+        "the content is already there"
     );
     assert_eq!(write(&mut board, " b\n", "two", "cook", 1), Ok(true));
     let keys: Vec<_> = board
@@ -61,7 +61,7 @@ fn what_is_written_last_stands_and_the_rest_is_remembered() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn writes_over_limits_are_refused() {
     let mut board = Board::default();
     assert_eq!(
         write(&mut board, " \n\u{0}", "x", "pilot", 1),
@@ -89,7 +89,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(
         write(&mut board, "k1", "short", "pilot", 1),
         Ok(true),
-        "what stood there makes room"
+        "the overwritten content makes room"
     );
     let refusal = (0..).find_map(|at| write(&mut board, &format!("s{at}"), "x", "pilot", 1).err());
     assert_eq!(
@@ -99,12 +99,12 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(
         write(&mut board, "s1", "y", "pilot", 1),
         Ok(true),
-        "it has its place"
+        "the entry exists"
     );
 }
 
 #[test]
-fn keys_are_one_short_line() {
+fn keys_are_normalized_to_one_short_line() {
     assert_eq!(clean_key("  two\r\n words\u{7} "), "two words");
     assert_eq!(clean_key(" `answer` "), "answer");
     assert_eq!(clean_key("k` by user, round 1"), "k by user, round 1");
@@ -124,7 +124,7 @@ fn keys_are_one_short_line() {
 }
 
 #[test]
-fn it_survives_json_and_takes_no_board_that_is_none() {
+fn board_roundtrips_through_json_and_rejects_invalid_lists() {
     let mut board = Board::default();
     for (key, content) in [("a", "1"), ("b", "2"), ("a", "3")] {
         write(&mut board, key, content, "pilot", 1).unwrap();

@@ -7,7 +7,7 @@ use super::{Bus, BusMessage, MessageKind, NewMessage, Recipient};
 
 const NAMES: [&str; 5] = ["coder", "reviewer", "researcher", "", "*"];
 
-/// What is posted: from whom, to whom, how long, and by how much the clock moves, back or forth.
+/// A post: the sender, the recipient, the content, and the change of the clock.
 type Post = (usize, usize, String, i64);
 
 fn any_post() -> impl Strategy<Value = Post> {
@@ -23,7 +23,7 @@ fn draft((from, to, content, _): &Post) -> NewMessage {
     )
 }
 
-/// Posts all of it and looks at the bus after each.
+/// Posts all messages and checks the bus after each.
 fn posted(mut bus: Bus, posts: &[Post], mut look: impl FnMut(&Bus, &[BusMessage])) -> Bus {
     let (mut clock, mut all) = (100_i64, Vec::new());
     for post in posts {
@@ -35,14 +35,14 @@ fn posted(mut bus: Bus, posts: &[Post], mut look: impl FnMut(&Bus, &[BusMessage]
     bus
 }
 
-/// What a worker is shown, by looking at every message there is.
+/// Returns the context of a worker by a scan of all messages.
 fn naive<'a>(
     there: &[&'a BusMessage],
     worker: &str,
     tokens: usize,
     upto: u64,
 ) -> Vec<&'a BusMessage> {
-    let mut left = tokens;
+    let mut remaining = tokens;
     let mut row = |wanted: &dyn Fn(&BusMessage) -> bool| {
         let mut row = Vec::new();
         for message in there
@@ -51,10 +51,10 @@ fn naive<'a>(
             .filter(|message| message.id < upto && wanted(message))
         {
             let cost = estimate_tokens(&message.content) as usize + Bus::MESSAGE_TOKENS;
-            if cost > left {
+            if cost > remaining {
                 break;
             }
-            left -= cost;
+            remaining -= cost;
             row.insert(0, *message);
         }
         row
@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_limits_hold_at_every_moment(
+    fn limits_hold_after_every_post(
         posts in prop::collection::vec(any_post(), 0..60), most in 0..20_usize, bytes in 0..200_usize,
     ) {
         posted(Bus::with_limits(most, bytes), &posts, |bus, all| {
@@ -82,21 +82,21 @@ proptest! {
             let sum: usize = there.iter().map(|message| message.content.len()).sum();
             assert!(bus.len() <= most.max(1) && sum <= bytes && sum == bus.bytes(), "{bus:?}");
             assert!(there.iter().copied().eq(&all[all.len() - bus.len()..]), "the newest are \
-                there, as posted");
+                stored, as posted");
             assert_eq!(bus.dropped() as usize + bus.len(), all.len());
             assert_eq!(bus.last_id() as usize, all.len());
-            // Nothing leaves before it must.
+            // No message is dropped before it must be.
             if let Some(gone) = all.len().checked_sub(bus.len() + 1) {
                 assert!(bus.len() == most.max(1) || sum + all[gone].content.len() > bytes);
             }
             let (lists, entries) = bus.index.size();
-            assert!(lists <= bus.len() && entries == bus.len(), "the index has what is there and \
-                no more");
+            assert!(lists <= bus.len() && entries == bus.len(), "the index has exactly \
+                the stored messages");
         });
     }
 
     #[test]
-    fn ids_and_times_go_up(posts in prop::collection::vec(any_post(), 0..60)) {
+    fn ids_and_times_increase(posts in prop::collection::vec(any_post(), 0..60)) {
         let bus = posted(Bus::with_limits(30, 10_000), &posts, |_, _| ());
         let there: Vec<_> = bus.messages().collect();
         prop_assert!(there.windows(2).all(|pair| pair[0].id + 1 == pair[1].id && pair[0].at <= pair[1].at));
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn a_worker_is_shown_what_a_scan_finds(
+    fn context_matches_naive_scan(
         posts in prop::collection::vec(any_post(), 0..60), most in 1..40_usize, bytes in 0..2_000_usize,
         budget in 0..400_usize, upto in 0..70_u64,
     ) {
@@ -120,14 +120,14 @@ proptest! {
     }
 
     #[test]
-    fn a_log_is_read_as_it_was_written(posts in prop::collection::vec(any_post(), 0..40), gap in 2..5_usize) {
+    fn log_is_read_back_as_written(posts in prop::collection::vec(any_post(), 0..40), gap in 2..5_usize) {
         let bus = posted(Bus::with_limits(30, 10_000), &posts, |_, _| ());
         let read = Bus::read_json_lines(&*lines(&bus)).unwrap();
         prop_assert!(read.messages().eq(bus.messages()));
         prop_assert_eq!((read.last_id(), read.dropped()), (bus.last_id(), bus.dropped()));
         prop_assert_eq!(lines(&read), lines(&bus));
 
-        // With lines left out, ids have gaps; all still holds.
+        // Without some lines, ids have gaps; everything still holds.
         let text = String::from_utf8(lines(&bus)).unwrap();
         let some: Vec<_> = text.lines().enumerate().filter(|(at, _)| at % gap != 1).map(|(_, line)| line).collect();
         let read = Bus::read_json_lines(some.join("\n\n").as_bytes()).unwrap();
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in "(\\{\"id\":[0-9]{1,3}|[ \
+    fn reader_never_panics_on_any_text(text in "(\\{\"id\":[0-9]{1,3}|[ \
         -~\n]|\\u{0}|,\"to\":|\"\\*\"|\\}\n){0,40}") {
         let _ = Bus::read_json_lines(text.as_bytes());
     }
@@ -157,20 +157,20 @@ fn post(bus: &mut Bus, from: &str, to: &str, content: &str) {
 }
 
 #[test]
-fn a_text_that_is_too_long_says_how_long_it_was() {
+fn content_over_limit_is_cut_with_size_note() {
     let mut bus = Bus::new();
     post(&mut bus, "coder", "*", &"é".repeat(5_000_000));
     let content = bus.get(1).unwrap().content.clone();
     assert!(content.ends_with("é\n[cut here: 65472 of 10000000 bytes]"));
     assert!(content.len() <= Bus::MAX_CONTENT);
-    // Also when there is no room for saying so.
+    // The note is omitted if it does not fit.
     let mut tiny = Bus::with_limits(10, 5);
     post(&mut tiny, "coder", "*", "éééééé");
     assert_eq!(&*tiny.get(1).unwrap().content, "éé");
 }
 
 #[test]
-fn a_content_that_fits_is_not_copied() {
+fn content_within_limit_is_not_copied() {
     let content: Arc<str> = "x".repeat(Bus::MAX_CONTENT).into();
     let mut bus = Bus::new();
     let draft = NewMessage::new("coder", "*", MessageKind::Note, content.clone());
@@ -179,7 +179,7 @@ fn a_content_that_fits_is_not_copied() {
 }
 
 #[test]
-fn names_are_cut_the_same_way_everywhere() {
+fn long_names_are_cut_consistently() {
     let long = "n".repeat(1_000_000);
     let mut bus = Bus::new();
     post(&mut bus, "coder", &long, "to you");
@@ -194,7 +194,7 @@ fn names_are_cut_the_same_way_everywhere() {
 }
 
 #[test]
-fn the_name_for_everybody_is_nobodys_name() {
+fn broadcast_name_cannot_name_one_worker() {
     let mut bus = Bus::new();
     let draft = NewMessage {
         to: Recipient::One("*".into()),
@@ -205,27 +205,27 @@ fn the_name_for_everybody_is_nobodys_name() {
     assert_eq!(bus.context_for("reviewer", 100).len(), 1);
 }
 
-/// A worker that talks a lot is passed over in one step: what it is shown is found by one look.
+/// A worker's own broadcasts are skipped in one step.
 #[test]
-fn own_broadcasts_are_not_walked() {
+fn own_broadcasts_are_skipped_without_scan() {
     let mut bus = Bus::with_limits(1_000_000, usize::MAX);
     post(&mut bus, "reviewer", "*", "first");
     (0..200_000).for_each(|_| post(&mut bus, "coder", "*", "again"));
     let found: Vec<_> = bus.index.broadcasts("coder", u64::MAX).collect();
     assert_eq!(found, [1]);
-    // Nobody can afford to walk all of it this often.
+    // A scan of all messages would be too slow here.
     for _ in 0..200_000 {
         assert_eq!(bus.context_for("coder", 20).len(), 1);
     }
 }
 
 #[test]
-fn a_list_that_became_short_gives_its_room_back() {
+fn shrunken_list_releases_memory() {
     let mut bus = Bus::with_limits(1_000, usize::MAX);
     for worker in 1..=30 {
         for turn in 0..1_000 {
             post(&mut bus, "router", &format!("w{worker}"), ".");
-            // Now and then one for each worker before, so that the lists stay.
+            // Some messages go to earlier workers, so that their lists remain.
             if turn % 10 == 0 {
                 post(&mut bus, "router", &format!("w{}", turn / 10 % worker), ".");
             }
@@ -236,7 +236,7 @@ fn a_list_that_became_short_gives_its_room_back() {
 }
 
 #[test]
-fn what_is_shown_for_debugging_has_no_content() {
+fn debug_output_contains_no_content() {
     let mut bus = Bus::new();
     post(&mut bus, "coder", "*", "secret");
     assert_eq!(
@@ -252,7 +252,7 @@ fn check_fault(text: &str, expected: &str) {
 }
 
 #[test]
-fn faults_name_the_line() {
+fn read_errors_name_line() {
     let line = |id: u64| {
         format!(
             r#"{{"id":{id},"from":"a","to":"b","type":"note","content":"c","timestamp":1,"run":"r"}}"#
@@ -260,15 +260,15 @@ fn faults_name_the_line() {
     };
     check_fault(
         &format!("{}\n\nnonsense\n", line(1)),
-        "3 line 3 of the bus log is no message (column 2)",
+        "3 line 3 of the bus log is not a message (column 2)",
     );
     check_fault(
         &line(1).replace("note", "gossip"),
-        "1 line 1 of the bus log is no message (column 43)",
+        "1 line 1 of the bus log is not a message (column 43)",
     );
     check_fault(
         &line(1)[..20],
-        "1 line 1 of the bus log is no message (column 20)",
+        "1 line 1 of the bus log is not a message (column 20)",
     );
     let order = |line, id, last| {
         format!(
@@ -285,13 +285,13 @@ fn faults_name_the_line() {
     );
     check_fault(
         &long,
-        "2 line 2 of the bus log is longer than 1048576 bytes",
+        "2 line 2 of the bus log is longer than the limit of 1048576 bytes",
     );
 }
 
-/// The longest message, each letter of it escaped, is a line that is read again.
+/// A message of maximum size with every character escaped fits on one line.
 #[test]
-fn the_longest_message_has_room_on_a_line() {
+fn longest_message_fits_on_one_line() {
     let worst = |bytes| "\u{1}".repeat(bytes);
     let mut bus = Bus::new();
     post(
@@ -304,10 +304,9 @@ fn the_longest_message_has_room_on_a_line() {
     assert!(read.messages().eq(bus.messages()));
 }
 
-/// Of a log that is longer than a bus the newest messages stay, and lines without an end are not
-/// gathered.
+/// Of a log that is longer than a bus, the newest messages remain. Endless lines are not buffered.
 #[test]
-fn a_long_log_is_read_within_the_limits() {
+fn long_log_is_read_within_limits() {
     let mut bus = Bus::with_limits(usize::MAX, usize::MAX);
     (0..Bus::MAX_MESSAGES + 5).for_each(|_| post(&mut bus, "coder", "*", "again"));
     let read = Bus::read_json_lines(&*lines(&bus)).unwrap();

@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use super::Debate;
 use crate::bus::{MessageKind, NewMessage, Recipient};
-use crate::crew::{Crew, How, not_done, shared_list};
-use crate::desk::{Came, Desk, Duty};
 use crate::judge::{self, Verdict, in_words, read};
-use crate::machine::{Play, Shown, read_play};
+use crate::machine::{PatternMachine, PatternOutput, read_pattern_state};
 use crate::names::JUDGE;
 use crate::notice::SwarmNotice;
 use crate::report::WorkerReport;
+use crate::round_work::{RoundMode, RoundWork, not_done, shared_list};
 use crate::rules::Start;
+use crate::shared_state::{FinishedWork, SharedState, WorkKind};
 
 /// Runs a debate: the workers speak round by round, and the judge decides.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Debating {
+pub(crate) struct DebateMachine {
     #[serde(skip, default = "Debate::unjudged")]
     pub(super) debate: Debate,
     /// The question, for the reports.
@@ -29,7 +29,8 @@ pub(crate) struct Debating {
     goal: Arc<str>,
     /// The round, from 1; 0 before the first.
     pub(super) round: u32,
-    pub(super) crew: Crew,
+    #[serde(rename = "crew")]
+    pub(super) round_work: RoundWork,
     pub(super) asking: Drafts,
     /// The reasons of the judge, by round.
     pub(super) verdicts: BTreeMap<usize, Arc<str>>,
@@ -39,13 +40,13 @@ pub(crate) struct Debating {
     last: Option<Arc<str>>,
 }
 
-impl Debating {
+impl DebateMachine {
     pub(crate) fn new(debate: &Debate, start: &Start) -> Self {
         Self {
             debate: debate.clone(),
             goal: start.goal.as_str().into(),
             round: 0,
-            crew: Crew::new(Recipient::Everybody),
+            round_work: RoundWork::new(Recipient::Everybody),
             asking: Drafts::default(),
             verdicts: BTreeMap::new(),
             speaking: false,
@@ -54,57 +55,64 @@ impl Debating {
     }
 
     /// Starts the next round, or asks the judge for the decision after the last one.
-    fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if self.round >= self.debate.rounds || desk.near.is_some() {
-            return self.decide(desk, wants);
+    fn advance(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if self.round >= self.debate.rounds || shared.near_limit.is_some() {
+            return self.decide(shared, out);
         }
         self.round += 1;
         let (round, of) = (self.round, self.debate.rounds);
-        desk.tell(wants, || SwarmNotice::RoundBegan { round, of });
-        let how = if round == 1 && self.debate.together {
-            How::Together
+        shared.notify(out, || SwarmNotice::RoundBegan { round, of });
+        let mode = if round == 1 && self.debate.together {
+            RoundMode::Together
         } else {
-            How::InTurns
+            RoundMode::InTurns
         };
-        let rules = desk.rules.clone();
-        self.crew.seat(round, &rules.order, &self.goal, how, desk);
+        let rules = shared.rules.clone();
+        self.round_work
+            .start_round(round, &rules.order, &self.goal, mode, shared);
         self.speaking = true;
-        self.pump(desk, wants);
+        self.pump(shared, out);
     }
 
     /// Starts the turns that may start; ends the round when all have spoken.
-    fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        self.crew.skip_rest(desk, wants);
-        while let Some(seat) = self.crew.next(desk) {
-            let task = self.turn(seat, desk);
-            self.crew
-                .begin(0..self.crew.base(), seat, task, desk, wants);
+    fn pump(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        self.round_work.skip_rest(shared, out);
+        while let Some(slot) = self.round_work.next(shared) {
+            let task = self.turn_task(slot, shared);
+            self.round_work
+                .begin(0..self.round_work.base(), slot, task, shared, out);
         }
-        if self.crew.is_over() {
-            self.round_over(desk, wants);
+        if self.round_work.is_over() {
+            self.round_over(shared, out);
         }
     }
 
-    fn spoke(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        let Some(heard) = self.crew.came(seat, came, desk, wants) else {
+    fn handle_turn(
+        &mut self,
+        slot: usize,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
+        let Some(attempt) = self.round_work.work_finished(slot, finished, shared, out) else {
             return;
         };
-        if heard.is_done() {
+        if attempt.is_done() {
             let turn = NewMessage::new(
-                heard.by,
+                attempt.by,
                 Recipient::Everybody,
                 MessageKind::Turn,
-                heard.text,
+                attempt.text,
             );
-            self.crew.letter(seat, turn);
+            self.round_work.queue_message(slot, turn);
         }
-        self.crew.flush(desk, wants);
-        self.pump(desk, wants);
+        self.round_work.flush(shared, out);
+        self.pump(shared, out);
     }
 
-    fn round_over(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn round_over(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
         self.speaking = false;
-        let turns = &desk.reports[self.crew.base()..];
+        let turns = &shared.reports[self.round_work.base()..];
         let last = turns
             .iter()
             .rev()
@@ -112,137 +120,169 @@ impl Debating {
             .map(|turn| turn.worker.clone());
         let silent = last.is_none();
         self.last = last.or(self.last.take());
-        self.crew.rise(desk);
+        self.round_work.end_round(shared);
         if silent {
-            return self.decide(desk, wants);
+            return self.decide(shared, out);
         }
-        let looks =
-            self.debate.judge.each_round && self.round < self.debate.rounds && desk.near.is_none();
+        let looks = self.debate.judge.each_round
+            && self.round < self.debate.rounds
+            && shared.near_limit.is_none();
         if looks {
             self.asking = Drafts::default();
-            return self.ask(false, desk, wants);
+            return self.ask(false, shared, out);
         }
-        self.go_on(desk, wants);
+        self.advance(shared, out);
     }
 
     /// Asks the judge for the answer, or lists the turns.
-    fn decide(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if !self.debate.judge.is_there() {
-            return self.list_up(None, desk, wants);
+    fn decide(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if !self.debate.judge.exists() {
+            return self.answer_with_list(None, shared, out);
         }
         self.asking = Drafts::default();
-        self.ask(true, desk, wants);
+        self.ask(true, shared, out);
     }
 
-    fn ask(&mut self, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
-        let work = self.debate.judge.work(self.judging(last, desk), last, desk);
-        let duty = if last { Duty::Close } else { Duty::Lead };
-        let effect = desk.want(&JUDGE.into(), &work, duty, wants);
+    fn ask(&mut self, last: bool, shared: &mut SharedState, out: &mut MachineOutput) {
+        let work = self
+            .debate
+            .judge
+            .work(self.judge_task(last, shared), last, shared);
+        let duty = if last {
+            WorkKind::Close
+        } else {
+            WorkKind::Lead
+        };
+        let effect = shared.request(&JUDGE.into(), &work, duty, out);
         if last {
-            desk.tell(wants, || SwarmNotice::Synthesising { effect });
+            shared.notify(out, || SwarmNotice::Synthesising { effect });
         }
     }
 
     /// Handles the judge's answer.
-    fn judged(&mut self, last: bool, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        let verdict = read(&came.text).and_then(|verdict| check(verdict, last));
-        match (verdict, came.result) {
-            (Ok(verdict), _) => self.found(&verdict, last, desk, wants),
-            (Err(_), Err(why)) => self.no_verdict(why.error, last, desk, wants),
+    fn handle_verdict(
+        &mut self,
+        last: bool,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
+        let verdict = read(&finished.text).and_then(|verdict| check(verdict, last));
+        match (verdict, finished.result) {
+            (Ok(verdict), _) => self.apply_verdict(&verdict, last, shared, out),
+            (Err(_), Err(failure)) => self.no_verdict(failure.error, last, shared, out),
             (Err(complaint), Ok(())) => {
-                if self
-                    .asking
-                    .reject(vec![complaint.clone()], &*came.text, judge::TRIES)
-                    && desk.near.is_none()
+                if self.asking.reject(
+                    vec![complaint.clone()],
+                    &*finished.text,
+                    judge::MAX_ATTEMPTS,
+                ) && shared.near_limit.is_none()
                 {
-                    return self.ask(last, desk, wants);
+                    return self.ask(last, shared, out);
                 }
-                let Some(answer) = in_words(&came.text).filter(|_| last) else {
-                    return self.no_verdict(complaint, last, desk, wants);
+                let Some(answer) = in_words(&finished.text).filter(|_| last) else {
+                    return self.no_verdict(complaint, last, shared, out);
                 };
                 let reason = format!("the judge's text is used as the answer, because {complaint}");
                 let (done, answer) = (Some(true), answer.to_owned());
-                self.found(
+                self.apply_verdict(
                     &Verdict {
                         done,
                         answer,
                         reason,
                     },
                     last,
-                    desk,
-                    wants,
+                    shared,
+                    out,
                 );
             }
         }
     }
 
-    fn found(&mut self, verdict: &Verdict, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn apply_verdict(
+        &mut self,
+        verdict: &Verdict,
+        last: bool,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         let (round, words) = (self.round, verdict.words());
         let done = last || verdict.done == Some(true);
-        desk.tell(wants, || SwarmNotice::Judged {
+        shared.notify(out, || SwarmNotice::Judged {
             round,
             done,
             reason: words.clone(),
         });
-        desk.post(
+        shared.post(
             NewMessage::new(
                 JUDGE,
                 Recipient::Everybody,
                 MessageKind::Verdict,
                 words.clone(),
             ),
-            wants,
+            out,
         );
         if done {
-            let text = format!("{}{}", verdict.answer, not_done(&desk.reports));
-            return desk.answer(JUDGE, text, wants);
+            let text = format!("{}{}", verdict.answer, not_done(&shared.reports));
+            return shared.answer(JUDGE, text, out);
         }
         self.verdicts
             .insert(usize::try_from(round).unwrap_or(usize::MAX), words);
-        self.go_on(desk, wants);
+        self.advance(shared, out);
     }
 
     /// Continues without a verdict: between rounds the debate goes on, and at the end the turns are
     /// listed.
-    fn no_verdict(&mut self, why: String, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn no_verdict(
+        &mut self,
+        why: String,
+        last: bool,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         if last {
-            return self.list_up(Some(why), desk, wants);
+            return self.answer_with_list(Some(why), shared, out);
         }
         let round = self.round;
         let reason: Arc<str> = format!("the judge gave no verdict: {why}").into();
-        desk.tell(wants, || SwarmNotice::Judged {
+        shared.notify(out, || SwarmNotice::Judged {
             round,
             done: false,
             reason,
         });
-        self.go_on(desk, wants);
+        self.advance(shared, out);
     }
 
-    fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn answer_with_list(
+        &mut self,
+        why: Option<String>,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         if let Some(why) = &why {
-            desk.tell(wants, || SwarmNotice::Listed { why: why.clone() });
+            shared.notify(out, || SwarmNotice::Listed { why: why.clone() });
         }
-        let text = self.list(desk);
-        if desk.reports.iter().any(WorkerReport::is_done) {
-            return desk.answer(JUDGE, text, wants);
+        let text = self.list(shared);
+        if shared.reports.iter().any(WorkerReport::is_done) {
+            return shared.answer(JUDGE, text, out);
         }
         let judged = why.map_or_else(String::new, |why| {
             format!(", and the judge gave no verdict: {why}")
         });
-        let why = format!("no worker has spoken{judged}{}", not_done(&desk.reports));
-        desk.end(Status::Failed(Failure::Unreached(why)), text, None);
+        let why = format!("no worker has spoken{judged}{}", not_done(&shared.reports));
+        shared.end(Status::Failed(Failure::Unreached(why)), text, None);
     }
 
     /// Lists the last turn of each worker, and the workers that could not speak.
-    fn list(&self, desk: &Desk) -> String {
-        let all = desk.rules.order.len();
-        let last = (0..all).filter_map(|seat| {
-            let turns = desk.reports.iter().skip(seat).step_by(all.max(1));
+    fn list(&self, shared: &SharedState) -> String {
+        let all = shared.rules.order.len();
+        let last = (0..all).filter_map(|slot| {
+            let turns = shared.reports.iter().skip(slot).step_by(all.max(1));
             turns.rev().find(|turn| turn.is_done())
         });
         let list =
             shared_list(last.map(|turn| (format!("{} (`{}`)", turn.worker, turn.id), &*turn.text)));
-        format!("{list}{}", not_done(&desk.reports))
+        format!("{list}{}", not_done(&shared.reports))
     }
 }
 
@@ -257,49 +297,55 @@ fn check(verdict: Verdict, last: bool) -> Result<Verdict, String> {
     Ok(verdict)
 }
 
-impl Play for Debating {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        self.go_on(desk, wants);
+impl PatternMachine for DebateMachine {
+    fn begin(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        self.advance(shared, out);
     }
 
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn work_finished(
+        &mut self,
+        duty: WorkKind,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         match duty {
-            Duty::Lead => self.judged(false, came, desk, wants),
-            Duty::Work(seat) => self.spoke(seat as usize, came, desk, wants),
-            Duty::Close => self.judged(true, came, desk, wants),
+            WorkKind::Lead => self.handle_verdict(false, finished, shared, out),
+            WorkKind::Work(slot) => self.handle_turn(slot as usize, finished, shared, out),
+            WorkKind::Close => self.handle_verdict(true, finished, shared, out),
         }
     }
 
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if desk.near.is_some() && self.speaking {
-            self.pump(desk, wants);
+    fn state_changed(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if shared.near_limit.is_some() && self.speaking {
+            self.pump(shared, out);
         }
     }
 
-    fn so_far(&self, desk: &Desk) -> String {
-        self.list(desk)
+    fn partial_answer(&self, shared: &SharedState) -> String {
+        self.list(shared)
     }
 
     fn save(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
-        let saved: Self = read_play(saved)?;
-        let crew = saved.crew.resumed(desk)?;
+    fn restore(&mut self, saved: &Value, shared: &SharedState) -> Result<(), String> {
+        let saved: Self = read_pattern_state(saved)?;
+        let round_work = saved.round_work.resumed(shared)?;
         *self = Self {
             debate: self.debate.clone(),
             goal: self.goal.clone(),
-            crew,
+            round_work,
             ..saved
         };
         Ok(())
     }
 
-    fn shown(&self) -> Shown {
-        Shown {
+    fn output(&self) -> PatternOutput {
+        PatternOutput {
             last: self.last.clone(),
-            ..Shown::default()
+            ..PatternOutput::default()
         }
     }
 }

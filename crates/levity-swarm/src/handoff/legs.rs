@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use levity_core::{Limits, MachineOutput, Message};
 
-use super::brief;
-use super::machine::{Handing, Leg, Opening};
+use super::machine::{HandoffMachine, Leg, Opening};
+use super::prompt;
 use super::record::Record;
-use crate::desk::{Desk, Duty, Work};
-use crate::effort::{self, Spent};
 use crate::executor::unlimited;
 use crate::notice::SwarmNotice;
 use crate::report::WorkerReport;
+use crate::shared_state::{SharedState, Work, WorkKind};
+use crate::work_limits::{self, Spent};
 use crate::worker::Card;
 
 impl Leg {
@@ -31,46 +31,57 @@ impl Leg {
     }
 }
 
-impl Handing {
+impl HandoffMachine {
     /// Starts a new leg with its report.
-    pub(super) fn open(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut MachineOutput) {
-        leg.place = desk.reports.len();
+    pub(super) fn start_leg(
+        &mut self,
+        mut leg: Leg,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
+        leg.place = shared.reports.len();
         let id = format!("leg{}", leg.place + 1);
-        desk.reports
+        shared
+            .reports
             .push(WorkerReport::new(id, leg.worker.clone(), ""));
-        self.go(leg, desk, wants);
+        self.start_attempt(leg, shared, out);
     }
 
     /// Starts an attempt of the worker of a leg.
-    pub(super) fn go(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut MachineOutput) {
-        leg.asks.extend(self.unheard(desk));
-        leg.plain |= desk.near.is_some();
-        (leg.tried, leg.seen) = (leg.tried.saturating_add(1), desk.bus.last_id());
-        let work = self.work(&leg, desk);
+    pub(super) fn start_attempt(
+        &mut self,
+        mut leg: Leg,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
+        leg.asks.extend(self.take_unread_messages(shared));
+        leg.plain |= shared.near_limit.is_some();
+        (leg.tried, leg.seen) = (leg.tried.saturating_add(1), shared.bus.last_id());
+        let work = self.work(&leg, shared);
         let worker = leg.worker.clone();
         self.holder = worker.clone();
         let place = u32::try_from(leg.place).unwrap_or(u32::MAX);
-        let effect = desk.want(&worker, &work, Duty::Work(place), wants);
-        let report = &mut desk.reports[leg.place];
+        let effect = shared.request(&worker, &work, WorkKind::Work(place), out);
+        let report = &mut shared.reports[leg.place];
         if report.attempts == 0 {
             report.task = work.task.into();
         }
-        desk.began(leg.place, worker, effect, wants);
+        shared.record_start(leg.place, worker, effect, out);
         self.leg = Some(leg);
     }
 
-    fn work(&self, leg: &Leg, desk: &Desk) -> Work {
-        let Some(card) = desk.rules.cards.get(&leg.worker) else {
-            return Work::new(brief::task(leg, self, desk));
+    fn work(&self, leg: &Leg, shared: &SharedState) -> Work {
+        let Some(card) = shared.rules.cards.get(&leg.worker) else {
+            return Work::new(prompt::task(leg, self, shared));
         };
-        let limits = Some(allowed(card, desk, &desk.reports[leg.place]));
+        let limits = Some(allowed(card, shared, &shared.reports[leg.place]));
         if card.is_swarm {
             return Work {
                 limits,
-                ..Work::new(brief::whole(leg, self, desk))
+                ..Work::new(prompt::standalone_task(leg, self, shared))
             };
         }
-        let task = brief::task(leg, self, desk);
+        let task = prompt::task(leg, self, shared);
         Work {
             history: leg.history.clone(),
             limits,
@@ -81,18 +92,18 @@ impl Handing {
     }
 
     /// Returns the messages that a handoff to a worker includes.
-    pub(super) fn carried(
+    pub(super) fn included_history(
         &self,
         to: &Arc<str>,
         all: &[Arc<Message>],
-        desk: &Desk,
-        wants: &mut MachineOutput,
+        shared: &SharedState,
+        out: &mut MachineOutput,
     ) -> Vec<Arc<Message>> {
-        let (shown, failed) = self.handoff.carry_for(to).of(all, &desk.start.goal);
+        let (shown, failed) = self.handoff.carry_for(to).of(all, &shared.start.goal);
         if failed {
             let why =
                 "the filter function panicked, so only the text messages were passed on".to_owned();
-            desk.tell(wants, || SwarmNotice::FilterFailed {
+            shared.notify(out, || SwarmNotice::FilterFailed {
                 to: to.clone(),
                 why,
             });
@@ -103,14 +114,14 @@ impl Handing {
 
 /// Returns the limits of a leg: the remaining limits of the run, and the worker's own limits minus
 /// its earlier attempts.
-fn allowed(card: &Card, desk: &Desk, report: &WorkerReport) -> Limits {
-    let whole = &desk.start.limits;
+fn allowed(card: &Card, shared: &SharedState, report: &WorkerReport) -> Limits {
+    let whole = &shared.start.limits;
     let mut remaining = unlimited();
     remaining.tokens = whole
         .tokens
-        .map(|tokens| tokens.saturating_sub(desk.usage.total()));
-    let spent = desk.usage.cost.unwrap_or_default();
+        .map(|tokens| tokens.saturating_sub(shared.usage.total()));
+    let spent = shared.usage.cost.unwrap_or_default();
     remaining.money = whole.money.map(|money| money.saturating_sub(spent));
     remaining.assumed_price = whole.assumed_price;
-    effort::bounded(card, &remaining, &Spent::of(report))
+    work_limits::bounded(card, &remaining, &Spent::of(report))
 }

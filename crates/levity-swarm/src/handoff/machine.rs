@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use super::Handoff;
 use super::record::{Record, deny_transfer};
-use super::transfer::Pass;
+use super::transfer::TransferRequest;
 use crate::bus::{MessageKind, NewMessage, Recipient};
-use crate::desk::{Came, Desk, Duty, Why, WhyKind};
-use crate::machine::{Play, Shown, read_play};
+use crate::machine::{PatternMachine, PatternOutput, read_pattern_state};
+use crate::message_tool;
 use crate::names::{did_you_mean, short};
 use crate::notice::SwarmNotice;
 use crate::rules::Start;
-use crate::talk;
+use crate::shared_state::{FinishedWork, SharedState, WorkError, WorkErrorKind, WorkKind};
 
 /// Runs a handoff: one worker after the other continues the conversation.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Handing {
+pub(crate) struct HandoffMachine {
     #[serde(skip, default = "nobody")]
     pub(super) handoff: Handoff,
     pub(super) talk: Record,
@@ -28,7 +28,7 @@ pub(crate) struct Handing {
     pub(super) holder: Arc<str>,
     pub(super) leg: Option<Leg>,
     /// The earlier holders on the path to the current one, in order.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<PreviousHolder>,
     /// The workers that failed since the last successful leg.
     pub(super) failed: Vec<Arc<str>>,
     passed: u32,
@@ -88,7 +88,7 @@ pub(super) enum Opening {
 
 /// An earlier holder of the conversation, and its view of it.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Held {
+pub(super) struct PreviousHolder {
     pub(super) worker: Arc<str>,
     pub(super) view: Vec<Arc<Message>>,
     /// The number of host messages that it has received.
@@ -96,17 +96,17 @@ pub(super) struct Held {
 }
 
 /// A placeholder until a state is read.
-fn nobody() -> Handoff {
+fn placeholder() -> Handoff {
     Handoff::starting_with("")
 }
 
 /// The refusal of a handoff; `again` is `true` if the worker may name another recipient.
-struct Refused {
+struct Refusal {
     why: String,
     again: bool,
 }
 
-impl Handing {
+impl HandoffMachine {
     pub(crate) fn new(handoff: &Handoff, start: &Start) -> Self {
         let first = start.first.clone().unwrap_or_else(|| handoff.first.clone());
         Self {
@@ -126,30 +126,35 @@ impl Handing {
     }
 
     /// Reads the new messages of the host.
-    fn listen(&mut self, desk: &Desk) {
+    fn read_host_messages(&mut self, shared: &SharedState) {
         self.waiting
-            .extend_from_slice(desk.said.get(self.heard..).unwrap_or_default());
-        self.heard = desk.said.len();
+            .extend_from_slice(shared.host_messages.get(self.heard..).unwrap_or_default());
+        self.heard = shared.host_messages.len();
     }
 
     /// Returns the host messages that no leg has received yet.
-    pub(super) fn unheard(&mut self, desk: &Desk) -> Vec<Arc<str>> {
-        self.listen(desk);
+    pub(super) fn take_unread_messages(&mut self, shared: &SharedState) -> Vec<Arc<str>> {
+        self.read_host_messages(shared);
         std::mem::take(&mut self.waiting)
     }
 
     /// Returns the number of host messages that legs have received.
-    fn gone_along(&self) -> usize {
+    fn received_count(&self) -> usize {
         self.heard.saturating_sub(self.waiting.len())
     }
 
     /// Returns the view of a worker that has the conversation again, without the last `asks`
     /// messages, which its leg gets. It includes messages that others received in the meantime.
-    pub(super) fn known_to(&self, held: Held, asks: usize, desk: &Desk) -> Vec<Arc<Message>> {
+    pub(super) fn view_of(
+        &self,
+        held: PreviousHolder,
+        asks: usize,
+        shared: &SharedState,
+    ) -> Vec<Arc<Message>> {
         let mut view = held.view;
-        let meanwhile = desk
+        let meanwhile = shared
             .said
-            .get(held.heard..self.gone_along().saturating_sub(asks));
+            .get(held.heard..self.received_count().saturating_sub(asks));
         view.extend(
             meanwhile
                 .unwrap_or_default()
@@ -160,56 +165,71 @@ impl Handing {
     }
 
     /// Handles the end of a leg.
-    fn ended(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        desk.ended(leg.place, &came);
-        for draft in talk::drafts(&leg.worker, &came.signals, &desk.rules.names) {
-            desk.post(draft, wants);
+    fn handle_leg_end(
+        &mut self,
+        leg: Leg,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
+        shared.record_end(leg.place, &finished);
+        for draft in message_tool::drafts(&leg.worker, &finished.signals, &shared.rules.names) {
+            shared.post(draft, out);
         }
-        let pass = Pass::of(&came.signals).filter(|_| !leg.plain);
-        match (&came.result, pass) {
-            (Ok(()), Some(pass)) => self.passes(leg, came, pass, desk, wants),
-            (Ok(()), None) if came.text.trim().is_empty() => {
-                let why = Why::new(WhyKind::Failed, "the worker returned an empty answer");
-                self.fails(leg, &came, &why, desk, wants);
+        let pass = TransferRequest::of(&finished.signals).filter(|_| !leg.plain);
+        match (&finished.result, pass) {
+            (Ok(()), Some(pass)) => self.handle_transfer(leg, finished, pass, shared, out),
+            (Ok(()), None) if finished.text.trim().is_empty() => {
+                let failure =
+                    WorkError::new(WorkErrorKind::Failed, "the worker returned an empty answer");
+                self.handle_failure(leg, &finished, &failure, shared, out);
             }
-            (Ok(()), None) => self.answers(leg, came, desk, wants),
-            (Err(why), _) => {
-                let why = why.clone();
-                self.fails(leg, &came, &why, desk, wants);
+            (Ok(()), None) => self.handle_answer(leg, finished, shared, out),
+            (Err(failure), _) => {
+                let failure = failure.clone();
+                self.handle_failure(leg, &finished, &failure, shared, out);
             }
         }
     }
 
-    fn answers(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        let text = came.text.to_string();
-        let view = self.done(&leg, came, desk, wants);
-        self.listen(desk);
-        if desk.near.is_none() && !self.waiting.is_empty() {
+    fn handle_answer(
+        &mut self,
+        leg: Leg,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
+        let text = finished.text.to_string();
+        let view = self.complete_leg(&leg, finished, shared, out);
+        self.read_host_messages(shared);
+        if shared.near_limit.is_none() && !self.waiting.is_empty() {
             let next = Leg::new(leg.worker, Opening::Words, view);
-            return self.open(next, desk, wants);
+            return self.start_leg(next, shared, out);
         }
         // Late messages are stored for a later run.
-        let late = self.unheard(desk);
-        self.asked(&late);
-        desk.answer(leg.worker, text, wants);
+        let late = self.take_unread_messages(shared);
+        self.add_user_messages(&late);
+        shared.answer(leg.worker, text, out);
     }
 
     /// Completes a leg and adds its messages to the conversation. Returns the worker's view of it.
-    fn done(
+    fn complete_leg(
         &mut self,
         leg: &Leg,
-        came: Came,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) -> Vec<Arc<Message>> {
-        desk.done(leg.place, wants);
+        shared.mark_done(leg.place, out);
         self.failed.clear();
         self.seen.insert(leg.worker.clone(), leg.seen);
-        self.asked(&leg.asks);
-        let mut said = came.said;
+        self.add_user_messages(&leg.asks);
+        let mut said = finished.messages;
         if said.is_empty() {
-            said = vec![Arc::new(Message::user(&*desk.reports[leg.place].task))];
-            said.extend((!came.text.is_empty()).then(|| Arc::new(Message::assistant(&*came.text))));
+            said = vec![Arc::new(Message::user(&*shared.reports[leg.place].task))];
+            said.extend(
+                (!finished.text.is_empty()).then(|| Arc::new(Message::assistant(&*finished.text))),
+            );
         }
         // The first message is the task of the leg, which no participant wrote.
         let own = said.first().is_some_and(|first| first.role == Role::User);
@@ -220,25 +240,25 @@ impl Handing {
     }
 
     /// Adds the user's messages to the conversation.
-    pub(super) fn asked(&mut self, asks: &[Arc<str>]) {
+    pub(super) fn add_user_messages(&mut self, asks: &[Arc<str>]) {
         asks.iter()
             .for_each(|words| self.talk.push(Arc::new(Message::user(&**words))));
     }
 
-    fn passes(
+    fn handle_transfer(
         &mut self,
         leg: Leg,
-        mut came: Came,
-        pass: Pass,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        mut finished: FinishedWork,
+        pass: TransferRequest,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
-        if let Err(refused) = self.may_pass(&leg.worker, &pass.to, desk) {
-            deny_transfer(&mut came.said, &refused.why);
-            return self.keeps(leg, came, &pass.to, refused, desk, wants);
+        if let Err(refused) = self.may_pass(&leg.worker, &pass.to, shared) {
+            deny_transfer(&mut finished.messages, &refused.why);
+            return self.refuse_transfer(leg, finished, &pass.to, refused, shared, out);
         }
-        let view = self.done(&leg, came, desk, wants);
-        let (from, Pass { to, note }) = (leg.worker, pass);
+        let view = self.complete_leg(&leg, finished, shared, out);
+        let (from, TransferRequest { to, note }) = (leg.worker, pass);
         (self.strays, self.passed) = (0, self.passed + 1);
         *self
             .pairs
@@ -246,48 +266,53 @@ impl Handing {
             .or_default()
             .entry(to.clone())
             .or_default() += 1;
-        self.held.push(Held {
+        self.held.push(PreviousHolder {
             worker: from.clone(),
             view,
-            heard: self.gone_along(),
+            heard: self.received_count(),
         });
-        desk.tell(wants, || SwarmNotice::HandedOff {
+        shared.notify(out, || SwarmNotice::HandedOff {
             from: from.clone(),
             to: to.clone(),
             note: note.clone(),
         });
         let whom = Recipient::One(to.clone());
-        desk.post(
+        shared.post(
             NewMessage::new(from.clone(), whom, MessageKind::Handoff, note.clone()),
-            wants,
+            out,
         );
-        let history = self.carried(&to, &self.talk.all(), desk, wants);
-        self.open(
+        let history = self.included_history(&to, &self.talk.all(), shared, out);
+        self.start_leg(
             Leg::new(to, Opening::Passed { from, note }, history),
-            desk,
-            wants,
+            shared,
+            out,
         );
     }
 
-    fn may_pass(&self, from: &Arc<str>, to: &Arc<str>, desk: &Desk) -> Result<(), Refused> {
-        let last = |why| Err(Refused { why, again: false });
-        if let Some(limit) = desk.near {
+    fn may_pass(
+        &self,
+        from: &Arc<str>,
+        to: &Arc<str>,
+        shared: &SharedState,
+    ) -> Result<(), Refusal> {
+        let last = |why| Err(Refusal { why, again: false });
+        if let Some(limit) = shared.near_limit {
             return last(format!("the limit on {limit} is nearly reached"));
         }
-        if !desk.rules.cards.contains_key(to) || !self.handoff.allows(from, to) {
-            let names = desk
+        if !shared.rules.cards.contains_key(to) || !self.handoff.allows(from, to) {
+            let names = shared
                 .rules
                 .order
                 .iter()
                 .filter(|name| self.handoff.allows(from, name));
             let meant = did_you_mean(to, names.map(|name| &**name));
             let why = format!("`{}` is not an allowed recipient{meant}", short(to));
-            return Err(Refused {
+            return Err(Refusal {
                 why,
                 again: self.strays == 0,
             });
         }
-        if self.passed >= self.handoff.most {
+        if self.passed >= self.handoff.max_handoffs {
             return last(format!(
                 "the conversation was passed on {} times, and more is not allowed",
                 self.passed
@@ -308,52 +333,58 @@ impl Handing {
     }
 
     /// Refuses a handoff, so that the current worker continues.
-    fn keeps(
+    fn refuse_transfer(
         &mut self,
         leg: Leg,
-        came: Came,
+        finished: FinishedWork,
         to: &str,
-        refused: Refused,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        refused: Refusal,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
-        let Refused { why, again } = refused;
+        let Refusal { why, again } = refused;
         let to: Arc<str> = short(to).into();
-        let view = self.done(&leg, came, desk, wants);
+        let view = self.complete_leg(&leg, finished, shared, out);
         self.strays = if again { self.strays + 1 } else { 0 };
         let from = leg.worker;
         let (who, whom, error) = (from.clone(), to.clone(), why.clone());
-        desk.tell(wants, || SwarmNotice::LoopFound {
+        shared.notify(out, || SwarmNotice::LoopFound {
             from: who,
             to: whom,
             why: error,
         });
         let mut next = Leg::new(from, Opening::Kept { to, why }, view);
         next.plain = !again;
-        self.open(next, desk, wants);
+        self.start_leg(next, shared, out);
     }
 }
 
-impl Play for Handing {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
+impl PatternMachine for HandoffMachine {
+    fn begin(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
         let mut leg = Leg::new(self.holder.clone(), Opening::First, self.talk.all());
-        leg.asks.push((*desk.start.goal).into());
-        self.open(leg, desk, wants);
+        leg.asks.push((*shared.start.goal).into());
+        self.start_leg(leg, shared, out);
     }
 
-    fn came(&mut self, _: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn work_finished(
+        &mut self,
+        _: WorkKind,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         if let Some(leg) = self.leg.take() {
-            self.ended(leg, came, desk, wants);
+            self.handle_leg_end(leg, finished, shared, out);
         }
     }
 
     /// Stores the messages for the next leg. A near limit is handled when the leg ends.
-    fn stirred(&mut self, desk: &mut Desk, _: &mut MachineOutput) {
-        self.listen(desk);
+    fn state_changed(&mut self, shared: &mut SharedState, _: &mut MachineOutput) {
+        self.read_host_messages(shared);
     }
 
-    fn so_far(&self, desk: &Desk) -> String {
-        let said = desk
+    fn partial_answer(&self, shared: &SharedState) -> String {
+        let said = shared
             .reports
             .iter()
             .rev()
@@ -365,12 +396,12 @@ impl Play for Handing {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
-        let saved: Self = read_play(saved)?;
+    fn restore(&mut self, saved: &Value, shared: &SharedState) -> Result<(), String> {
+        let saved: Self = read_pattern_state(saved)?;
         let places: Vec<usize> = saved.leg.iter().map(|leg| leg.place).collect();
-        let working = desk.working().into_iter().map(|place| place as usize);
-        if places.iter().any(|place| *place >= desk.reports.len())
-            || (desk.ending.is_none() && !working.eq(places))
+        let working = shared.working().into_iter().map(|place| place as usize);
+        if places.iter().any(|place| *place >= shared.reports.len())
+            || (shared.ending.is_none() && !working.eq(places))
         {
             return Err(
                 "the saved state is inconsistent: the running worker does not have the \
@@ -378,7 +409,7 @@ impl Play for Handing {
                     .to_owned(),
             );
         }
-        let talk = saved.talk.weighed();
+        let talk = saved.talk.with_sizes();
         *self = Self {
             handoff: self.handoff.clone(),
             talk,
@@ -387,7 +418,7 @@ impl Play for Handing {
         Ok(())
     }
 
-    fn shown(&self) -> Shown {
+    fn output(&self) -> PatternOutput {
         let mut record = Record::of(&self.talk.all());
         // The user's messages to an unfinished leg are included.
         let open = self
@@ -396,10 +427,10 @@ impl Play for Handing {
             .flat_map(|leg| &leg.asks)
             .chain(&self.waiting);
         open.for_each(|words| record.push(Arc::new(Message::user(&**words))));
-        Shown {
+        PatternOutput {
             history: record.all(),
             last: Some(self.holder.clone()),
-            ..Shown::default()
+            ..PatternOutput::default()
         }
     }
 }

@@ -35,11 +35,11 @@ impl Record {
     }
 
     /// Recomputes the sizes after deserialization.
-    pub(super) fn weighed(mut self) -> Self {
+    pub(super) fn with_sizes(mut self) -> Self {
         self.bytes = self
             .messages
             .iter()
-            .map(|message| weight(message))
+            .map(|message| message_size(message))
             .fold(0, usize::saturating_add);
         self
     }
@@ -56,7 +56,7 @@ impl Record {
             std::borrow::Cow::Borrowed(_) => message,
             std::borrow::Cow::Owned(shown) => Arc::new(shown),
         };
-        self.bytes = self.bytes.saturating_add(weight(&message));
+        self.bytes = self.bytes.saturating_add(message_size(&message));
         self.messages.push_back(message);
         while self.messages.len() > Self::MAX_MESSAGES || self.bytes > Self::MAX_BYTES {
             self.drop_oldest();
@@ -73,7 +73,7 @@ impl Record {
 
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.messages.pop_front() {
-            self.bytes = self.bytes.saturating_sub(weight(&oldest));
+            self.bytes = self.bytes.saturating_sub(message_size(&oldest));
             self.left = self.left.saturating_add(1);
         }
     }
@@ -85,7 +85,7 @@ impl Record {
             .into_iter()
             .chain(self.messages.iter().cloned())
             .collect();
-        sound(&all)
+        valid_history(&all)
     }
 
     /// Returns the last message of the user.
@@ -114,7 +114,7 @@ fn read_mark(message: &Message) -> Option<u64> {
 }
 
 /// Returns the size of a message in bytes: its text and its media.
-fn weight(message: &Message) -> usize {
+fn message_size(message: &Message) -> usize {
     let parts = message.parts.iter().map(|part| match part {
         Part::Media(media) => media_bytes(media),
         Part::ToolResult(result) => result.content.iter().map(content_bytes).sum(),
@@ -139,7 +139,7 @@ fn media_bytes(media: &Media) -> usize {
 }
 
 /// Returns these messages as a valid history. A call without its result is reduced to its text.
-pub(super) fn sound(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+pub(super) fn valid_history(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let mut kept = Vec::with_capacity(messages.len());
     let mut rest = messages.iter().peekable();
     while let Some(message) = rest.next() {
@@ -149,12 +149,12 @@ pub(super) fn sound(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
                 kept.extend([message.clone(), answer.clone()]);
             }
             _ if is_plain && message.role != Role::Tool => kept.push(message.clone()),
-            _ => kept.extend(words(message)),
+            _ => kept.extend(text_only(message)),
         }
     }
     match History::renamed(kept.clone()) {
         Ok(_) => kept,
-        Err(_) => kept.iter().filter_map(words).collect(),
+        Err(_) => kept.iter().filter_map(text_only).collect(),
     }
 }
 
@@ -164,7 +164,7 @@ fn is_history(messages: &[&Arc<Message>]) -> bool {
 
 /// Returns the text and media of a message, without calls, results and reasoning, or `None` if
 /// nothing remains. Opaque provider data is removed, because it may refer to removed parts.
-pub(super) fn words(message: &Arc<Message>) -> Option<Arc<Message>> {
+pub(super) fn text_only(message: &Arc<Message>) -> Option<Arc<Message>> {
     let is_word = |part: &Part| match part {
         Part::Text(text) => !text.text.is_empty(),
         Part::Media(_) => true,

@@ -10,12 +10,12 @@ use proptest::prelude::*;
 use serde::Deserialize as _;
 use serde_json::json;
 
-use super::record::{Record, sound};
+use super::record::{Record, valid_history};
 use super::{Handoff, HandoffHistory};
-use crate::desk::Work;
 use crate::machine::SwarmMachine;
 use crate::notice::SwarmNotice;
 use crate::report::ReportStatus;
+use crate::shared_state::Work;
 use crate::swarm::{Swarm, SwarmBuilder};
 use crate::worker::Worker;
 
@@ -32,40 +32,40 @@ fn swarm() -> Swarm {
     builder(Handoff::starting_with("a")).build().unwrap()
 }
 
-/// A machine, and what it wants and tells.
-struct Driven {
+/// A machine, with its requests and notices.
+struct MachineDriver {
     swarm: Swarm,
     machine: SwarmMachine,
-    /// The same, built again before each input from what it saved.
+    /// The same machine, restored from its saved state before each input.
     again: SwarmMachine,
-    wanted: Vec<(EffectId, ChildRun)>,
-    told: Vec<SwarmNotice>,
+    requests: Vec<(EffectId, ChildRun)>,
+    notices: Vec<SwarmNotice>,
 }
 
-impl Driven {
+impl MachineDriver {
     fn new(swarm: &Swarm) -> Self {
         Self::with(swarm, None)
     }
 
-    /// Before its first input.
+    /// Creates a machine before its first input.
     fn fresh(swarm: &Swarm) -> Self {
         let (machine, again) = (swarm.machine("Do it."), swarm.machine("Do it."));
         Self {
             swarm: swarm.clone(),
             machine,
             again,
-            wanted: Vec::new(),
-            told: Vec::new(),
+            requests: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
     fn with(swarm: &Swarm, wrap: Option<Limit>) -> Self {
-        let mut driven = Self::fresh(swarm);
-        driven.apply(Input::Begin {
+        let mut driver = Self::fresh(swarm);
+        driver.apply(Input::Begin {
             run: "r".into(),
             wrap,
         });
-        driven
+        driver
     }
 
     fn apply(&mut self, input: Input) {
@@ -84,19 +84,19 @@ impl Driven {
             self.machine.save().to_string(),
             "restored from {saved}"
         );
-        self.told
+        self.notices
             .extend(step.events.iter().filter_map(SwarmNotice::of));
         for (id, effect) in step.effects {
             let Effect::Child(child) = effect else {
-                panic!("a handoff wants runs below it alone")
+                panic!("a handoff requests only child runs")
             };
-            self.wanted.push((id, child));
+            self.requests.push((id, child));
         }
     }
 
-    /// The one run that is under way: who, and on what.
+    /// Returns the one run in progress: the worker and its work.
     fn now(&self) -> (String, Work) {
-        let (_, child) = self.wanted.last().unwrap();
+        let (_, child) = self.requests.last().unwrap();
         (
             child.agent.to_string(),
             Work::deserialize(&child.input).unwrap(),
@@ -104,7 +104,7 @@ impl Driven {
     }
 
     fn end(&mut self, ending: Ending) {
-        let effect = self.wanted.last().unwrap().0;
+        let effect = self.requests.last().unwrap().0;
         self.apply(Input::Finished {
             effect,
             outcome: Outcome::Child(Box::new(ending)),
@@ -146,12 +146,12 @@ impl Driven {
         self.machine.ending().map(|ending| ending.status.clone())
     }
 
-    fn talk(&self) -> Vec<Arc<Message>> {
-        self.machine.shown().history
+    fn conversation(&self) -> Vec<Arc<Message>> {
+        self.machine.output().history
     }
 
-    fn words(&self) -> Vec<String> {
-        self.talk()
+    fn texts(&self) -> Vec<String> {
+        self.conversation()
             .iter()
             .map(|message| message.text().into_owned())
             .filter(|text| !text.is_empty())
@@ -159,7 +159,7 @@ impl Driven {
     }
 
     fn loops(&self) -> usize {
-        self.told
+        self.notices
             .iter()
             .filter(|notice| matches!(notice, SwarmNotice::LoopFound { .. }))
             .count()
@@ -167,8 +167,8 @@ impl Driven {
 }
 
 #[test]
-fn near_a_limit_who_has_it_answers() {
-    let mut run = Driven::new(&swarm());
+fn near_limit_holder_must_answer() {
+    let mut run = MachineDriver::new(&swarm());
     assert!(!run.now().1.plain && run.now().1.said);
     run.apply(Input::Wrap(Limit::Tokens));
     run.say("Hurry.");
@@ -180,26 +180,26 @@ fn near_a_limit_who_has_it_answers() {
         "{}",
         work.task
     );
-    // What it does with a tool that it does not have is of no interest.
+    // A call of a tool that it does not have is ignored.
     run.say("Too late.");
     run.answer("So far.");
     assert_eq!(run.status(), Some(Status::BestEffort(Limit::Tokens)));
-    assert_eq!(run.words(), ["Do it.", "Hurry.", "So far.", "Too late."]);
+    assert_eq!(run.texts(), ["Do it.", "Hurry.", "So far.", "Too late."]);
 }
 
 #[test]
-fn near_a_limit_from_the_start_nobody_has_the_tool() {
-    let mut run = Driven::with(&swarm(), Some(Limit::Money));
+fn near_limit_at_start_worker_has_no_transfer_tool() {
+    let mut run = MachineDriver::with(&swarm(), Some(Limit::Money));
     assert!(run.now().1.plain);
     run.pass("b");
-    // It said nothing; near a limit nothing is tried again.
+    // The worker returned nothing, and there are no retries near a limit.
     assert!(matches!(run.status(), Some(Status::Failed(_))));
-    assert_eq!(run.wanted.len(), 1);
+    assert_eq!(run.requests.len(), 1);
 }
 
 #[test]
-fn words_go_along_once_and_are_answered() {
-    let mut run = Driven::new(&swarm());
+fn host_messages_are_passed_once_and_answered() {
+    let mut run = MachineDriver::new(&swarm());
     run.say("One.");
     run.pass("b");
     assert_eq!(run.now().1.task.matches("The user says: One.").count(), 1);
@@ -222,14 +222,14 @@ fn words_go_along_once_and_are_answered() {
     run.answer("Second.");
     assert_eq!(run.status(), Some(Status::Complete));
     assert_eq!(
-        run.words(),
+        run.texts(),
         ["Do it.", "One.", "First.", "Two.", "Three.", "Second."]
     );
 }
 
 #[test]
-fn words_stay_when_a_leg_fails_or_the_run_is_stopped() {
-    let mut run = Driven::new(&swarm());
+fn host_messages_survive_failed_leg_and_cancellation() {
+    let mut run = MachineDriver::new(&swarm());
     run.pass("b");
     run.say("One.");
     run.fail();
@@ -240,13 +240,13 @@ fn words_stay_when_a_leg_fails_or_the_run_is_stopped() {
     run.apply(Input::Cancel {
         reason: "enough".into(),
     });
-    assert_eq!(run.words(), ["Do it.", "One.", "Two."]);
-    assert_eq!(run.machine.shown().last.as_deref(), Some("a"));
+    assert_eq!(run.texts(), ["Do it.", "One.", "Two."]);
+    assert_eq!(run.machine.output().last.as_deref(), Some("a"));
 }
 
 #[test]
-fn words_that_others_have_heard_are_not_lost_on_the_way_back() {
-    let mut run = Driven::new(&swarm());
+fn host_messages_to_others_survive_return_of_conversation() {
+    let mut run = MachineDriver::new(&swarm());
     run.say("One.");
     run.pass("b");
     run.say("Two.");
@@ -271,12 +271,12 @@ fn words_that_others_have_heard_are_not_lost_on_the_way_back() {
         work.task
     );
     run.answer("Well.");
-    assert_eq!(run.words(), ["Do it.", "One.", "Two.", "Three.", "Well."]);
+    assert_eq!(run.texts(), ["Do it.", "One.", "Two.", "Three.", "Well."]);
 }
 
 #[test]
-fn words_before_the_beginning_are_part_of_the_first_leg() {
-    let mut machine = Driven::fresh(&swarm());
+fn host_message_before_start_is_part_of_first_leg() {
+    let mut machine = MachineDriver::fresh(&swarm());
     machine.say("Soon.");
     machine.apply(Input::Begin {
         run: "r".into(),
@@ -284,12 +284,12 @@ fn words_before_the_beginning_are_part_of_the_first_leg() {
     });
     assert_eq!(machine.now().1.task, "Do it.\n\nSoon.");
     machine.answer("Done.");
-    assert_eq!(machine.words(), ["Do it.", "Soon.", "Done."]);
+    assert_eq!(machine.texts(), ["Do it.", "Soon.", "Done."]);
 }
 
 #[test]
-fn a_pair_may_occur_so_often() {
-    let mut run = Driven::new(
+fn repeated_handoffs_between_pair_are_limited() {
+    let mut run = MachineDriver::new(
         &builder(Handoff::starting_with("a").max_repeats(1))
             .build()
             .unwrap(),
@@ -304,8 +304,8 @@ fn a_pair_may_occur_so_often() {
         ("a".to_owned(), 1, true)
     );
     run.pass("c");
-    // It has no such tool, and it said nothing: it goes back to who passed it on, who has to
-    // answer.
+    // The worker has no such tool and returned nothing: the conversation returns to the previous
+    // holder, which must answer.
     let (who, work) = run.now();
     assert_eq!((&*who, work.plain), ("c", true));
     run.answer("Well then.");
@@ -313,15 +313,15 @@ fn a_pair_may_occur_so_often() {
 }
 
 #[test]
-fn it_goes_back_past_those_who_failed() {
-    let mut run = Driven::new(&swarm());
+fn conversation_returns_past_failed_holders() {
+    let mut run = MachineDriver::new(&swarm());
     run.pass("b");
     run.pass("a");
     run.pass("c");
     run.fail();
     assert_eq!(run.now().0, "a");
     run.fail();
-    assert_eq!(run.now().0, "b", "it is the first who has not failed");
+    assert_eq!(run.now().0, "b", "the first holder that has not failed");
     run.fail();
     assert!(
         matches!(run.status(), Some(Status::Failed(Failure::Unreached(_)))),
@@ -330,7 +330,7 @@ fn it_goes_back_past_those_who_failed() {
     );
     let statuses: Vec<_> = run
         .machine
-        .desk()
+        .shared()
         .reports
         .iter()
         .map(|report| report.status)
@@ -340,7 +340,7 @@ fn it_goes_back_past_those_who_failed() {
 }
 
 #[test]
-fn who_was_stopped_is_not_tried_again() {
+fn stopped_worker_is_not_retried() {
     let retrying = Swarm::builder(Handoff::starting_with("a"))
         .workers([
             worker("a"),
@@ -349,21 +349,24 @@ fn who_was_stopped_is_not_tried_again() {
         ])
         .build()
         .unwrap();
-    let mut run = Driven::new(&retrying);
+    let mut run = MachineDriver::new(&retrying);
     run.pass("b");
     run.end(Ending::new(Status::Cancelled {
         reason: "by hand".into(),
     }));
     assert_eq!(run.now().0, "a");
-    assert_eq!(run.machine.desk().reports[1].status, ReportStatus::Stopped);
-    let mut run = Driven::new(&retrying);
+    assert_eq!(
+        run.machine.shared().reports[1].status,
+        ReportStatus::Stopped
+    );
+    let mut run = MachineDriver::new(&retrying);
     run.pass("b");
     run.end(Ending::new(Status::Partial(Limit::WallTime)));
-    assert_eq!(run.now().0, "c", "who ran out of time would do so again");
+    assert_eq!(run.now().0, "c", "a retry would time out again");
 }
 
 #[test]
-fn a_worker_has_what_is_left_and_its_own_time() {
+fn worker_gets_remaining_limits_minus_its_usage() {
     let mut limits = levity_core::Limits::new();
     limits.tokens = Some(1_000);
     let own = levity_core::Limits::new().tokens(400).model_calls(5);
@@ -372,7 +375,7 @@ fn a_worker_has_what_is_left_and_its_own_time() {
         .limits(limits)
         .build()
         .unwrap();
-    let mut run = Driven::new(&swarm);
+    let mut run = MachineDriver::new(&swarm);
     let of_a = run.now().1.limits.unwrap();
     assert_eq!(
         (of_a.tokens, of_a.wall_time, of_a.model_calls),
@@ -388,7 +391,7 @@ fn a_worker_has_what_is_left_and_its_own_time() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_promises_of_machines() {
+async fn handoff_machine_passes_conformance_suite() {
     let panics = Handoff::starting_with("a")
         .carry(HandoffHistory::by(|all| all[1..].to_vec()))
         .max_handoffs(3);
@@ -410,7 +413,7 @@ async fn it_keeps_the_promises_of_machines() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_found() {
+fn invalid_settings_are_rejected() {
     let check = |handoff: Handoff, expected: &str| {
         let error = builder(handoff).build().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -423,7 +426,7 @@ fn settings_that_make_no_sense_are_found() {
     );
     check(
         Handoff::starting_with("a").to("a", ["a"]),
-        "pass on to itself",
+        "pass the conversation to itself",
     );
     check(
         Handoff::starting_with("a").carry_to("zz", HandoffHistory::Note),
@@ -440,8 +443,8 @@ fn settings_that_make_no_sense_are_found() {
     );
 }
 
-/// Leaves a message for `b`, and passes the conversation on to it.
-fn leaves_a_message() -> Ending {
+/// Returns an ending that leaves a message for `b` and passes the conversation to it.
+fn ending_with_message() -> Ending {
     let mut passes = Ending::new(Status::Complete);
     passes.signals = vec![
         Signal::new(
@@ -456,8 +459,8 @@ fn leaves_a_message() -> Ending {
 #[test]
 fn messages_of_colleagues_are_shown_once() {
     let swarm = builder(Handoff::starting_with("a")).talk().build().unwrap();
-    let mut run = Driven::new(&swarm);
-    run.end(leaves_a_message());
+    let mut run = MachineDriver::new(&swarm);
+    run.end(ending_with_message());
     assert!(
         run.now().1.task.contains("Mind the step."),
         "{}",
@@ -470,15 +473,15 @@ fn messages_of_colleagues_are_shown_once() {
 }
 
 #[test]
-fn messages_are_there_when_a_leg_is_tried_again() {
+fn messages_are_shown_again_when_leg_is_retried() {
     let workers = [worker("a"), worker("b").retries(1)];
     let swarm = Swarm::builder(Handoff::starting_with("a"))
         .workers(workers)
         .talk()
         .build()
         .unwrap();
-    let mut run = Driven::new(&swarm);
-    run.end(leaves_a_message());
+    let mut run = MachineDriver::new(&swarm);
+    run.end(ending_with_message());
     run.fail();
     let (who, work) = run.now();
     assert!(
@@ -488,7 +491,7 @@ fn messages_are_there_when_a_leg_is_tried_again() {
     );
 }
 
-/// What may come of a leg, and what may happen meanwhile.
+/// An outcome of a leg, or an event in the meantime.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Answer,
@@ -516,8 +519,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-impl Driven {
-    fn happens(&mut self, event: Event, said: &mut Vec<String>) {
+impl MachineDriver {
+    fn apply_event(&mut self, event: Event, said: &mut Vec<String>) {
         match event {
             Event::Answer => self.answer("Well."),
             Event::Pass(to) => self.pass(to),
@@ -528,7 +531,7 @@ impl Driven {
             })),
             Event::Nothing => self.end(Ending::new(Status::Complete)),
             Event::Unknown => {
-                let effect = self.wanted.last().unwrap().0;
+                let effect = self.requests.last().unwrap().0;
                 self.apply(Input::Finished {
                     effect,
                     outcome: Outcome::Unknown,
@@ -545,33 +548,33 @@ impl Driven {
 
 proptest! {
     #[test]
-    fn whatever_happens_it_ends_and_no_word_is_lost(
+    fn run_always_ends_and_no_message_is_lost(
         events in prop::collection::vec(event(), 0..60), carry in 0..5_usize, most in 0..4_u32,
     ) {
         let carries = [HandoffHistory::Everything, HandoffHistory::Words, HandoffHistory::Last(3), HandoffHistory::Note, HandoffHistory::by(|all| all[1..].to_vec())];
         let handoff = Handoff::starting_with("a").carry(carries[carry].clone()).max_handoffs(most).to("c", ["a"]);
         let swarm = builder(handoff).worker(worker("d").stand_in("b").retries(1)).build().unwrap();
-        let (mut run, mut said) = (Driven::new(&swarm), vec!["Do it.".to_owned()]);
+        let (mut run, mut said) = (MachineDriver::new(&swarm), vec!["Do it.".to_owned()]);
         for event in events {
             if run.status().is_some() {
                 break;
             }
-            let before = run.wanted.len();
-            run.happens(event, &mut said);
-            prop_assert!(run.wanted.len() <= before + 1, "one has the conversation at a time");
+            let before = run.requests.len();
+            run.apply_event(event, &mut said);
+            prop_assert!(run.requests.len() <= before + 1, "one worker has the conversation at a time");
             prop_assert!(History::renamed(run.now().1.history).is_ok());
         }
         let mut rest = 0;
         while run.status().is_none() {
             run.answer("Well.");
             rest += 1;
-            prop_assert!(rest <= 2, "one who answers ends it, when all words are heard");
+            prop_assert!(rest <= 2, "an answer ends the run when no messages are unread");
         }
-        prop_assert!(History::renamed(run.talk()).is_ok());
-        let users = run.talk().into_iter().filter(|message| message.role == Role::User);
+        prop_assert!(History::renamed(run.conversation()).is_ok());
+        let users = run.conversation().into_iter().filter(|message| message.role == Role::User);
         let users: Vec<_> = users.map(|message| message.text().into_owned()).collect();
         prop_assert_eq!(users, said);
-        prop_assert!(run.machine.desk().reports.iter().all(|report| report.status.is_settled()));
+        prop_assert!(run.machine.shared().reports.iter().all(|report| report.status.is_settled()));
     }
 }
 
@@ -586,27 +589,27 @@ fn exchange(n: usize) -> [Arc<Message>; 2] {
 }
 
 #[test]
-fn the_oldest_leave_and_a_mark_says_so() {
+fn oldest_messages_are_dropped_with_marker() {
     let mut record = Record::default();
     record.push(Message::user("Begin.").into());
     for n in 0..Record::MAX_MESSAGES {
         record.extend(&exchange(n));
     }
     let all = record.all();
-    assert_eq!(all.len(), Record::MAX_MESSAGES + 1, "and the mark");
+    assert_eq!(all.len(), Record::MAX_MESSAGES + 1, "with the marker");
     assert_eq!(all[0].text(), "[2001 earlier messages are left out]");
     record.push(Message::user("Go on.").into());
     let all = record.all();
     assert_eq!(
         all[0].text(),
         "[2003 earlier messages are left out]",
-        "a result does not stay without its call"
+        "a result is dropped with its call"
     );
     assert_eq!(
         (all.len(), all[1].role),
         (Record::MAX_MESSAGES, Role::Assistant)
     );
-    // It is read again when a conversation goes on.
+    // The marker is read again when a conversation continues.
     let mut again = Record::of(&all);
     assert_eq!(again.all(), all);
     again.extend(&exchange(0));
@@ -617,7 +620,7 @@ fn the_oldest_leave_and_a_mark_says_so() {
 }
 
 #[test]
-fn bytes_are_bounded_too() {
+fn record_size_in_bytes_is_limited() {
     let mut record = Record::default();
     for _ in 0..10 {
         record.push(Message::user("x".repeat(1 << 20)).into());
@@ -627,25 +630,25 @@ fn bytes_are_bounded_too() {
     assert_eq!(
         record.all().len(),
         1,
-        "one that is too long for all leaves as well"
+        "a message over the limit is dropped as well"
     );
     let image = levity_core::Media::bytes("image/png", vec![0; 5 << 20]);
     let mut record = Record::default();
     for _ in 0..3 {
         record.push(Message::new(Role::User, [Part::Media(image.clone())]).into());
     }
-    assert_eq!(record.all().len(), 2, "what is no text counts");
+    assert_eq!(record.all().len(), 2, "media counts");
 }
 
 #[test]
-fn what_makes_no_history_is_left_out() {
+fn calls_without_results_are_removed_from_history() {
     let [call, answer] = exchange(1);
     let [other, others] = exchange(2);
     let user: Arc<Message> = Message::user("Hi").into();
     let check = |given: &[&Arc<Message>], expected: &[&Arc<Message>]| {
         let given: Vec<_> = given.iter().map(|message| (*message).clone()).collect();
         let expected: Vec<_> = expected.iter().map(|message| (*message).clone()).collect();
-        assert_eq!(sound(&given), expected);
+        assert_eq!(valid_history(&given), expected);
     };
     check(&[&user, &call, &answer], &[&user, &call, &answer]);
     check(&[&call, &others, &user], &[&user]);

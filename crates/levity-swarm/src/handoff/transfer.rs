@@ -15,9 +15,9 @@ pub(super) const TRANSFER: &str = "transfer_to";
 /// The maximum number of colleagues in the tool's description.
 const NAMED: usize = 50;
 /// The maximum size of a colleague's description, in bytes.
-const MOST_TOLD: usize = 300;
+const MAX_DESCRIPTION_BYTES: usize = 300;
 /// The maximum size of a note, in bytes.
-const MOST_NOTE: usize = 16 << 10;
+const MAX_NOTE_BYTES: usize = 16 << 10;
 
 /// Returns the tool of a worker, or `None` if it has no allowed recipients.
 pub(super) fn spec(handoff: &Handoff, worker: &str, rules: &Rules) -> Option<ToolSpec> {
@@ -56,7 +56,7 @@ fn description(allowed: &[&Arc<str>], rules: &Rules) -> String {
         let about = rules
             .cards
             .get(*name)
-            .map(|card| one_line(&card.description, MOST_TOLD));
+            .map(|card| one_line(&card.description, MAX_DESCRIPTION_BYTES));
         let _ = write!(text, "\n- `{name}`: {}", about.unwrap_or_default());
     }
     if allowed.len() > NAMED {
@@ -67,12 +67,12 @@ fn description(allowed: &[&Arc<str>], rules: &Rules) -> String {
 
 /// A request to pass the conversation on, with a note.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct TransferRequest {
     pub(super) to: Arc<str>,
     pub(super) note: Arc<str>,
 }
 
-impl Pass {
+impl TransferRequest {
     /// Returns the last request among the signals.
     pub(super) fn of(signals: &[Signal]) -> Option<Self> {
         let signal = signals
@@ -80,7 +80,7 @@ impl Pass {
             .rev()
             .find(|signal| &*signal.name == TRANSFER)?;
         let text = |key| signal.args.get(key).and_then(Value::as_str).map(str::trim);
-        let note = clipped(text("note").unwrap_or_default(), MOST_NOTE);
+        let note = clipped(text("note").unwrap_or_default(), MAX_NOTE_BYTES);
         Some(Self {
             to: text("to")?.into(),
             note: note.into(),

@@ -17,7 +17,7 @@ fn check(text: &str, expected: Result<(Option<bool>, &str, &str), &str>) {
 }
 
 #[test]
-fn verdicts_as_models_write_them() {
+fn verdicts_of_models_are_read() {
     check(
         r#"{"done": true, "answer": "Yes.", "reason": "All agree."}"#,
         Ok((Some(true), "Yes.", "All agree.")),
@@ -32,22 +32,22 @@ fn verdicts_as_models_write_them() {
     );
     check("{\"answer\": {\"a\": [1]}}", Ok((None, "{\"a\":[1]}", "")));
     check("{\"done\": null, \"answer\": \" \"}", Err("neither"));
-    check("I would say yes.", Err("no JSON"));
-    check("[1, 2]", Err("no JSON object"));
-    check("", Err("no JSON"));
+    check("I would say yes.", Err("not JSON"));
+    check("[1, 2]", Err("not a JSON object"));
+    check("", Err("not JSON"));
 }
 
 #[test]
-fn a_reason_is_not_longer_than_it_may_be() {
+fn reason_is_cut_to_limit() {
     let text = format!(
         "{{\"done\": true, \"reason\": \"{}\"}}",
         "x".repeat(100_000)
     );
-    assert_eq!(read(&text).unwrap().reason.len(), MOST_REASON);
+    assert_eq!(read(&text).unwrap().reason.len(), MAX_REASON_BYTES);
 }
 
 #[test]
-fn json_without_an_answer_is_no_answer() {
+fn json_without_answer_is_not_plain_text_answer() {
     for empty in [
         "",
         " \n",

@@ -11,7 +11,7 @@ use crate::names::short;
 
 /// The answer of a router.
 #[derive(Debug)]
-pub(crate) enum Answered {
+pub(crate) enum RouterAnswer {
     /// A plan, and the repairs of its JSON.
     Plan(Vec<Delegation>, Mends),
     /// The answer itself, because there is nothing to delegate.
@@ -52,7 +52,10 @@ const EXPECTED: [&str; 5] = [
 ///
 /// # Errors
 /// Returns an error if the text does not contain a plan.
-pub(crate) fn read(text: &str, earlier: &BTreeMap<Arc<str>, usize>) -> Result<Answered, PlanFault> {
+pub(crate) fn read(
+    text: &str,
+    earlier: &BTreeMap<Arc<str>, usize>,
+) -> Result<RouterAnswer, PlanFault> {
     let repaired = repair(text).map_err(|error| {
         unreadable(format!(
             "the answer is not JSON: \
@@ -81,7 +84,7 @@ pub(crate) fn read(text: &str, earlier: &BTreeMap<Arc<str>, usize>) -> Result<An
             most: MOST,
         });
     }
-    delegations(list, earlier).map(|plan| Answered::Plan(plan, repaired.mends))
+    delegations(list, earlier).map(|plan| RouterAnswer::Plan(plan, repaired.mends))
 }
 
 /// Reads an object without a list: one delegation, or the answer.
@@ -89,13 +92,13 @@ fn lone(
     mut object: Map<String, Value>,
     mends: Mends,
     earlier: &BTreeMap<Arc<str>, usize>,
-) -> Result<Answered, PlanFault> {
+) -> Result<RouterAnswer, PlanFault> {
     if WORKERS.iter().any(|key| object.contains_key(*key)) {
         return delegations(vec![Value::Object(object)], earlier)
-            .map(|plan| Answered::Plan(plan, mends));
+            .map(|plan| RouterAnswer::Plan(plan, mends));
     }
     match object.remove("answer") {
-        Some(Value::String(text)) if !text.trim().is_empty() => Ok(Answered::Answer(text)),
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(RouterAnswer::Answer(text)),
         _ => Err(unreadable("the answer has no `delegations`")),
     }
 }

@@ -6,7 +6,7 @@ fn names() -> Vec<Arc<str>> {
 
 fn checked(plan: &[Delegation]) -> Result<Vec<u32>, String> {
     let (workers, done) = (names(), BTreeMap::new());
-    let known = Known {
+    let known = PlanContext {
         workers: &workers,
         router: "router",
         done: &done,
@@ -21,8 +21,8 @@ fn checked(plan: &[Delegation]) -> Result<Vec<u32>, String> {
 #[track_caller]
 fn check_text(text: &str, expected: Result<&[u32], &str>) {
     let found = match read(text, &BTreeMap::new()) {
-        Ok(Answered::Plan(plan, _)) => checked(&plan),
-        Ok(Answered::Answer(text)) => Err(format!("answer: {text}")),
+        Ok(RouterAnswer::Plan(plan, _)) => checked(&plan),
+        Ok(RouterAnswer::Answer(text)) => Err(format!("answer: {text}")),
         Err(fault) => Err(fault.to_string()),
     };
     assert_eq!(
@@ -33,7 +33,7 @@ fn check_text(text: &str, expected: Result<&[u32], &str>) {
 }
 
 #[test]
-fn plans_as_models_write_them() {
+fn plans_of_models_are_read() {
     let two = r#"{"delegations": [
         {"id": "r", "worker": "reviewer", "task": "look", "depends_on": ["c"]},
         {"id": "c", "worker": "coder", "task": "write", "depends_on": [], "expected": "code"}]}"#;
@@ -58,7 +58,7 @@ fn plans_as_models_write_them() {
     );
     check_text(
         r#"{"delegations": [], "answer": ""}"#,
-        Err("it delegates nothing"),
+        Err("the plan has no delegations; add at least one"),
     );
     check_text(
         r#"{"delegations": [{"worker": "coder", "task": "t"}], "answer": null}"#,
@@ -67,27 +67,30 @@ fn plans_as_models_write_them() {
 }
 
 #[test]
-fn plans_that_cannot_be_carried_out() {
+fn invalid_plans_are_rejected_with_reason() {
     let one = |worker: &str, rest: &str| {
         format!(r#"{{"delegations": [{{"id": "a", "worker": "{worker}", "task": "t"{rest}}}]}}"#)
     };
     check_text(
         "I would ask the coder to write it.",
-        Err("it is no JSON: there is no JSON in the 34 bytes of text"),
+        Err("the answer is not JSON: there is no JSON in the 34 bytes of text"),
     );
-    check_text("{}", Err("it has no `delegations`"));
+    check_text("{}", Err("the answer has no `delegations`"));
     check_text(
         r#"{"delegations": "coder"}"#,
-        Err("`delegations` is no list"),
+        Err("`delegations` is not a list"),
     );
-    check_text(r#"{"delegations": []}"#, Err("it delegates nothing"));
+    check_text(
+        r#"{"delegations": []}"#,
+        Err("the plan has no delegations; add at least one"),
+    );
     check_text(
         r#"{"delegations": ["coder"]}"#,
-        Err("delegation 1 is no object"),
+        Err("delegation 1 is not an object"),
     );
     check_text(
         r#"{"delegations": [{"task": "t"}]}"#,
-        Err("`d1` has no `worker`"),
+        Err("`d1` has no `worker`; name one"),
     );
     check_text(
         &one("codr", ""),
@@ -99,38 +102,41 @@ fn plans_that_cannot_be_carried_out() {
     );
     check_text(
         &one("router", ""),
-        Err("`a` is for the router itself; give it to a worker"),
+        Err("`a` names the router itself; name a worker"),
     );
     check_text(
         &one("coder", r#", "depends_on": ["a"]"#),
-        Err("`a` depends on itself"),
+        Err("`a` depends on itself; remove that dependency"),
     );
     check_text(
         &one("coder", r#", "depends_on": ["b"]"#),
-        Err("`a` depends on `b`, which is not there; did you mean `a`?"),
+        Err("`a` depends on `b`, which does not exist; did you mean `a`?"),
     );
     let ring = r#"{"delegations": [
         {"id": "x", "worker": "coder", "task": "t", "depends_on": ["a"]},
         {"id": "a", "worker": "coder", "task": "t", "depends_on": ["b"]},
         {"id": "b", "worker": "coder", "task": "t", "depends_on": ["a"]}]}"#;
-    check_text(ring, Err("`a` → `b` depend on each other in a circle"));
+    check_text(
+        ring,
+        Err("`a` → `b` depend on each other in a cycle; remove one dependency"),
+    );
     let many: Vec<String> = (0..500)
         .map(|at| format!(r#"{{"id": "d{at}", "worker": "coder", "task": "t"}}"#))
         .collect();
     let many = format!(r#"{{"delegations": [{}]}}"#, many.join(","));
     check_text(
         &many,
-        Err("it has 500 delegations, and at most 32 may be; put several into one"),
+        Err("the plan has 500 delegations, more than the limit of 32; combine some of them"),
     );
     let twice = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "t"}, {"id": "a", "worker": "coder", "task": " "}]}"#;
     check_text(
         twice,
-        Err("two delegations are called `a`; `a` has no task"),
+        Err("two delegations have the id `a`; rename one; `a` has no task; describe the work"),
     );
 }
 
 #[test]
-fn a_long_chain_is_put_in_order_at_once() {
+fn long_dependency_chain_is_sorted() {
     let plan: Vec<Delegation> = (0..1_000)
         .rev()
         .map(|at| {
@@ -139,7 +145,7 @@ fn a_long_chain_is_put_in_order_at_once() {
         })
         .collect();
     let (workers, done) = (names(), BTreeMap::new());
-    let known = Known {
+    let known = PlanContext {
         workers: &workers,
         router: "router",
         done: &done,
@@ -152,12 +158,12 @@ fn a_long_chain_is_put_in_order_at_once() {
 }
 
 #[test]
-fn who_was_meant_is_looked_for_as_long_as_it_is_shown() {
+fn name_suggestions_stop_after_shown_faults() {
     let plan: Vec<_> = (0..200)
         .map(|at| Delegation::new(format!("d{at}"), "codr", "t").after(["x"]))
         .collect();
     let (workers, done) = (names(), BTreeMap::new());
-    let known = Known {
+    let known = PlanContext {
         workers: &workers,
         router: "router",
         done: &done,

@@ -9,114 +9,128 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Router;
-use crate::delegated::{Delegated, list};
-use crate::desk::{Came, Desk, Duty};
-use crate::machine::{Play, Shown, read_play};
+use crate::delegated_work::{DelegatedWork, list};
+use crate::machine::{PatternMachine, PatternOutput, read_pattern_state};
 use crate::names::ROUTER;
 use crate::notice::{PlannedBy, SwarmNotice};
 use crate::plan::{Delegation, Order};
 use crate::rules::Start;
+use crate::shared_state::{FinishedWork, SharedState, WorkKind};
 
 /// Runs a swarm with a router: plans, lets the workers work, and combines their results.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Routed {
+pub(crate) struct RouterMachine {
     #[serde(skip, default = "Router::keywords")]
     pub(super) router: Router,
     /// The round, from 1; 0 before the first plan is requested.
     pub(super) round: u32,
     pub(super) drafts: Drafts,
-    pub(super) work: Delegated,
+    pub(super) work: DelegatedWork,
     /// The original ids of the delegations that the current plan repeats.
     pub(super) again: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-impl Routed {
+impl RouterMachine {
     pub(crate) fn new(router: &Router, _: &Start) -> Self {
         Self {
             router: router.clone(),
             round: 0,
             drafts: Drafts::default(),
-            work: Delegated::new(ROUTER),
+            work: DelegatedWork::new(ROUTER),
             again: BTreeMap::new(),
         }
     }
 
     /// Adopts a validated plan and starts the delegations that may start.
-    pub(super) fn take_on(
+    pub(super) fn adopt_plan(
         &mut self,
         plan: Vec<Delegation>,
         order: Order,
         by: PlannedBy,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
         let round = self.round;
-        desk.tell(wants, || SwarmNotice::Planned {
+        shared.notify(out, || SwarmNotice::Planned {
             round,
             by,
             plan: plan.clone(),
         });
         self.work
-            .take_on(plan, order, std::mem::take(&mut self.again), desk, wants);
-        self.pump(desk, wants);
+            .adopt_plan(plan, order, std::mem::take(&mut self.again), shared, out);
+        self.pump(shared, out);
     }
 
     /// Starts the delegations that may start. When all are settled, reassigns failed work or
     /// combines the results.
-    pub(super) fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if self.work.pump(self.router.closes().is_some(), desk, wants) {
-            self.settled(desk, wants);
+    pub(super) fn pump(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if self
+            .work
+            .pump(self.router.synthesizer_name().is_some(), shared, out)
+        {
+            self.handle_round_end(shared, out);
         }
     }
 
     /// Handles the end of a round.
-    fn settled(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        let again =
-            self.round <= self.router.reassigns && self.router.plans() && desk.near.is_none();
-        if again && self.work.could_be_done(desk) {
-            return self.ask_plan(desk, wants);
+    fn handle_round_end(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        let again = self.round <= self.router.reassigns
+            && self.router.can_plan()
+            && shared.near_limit.is_none();
+        if again && self.work.has_reassignable_failure(shared) {
+            return self.ask_plan(shared, out);
         }
-        self.close(desk, wants);
+        self.close(shared, out);
     }
 }
 
-impl Play for Routed {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        match desk.start.plan.clone() {
-            Some(plan) => self.host_plan(plan, desk, wants),
-            None => self.ask_plan(desk, wants),
+impl PatternMachine for RouterMachine {
+    fn begin(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        match shared.start.plan.clone() {
+            Some(plan) => self.host_plan(plan, shared, out),
+            None => self.ask_plan(shared, out),
         }
     }
 
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn work_finished(
+        &mut self,
+        duty: WorkKind,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         match duty {
-            Duty::Lead => self.planned(came, desk, wants),
-            Duty::Work(at) => {
-                if self.work.worked(at as usize, came, desk, wants).is_some() {
-                    self.pump(desk, wants);
+            WorkKind::Lead => self.handle_plan(finished, shared, out),
+            WorkKind::Work(at) => {
+                if self
+                    .work
+                    .handle_worker_end(at as usize, finished, shared, out)
+                    .is_some()
+                {
+                    self.pump(shared, out);
                 }
             }
-            Duty::Close => self.closed(&came, desk, wants),
+            WorkKind::Close => self.handle_synthesis(&finished, shared, out),
         }
     }
 
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        if desk.near.is_some() && !self.work.is_settled() {
-            self.pump(desk, wants);
+    fn state_changed(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        if shared.near_limit.is_some() && !self.work.is_settled() {
+            self.pump(shared, out);
         }
     }
 
-    fn so_far(&self, desk: &Desk) -> String {
-        list(desk)
+    fn partial_answer(&self, shared: &SharedState) -> String {
+        list(shared)
     }
 
     fn save(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
-        let saved: Self = read_play(saved)?;
-        let work = saved.work.resumed(ROUTER, desk)?;
+    fn restore(&mut self, saved: &Value, shared: &SharedState) -> Result<(), String> {
+        let saved: Self = read_pattern_state(saved)?;
+        let work = saved.work.resumed(ROUTER, shared)?;
         *self = Self {
             router: self.router.clone(),
             work,
@@ -125,10 +139,10 @@ impl Play for Routed {
         Ok(())
     }
 
-    fn shown(&self) -> Shown {
-        Shown {
+    fn output(&self) -> PatternOutput {
+        PatternOutput {
             plan: self.work.plan(),
-            ..Shown::default()
+            ..PatternOutput::default()
         }
     }
 }

@@ -7,49 +7,49 @@ use std::sync::Arc;
 use levity_core::MachineOutput;
 use levity_graph::Drafts;
 
-use super::machine::Routed;
-use super::shape::shape;
-use crate::desk::{Came, Desk, Duty, Work};
+use super::machine::RouterMachine;
+use super::schema::plan_schema;
 use crate::keywords;
 use crate::names::ROUTER;
 use crate::notice::{PlannedBy, SwarmNotice};
-use crate::plan::{Answered, Delegation, PlanFault, PlanFaults, read};
+use crate::plan::{Delegation, PlanFault, PlanFaults, RouterAnswer, read};
+use crate::shared_state::{FinishedWork, SharedState, Work, WorkKind};
 
-impl Routed {
+impl RouterMachine {
     /// Starts a plan of the host, which was validated when the run was created.
     pub(super) fn host_plan(
         &mut self,
         plan: Vec<Delegation>,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
         self.round = 1;
-        match self.work.check(&plan, plan.len(), desk) {
-            Ok(order) => self.take_on(plan, order, PlannedBy::Host, desk, wants),
+        match self.work.check(&plan, plan.len(), shared) {
+            Ok(order) => self.adopt_plan(plan, order, PlannedBy::Host, shared, out),
             Err(faults) => self.fall_back(
                 &format!("the plan of the host is invalid: {faults}"),
-                desk,
-                wants,
+                shared,
+                out,
             ),
         }
     }
 
     /// Asks the router for the plan of the next round.
-    pub(super) fn ask_plan(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
+    pub(super) fn ask_plan(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
         self.round = self.round.saturating_add(1);
         self.drafts = Drafts::default();
-        if !self.router.plans() {
-            return self.fall_back("the swarm has no router", desk, wants);
+        if !self.router.can_plan() {
+            return self.fall_back("the swarm has no router", shared, out);
         }
-        self.ask(desk, wants);
+        self.ask(shared, out);
     }
 
-    fn ask(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        let mut work = Work::new(self.brief(desk)).within(self.router.timeout);
-        work.output = Some(Arc::new(shape(&desk.rules.order)));
-        let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
+    fn ask(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        let mut work = Work::new(self.plan_task(shared)).within(self.router.timeout);
+        work.output = Some(Arc::new(plan_schema(&shared.rules.order)));
+        let effect = shared.request(&ROUTER.into(), &work, WorkKind::Lead, out);
         let (round, attempt) = (self.round, self.drafts.rejected().saturating_add(1));
-        desk.tell(wants, || SwarmNotice::Planning {
+        shared.notify(out, || SwarmNotice::Planning {
             round,
             attempt,
             effect,
@@ -57,30 +57,38 @@ impl Routed {
     }
 
     /// Handles the router's answer.
-    pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
+    pub(super) fn handle_plan(
+        &mut self,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) {
         // An answer in the wrong format may still contain a plan.
-        let read = match came.result {
-            Err(why) if came.text.is_empty() => {
-                let faults = PlanFault::Unreadable { what: why.error }.into();
-                return self.rejected(&faults, None, desk, wants);
+        let read = match finished.result {
+            Err(failure) if finished.text.is_empty() => {
+                let faults = PlanFault::Unreadable {
+                    what: failure.error,
+                }
+                .into();
+                return self.reject_plan(&faults, None, shared, out);
             }
-            _ => read(&came.text, &self.work.ids),
+            _ => read(&finished.text, &self.work.ids),
         };
         match read {
-            Ok(Answered::Answer(text)) if self.round == 1 => desk.answer(ROUTER, text, wants),
-            Ok(Answered::Answer(_)) => self.close(desk, wants),
-            Ok(Answered::Plan(plan, _)) if plan.is_empty() && self.round > 1 => {
-                self.close(desk, wants);
+            Ok(RouterAnswer::Answer(text)) if self.round == 1 => shared.answer(ROUTER, text, out),
+            Ok(RouterAnswer::Answer(_)) => self.close(shared, out),
+            Ok(RouterAnswer::Plan(plan, _)) if plan.is_empty() && self.round > 1 => {
+                self.close(shared, out)
             }
-            Ok(Answered::Plan(plan, mends)) => {
+            Ok(RouterAnswer::Plan(plan, mends)) => {
                 if !mends.is_empty() {
-                    desk.tell(wants, || SwarmNotice::PlanRepaired {
+                    shared.notify(out, || SwarmNotice::PlanRepaired {
                         mends: format!("{mends:?}"),
                     });
                 }
-                self.take_plan(plan, &came.text, desk, wants);
+                self.take_plan(plan, &finished.text, shared, out);
             }
-            Err(fault) => self.rejected(&fault.into(), Some(&came.text), desk, wants),
+            Err(fault) => self.reject_plan(&fault.into(), Some(&finished.text), shared, out),
         }
     }
 
@@ -88,15 +96,15 @@ impl Routed {
         &mut self,
         mut plan: Vec<Delegation>,
         text: &str,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
         if self.round > 1 {
             self.rename(&mut plan);
         }
-        match self.work.check(&plan, self.router.most, desk) {
-            Ok(order) => self.take_on(plan, order, PlannedBy::Router, desk, wants),
-            Err(faults) => self.rejected(&faults, Some(text), desk, wants),
+        match self.work.check(&plan, self.router.max_delegations, shared) {
+            Ok(order) => self.adopt_plan(plan, order, PlannedBy::Router, shared, out),
+            Err(faults) => self.reject_plan(&faults, Some(text), shared, out),
         }
     }
 
@@ -135,12 +143,12 @@ impl Routed {
     }
 
     /// Rejects an invalid plan: asks the router once more, with the faults of the draft.
-    fn rejected(
+    fn reject_plan(
         &mut self,
         faults: &PlanFaults,
         draft: Option<&str>,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
         let complaints = || faults.iter().map(PlanFault::to_string).collect();
         let again = match draft {
@@ -148,33 +156,33 @@ impl Routed {
             None => self.drafts.fail(self.router.tries),
         };
         let attempt = self.drafts.rejected();
-        desk.tell(wants, || SwarmNotice::PlanRejected {
+        shared.notify(out, || SwarmNotice::PlanRejected {
             attempt,
             faults: faults.clone(),
         });
-        if again && desk.near.is_none() {
-            return self.ask(desk, wants);
+        if again && shared.near_limit.is_none() {
+            return self.ask(shared, out);
         }
-        self.give_up(&faults.to_string(), desk, wants);
+        self.give_up(&faults.to_string(), shared, out);
     }
 
     /// Gives up on a plan from the router. Earlier results remain.
-    fn give_up(&mut self, why: &str, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn give_up(&mut self, why: &str, shared: &mut SharedState, out: &mut MachineOutput) {
         if self.round == 1 {
-            return self.fall_back(why, desk, wants);
+            return self.fall_back(why, shared, out);
         }
-        self.close(desk, wants);
+        self.close(shared, out);
     }
 
     /// Uses the keywords of the goal to select the workers.
-    fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut MachineOutput) {
-        desk.tell(wants, || SwarmNotice::FellBack {
+    fn fall_back(&mut self, why: &str, shared: &mut SharedState, out: &mut MachineOutput) {
+        shared.notify(out, || SwarmNotice::FellBack {
             why: why.to_owned(),
         });
-        let plan = keywords::plan(&desk.start.goal, &desk.rules);
-        match self.work.check(&plan, plan.len(), desk) {
-            Ok(order) => self.take_on(plan, order, PlannedBy::Keywords, desk, wants),
-            Err(_) => self.close(desk, wants),
+        let plan = keywords::plan(&shared.start.goal, &shared.rules);
+        match self.work.check(&plan, plan.len(), shared) {
+            Ok(order) => self.adopt_plan(plan, order, PlannedBy::Keywords, shared, out),
+            Err(_) => self.close(shared, out),
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Routers and workers of all kinds, and everything that can happen to them.
+//! Tests of routers and workers of all kinds with all kinds of events.
 
 use levity_test::conformance::{machine, machine_damaged, machine_restored};
 
-use self::world::{Setting, swarm};
+use self::scenario::{Setting, swarm};
 
 mod cases;
 mod driver;
 mod random;
-mod world;
+mod scenario;
 
 #[tokio::test]
-async fn it_keeps_what_machines_promise() {
+async fn router_machine_passes_conformance_suite() {
     for (plans, host) in [(true, false), (false, true)] {
         let swarm = swarm(&Setting {
             plans,
             ..Setting::default()
         });
         let make = || match host {
-            true => swarm.planned_machine("Go.", world::chain(5)),
+            true => swarm.planned_machine("Go.", scenario::chain(5)),
             false => swarm.machine("Go."),
         };
         machine(make).await;

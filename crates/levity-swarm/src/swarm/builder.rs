@@ -9,11 +9,11 @@ use levity_runtime::Runtime;
 use super::{Inner, Swarm};
 use crate::bus::Bus;
 use crate::executor::{Member, SwarmExecutor};
+use crate::message_tool;
 use crate::names::{RESERVED, short};
-use crate::pattern::{Given, Pattern};
+use crate::pattern::{Pattern, PatternTool};
 use crate::rules::Rules;
-use crate::talk;
-use crate::worker::{Card, Does, Worker};
+use crate::worker::{AgentOrSwarm, Card, Worker};
 
 /// A builder for a [`Swarm`].
 #[must_use = "a builder does nothing until `build`"]
@@ -240,14 +240,14 @@ fn members(
     let mut members = BTreeMap::new();
     for worker in workers {
         let name = worker.card.name.clone();
-        let does = match worker.does {
-            Does::Agent(agent) => Does::Agent(guarded(agent, guards)?),
-            does => does,
+        let runner = match worker.runner {
+            AgentOrSwarm::Agent(agent) => AgentOrSwarm::Agent(guarded(agent, guards)?),
+            runner => runner,
         };
-        members.insert(name.clone(), equip(&name, does, rules)?);
+        members.insert(name.clone(), equip(&name, runner, rules)?);
     }
-    for (name, agent) in rules.pattern.leads()? {
-        let equipped = Does::Agent(guarded(agent, guards)?);
+    for (name, agent) in rules.pattern.lead_agents()? {
+        let equipped = AgentOrSwarm::Agent(guarded(agent, guards)?);
         members.insert(
             name.into(),
             Member {
@@ -269,18 +269,18 @@ fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
     builder.build()
 }
 
-fn equip(name: &Arc<str>, does: Does, rules: &Rules) -> Result<Member> {
-    let mut given = rules.pattern.given(name, rules);
+fn equip(name: &Arc<str>, runner: AgentOrSwarm, rules: &Rules) -> Result<Member> {
+    let mut given = rules.pattern.extra_tools(name, rules);
     given.extend(
         rules
             .talk
-            .then(|| Given::Signal(talk::spec(name, &rules.order))),
+            .then(|| PatternTool::Signal(message_tool::spec(name, &rules.order))),
     );
-    let agent = match does {
-        Does::Agent(agent) if !given.is_empty() => agent,
-        does => {
+    let agent = match runner {
+        AgentOrSwarm::Agent(agent) if !given.is_empty() => agent,
+        runner => {
             return Ok(Member {
-                equipped: does,
+                equipped: runner,
                 plain: None,
             });
         }
@@ -288,13 +288,13 @@ fn equip(name: &Arc<str>, does: Does, rules: &Rules) -> Result<Member> {
     let mut builder = agent.to_builder();
     for tool in given {
         builder = match tool {
-            Given::Signal(spec) => builder.signal(spec),
-            Given::Last(spec) => builder.last_signal(spec),
+            PatternTool::Signal(spec) => builder.signal(spec),
+            PatternTool::Last(spec) => builder.last_signal(spec),
         };
     }
     let equipped = builder.build()?;
     Ok(Member {
-        equipped: Does::Agent(equipped),
+        equipped: AgentOrSwarm::Agent(equipped),
         plain: Some(agent),
     })
 }

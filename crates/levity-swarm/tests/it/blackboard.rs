@@ -1,4 +1,4 @@
-//! Workers who write on a shared board.
+//! Tests of workers that write on a shared board.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, ScriptedModel, Turn, conformance};
 use serde_json::json;
 
-use crate::rounds::{Slow, Told, agent, kinds, log, says, told, within, worker};
+use crate::rounds::{NoticeLog, Slow, agent, kinds, last_message, log, replies, within, worker};
 
-/// Writes these in one run, and ends it.
+/// Adds a turn that writes these entries, and a reply.
 fn writes(model: ScriptedModel, entries: &[(&str, &str)]) -> ScriptedModel {
     let turn = entries.iter().fold(Turn::new(), |turn, (key, content)| {
         turn.call("write_board", json!({"key": key, "content": content}))
@@ -40,10 +40,10 @@ fn keys(board: &Board) -> Vec<(&str, &str, u32)> {
 }
 
 #[tokio::test]
-async fn what_is_written_in_a_round_is_seen_in_the_next() {
+async fn entries_of_round_are_seen_in_next_round() {
     let pilot = writes(wrote(&[("tide", "High at six.")]), &[("answer", "At six.")]);
     let watch = wrote(&[("wind", "West."), ("sky", "Clear.")]).reply("Nothing to add.");
-    let closer = says(&["We sail at six, says the pilot."]);
+    let closer = replies(&["We sail at six, says the pilot."]);
     let swarm = two(
         Blackboard::new(closer.clone()),
         pilot.clone(),
@@ -51,10 +51,10 @@ async fn what_is_written_in_a_round_is_seen_in_the_next() {
     )
     .build()
     .unwrap();
-    let notices = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .run("When do we sail?")
-        .on_event(notices.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(
@@ -77,13 +77,16 @@ async fn what_is_written_in_a_round_is_seen_in_the_next() {
         Some(("watch", 1))
     );
     assert!(
-        told(&watch, 0).contains("Nothing stands there yet.")
-            && !told(&watch, 0).contains("High at six.")
+        last_message(&watch, 0).contains("Nothing stands there yet.")
+            && !last_message(&watch, 0).contains("High at six.")
     );
     assert!(
-        told(&watch, 2).contains("## `tide` by pilot, round 1, version 1\n```\nHigh at six.\n```")
+        last_message(&watch, 2)
+            .contains("## `tide` by pilot, round 1, version 1\n```\nHigh at six.\n```")
     );
-    assert!(told(&closer, 0).contains("At six.") && told(&closer, 0).contains("Clear."));
+    assert!(
+        last_message(&closer, 0).contains("At six.") && last_message(&closer, 0).contains("Clear.")
+    );
     let expected = [
         "pilot entry",
         "watch entry",
@@ -108,12 +111,12 @@ async fn what_is_written_in_a_round_is_seen_in_the_next() {
 }
 
 #[tokio::test]
-async fn it_ends_when_nobody_writes_anything_new() {
+async fn blackboard_ends_when_no_worker_writes_anything_new() {
     let pilot = writes(wrote(&[("tide", "six")]), &[("tide", "six")]);
     let swarm = two(
         Blackboard::unjudged().rounds(50),
         pilot,
-        says(&["Nothing.", "Nothing."]),
+        replies(&["Nothing.", "Nothing."]),
     )
     .build()
     .unwrap();
@@ -125,22 +128,22 @@ async fn it_ends_when_nobody_writes_anything_new() {
 }
 
 #[tokio::test]
-async fn the_judge_may_end_it() {
+async fn judge_may_end_blackboard() {
     let not_yet = r#"{"done": false, "reason": "What of the wind?"}"#;
     let done = r#"{"done": true, "answer": "At six.", "reason": "All is there."}"#;
     let pilot = writes(wrote(&[("tide", "six")]), &[("wind", "west")]);
-    let watch = says(&["Nothing.", "Nothing."]);
-    let judge = says(&[not_yet, "Well, yes.", done]);
+    let watch = replies(&["Nothing.", "Nothing."]);
+    let judge = replies(&[not_yet, "Well, yes.", done]);
     let board = Blackboard::closed_by(agent(judge.clone())).judge_each_round();
     let swarm = two(board, pilot.clone(), watch).build().unwrap();
     let finished = swarm.run("When?").await.unwrap();
     assert_eq!((finished.text(), finished.reports().len()), ("At six.", 4));
     assert!(
-        told(&pilot, 2).contains("What of the wind?"),
+        last_message(&pilot, 2).contains("What of the wind?"),
         "{}",
-        told(&pilot, 2)
+        last_message(&pilot, 2)
     );
-    assert!(told(&judge, 2).contains("it is no JSON"));
+    assert!(last_message(&judge, 2).contains("the answer is not JSON"));
     assert_eq!(
         kinds(&finished)
             .iter()
@@ -152,7 +155,7 @@ async fn the_judge_may_end_it() {
 }
 
 #[tokio::test]
-async fn one_is_asked_when_what_it_reads_is_new() {
+async fn worker_is_asked_when_its_entries_are_new() {
     let pilot = writes(
         writes(wrote(&[("tide", "six")]), &[("swell", "low")]),
         &[("tide", "seven")],
@@ -183,12 +186,12 @@ async fn one_is_asked_when_what_it_reads_is_new() {
         "round4.pilot",
         "round5.pilot",
     ];
-    assert_eq!(ids, expected, "its own writing is not new to it");
-    assert!(told(&mate, 2).contains("seven"));
+    assert_eq!(ids, expected, "a worker's own writes are not new to it");
+    assert!(last_message(&mate, 2).contains("seven"));
 }
 
 #[tokio::test]
-async fn of_several_who_write_one_key_the_last_stands_and_the_others_are_named() {
+async fn last_writer_of_key_wins_and_others_are_named() {
     let pilot = wrote(&[("plan", "six")]).reply("Nothing.");
     let watch = wrote(&[("plan", "eight")]).reply("Nothing.");
     let swarm = two(Blackboard::unjudged(), pilot.clone(), watch)
@@ -207,29 +210,33 @@ async fn of_several_who_write_one_key_the_last_stands_and_the_others_are_named()
         ),
         ("six", vec!["pilot"])
     );
-    assert!(told(&pilot, 2).contains("also written by pilot, which does not stand"));
+    assert!(last_message(&pilot, 2).contains("also written by pilot, which does not stand"));
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_named_in_the_next_round() {
+async fn refused_writes_are_named_in_next_round() {
     let huge = "x".repeat(Board::MAX_CONTENT + 1);
     let pilot = wrote(&[("a\nlong  one", &huge), ("", "x"), ("ok", "fits")]).reply("Nothing.");
-    let notices = Told::default();
+    let notices = NoticeLog::default();
     let swarm = two(
         Blackboard::unjudged(),
         pilot.clone(),
-        says(&["Nothing.", "Nothing."]),
+        replies(&["Nothing.", "Nothing."]),
     )
     .build()
     .unwrap();
-    let finished = swarm.run("When?").on_event(notices.hear()).await.unwrap();
+    let finished = swarm
+        .run("When?")
+        .on_event(notices.recorder())
+        .await
+        .unwrap();
     assert_eq!(keys(finished.board().unwrap()), [("ok", "fits", 1)]);
-    let next = told(&pilot, 2);
+    let next = last_message(&pilot, 2);
     assert!(
-        next.contains("- `a long one` by pilot: it is longer than 65536 bytes"),
+        next.contains("- `a long one` by pilot: the content is longer than 65536 bytes"),
         "{next}"
     );
-    assert!(next.contains("- `` by pilot: it has no key"));
+    assert!(next.contains("- `` by pilot: the key is empty"));
     assert_eq!(
         notices.count(|notice| matches!(notice, SwarmNotice::Refused { .. })),
         2
@@ -237,12 +244,12 @@ async fn what_does_not_fit_is_named_in_the_next_round() {
 }
 
 #[tokio::test]
-async fn another_entry_may_end_it() {
+async fn configured_entry_ends_blackboard() {
     let pilot = wrote(&[("answer", "no end"), ("Log  Book", "the end")]);
     let swarm = two(
         Blackboard::unjudged().until("Log Book"),
         pilot,
-        says(&["Nothing."]),
+        replies(&["Nothing."]),
     )
     .build()
     .unwrap();
@@ -251,7 +258,7 @@ async fn another_entry_may_end_it() {
 }
 
 #[tokio::test]
-async fn who_fails_is_named_and_what_it_wrote_before_stands() {
+async fn failed_worker_is_named_and_its_writes_remain() {
     let pilot = ScriptedModel::new()
         .call("write_board", json!({"key": "tide", "content": "six"}))
         .fail(ModelErrorKind::BadRequest)
@@ -286,11 +293,11 @@ async fn who_fails_is_named_and_what_it_wrote_before_stands() {
 }
 
 #[tokio::test]
-async fn with_an_empty_board_what_was_said_must_do() {
+async fn empty_board_falls_back_to_answers_of_workers() {
     let swarm = two(
         Blackboard::unjudged(),
-        says(&["At six."]),
-        says(&["At eight."]),
+        replies(&["At six."]),
+        replies(&["At eight."]),
     )
     .build()
     .unwrap();
@@ -298,11 +305,11 @@ async fn with_an_empty_board_what_was_said_must_do() {
         swarm.run("When?").await.unwrap().text(),
         "## pilot\nAt six.\n\n## watch\nAt eight."
     );
-    let closer = says(&["At six or at eight."]);
+    let closer = replies(&["At six or at eight."]);
     let swarm = two(
         Blackboard::new(closer.clone()),
-        says(&["At six."]),
-        says(&["At eight."]),
+        replies(&["At six."]),
+        replies(&["At eight."]),
     )
     .build()
     .unwrap();
@@ -310,7 +317,7 @@ async fn with_an_empty_board_what_was_said_must_do() {
         swarm.run("When?").await.unwrap().text(),
         "At six or at eight."
     );
-    assert!(told(&closer, 0).contains("At eight."));
+    assert!(last_message(&closer, 0).contains("At eight."));
     let swarm = two(
         Blackboard::unjudged(),
         ScriptedModel::new(),
@@ -333,19 +340,19 @@ async fn with_an_empty_board_what_was_said_must_do() {
 }
 
 #[tokio::test]
-async fn what_a_swarm_says_is_written_under_its_name() {
+async fn answer_of_nested_swarm_is_written_under_its_name() {
     let debate = Swarm::builder(Debate::unjudged().rounds(1))
-        .worker(worker("yes", says(&["yes", "yes"])))
-        .worker(worker("no", says(&["no", "no"])))
+        .worker(worker("yes", replies(&["yes", "yes"])))
+        .worker(worker("no", replies(&["no", "no"])))
         .build()
         .unwrap();
     let swarm = Swarm::builder(Blackboard::unjudged())
         .worker(Worker::swarm("crew", "Debates.", debate))
-        .worker(worker("pilot", says(&["Nothing.", "Nothing."])))
+        .worker(worker("pilot", replies(&["Nothing.", "Nothing."])))
         .build()
         .unwrap();
     let finished = swarm.run("When?").await.unwrap();
-    assert_eq!(finished.reports().len(), 4, "what is said again is not new");
+    assert_eq!(finished.reports().len(), 4, "a repeated answer is not new");
     let entry = finished.board().unwrap().get("crew").unwrap();
     assert_eq!(
         (&*entry.content, entry.version),
@@ -354,13 +361,13 @@ async fn what_a_swarm_says_is_written_under_its_name() {
 }
 
 #[tokio::test]
-async fn whatever_they_do_there_is_an_answer() {
+async fn blackboard_answers_despite_misbehaving_members() {
     let huge = "words ".repeat(2_000_000);
     let bad = || {
         [
             ScriptedModel::new().panic("on purpose").panic("again"),
             ScriptedModel::new().hang().hang(),
-            says(&[&huge, &huge]),
+            replies(&[&huge, &huge]),
             ScriptedModel::new()
                 .turn(Turn::new().raw_call("write_board", "{nonsense"))
                 .reply("Well."),
@@ -383,7 +390,7 @@ async fn whatever_they_do_there_is_an_answer() {
 }
 
 #[tokio::test]
-async fn near_a_limit_no_round_is_begun() {
+async fn near_limit_no_round_starts() {
     let turn = |text: &str| {
         ScriptedModel::looping(
             Turn::new()
@@ -407,7 +414,7 @@ async fn near_a_limit_no_round_is_begun() {
 }
 
 #[tokio::test]
-async fn messages_are_found_in_the_next_round() {
+async fn messages_are_shown_in_next_round() {
     let pilot = ScriptedModel::new()
         .turn(
             Turn::new()
@@ -419,16 +426,16 @@ async fn messages_are_found_in_the_next_round() {
         )
         .reply("Written.")
         .reply("Nothing.");
-    let watch = says(&["Nothing.", "Nothing."]);
+    let watch = replies(&["Nothing.", "Nothing."]);
     let swarm = two(Blackboard::unjudged(), pilot, watch.clone())
         .talk()
         .build()
         .unwrap();
     let finished = swarm.run("When?").await.unwrap();
     assert!(
-        told(&watch, 1).contains("pilot says:\n```\nLook west.\n```"),
+        last_message(&watch, 1).contains("pilot says:\n```\nLook west.\n```"),
         "{}",
-        told(&watch, 1)
+        last_message(&watch, 1)
     );
     assert_eq!(
         kinds(&finished),
@@ -438,7 +445,7 @@ async fn messages_are_found_in_the_next_round() {
 
 fn three(slow: [usize; 3], parallel: usize) -> Swarm {
     let names = ["pilot", "watch", "cook"];
-    let mut swarm = Swarm::builder(Blackboard::new(says(&["Done."])));
+    let mut swarm = Swarm::builder(Blackboard::new(replies(&["Done."])));
     for (name, slow) in names.into_iter().zip(slow) {
         let own = format!("{name}'s");
         let model = writes(wrote(&[("plan", name), (&own, "1")]), &[(&own, "2")]);
@@ -458,7 +465,7 @@ fn three(slow: [usize; 3], parallel: usize) -> Swarm {
 }
 
 #[tokio::test]
-async fn who_is_faster_makes_no_difference() {
+async fn speed_of_workers_makes_no_difference() {
     let mut logs = Vec::new();
     for (slow, parallel) in [
         ([0, 0, 0], 3),
@@ -481,7 +488,7 @@ async fn who_is_faster_makes_no_difference() {
 
 async fn life(life: Life) -> (String, String, String) {
     let model = |key: &str| wrote(&[(key, "a"), ("plan", key)]).by_history();
-    let board = Blackboard::new(says(&["Done."]).by_history()).rounds(2);
+    let board = Blackboard::new(replies(&["Done."]).by_history()).rounds(2);
     let runtime = Runtime::new()
         .with_journal(life.journal.clone())
         .with_world(ManualWorld::new());
@@ -499,14 +506,14 @@ async fn life(life: Life) -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn stopped_after_every_record_it_comes_to_the_same() {
+async fn blackboard_stopped_after_every_record_has_same_result() {
     let report = crash::after_every_record(MemoryJournal::new, life).await;
     report.assert_same();
     assert!(report.stops.len() > 30, "{}", report.stops.len());
 }
 
 #[tokio::test]
-async fn the_machine_keeps_the_contract() {
+async fn blackboard_machine_passes_conformance_suite() {
     let model = || ScriptedModel::looping(Turn::new().text("Well."));
     for board in [
         Blackboard::new(model()),
@@ -530,29 +537,29 @@ async fn the_machine_keeps_the_contract() {
 }
 
 #[track_caller]
-fn refused(board: Blackboard, setting: &str) {
-    match two(board, says(&[]), says(&[])).build() {
+fn assert_rejected(board: Blackboard, setting: &str) {
+    match two(board, replies(&[]), replies(&[])).build() {
         Err(Error::Setting { setting: found, .. }) => assert_eq!(found, setting),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
-    refused(Blackboard::unjudged().rounds(0), "rounds");
-    refused(Blackboard::unjudged().rounds(101), "rounds");
-    refused(Blackboard::unjudged().until(" \n"), "until");
-    refused(
+fn invalid_settings_are_rejected() {
+    assert_rejected(Blackboard::unjudged().rounds(0), "rounds");
+    assert_rejected(Blackboard::unjudged().rounds(101), "rounds");
+    assert_rejected(Blackboard::unjudged().until(" \n"), "until");
+    assert_rejected(
         Blackboard::unjudged().judge_each_round(),
         "judge_each_round",
     );
-    refused(Blackboard::unjudged().reads("pilott", ["a"]), "reads");
-    refused(
+    assert_rejected(Blackboard::unjudged().reads("pilott", ["a"]), "reads");
+    assert_rejected(
         Blackboard::unjudged()
             .reads("pilot", ["a"])
             .reads("watch", ["b"]),
         "reads",
     );
-    let one = Swarm::builder(Blackboard::unjudged()).worker(worker("pilot", says(&[])));
+    let one = Swarm::builder(Blackboard::unjudged()).worker(worker("pilot", replies(&[])));
     one.build().unwrap();
 }

@@ -10,15 +10,15 @@ use levity_swarm::{Bus, BusMessage, Lagged, MessageKind, Messages, NewMessage};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 
-/// Says so many words on a bus, and tells of each; other events stand between them.
+/// A machine that posts messages on a bus and emits an event for each, mixed with other events.
 #[derive(Debug)]
-struct Talk {
+struct PostingMachine {
     words: usize,
     bus: Bus,
     ending: Option<Ending>,
 }
 
-impl Machine for Talk {
+impl Machine for PostingMachine {
     fn kind(&self) -> MachineKind {
         MachineKind::new("talk", 1)
     }
@@ -59,9 +59,9 @@ fn swarm(data: Value) -> EventKind {
     }
 }
 
-/// A talk that is over, and all that was told of it to one who did not listen meanwhile.
-async fn told(words: usize) -> (Bus, Events) {
-    let machine = Talk {
+/// Returns the bus and all events of a finished machine run.
+async fn run_posts(words: usize) -> (Bus, Events) {
+    let machine = PostingMachine {
         words,
         bus: Bus::new(),
         ending: None,
@@ -73,20 +73,20 @@ async fn told(words: usize) -> (Bus, Events) {
 }
 
 #[tokio::test]
-async fn what_is_said_is_heard_and_nothing_else() {
-    let (bus, events) = told(500).await;
-    let heard: Result<Vec<BusMessage>, Lagged> = Messages::new(events)
+async fn messages_contains_all_bus_messages_and_nothing_else() {
+    let (bus, events) = run_posts(500).await;
+    let received: Result<Vec<BusMessage>, Lagged> = Messages::new(events)
         .collect::<Vec<_>>()
         .await
         .into_iter()
         .collect();
-    assert!(heard.unwrap().iter().eq(bus.messages()));
+    assert!(received.unwrap().iter().eq(bus.messages()));
     assert_eq!(bus.len(), 500);
 }
 
 #[tokio::test]
-async fn who_listens_too_late_is_told_so() {
-    let (bus, events) = told(5_000).await;
+async fn late_listener_receives_lagged_error() {
+    let (bus, events) = run_posts(5_000).await;
     let mut messages = Messages::new(events);
     let lagged = messages.next().await.unwrap().unwrap_err();
     assert!(lagged.missed > 10_000, "{lagged}");
@@ -101,10 +101,10 @@ async fn who_listens_too_late_is_told_so() {
     assert_eq!(last.id, bus.last_id());
 }
 
-/// The same words give the same log, and a real file of it is read again.
+/// A log in a real file is read back.
 #[tokio::test]
-async fn a_log_goes_to_a_file_and_comes_back() {
-    let (bus, _events) = told(50).await;
+async fn log_roundtrips_through_file() {
+    let (bus, _events) = run_posts(50).await;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bus.jsonl");
     bus.write_json_lines(&mut std::fs::File::create(&path).unwrap())
@@ -119,9 +119,9 @@ async fn a_log_goes_to_a_file_and_comes_back() {
     );
 }
 
-/// All of it can be sent to another thread, and shared.
+/// All types can be sent to another thread and shared.
 #[test]
-fn it_can_be_shared() {
+fn bus_types_are_send_and_sync() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<Bus>();
     shared::<Messages>();

@@ -1,4 +1,4 @@
-//! Patterns that a program brings, by public names alone.
+//! Tests of custom patterns through the public API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,15 @@ use levity_test::{FunctionModel, ScriptedModel, conformance};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::rounds::{Told, kinds, says, told, worker};
+use crate::rounds::{NoticeLog, kinds, last_message, replies, worker};
 
-/// All answer, all vote for an answer with a tool, and the one with the most votes is the answer.
+/// A coordinator in which all answer, all vote with a tool, and the answer with the most votes
+/// wins.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Vote {
-    /// Whose answer each has voted for.
+    /// The vote of each worker.
     votes: BTreeMap<String, String>,
-    /// How many rounds of votes there are.
+    /// The number of voting rounds.
     rounds: u32,
 }
 
@@ -60,9 +61,9 @@ impl Coordinator for Vote {
                 .signals(&report.id)
                 .iter()
                 .rfind(|signal| &*signal.name == "vote");
-            let whom = vote.and_then(|vote| vote.args["for"].as_str());
+            let choice = vote.and_then(|vote| vote.args["for"].as_str());
             self.votes
-                .extend(whom.map(|whom| (report.worker.to_string(), whom.to_owned())));
+                .extend(choice.map(|choice| (report.worker.to_string(), choice.to_owned())));
         }
         if progress.round() <= self.rounds {
             return self.ask(progress.round(), progress);
@@ -70,11 +71,11 @@ impl Coordinator for Vote {
         let mut count: BTreeMap<&str, usize> = BTreeMap::new();
         self.votes
             .values()
-            .for_each(|whom| *count.entry(whom).or_default() += 1);
+            .for_each(|choice| *count.entry(choice).or_default() += 1);
         let won = count.into_iter().max_by_key(|(_, votes)| *votes);
-        match won.and_then(|(whom, _)| progress.report(&format!("answer.{whom}"))) {
+        match won.and_then(|(winner, _)| progress.report(&format!("answer.{winner}"))) {
             Some(report) => Move::Answer(report.text.to_string()),
-            None => Move::Fail("nobody has voted".to_owned()),
+            None => Move::Fail("no worker has voted".to_owned()),
         }
     }
 
@@ -84,7 +85,7 @@ impl Coordinator for Vote {
     }
 }
 
-/// Does what the test says, step by step.
+/// A coordinator that makes the moves of a test.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Steps {
     plans: Vec<Vec<Delegation>>,
@@ -124,7 +125,7 @@ fn one(id: &str, worker: &str) -> Delegation {
     Delegation::new(id, worker, format!("Do {id}."))
 }
 
-fn crew(pattern: Steps, pilot: ScriptedModel, watch: ScriptedModel) -> Swarm {
+fn two_workers(pattern: Steps, pilot: ScriptedModel, watch: ScriptedModel) -> Swarm {
     Swarm::builder(pattern)
         .worker(worker("pilot", pilot))
         .worker(worker("watch", watch))
@@ -132,7 +133,7 @@ fn crew(pattern: Steps, pilot: ScriptedModel, watch: ScriptedModel) -> Swarm {
         .unwrap()
 }
 
-/// Three who answer and then vote; the cook fails once with each task.
+/// Returns a swarm of three workers that answer and then vote; the cook fails once with each task.
 pub(crate) fn voters(runtime: &Runtime, world: &Arc<CrashTally>) -> Swarm {
     let voter = |name: &'static str, whom: &'static str| {
         let world = world.clone();
@@ -196,7 +197,7 @@ fn shown(finished: &SwarmAnswer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn own_pattern_stopped_after_every_record_comes_to_the_same() {
+async fn custom_pattern_stopped_after_every_record_has_same_result() {
     let live = async |life: Life<Arc<CrashTally>>| {
         let runtime = Runtime::new().with_journal(life.journal.clone());
         let swarm = voters(&runtime, &life.world);
@@ -216,14 +217,14 @@ async fn own_pattern_stopped_after_every_record_comes_to_the_same() {
 }
 
 #[tokio::test]
-async fn own_pattern_is_replayed_and_forked() {
+async fn custom_pattern_is_replayed_and_forked() {
     let (journal, world) = (MemoryJournal::new(), Arc::default());
     let swarm = voters(&Runtime::new().with_journal(journal.clone()), &world);
-    let notices = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .run("What do we eat?")
         .id("r")
-        .on_event(notices.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     let planned = |notice: &SwarmNotice| {
@@ -259,7 +260,7 @@ async fn own_pattern_is_replayed_and_forked() {
 }
 
 #[tokio::test]
-async fn own_pattern_keeps_what_machines_promise() {
+async fn custom_pattern_passes_conformance_suite() {
     let swarm = voters(&Runtime::new(), &Arc::default());
     conformance::machine(|| swarm.machine("Go.")).await;
     conformance::machine_restored(
@@ -271,19 +272,23 @@ async fn own_pattern_keeps_what_machines_promise() {
 }
 
 #[tokio::test]
-async fn later_round_sees_what_it_depends_on() {
-    let watch = says(&["A sail."]);
+async fn later_round_sees_results_of_its_dependencies() {
+    let watch = replies(&["A sail."]);
     let plans = vec![
         vec![one("look", "pilot")],
         vec![one("tell", "watch").after(["look"])],
     ];
-    let swarm = crew(steps(plans, "Done."), says(&["A rock."]), watch.clone());
+    let swarm = two_workers(steps(plans, "Done."), replies(&["A rock."]), watch.clone());
     let finished = swarm.run("What is there?").await.unwrap();
     assert_eq!(
         (finished.text(), finished.status()),
         ("Done.", &Status::Complete)
     );
-    assert!(told(&watch, 0).contains("A rock."), "{}", told(&watch, 0));
+    assert!(
+        last_message(&watch, 0).contains("A rock."),
+        "{}",
+        last_message(&watch, 0)
+    );
     let expected = [
         "coordinator task",
         "pilot result",
@@ -295,7 +300,7 @@ async fn later_round_sees_what_it_depends_on() {
 }
 
 #[tokio::test]
-async fn failed_delegation_is_retried_and_what_depends_on_it_skipped() {
+async fn failed_delegation_is_retried_and_dependents_are_skipped() {
     let plans = vec![vec![
         one("look", "pilot"),
         one("tell", "watch").after(["look"]),
@@ -304,7 +309,7 @@ async fn failed_delegation_is_retried_and_what_depends_on_it_skipped() {
     let pilot = ScriptedModel::new()
         .fail(ModelErrorKind::BadRequest)
         .fail(ModelErrorKind::BadRequest);
-    let finished = crew(steps(plans, "Done."), pilot, says(&["Rested."]))
+    let finished = two_workers(steps(plans, "Done."), pilot, replies(&["Rested."]))
         .run("Go.")
         .await
         .unwrap();
@@ -320,15 +325,15 @@ async fn failed_delegation_is_retried_and_what_depends_on_it_skipped() {
 }
 
 #[tokio::test]
-async fn pattern_that_goes_wrong_ends_the_run_with_a_reason() {
+async fn invalid_move_of_pattern_ends_run_with_reason() {
     let cases = [
         (
             steps(Vec::new(), "panic"),
-            "the pattern `steps` gave up: it panicked",
+            "the pattern `steps` gave up: `next` panicked",
         ),
         (
             steps(vec![Vec::new()], ""),
-            "its plan cannot be carried out: it delegates nothing",
+            "its plan is invalid: the plan has no delegations",
         ),
         (
             steps(vec![vec![one("a", "pilto")]], ""),
@@ -336,11 +341,11 @@ async fn pattern_that_goes_wrong_ends_the_run_with_a_reason() {
         ),
         (
             steps(vec![vec![one("a", "coordinator")]], ""),
-            "`a` is for the router itself",
+            "`a` names the router itself",
         ),
         (
             steps(vec![vec![one("a", "pilot")], vec![one("a", "watch")]], ""),
-            "two delegations are called `a`",
+            "two delegations have the id `a`",
         ),
         (
             steps(
@@ -350,15 +355,15 @@ async fn pattern_that_goes_wrong_ends_the_run_with_a_reason() {
                 ]],
                 "",
             ),
-            "`a` → `b` depend on each other in a circle",
+            "`a` → `b` depend on each other in a cycle",
         ),
         (
             steps(vec![vec![one("a", "pilot").after(["x"])]], ""),
-            "`a` depends on `x`, which is not there",
+            "`a` depends on `x`, which does not exist",
         ),
     ];
     for (pattern, expected) in cases {
-        let error = crew(pattern, says(&["Yes."]), says(&["No."]))
+        let error = two_workers(pattern, replies(&["Yes."]), replies(&["No."]))
             .run("Go.")
             .await
             .unwrap_err();
@@ -366,7 +371,7 @@ async fn pattern_that_goes_wrong_ends_the_run_with_a_reason() {
         assert!(error.to_string().contains(expected), "{error}");
     }
     let error = voters_who_abstain().run("Go.").await.unwrap_err();
-    assert!(error.to_string().contains("nobody has voted"), "{error}");
+    assert!(error.to_string().contains("no worker has voted"), "{error}");
     assert_eq!(
         error.partial_as::<SwarmDetails>().unwrap().reports().len(),
         2
@@ -379,15 +384,15 @@ fn voters_who_abstain() -> Swarm {
         ..Vote::default()
     });
     swarm
-        .worker(worker("pilot", says(&["Fish.", "I abstain."])))
+        .worker(worker("pilot", replies(&["Fish.", "I abstain."])))
         .build()
         .unwrap()
 }
 
 #[tokio::test]
-async fn near_a_limit_the_best_so_far_is_the_answer() {
-    let pilot = says(&["1", "2", "3", "4", "5", "6"]);
-    let swarm = crew(steps(Vec::new(), "forever"), pilot.clone(), says(&[]));
+async fn near_limit_partial_result_is_answer() {
+    let pilot = replies(&["1", "2", "3", "4", "5", "6"]);
+    let swarm = two_workers(steps(Vec::new(), "forever"), pilot.clone(), replies(&[]));
     let finished = swarm
         .run("Go.")
         .limits(Limits::new().model_calls(4))
@@ -407,7 +412,7 @@ async fn near_a_limit_the_best_so_far_is_the_answer() {
 }
 
 #[tokio::test]
-async fn pattern_without_an_end_is_stopped() {
+async fn endless_pattern_is_stopped_after_round_limit() {
     let pilot = FunctionModel::new(|_| Ok(Response::new(levity_core::Message::assistant("On."))));
     let swarm = Swarm::builder(steps(Vec::new(), "forever"))
         .worker(worker("pilot", pilot))
@@ -415,15 +420,13 @@ async fn pattern_without_an_end_is_stopped() {
         .unwrap();
     let error = swarm.run("Go.").await.unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("there is no answer after 1000 rounds"),
+        error.to_string().contains("no answer after 1000 rounds"),
         "{error}"
     );
 }
 
 #[tokio::test]
-async fn run_of_another_pattern_is_refused() {
+async fn resume_with_other_pattern_is_rejected() {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new().with_journal(journal.clone());
     voters(&runtime, &Arc::default())
@@ -431,7 +434,7 @@ async fn run_of_another_pattern_is_refused() {
         .id("r")
         .await
         .unwrap();
-    let other = Swarm::builder(steps(Vec::new(), "Done.")).worker(worker("pilot", says(&[])));
+    let other = Swarm::builder(steps(Vec::new(), "Done.")).worker(worker("pilot", replies(&[])));
     let error = other
         .runtime(runtime.clone())
         .build()
@@ -442,11 +445,11 @@ async fn run_of_another_pattern_is_refused() {
     assert!(
         error
             .to_string()
-            .contains("it is a run of a `vote`, and this swarm is a `steps`"),
+            .contains("the run has the pattern `vote`, but this swarm has the pattern `steps`"),
         "{error}"
     );
 
-    /// The same name, and another state.
+    /// A pattern with the same name and another state.
     #[derive(Clone, Serialize, Deserialize)]
     struct Other {
         needed: bool,
@@ -459,7 +462,7 @@ async fn run_of_another_pattern_is_refused() {
             Move::Answer(String::new())
         }
     }
-    let other = Swarm::builder(Other { needed: true }).worker(worker("pilot", says(&[])));
+    let other = Swarm::builder(Other { needed: true }).worker(worker("pilot", replies(&[])));
     let error = other
         .runtime(runtime)
         .build()
@@ -470,13 +473,13 @@ async fn run_of_another_pattern_is_refused() {
     assert!(
         error
             .to_string()
-            .contains("the state of the pattern `vote` cannot be read"),
+            .contains("cannot read the saved state of the pattern `vote`"),
         "{error}"
     );
 }
 
 #[test]
-fn pattern_that_cannot_be_saved_or_is_named_like_another_is_refused() {
+fn pattern_with_unsavable_state_or_reserved_name_is_rejected() {
     #[derive(Clone, Serialize, Deserialize)]
     struct Named(String, BTreeMap<(u8, u8), u8>);
     impl Coordinator for Named {
@@ -487,9 +490,9 @@ fn pattern_that_cannot_be_saved_or_is_named_like_another_is_refused() {
             Move::Answer(String::new())
         }
     }
-    let build = |name: &str, map, who: &str| {
+    let build = |name: &str, map, worker_name: &str| {
         let swarm = Swarm::builder(Named(name.to_owned(), map))
-            .worker(worker(who, says(&[])))
+            .worker(worker(worker_name, replies(&[])))
             .build();
         swarm.map(drop).map_err(|error| error.to_string())
     };
@@ -497,16 +500,16 @@ fn pattern_that_cannot_be_saved_or_is_named_like_another_is_refused() {
     let cases = [
         (
             build("router", BTreeMap::new(), "pilot"),
-            "levity uses that name",
+            "which levity reserves",
         ),
         (build("", BTreeMap::new(), "pilot"), "choose another"),
         (
             build("mine", BTreeMap::from([((1, 2), 3)]), "pilot"),
-            "its state cannot be saved",
+            "the state of the pattern cannot be saved",
         ),
         (
             build("mine", BTreeMap::new(), "coordinator"),
-            "which gives out the tasks",
+            "which sends the tasks",
         ),
     ];
     for (built, expected) in cases {

@@ -1,4 +1,4 @@
-//! A thousand workers, and what they remember.
+//! Tests with a thousand workers, and of the memory of workers.
 
 use levity_core::{Limits, Status};
 use levity_loop::Agent;
@@ -8,7 +8,7 @@ use levity_swarm::{Delegation, Router, Swarm, SwarmInput, Worker, WorkerMemory};
 use levity_test::{ScriptedModel, Turn};
 
 #[tokio::test]
-async fn a_thousand_workers_in_one_swarm() {
+async fn thousand_workers_complete_in_one_swarm() {
     let agent = Agent::builder(ScriptedModel::looping(Turn::new().text("Done.")))
         .build()
         .unwrap();
@@ -43,7 +43,7 @@ async fn a_thousand_workers_in_one_swarm() {
 }
 
 #[tokio::test]
-async fn a_thousand_workers_and_a_limit_for_half_of_them() {
+async fn model_call_limit_stops_half_of_thousand_workers() {
     let agent = Agent::builder(ScriptedModel::looping(Turn::new().text("Done.")))
         .build()
         .unwrap();
@@ -76,7 +76,7 @@ async fn a_thousand_workers_and_a_limit_for_half_of_them() {
 }
 
 #[tokio::test]
-async fn the_router_is_told_of_a_thousand_workers_in_few_words() {
+async fn router_prompt_for_thousand_workers_is_bounded() {
     let router = ScriptedModel::new().reply(r#"{"answer": "Nothing."}"#);
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
     let worker = |at| {
@@ -95,8 +95,8 @@ async fn the_router_is_told_of_a_thousand_workers_in_few_words() {
     assert!(asked < 100_000, "{asked}");
 }
 
-/// A worker with this memory that is asked twice in one run, and once in another; how many messages
-/// it saw each time.
+/// Runs a worker with this memory twice in one run and once in another; returns the history
+/// lengths.
 async fn seen(scope: WorkerMemory) -> Vec<usize> {
     let model = ScriptedModel::looping(Turn::new().text("Noted."));
     let agent = Agent::builder(model.clone())
@@ -131,7 +131,7 @@ async fn seen(scope: WorkerMemory) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn each_worker_remembers_as_far_as_it_is_to() {
+async fn worker_memory_has_configured_scope() {
     assert_eq!(seen(WorkerMemory::Task).await, [1, 1, 1]);
     assert_eq!(seen(WorkerMemory::Run).await, [1, 3, 1]);
     assert_eq!(seen(WorkerMemory::Conversation).await, [1, 3, 5]);
@@ -139,7 +139,7 @@ async fn each_worker_remembers_as_far_as_it_is_to() {
 }
 
 #[tokio::test]
-async fn who_keeps_a_conversation_does_one_thing_after_the_other() {
+async fn worker_with_conversation_runs_its_tasks_sequentially() {
     let model = ScriptedModel::looping(Turn::new().text("Noted."));
     let agent = Agent::builder(model.clone())
         .memory(InMemory::new())
@@ -165,7 +165,7 @@ async fn who_keeps_a_conversation_does_one_thing_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_just_enough_makes_no_difference() {
+async fn sufficient_limit_makes_no_difference() {
     let agent = || {
         Agent::builder(ScriptedModel::looping(Turn::new().text("Done.")))
             .build()

@@ -1,4 +1,4 @@
-//! Workers who speak in turns, and a judge.
+//! Tests of debates with workers that speak in turns, and a judge.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use levity_swarm::{
 use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, ScriptedModel, Turn, conformance};
 
-use crate::rounds::{Slow, Told, agent, kinds, log, says, told, within, worker};
+use crate::rounds::{NoticeLog, Slow, agent, kinds, last_message, log, replies, within, worker};
 
 const VERDICT: &str = r#"{"done": true, "answer": "Sail at six.", "reason": "Both came to it."}"#;
 const NOT_YET: &str = r#"{"done": false, "reason": "What of the wind?"}"#;
@@ -23,12 +23,12 @@ fn two(debate: Debate, pilot: ScriptedModel, watch: ScriptedModel) -> SwarmBuild
 }
 
 #[tokio::test]
-async fn they_speak_in_turns_and_the_judge_decides() {
+async fn workers_speak_in_turns_and_judge_decides() {
     let (pilot, watch) = (
-        says(&["At six.", "Still at six."]),
-        says(&["At eight.", "Six will do."]),
+        replies(&["At six.", "Still at six."]),
+        replies(&["At eight.", "Six will do."]),
     );
-    let judge = says(&[VERDICT]);
+    let judge = replies(&[VERDICT]);
     let swarm = two(
         Debate::new(judge.clone()).rounds(2),
         pilot.clone(),
@@ -36,10 +36,10 @@ async fn they_speak_in_turns_and_the_judge_decides() {
     )
     .build()
     .unwrap();
-    let notices = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .run("When do we sail?")
-        .on_event(notices.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(
@@ -71,14 +71,17 @@ async fn they_speak_in_turns_and_the_judge_decides() {
     assert_eq!(kinds(&finished), expected);
     assert_eq!(finished.last_speaker(), Some("watch"));
     assert_eq!(finished.stats().model_calls, 5);
-    // Each has heard all that came before, and nothing else.
+    // Each worker has seen all earlier turns, and nothing else.
     assert!(
-        !told(&pilot, 0).contains("At eight."),
+        !last_message(&pilot, 0).contains("At eight."),
         "{}",
-        told(&pilot, 0)
+        last_message(&pilot, 0)
     );
-    assert!(told(&watch, 0).contains("At six.") && told(&pilot, 1).contains("At eight."));
-    let last = told(&watch, 1);
+    assert!(
+        last_message(&watch, 0).contains("At six.")
+            && last_message(&pilot, 1).contains("At eight.")
+    );
+    let last = last_message(&watch, 1);
     let places: Vec<_> = ["At six.", "At eight.", "Still at six."]
         .map(|said| last.find(said))
         .into();
@@ -86,7 +89,7 @@ async fn they_speak_in_turns_and_the_judge_decides() {
         places.iter().all(Option::is_some) && places.is_sorted(),
         "{last}"
     );
-    assert!(told(&judge, 0).contains("Six will do."));
+    assert!(last_message(&judge, 0).contains("Six will do."));
     assert_eq!(
         notices.count(|notice| matches!(notice, SwarmNotice::RoundBegan { of: 2, .. })),
         2
@@ -106,11 +109,11 @@ async fn they_speak_in_turns_and_the_judge_decides() {
 }
 
 #[tokio::test]
-async fn the_judge_may_end_it_early() {
-    let judge = says(&[NOT_YET, VERDICT]);
+async fn judge_may_end_debate_early() {
+    let judge = replies(&[NOT_YET, VERDICT]);
     let debate = Debate::judged_by(agent(judge)).rounds(5).judge_each_round();
-    let pilot = says(&["a", "c"]);
-    let swarm = two(debate, pilot.clone(), says(&["b", "d"]))
+    let pilot = replies(&["a", "c"]);
+    let swarm = two(debate, pilot.clone(), replies(&["b", "d"]))
         .build()
         .unwrap();
     let finished = swarm.run("When?").await.unwrap();
@@ -119,18 +122,18 @@ async fn the_judge_may_end_it_early() {
         ("Sail at six.", 4)
     );
     assert!(
-        told(&pilot, 1).contains("What of the wind?"),
+        last_message(&pilot, 1).contains("What of the wind?"),
         "{}",
-        told(&pilot, 1)
+        last_message(&pilot, 1)
     );
 }
 
 #[tokio::test]
-async fn without_a_judge_the_last_turns_are_listed() {
+async fn last_turns_are_listed_without_judge() {
     let swarm = two(
         Debate::unjudged().rounds(2),
-        says(&["a", "c"]),
-        says(&["b", "d"]),
+        replies(&["a", "c"]),
+        replies(&["b", "d"]),
     )
     .build()
     .unwrap();
@@ -142,19 +145,23 @@ async fn without_a_judge_the_last_turns_are_listed() {
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_is_tried_again_and_then_left_out() {
+async fn failed_turn_is_retried_and_then_skipped() {
     let broken = |model: ScriptedModel| model.fail(ModelErrorKind::BadRequest);
     let pilot = broken(broken(ScriptedModel::new())).reply("Here again.");
-    let watch = broken(says(&[])).reply("b").reply("d");
+    let watch = broken(replies(&[])).reply("b").reply("d");
     let swarm = two(
-        Debate::new(says(&[VERDICT])).rounds(2),
+        Debate::new(replies(&[VERDICT])).rounds(2),
         pilot,
         watch.clone(),
     )
     .build()
     .unwrap();
-    let notices = Told::default();
-    let finished = swarm.run("When?").on_event(notices.hear()).await.unwrap();
+    let notices = NoticeLog::default();
+    let finished = swarm
+        .run("When?")
+        .on_event(notices.recorder())
+        .await
+        .unwrap();
     let status = |id: &str| {
         finished
             .report(id)
@@ -170,11 +177,11 @@ async fn a_turn_that_fails_is_tried_again_and_then_left_out() {
             .starts_with("Sail at six.\n\nNot done:\n- pilot (`round1.pilot`): ")
     );
     assert!(
-        told(&watch, 0).contains("could not speak in round 1"),
+        last_message(&watch, 0).contains("could not speak in round 1"),
         "{}",
-        told(&watch, 0)
+        last_message(&watch, 0)
     );
-    assert!(told(&watch, 1).contains("# The attempt before failed"));
+    assert!(last_message(&watch, 1).contains("# The attempt before failed"));
     assert_eq!(
         notices.count(|notice| matches!(notice, SwarmNotice::Failed { .. })),
         3
@@ -182,21 +189,21 @@ async fn a_turn_that_fails_is_tried_again_and_then_left_out() {
 }
 
 #[tokio::test]
-async fn when_all_fail_the_judge_decides_on_what_there_is() {
+async fn judge_decides_with_existing_turns_when_all_workers_fail() {
     let bad = || {
         ScriptedModel::new()
             .reply("a")
             .fail(ModelErrorKind::BadRequest)
             .fail(ModelErrorKind::Auth)
     };
-    let judge = says(&[VERDICT]);
+    let judge = replies(&[VERDICT]);
     let swarm = two(Debate::new(judge.clone()).rounds(9), bad(), bad())
         .build()
         .unwrap();
     let finished = swarm.run("When?").await.unwrap();
     assert_eq!(finished.reports().len(), 4);
     assert!(finished.text().starts_with("Sail at six."));
-    // And nobody at all:
+    // The same, without any turn:
     let swarm = two(
         Debate::unjudged(),
         ScriptedModel::new(),
@@ -219,14 +226,14 @@ async fn when_all_fail_the_judge_decides_on_what_there_is() {
 }
 
 #[tokio::test]
-async fn who_stands_in_speaks_in_the_turn_of_another() {
+async fn fallback_worker_speaks_in_turn_of_failed_worker() {
     let swarm = Swarm::builder(Debate::unjudged().rounds(1))
         .worker(
             worker("pilot", ScriptedModel::new())
                 .retries(0)
                 .stand_in("cook"),
         )
-        .worker(worker("cook", says(&["For the pilot.", "For myself."])))
+        .worker(worker("cook", replies(&["For the pilot.", "For myself."])))
         .build()
         .unwrap();
     let finished = swarm.run("When?").await.unwrap();
@@ -236,47 +243,47 @@ async fn who_stands_in_speaks_in_the_turn_of_another() {
     );
 }
 
-/// What a judge of this kind leaves of a debate.
-async fn judged(judge: ScriptedModel) -> (SwarmAnswer, Told) {
+/// Returns the result of a debate with this judge.
+async fn judged(judge: ScriptedModel) -> (SwarmAnswer, NoticeLog) {
     let world = ManualWorld::auto();
-    let notices = Told::default();
+    let notices = NoticeLog::default();
     let debate = Debate::new(judge)
         .rounds(1)
         .judge_timeout(Duration::from_secs(5));
-    let swarm = two(debate, says(&["a"]), says(&["b"]))
+    let swarm = two(debate, replies(&["a"]), replies(&["b"]))
         .runtime(Runtime::new().with_world(world))
         .build()
         .unwrap();
-    let finished = within(swarm.run("When?").on_event(notices.hear()))
+    let finished = within(swarm.run("When?").on_event(notices.recorder()))
         .await
         .unwrap();
     (finished, notices)
 }
 
 #[tokio::test]
-async fn a_judge_who_writes_prose_is_asked_once_more() {
-    let judge = says(&["I would sail.", VERDICT]);
+async fn judge_with_prose_is_asked_once_more() {
+    let judge = replies(&["I would sail.", VERDICT]);
     let (finished, _) = judged(judge.clone()).await;
     assert_eq!(finished.text(), "Sail at six.");
-    let again = told(&judge, 1);
+    let again = last_message(&judge, 1);
     assert!(
-        again.contains("I would sail.") && again.contains("it is no JSON"),
+        again.contains("I would sail.") && again.contains("the answer is not JSON"),
         "{again}"
     );
-    let (finished, notices) = judged(says(&["I would sail.", "I said I would sail."])).await;
+    let (finished, notices) = judged(replies(&["I would sail.", "I said I would sail."])).await;
     assert_eq!(finished.text(), "I said I would sail.");
-    let is_told = |notice: &SwarmNotice| matches!(notice, SwarmNotice::Judged { reason, .. } if reason.contains("as it stands"));
-    assert_eq!(notices.count(is_told), 1);
+    let uses_text = |notice: &SwarmNotice| matches!(notice, SwarmNotice::Judged { reason, .. } if reason.contains("is used as the answer"));
+    assert_eq!(notices.count(uses_text), 1);
 }
 
 #[tokio::test]
-async fn whatever_the_judge_does_there_is_an_answer() {
+async fn debate_answers_despite_misbehaving_judge() {
     let list = "## pilot (`round1.pilot`)\na\n\n## watch (`round1.watch`)\nb";
     for judge in [
         ScriptedModel::new().panic("on purpose"),
         ScriptedModel::new().hang(),
         ScriptedModel::new().fail(ModelErrorKind::Auth),
-        says(&["", " "]),
+        replies(&["", " "]),
     ] {
         let (finished, notices) = judged(judge).await;
         assert_eq!(finished.text(), list);
@@ -286,20 +293,20 @@ async fn whatever_the_judge_does_there_is_an_answer() {
         );
     }
     let huge = "words ".repeat(2_000_000);
-    let (finished, _) = judged(says(&[&huge, &huge])).await;
+    let (finished, _) = judged(replies(&[&huge, &huge])).await;
     assert!(finished.text().len() < 300_000, "{}", finished.text().len());
 }
 
 #[tokio::test]
-async fn whatever_a_worker_does_there_is_an_answer() {
+async fn debate_answers_despite_misbehaving_worker() {
     let huge = "words ".repeat(2_000_000);
     for pilot in [
         ScriptedModel::new().panic("on purpose").panic("again"),
         ScriptedModel::new().hang().hang(),
-        says(&[&huge, &huge]),
+        replies(&[&huge, &huge]),
     ] {
         let world = ManualWorld::auto();
-        let (judge, watch) = (says(&[VERDICT]), says(&["b", "d"]));
+        let (judge, watch) = (replies(&[VERDICT]), replies(&["b", "d"]));
         let swarm = Swarm::builder(Debate::new(judge.clone()).rounds(2))
             .worker(worker("pilot", pilot).timeout(Duration::from_secs(5)))
             .worker(worker("watch", watch.clone()))
@@ -308,17 +315,17 @@ async fn whatever_a_worker_does_there_is_an_answer() {
             .unwrap();
         let finished = within(swarm.run("When?")).await.unwrap();
         assert!(finished.text().starts_with("Sail at six."));
-        let longest = [told(&judge, 0), told(&watch, 1)]
+        let longest = [last_message(&judge, 0), last_message(&watch, 1)]
             .iter()
             .map(String::len)
             .max();
         assert!(longest < Some(160_000), "{longest:?}");
-        assert!(told(&judge, 0).contains("```\nd\n```"));
+        assert!(last_message(&judge, 0).contains("```\nd\n```"));
     }
 }
 
 #[tokio::test]
-async fn near_a_limit_no_round_is_begun() {
+async fn near_limit_no_round_starts() {
     let turn = |text: &str| Turn::new().text(text).usage(300, 300);
     let judge = ScriptedModel::new().turn(Turn::new().text(VERDICT).usage(10, 10));
     let pilot = ScriptedModel::looping(turn("a"));
@@ -345,10 +352,10 @@ async fn near_a_limit_no_round_is_begun() {
 }
 
 #[tokio::test]
-async fn what_the_host_says_is_heard_by_those_who_come_later() {
-    let (pilot, watch) = (says(&["a", "c"]), says(&["b", "d"]));
+async fn host_message_is_shown_to_later_workers() {
+    let (pilot, watch) = (replies(&["a", "c"]), replies(&["b", "d"]));
     let swarm = two(
-        Debate::new(says(&[VERDICT])).rounds(2),
+        Debate::new(replies(&[VERDICT])).rounds(2),
         pilot.clone(),
         watch,
     )
@@ -357,16 +364,16 @@ async fn what_the_host_says_is_heard_by_those_who_come_later() {
     let handle = swarm.run("When?").start();
     handle.control().say("We have no sails.").await.unwrap();
     let finished = within(handle).await.unwrap();
-    assert!(told(&pilot, 1).contains("The user has added: We have no sails."));
+    assert!(last_message(&pilot, 1).contains("The user has added: We have no sails."));
     assert!(kinds(&finished).contains(&"user said".to_owned()));
 }
 
 #[tokio::test]
-async fn who_remembers_has_its_own_turns_before_it() {
-    let pilot = says(&["At six.", "Still."]);
+async fn worker_with_run_memory_sees_its_earlier_turns() {
+    let pilot = replies(&["At six.", "Still."]);
     let swarm = Swarm::builder(Debate::unjudged().rounds(2))
         .worker(worker("pilot", pilot.clone()).memory(WorkerMemory::Run))
-        .worker(worker("watch", says(&["b", "d"])))
+        .worker(worker("watch", replies(&["b", "d"])))
         .build()
         .unwrap();
     swarm.run("When?").await.unwrap();
@@ -381,9 +388,9 @@ async fn who_remembers_has_its_own_turns_before_it() {
 
 fn three(slow: [usize; 3]) -> Swarm {
     let names = ["pilot", "watch", "cook"];
-    let mut swarm = Swarm::builder(Debate::new(says(&[VERDICT])).rounds(2).open_together());
+    let mut swarm = Swarm::builder(Debate::new(replies(&[VERDICT])).rounds(2).open_together());
     for (name, slow) in names.into_iter().zip(slow) {
-        let model = says(&[&format!("{name} one"), &format!("{name} two")]);
+        let model = replies(&[&format!("{name} one"), &format!("{name} two")]);
         swarm = swarm.worker(worker(name, Slow(model, slow)));
     }
     swarm
@@ -393,7 +400,7 @@ fn three(slow: [usize; 3]) -> Swarm {
 }
 
 #[tokio::test]
-async fn who_is_faster_makes_no_difference() {
+async fn speed_of_workers_makes_no_difference() {
     let mut logs = Vec::new();
     for slow in [
         [0, 0, 0],
@@ -410,14 +417,14 @@ async fn who_is_faster_makes_no_difference() {
 }
 
 #[tokio::test]
-async fn opening_together_nobody_has_heard_the_others() {
-    let models = [says(&["a", "d"]), says(&["b", "e"])];
+async fn open_together_hides_turns_of_first_round() {
+    let models = [replies(&["a", "d"]), replies(&["b", "e"])];
     let swarm = two(
         Debate::unjudged().rounds(2).open_together(),
         models[0].clone(),
         models[1].clone(),
     );
-    // One at a time is as all at once.
+    // The parallel limit makes no difference.
     let finished = swarm
         .max_parallel(1)
         .build()
@@ -425,16 +432,17 @@ async fn opening_together_nobody_has_heard_the_others() {
         .run("When?")
         .await
         .unwrap();
-    assert!(!told(&models[1], 0).contains("What was said before"));
+    assert!(!last_message(&models[1], 0).contains("What was said before"));
     assert!(
-        told(&models[0], 1).contains("```\nb\n```") && told(&models[1], 1).contains("```\nd\n```")
+        last_message(&models[0], 1).contains("```\nb\n```")
+            && last_message(&models[1], 1).contains("```\nd\n```")
     );
     assert_eq!(finished.reports().len(), 4);
 }
 
 async fn life(life: Life) -> (String, String) {
-    // Every child is a new conversation, so that a script by history answers each of them alike.
-    let model = |text: &str| says(&[text]).by_history();
+    // Every child is a new conversation, so a script by history answers each of them alike.
+    let model = |text: &str| replies(&[text]).by_history();
     let debate = Debate::new(model(VERDICT)).rounds(2).open_together();
     let runtime = Runtime::new()
         .with_journal(life.journal.clone())
@@ -452,14 +460,14 @@ async fn life(life: Life) -> (String, String) {
 }
 
 #[tokio::test]
-async fn stopped_after_every_record_it_comes_to_the_same() {
+async fn debate_stopped_after_every_record_has_same_result() {
     let report = crash::after_every_record(MemoryJournal::new, life).await;
     report.assert_same();
     assert!(report.stops.len() > 30, "{}", report.stops.len());
 }
 
 #[tokio::test]
-async fn the_machine_keeps_the_contract() {
+async fn debate_machine_passes_conformance_suite() {
     let model = || ScriptedModel::looping(Turn::new().text("Well."));
     for debate in [
         Debate::new(model()),
@@ -486,7 +494,7 @@ async fn the_machine_keeps_the_contract() {
 }
 
 #[track_caller]
-fn refused(swarm: SwarmBuilder, setting: &str) {
+fn assert_rejected(swarm: SwarmBuilder, setting: &str) {
     match swarm.build() {
         Err(Error::Setting { setting: found, .. }) => assert_eq!(found, setting),
         other => panic!("{other:?}"),
@@ -494,15 +502,15 @@ fn refused(swarm: SwarmBuilder, setting: &str) {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
-    let two = |debate| two(debate, says(&[]), says(&[]));
-    refused(
-        Swarm::builder(Debate::unjudged()).worker(worker("pilot", says(&[]))),
+fn invalid_settings_are_rejected() {
+    let two = |debate| two(debate, replies(&[]), replies(&[]));
+    assert_rejected(
+        Swarm::builder(Debate::unjudged()).worker(worker("pilot", replies(&[]))),
         "worker",
     );
-    refused(two(Debate::unjudged().rounds(0)), "rounds");
-    refused(two(Debate::new(says(&[])).rounds(101)), "rounds");
-    refused(
+    assert_rejected(two(Debate::unjudged().rounds(0)), "rounds");
+    assert_rejected(two(Debate::new(replies(&[])).rounds(101)), "rounds");
+    assert_rejected(
         two(Debate::unjudged().judge_each_round()),
         "judge_each_round",
     );

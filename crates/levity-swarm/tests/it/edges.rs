@@ -1,4 +1,4 @@
-//! Settings and plans at their edges.
+//! Tests of edge cases in settings and plans.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ fn worker(name: &str, model: ScriptedModel) -> Worker {
     Worker::new(name, "Works.", agent(model)).retries(0)
 }
 
-fn says(text: &str) -> ScriptedModel {
+fn replies(text: &str) -> ScriptedModel {
     ScriptedModel::new().reply(text)
 }
 
@@ -31,11 +31,11 @@ fn fails() -> ScriptedModel {
 }
 
 #[tokio::test]
-async fn who_stands_in_has_limits_of_its_own() {
+async fn fallback_worker_has_its_own_limits() {
     let one_call = Limits::new().model_calls(1);
     let swarm = Swarm::builder(Router::keywords())
         .worker(worker("first", fails()).limits(one_call).stand_in("second"))
-        .worker(worker("second", says("Done.")).limits(one_call))
+        .worker(worker("second", replies("Done.")).limits(one_call))
         .build()
         .unwrap();
     let finished = swarm
@@ -49,7 +49,7 @@ async fn who_stands_in_has_limits_of_its_own() {
     );
 }
 
-/// The answers of a router to a swarm whose worker `weak` fails once and `strong` does all.
+/// Runs a swarm with these router answers, whose worker `weak` fails and `strong` succeeds.
 async fn rounds(plans: &[&str]) -> (levity_swarm::SwarmAnswer, ScriptedModel) {
     let router = plans
         .iter()
@@ -67,7 +67,7 @@ async fn rounds(plans: &[&str]) -> (levity_swarm::SwarmAnswer, ScriptedModel) {
 }
 
 #[tokio::test]
-async fn what_is_done_again_has_an_id_that_is_free() {
+async fn repeated_delegation_gets_free_id() {
     let both = |worker: &str| {
         format!(
             r#"[{{"id": "1", "worker": "{worker}", "task": "t"}}, {{"id": "1.2", "worker": "{worker}", "task": "t"}},
@@ -99,7 +99,7 @@ async fn what_is_done_again_has_an_id_that_is_free() {
 }
 
 #[tokio::test]
-async fn a_later_plan_that_needs_what_failed_is_asked_for_once_more() {
+async fn later_plan_that_needs_failed_work_is_requested_again() {
     let first = r#"[{"id": "a", "worker": "weak", "task": "t"}]"#;
     let second = r#"[{"id": "x", "worker": "strong", "task": "t"},
         {"id": "b", "worker": "strong", "task": "t", "depends_on": ["x", "a"]}]"#;
@@ -113,19 +113,19 @@ async fn a_later_plan_that_needs_what_failed_is_asked_for_once_more() {
         .text()
         .into_owned();
     assert!(
-        asked.contains("- `b` depends on `a`, which is not done"),
+        asked.contains("- `b` depends on `a`, which did not complete"),
         "{asked}"
     );
     assert!(finished.report("b").unwrap().is_done());
 }
 
 #[tokio::test]
-async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let hear = told.clone();
-    let swarm = Swarm::builder(Router::new(says("All in all.")).tries(0))
+async fn router_without_attempts_is_not_asked_for_later_plan() {
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let sink = notices.clone();
+    let swarm = Swarm::builder(Router::new(replies("All in all.")).tries(0))
         .worker(worker("weak", fails()))
-        .worker(worker("strong", says("Done.")))
+        .worker(worker("strong", replies("Done.")))
         .build()
         .unwrap();
     let plan = [
@@ -134,11 +134,11 @@ async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
     ];
     let finished = swarm
         .run(SwarmInput::from("Go").plan(plan))
-        .on_event(move |event| hear.lock().unwrap().extend(SwarmNotice::of(&event.kind)))
+        .on_event(move |event| sink.lock().unwrap().extend(SwarmNotice::of(&event.kind)))
         .await
         .unwrap();
-    let told = told.lock().unwrap();
-    let planned = told.iter().filter_map(|notice| match notice {
+    let notices = notices.lock().unwrap();
+    let planned = notices.iter().filter_map(|notice| match notice {
         SwarmNotice::Planned { by, .. } => Some(*by),
         _ => None,
     });
@@ -146,7 +146,7 @@ async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
     assert_eq!(finished.report("a").unwrap().status, ReportStatus::Failed);
 }
 
-/// Finishes an effect of a machine, and returns those that it wants then.
+/// Finishes an effect of a machine and returns the new requests.
 fn finish(machine: &mut SwarmMachine, effect: u64, outcome: Outcome) -> Vec<(EffectId, Effect)> {
     let mut step = MachineOutput::new();
     machine.apply(
@@ -169,8 +169,8 @@ fn child(ending: Ending) -> Outcome {
     Outcome::Child(Box::new(ending))
 }
 
-/// What the last of a second round is told, when the two before it end in this order.
-fn told_last(order: [u64; 2]) -> String {
+/// Returns the task of the last worker of a second round, if the two before it end in this order.
+fn last_task(order: [u64; 2]) -> String {
     let swarm = Swarm::builder(Router::agent(agent(ScriptedModel::new())))
         .workers(["w1", "w2", "w3"].map(|name| worker(name, ScriptedModel::new())))
         .talk()
@@ -210,17 +210,17 @@ fn told_last(order: [u64; 2]) -> String {
 }
 
 #[test]
-fn a_bus_that_is_full_makes_no_difference_to_what_a_worker_is_told() {
-    let told = told_last([5, 4]);
+fn full_bus_does_not_change_task_of_worker() {
+    let task = last_task([5, 4]);
     assert!(
-        told.contains("w1 says:\n```\nMind the step.\n```"),
-        "{told}"
+        task.contains("w1 says:\n```\nMind the step.\n```"),
+        "{task}"
     );
-    assert_eq!(told, told_last([4, 5]));
+    assert_eq!(task, last_task([4, 5]));
 }
 
 #[test]
-fn names_that_nobody_could_use_are_refused() {
+fn invalid_worker_names_are_rejected() {
     let long = "x".repeat(300);
     for name in [
         "",
@@ -255,9 +255,9 @@ fn names_that_nobody_could_use_are_refused() {
 }
 
 #[tokio::test]
-async fn only_a_handoff_goes_on_after_another() {
+async fn only_handoff_accepts_earlier_conversation() {
     let handoff = Swarm::builder(Handoff::starting_with("desk"))
-        .worker(worker("desk", says("Hello.")))
+        .worker(worker("desk", replies("Hello.")))
         .build()
         .unwrap();
     let earlier = handoff.run("Hi").await.unwrap();
@@ -266,8 +266,8 @@ async fn only_a_handoff_goes_on_after_another() {
         Swarm::builder(Debate::unjudged()),
     ] {
         let swarm = swarm
-            .worker(worker("desk", says("x")))
-            .worker(worker("other", says("x")))
+            .worker(worker("desk", replies("x")))
+            .worker(worker("other", replies("x")))
             .build()
             .unwrap();
         let refused = swarm.run(SwarmInput::from("Go").after(&earlier)).await;
@@ -285,9 +285,9 @@ async fn only_a_handoff_goes_on_after_another() {
 }
 
 #[tokio::test]
-async fn messages_are_those_of_the_swarm_and_not_of_one_below() {
+async fn messages_exclude_nested_swarms() {
     let inner = Swarm::builder(Router::keywords())
-        .worker(worker("deep", says("Deep.")))
+        .worker(worker("deep", replies("Deep.")))
         .build()
         .unwrap();
     let swarm = Swarm::builder(Router::keywords())
@@ -297,23 +297,23 @@ async fn messages_are_those_of_the_swarm_and_not_of_one_below() {
     let mut handle = swarm.run("Go").start();
     let mut messages = Messages::of(&mut handle);
     let finished = handle.await.unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Some(message) = messages.next().await {
-        heard.push(message.unwrap());
+        received.push(message.unwrap());
     }
-    assert!(finished.bus().messages().eq(&heard), "{heard:?}");
+    assert!(finished.bus().messages().eq(&received), "{heard:?}");
 }
 
 #[tokio::test]
-async fn blank_goal_is_refused_and_a_plan_needs_none() {
-    let model = says("Done.");
+async fn blank_goal_is_rejected_unless_plan_is_given() {
+    let model = replies("Done.");
     let router = Swarm::builder(Router::keywords())
         .worker(worker("first", model.clone()))
         .build()
         .unwrap();
     let debate = Swarm::builder(Debate::unjudged().rounds(1))
-        .worker(worker("yes", says("yes")))
-        .worker(worker("no", says("no")))
+        .worker(worker("yes", replies("yes")))
+        .worker(worker("no", replies("no")))
         .build()
         .unwrap();
     for swarm in [&router, &debate] {

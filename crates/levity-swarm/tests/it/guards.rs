@@ -1,4 +1,4 @@
-//! Guards of a whole swarm.
+//! Tests of guards for a whole swarm.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,32 +22,32 @@ fn worker(name: &str, model: &ScriptedModel) -> Worker {
 }
 
 #[tokio::test]
-async fn they_stand_around_everybody_who_works() {
+async fn guards_inspect_all_members() {
     let plan = r#"{"delegations": [{"id": "a", "worker": "one", "task": "Find it."}]}"#;
     let router = ScriptedModel::new().reply(plan);
     let one = ScriptedModel::new().reply(format!("{WORD}, I found."));
     let builder = Swarm::builder(Router::new(router.clone())).worker(worker("one", &one));
     let swarm = builder.guard(secrets()).build().unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let hears = told.clone();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = events.clone();
     let run = swarm
         .run(format!("Find {WORD}."))
-        .on_event(move |event| hears.lock().unwrap().push(event.clone()));
+        .on_event(move |event| sink.lock().unwrap().push(event.clone()));
     let done = run.await.unwrap();
     assert_eq!(done.text(), "[secret: known], I found.");
-    let told = told.lock().unwrap();
+    let events = events.lock().unwrap();
     let guarded = |kind: &EventKind| matches!(kind, EventKind::Guarded { .. });
     assert!(
-        told.iter().filter(|event| guarded(&event.kind)).count() >= 2,
+        events.iter().filter(|event| guarded(&event.kind)).count() >= 2,
         "the goal and the answer"
     );
-    for asked in router.requests().iter().chain(&one.requests()) {
+    for request in router.requests().iter().chain(&one.requests()) {
         assert!(!format!("{asked:?}").contains(WORD), "{asked:?}");
     }
 }
 
 #[tokio::test]
-async fn what_they_block_is_not_answered() {
+async fn answer_blocked_by_guard_is_not_used() {
     let models = [
         ScriptedModel::new().reply("Yes."),
         ScriptedModel::new().reply("No, for many reasons."),
@@ -57,9 +57,9 @@ async fn what_they_block_is_not_answered() {
     let builder = Swarm::builder(Debate::new(judge).rounds(1)).workers(workers);
     let swarm = builder.guard(SizeGuard::new().answer(10)).build().unwrap();
     let done = swarm.run("Is it?").await;
-    let told = format!("{done:?}");
+    let events = format!("{done:?}");
     assert!(
-        !told.contains("many reasons") && !told.contains("settled"),
-        "{told}"
+        !events.contains("many reasons") && !events.contains("settled"),
+        "{events}"
     );
 }

@@ -1,4 +1,4 @@
-//! A conversation that is passed on.
+//! Tests of a conversation that is passed on.
 
 #![allow(
     clippy::unwrap_used,
@@ -55,17 +55,17 @@ fn three(workers: [Worker; 3]) -> SwarmBuilder {
     Swarm::builder(Handoff::starting_with("triage")).workers(workers)
 }
 
-/// What is told, in order.
+/// The notices of a run, in order.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<SwarmNotice>>>);
+struct NoticeLog(Arc<Mutex<Vec<SwarmNotice>>>);
 
-impl Told {
-    fn hear(&self) -> impl Fn(&Event) + Send + Sync + 'static {
-        let told = self.0.clone();
-        move |event| told.lock().unwrap().extend(SwarmNotice::of(&event.kind))
+impl NoticeLog {
+    fn recorder(&self) -> impl Fn(&Event) + Send + Sync + 'static {
+        let notices = self.0.clone();
+        move |event| notices.lock().unwrap().extend(SwarmNotice::of(&event.kind))
     }
 
-    /// Each notice of the swarm in short.
+    /// Returns a short line for each notice of the swarm.
     fn lines(&self) -> Vec<String> {
         let line = |notice: &SwarmNotice| match notice {
             SwarmNotice::Began {
@@ -104,8 +104,8 @@ fn kinds(finished: &SwarmAnswer) -> Vec<MessageKind> {
         .collect()
 }
 
-/// What the model was last asked: all messages in one text each, with the names of what was called.
-fn asked(model: &ScriptedModel) -> Vec<String> {
+/// Returns the last request to a model: one text per message, with the names of its calls.
+fn last_request(model: &ScriptedModel) -> Vec<String> {
     let requests = model.requests();
     let line = |message: &Arc<Message>| {
         let calls: Vec<_> = message
@@ -135,7 +135,7 @@ fn asked(model: &ScriptedModel) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn it_is_passed_on_twice_with_all_that_was_said_and_done() {
+async fn conversation_is_passed_on_twice_with_full_history() {
     let triage = ScriptedModel::new()
         .call("look", json!({}))
         .turn(pass("billing", "Order 7.").text("One moment."));
@@ -151,10 +151,10 @@ async fn it_is_passed_on_twice_with_all_that_was_said_and_done() {
         ])
         .build()
         .unwrap();
-    let told = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .run("My boiler is cold.")
-        .on_event(told.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(
@@ -172,7 +172,7 @@ async fn it_is_passed_on_twice_with_all_that_was_said_and_done() {
         "leg3 repairs begins 1",
         "leg3 repairs done",
     ];
-    assert_eq!(told.lines(), lines);
+    assert_eq!(notices.lines(), lines);
     use Role::{Assistant, Tool, User};
     let expected = [
         User, Assistant, Tool, Assistant, Tool, Assistant, Tool, Assistant, Tool, Assistant,
@@ -192,7 +192,7 @@ async fn it_is_passed_on_twice_with_all_that_was_said_and_done() {
         ]
     );
     assert_eq!(finished.stats().model_calls, 5);
-    let shown = asked(&repairs);
+    let shown = last_request(&repairs);
     assert_eq!(shown.len(), 10, "{shown:?}");
     assert_eq!(shown[0], "User:My boiler is cold.");
     assert_eq!(shown[4], "Tool:=noted");
@@ -202,8 +202,8 @@ async fn it_is_passed_on_twice_with_all_that_was_said_and_done() {
     );
 }
 
-/// The desk passes it on after a look, and the pilot answers; what the pilot was shown.
-async fn carried(handoff: Handoff) -> (Vec<String>, Told) {
+/// Runs a handoff from a desk to a pilot; returns the messages that the pilot saw.
+async fn run_handoff(handoff: Handoff) -> (Vec<String>, NoticeLog) {
     let desk = ScriptedModel::new()
         .turn(
             Turn::new()
@@ -218,30 +218,30 @@ async fn carried(handoff: Handoff) -> (Vec<String>, Told) {
         );
     let pilot = ScriptedModel::new().reply("Done.");
     let swarm = Swarm::builder(handoff).workers([worker("desk", &desk), worker("pilot", &pilot)]);
-    let told = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .build()
         .unwrap()
         .run("Pay it.")
-        .on_event(told.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(finished.text(), "Done.");
     assert_eq!(
         finished.conversation().len(),
         6,
-        "whatever goes along, all of it is kept"
+        "the conversation contains all messages"
     );
-    let mut shown = asked(&pilot);
+    let mut shown = last_request(&pilot);
     assert!(
         shown.pop().unwrap().contains("Order 7."),
-        "the note always goes along"
+        "the note is always included"
     );
-    (shown, told)
+    (shown, notices)
 }
 
 #[tokio::test]
-async fn what_goes_along_is_what_the_filter_says() {
+async fn handoff_history_decides_which_messages_are_included() {
     let first = || Handoff::starting_with("desk");
     let all = [
         "User:Pay it.",
@@ -251,7 +251,7 @@ async fn what_goes_along_is_what_the_filter_says() {
         "Tool:=noted",
     ];
     let check = async |carry: HandoffHistory, expected: &[&str]| {
-        let shown = carried(
+        let shown = run_handoff(
             first()
                 .carry(HandoffHistory::Note)
                 .carry_to("pilot", carry.clone()),
@@ -260,7 +260,7 @@ async fn what_goes_along_is_what_the_filter_says() {
         .0;
         assert_eq!(shown, expected, "{carry:?}");
         assert_eq!(
-            carried(first().carry(carry.clone())).await.0,
+            run_handoff(first().carry(carry.clone())).await.0,
             expected,
             "{carry:?} for all"
         );
@@ -291,8 +291,12 @@ async fn what_goes_along_is_what_the_filter_says() {
 }
 
 #[tokio::test]
-async fn what_a_filter_returns_can_always_be_sent() {
-    let shown = |carry| async { carried(Handoff::starting_with("desk").carry(carry)).await.0 };
+async fn filtered_history_is_always_valid() {
+    let shown = |carry| async {
+        run_handoff(Handoff::starting_with("desk").carry(carry))
+            .await
+            .0
+    };
     let halves = HandoffHistory::by(|all| {
         let calls = |message: &&Arc<Message>| message.role != Role::Tool;
         all.iter().filter(calls).cloned().collect()
@@ -322,7 +326,11 @@ async fn what_a_filter_returns_can_always_be_sent() {
         ]
     );
     let twice = HandoffHistory::by(|all| [all, all].concat());
-    assert_eq!(shown(twice).await.len(), 10, "calls of one id are renamed");
+    assert_eq!(
+        shown(twice).await.len(),
+        10,
+        "duplicate call ids are renamed"
+    );
     let odd = HandoffHistory::by(|all| {
         let call = all[1].calls().next().unwrap().clone();
         let by_user = Message::new(Role::User, [Part::text("mine"), Part::ToolCall(call)]);
@@ -336,9 +344,10 @@ async fn what_a_filter_returns_can_always_be_sent() {
 }
 
 #[tokio::test]
-async fn a_filter_that_panics_takes_nothing_down() {
-    let (shown, told) =
-        carried(Handoff::starting_with("desk").carry(HandoffHistory::by(|_| panic!("no")))).await;
+async fn panicking_filter_falls_back_to_text_messages() {
+    let (shown, notices) =
+        run_handoff(Handoff::starting_with("desk").carry(HandoffHistory::by(|_| panic!("no"))))
+            .await;
     assert_eq!(
         shown,
         [
@@ -348,14 +357,16 @@ async fn a_filter_that_panics_takes_nothing_down() {
         ]
     );
     assert!(
-        told.lines().contains(&"filter failed for pilot".to_owned()),
+        notices
+            .lines()
+            .contains(&"filter failed for pilot".to_owned()),
         "{:?}",
-        told.lines()
+        notices.lines()
     );
 }
 
 #[tokio::test]
-async fn who_passes_it_to_and_fro_must_answer() {
+async fn repeated_handoffs_force_answer() {
     let ping = ScriptedModel::new()
         .turn(pass("pong", ""))
         .turn(pass("pong", ""))
@@ -366,29 +377,29 @@ async fn who_passes_it_to_and_fro_must_answer() {
         .turn(pass("ping", ""));
     let swarm = Swarm::builder(Handoff::starting_with("ping"))
         .workers([worker("ping", &ping), worker("pong", &pong)]);
-    let told = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .build()
         .unwrap()
         .run("Decide.")
-        .on_event(told.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(finished.text(), "So be it.");
     assert!(
-        told.lines().contains(&"ping not to pong".to_owned()),
+        notices.lines().contains(&"ping not to pong".to_owned()),
         "{:?}",
-        told.lines()
+        notices.lines()
     );
     assert_eq!(finished.reports().len(), 6);
     let last = ping.requests().pop().unwrap();
     assert!(
         !last.tools.iter().any(|tool| tool.name == "transfer_to"),
-        "it has the tool no more"
+        "the worker no longer has the tool"
     );
-    let shown = asked(&ping);
+    let shown = last_request(&ping);
     assert!(
-        shown[shown.len() - 2].contains("it goes in circles"),
+        shown[shown.len() - 2].contains("which is a loop"),
         "{shown:?}"
     );
     assert!(
@@ -407,8 +418,8 @@ async fn who_passes_it_to_and_fro_must_answer() {
 }
 
 #[tokio::test]
-async fn it_is_passed_on_only_so_often() {
-    for most in [0, 1, 2] {
+async fn number_of_handoffs_is_limited() {
+    for max_handoffs in [0, 1, 2] {
         let models: Vec<ScriptedModel> = (0..4)
             .map(|n| {
                 ScriptedModel::new()
@@ -421,22 +432,22 @@ async fn it_is_passed_on_only_so_often() {
             .enumerate()
             .map(|(n, model)| worker(&format!("w{n}"), model));
         let last = ScriptedModel::new();
-        let swarm = Swarm::builder(Handoff::starting_with("w0").max_handoffs(most))
+        let swarm = Swarm::builder(Handoff::starting_with("w0").max_handoffs(max_handoffs))
             .workers(workers)
             .worker(worker("w4", &last));
         let finished = swarm.build().unwrap().run("Go.").await.unwrap();
-        assert_eq!(finished.text(), format!("w{most} answers"));
+        assert_eq!(finished.text(), format!("w{max_handoffs} answers"));
         let handed = finished
             .bus()
             .messages()
             .filter(|message| message.kind == MessageKind::Handoff)
             .count();
-        assert_eq!(handed, most as usize);
+        assert_eq!(handed, max_handoffs as usize);
     }
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_allowed_is_refused_by_the_tool() {
+async fn recipient_that_is_not_allowed_is_rejected_by_tool() {
     let triage = ScriptedModel::new()
         .turn(pass("nobody", ""))
         .turn(pass("triage", ""))
@@ -464,9 +475,9 @@ async fn a_name_that_is_not_allowed_is_refused_by_the_tool() {
     );
 }
 
-/// More workers than are named in the tool: who is meant is looked at when it is passed on.
+/// With more workers than the tool names, the recipient is checked at the handoff.
 #[tokio::test]
-async fn a_name_that_nobody_has_is_told_and_then_refused() {
+async fn unknown_recipient_is_reported_and_then_refused() {
     let first = ScriptedModel::new()
         .turn(pass("w7o", ""))
         .turn(pass("w70", ""));
@@ -483,16 +494,16 @@ async fn a_name_that_nobody_has_is_told_and_then_refused() {
         .worker(worker("w70", &right))
         .build()
         .unwrap();
-    let told = Told::default();
-    let finished = swarm.run("Go.").on_event(told.hear()).await.unwrap();
+    let notices = NoticeLog::default();
+    let finished = swarm.run("Go.").on_event(notices.recorder()).await.unwrap();
     assert_eq!(finished.text(), "Enough.");
-    let not: Vec<_> = told
+    let not: Vec<_> = notices
         .lines()
         .into_iter()
         .filter(|line| line.contains(" not to "))
         .collect();
     assert_eq!(not, ["w1 not to w7o", "w70 not to w70", "w70 not to x"]);
-    let shown = asked(&first);
+    let shown = last_request(&first);
     assert!(
         shown
             .last()
@@ -514,7 +525,7 @@ async fn a_name_that_nobody_has_is_told_and_then_refused() {
 }
 
 #[tokio::test]
-async fn a_leg_that_fails_is_tried_again() {
+async fn failed_leg_is_retried() {
     let billing = ScriptedModel::new()
         .fail(ModelErrorKind::BadRequest)
         .reply("Paid.");
@@ -523,12 +534,12 @@ async fn a_leg_that_fails_is_tried_again() {
         worker("billing", &billing),
         worker("repairs", &ScriptedModel::new()),
     ]);
-    let told = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .build()
         .unwrap()
         .run("Pay.")
-        .on_event(told.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(
@@ -536,10 +547,11 @@ async fn a_leg_that_fails_is_tried_again() {
         ("Paid.", 2)
     );
     assert!(
-        told.lines()
+        notices
+            .lines()
             .contains(&"leg2 billing failed, Retry".to_owned()),
         "{:?}",
-        told.lines()
+        notices.lines()
     );
     assert_eq!(
         kinds(&finished),
@@ -553,19 +565,19 @@ async fn a_leg_that_fails_is_tried_again() {
 }
 
 #[tokio::test]
-async fn who_stands_in_takes_the_leg_that_failed() {
+async fn fallback_worker_takes_over_failed_leg() {
     let repairs = ScriptedModel::new().reply("I did it for them.");
     let swarm = three([
         worker("triage", &passing("billing")),
         worker("billing", &failing()).stand_in("repairs"),
         worker("repairs", &repairs),
     ]);
-    let told = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .build()
         .unwrap()
         .run("Pay.")
-        .on_event(told.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(
@@ -578,12 +590,13 @@ async fn who_stands_in_takes_the_leg_that_failed() {
         ("repairs", 3, ReportStatus::Done)
     );
     assert!(
-        told.lines()
+        notices
+            .lines()
             .contains(&"leg2 billing failed, repairs".to_owned()),
         "{:?}",
-        told.lines()
+        notices.lines()
     );
-    let shown = asked(&repairs);
+    let shown = last_request(&repairs);
     assert!(
         shown
             .last()
@@ -594,19 +607,19 @@ async fn who_stands_in_takes_the_leg_that_failed() {
 }
 
 #[tokio::test]
-async fn what_nobody_can_do_goes_back_to_who_passed_it_on() {
+async fn failed_leg_returns_to_previous_holder() {
     let triage = passing("billing").reply("Nobody is at the till; call again.");
     let swarm = three([
         worker("triage", &triage),
         worker("billing", &failing()),
         worker("repairs", &ScriptedModel::new()),
     ]);
-    let told = Told::default();
+    let notices = NoticeLog::default();
     let finished = swarm
         .build()
         .unwrap()
         .run("Pay.")
-        .on_event(told.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(finished.text(), "Nobody is at the till; call again.");
@@ -615,10 +628,11 @@ async fn what_nobody_can_do_goes_back_to_who_passed_it_on() {
         (&Status::Complete, Some("triage"))
     );
     assert!(
-        told.lines()
+        notices
+            .lines()
             .contains(&"leg2 billing failed, triage".to_owned()),
         "{:?}",
-        told.lines()
+        notices.lines()
     );
     assert!(
         !triage.requests()[1]
@@ -626,7 +640,7 @@ async fn what_nobody_can_do_goes_back_to_who_passed_it_on() {
             .iter()
             .any(|tool| tool.name == "transfer_to")
     );
-    let shown = asked(&triage);
+    let shown = last_request(&triage);
     assert!(
         shown
             .last()
@@ -638,7 +652,7 @@ async fn what_nobody_can_do_goes_back_to_who_passed_it_on() {
 }
 
 #[tokio::test]
-async fn when_nobody_is_left_the_failure_has_the_conversation() {
+async fn failure_without_remaining_holder_contains_conversation() {
     let triage = passing("billing")
         .fail(ModelErrorKind::BadRequest)
         .fail(ModelErrorKind::BadRequest);
@@ -651,7 +665,7 @@ async fn when_nobody_is_left_the_failure_has_the_conversation() {
         worker("repairs", &failing()),
     ]);
     let Err(Error::Unreached { why, partial }) = swarm.build().unwrap().run("Pay.").await else {
-        panic!("nobody could answer")
+        panic!("the run must fail")
     };
     assert!(why.contains("`triage`"), "{why}");
     use Role::{Assistant, Tool, User};
@@ -675,7 +689,7 @@ async fn when_nobody_is_left_the_failure_has_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_run_after_another_goes_on_with_who_had_it_last() {
+async fn later_run_continues_with_last_holder() {
     let triage = passing("billing");
     let repairs = ScriptedModel::new().reply("It is mended.");
     let swarm = three([
@@ -706,7 +720,7 @@ async fn a_run_after_another_goes_on_with_who_had_it_last() {
         .map(|report| &*report.worker)
         .collect();
     assert_eq!(workers, ["billing", "repairs"]);
-    let shown = asked(&repairs);
+    let shown = last_request(&repairs);
     let expected = [
         "User:Pay.",
         "Assistant:<transfer_to>",
@@ -719,7 +733,7 @@ async fn a_run_after_another_goes_on_with_who_had_it_last() {
 }
 
 #[tokio::test]
-async fn a_swarm_gets_the_words_and_the_note_and_its_answer_ends_it() {
+async fn nested_swarm_gets_message_and_note_and_its_answer_ends_run() {
     let inner = ScriptedModel::new().reply("We did it together.");
     let crew = Swarm::builder(Handoff::starting_with("one"))
         .worker(worker("one", &inner))
@@ -739,7 +753,7 @@ async fn a_swarm_gets_the_words_and_the_note_and_its_answer_ends_it() {
         finished.conversation().last().unwrap().text(),
         "We did it together."
     );
-    let task = asked(&inner).pop().unwrap();
+    let task = last_request(&inner).pop().unwrap();
     assert!(
         task.starts_with("User:Carry the piano.") && task.contains("Look at it."),
         "{task}"
@@ -749,19 +763,19 @@ async fn a_swarm_gets_the_words_and_the_note_and_its_answer_ends_it() {
             .tools
             .iter()
             .any(|tool| tool.name == "transfer_to"),
-        "there is nobody else"
+        "the inner swarm has no other worker"
     );
 }
 
-/// Waits until it is let go.
-struct Gate {
+/// A tool that waits for a notification.
+struct BlockingTool {
     spec: ToolSpec,
     reached: Arc<Notify>,
     open: Arc<Notify>,
 }
 
 #[async_trait]
-impl Tool for Gate {
+impl Tool for BlockingTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -774,11 +788,11 @@ impl Tool for Gate {
 }
 
 #[tokio::test]
-async fn what_the_host_says_is_heard_by_the_next_leg_or_by_one_more() {
+async fn host_message_reaches_next_leg_or_additional_one() {
     let (reached, open) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let gate = |model: ScriptedModel| {
         let spec = ToolSpec::new("wait", "Waits.");
-        let gate = Gate {
+        let gate = BlockingTool {
             spec,
             reached: reached.clone(),
             open: open.clone(),
@@ -808,7 +822,7 @@ async fn what_the_host_says_is_heard_by_the_next_leg_or_by_one_more() {
         (finished.text(), finished.reports().len()),
         ("And posted.", 3)
     );
-    let shown = asked(&billing);
+    let shown = last_request(&billing);
     assert!(shown[1].contains("The user says: In cash."), "{shown:?}");
     assert_eq!(shown.last().unwrap(), "User:And post it.");
     let users: Vec<_> = finished
@@ -821,7 +835,7 @@ async fn what_the_host_says_is_heard_by_the_next_leg_or_by_one_more() {
 }
 
 #[tokio::test]
-async fn near_a_limit_nothing_is_passed_on() {
+async fn near_limit_handoff_is_refused() {
     let triage = ScriptedModel::new()
         .turn(pass("billing", "").usage(94_000, 1_000))
         .turn(Turn::new().text("As far as I know.").usage(10, 10));
@@ -830,23 +844,25 @@ async fn near_a_limit_nothing_is_passed_on() {
         worker("billing", &ScriptedModel::new()),
         worker("repairs", &ScriptedModel::new()),
     ]);
-    let told = Told::default();
+    let notices = NoticeLog::default();
     let run = swarm
         .build()
         .unwrap()
         .run("Pay.")
         .limits(Limits::new().tokens(100_000));
-    let finished = run.on_event(told.hear()).await.unwrap();
+    let finished = run.on_event(notices.recorder()).await.unwrap();
     assert_eq!(finished.text(), "As far as I know.");
     assert_eq!(finished.status(), &Status::BestEffort(Limit::Tokens));
     assert!(
-        told.lines().contains(&"triage not to billing".to_owned()),
+        notices
+            .lines()
+            .contains(&"triage not to billing".to_owned()),
         "{:?}",
-        told.lines()
+        notices.lines()
     );
 }
 
-/// All who speak have one script: each goes on where the conversation is.
+/// Returns a swarm whose workers share one script: each continues where the conversation is.
 fn story(journal: impl levity_core::Journal + 'static) -> Swarm {
     let script = ScriptedModel::new()
         .call("look", json!({}))
@@ -867,7 +883,7 @@ fn story(journal: impl levity_core::Journal + 'static) -> Swarm {
 }
 
 #[tokio::test]
-async fn stopped_after_every_record_it_comes_to_the_same() {
+async fn handoff_stopped_after_every_record_has_same_result() {
     let report = crash::after_every_record(MemoryJournal::new, async |life: Life| {
         let swarm = story(life.journal.clone());
         let run = if life.knows("r").await {
@@ -900,18 +916,18 @@ async fn stopped_after_every_record_it_comes_to_the_same() {
 }
 
 #[tokio::test]
-async fn what_a_journal_tells_is_what_was_told() {
+async fn history_repeats_events_of_live_run() {
     let journal = MemoryJournal::new();
     let swarm = story(journal);
     let live = Arc::new(Mutex::new(Vec::new()));
-    let heard = live.clone();
+    let sink = live.clone();
     let run = swarm.run("Mend it.").id("r").on_event(move |event| {
         if *event.run.as_str() == *"r" && !event.kind.is_fleeting() {
-            heard.lock().unwrap().push(event.clone());
+            sink.lock().unwrap().push(event.clone());
         }
     });
     run.await.unwrap();
-    let told = swarm.history(&"r".into()).await.unwrap();
+    let replayed = swarm.history(&"r".into()).await.unwrap();
     let notices = |events: &[Event]| {
         events
             .iter()
@@ -919,6 +935,6 @@ async fn what_a_journal_tells_is_what_was_told() {
             .collect::<Vec<_>>()
     };
     let live = live.lock().unwrap();
-    assert_eq!(notices(&told), notices(&live));
-    assert_eq!(told, *live);
+    assert_eq!(notices(&replayed), notices(&live));
+    assert_eq!(replayed, *live);
 }

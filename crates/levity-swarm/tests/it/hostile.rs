@@ -1,4 +1,4 @@
-//! Routers and workers that do their worst: the swarm still answers.
+//! Tests of routers and workers that misbehave: the swarm still answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ fn worker(name: &str, model: ScriptedModel) -> Worker {
     )
 }
 
-/// A plan for two workers, of which one does its worst.
+/// Returns a swarm with a plan for two workers, of which one misbehaves.
 fn two(bad: Worker) -> Swarm {
-    // The clock goes on by itself whenever all wait.
+    // The clock advances automatically whenever all tasks wait.
     two_in(bad, Runtime::new().with_world(ManualWorld::auto()))
 }
 
@@ -38,7 +38,7 @@ fn two_in(bad: Worker, runtime: Runtime) -> Swarm {
 }
 
 #[track_caller]
-fn check(finished: &levity_swarm::SwarmAnswer, why: &str) {
+fn check(finished: &levity_swarm::SwarmAnswer, reason: &str) {
     assert!(
         finished
             .text()
@@ -46,13 +46,13 @@ fn check(finished: &levity_swarm::SwarmAnswer, why: &str) {
         "{}",
         finished.text()
     );
-    assert!(finished.text().contains(why), "{}", finished.text());
+    assert!(finished.text().contains(reason), "{}", finished.text());
     assert_eq!(finished.report("bad").unwrap().status, ReportStatus::Failed);
     assert!(finished.report("good").unwrap().is_done());
 }
 
 #[tokio::test]
-async fn a_worker_that_never_answers() {
+async fn worker_that_never_answers_times_out() {
     let bad = worker("bad", ScriptedModel::new().hang().hang()).timeout(Duration::from_secs(5));
     check(
         &two(bad).run("Go").await.unwrap(),
@@ -61,13 +61,13 @@ async fn a_worker_that_never_answers() {
 }
 
 #[tokio::test]
-async fn a_worker_that_panics() {
+async fn worker_that_panics_fails_alone() {
     let bad = worker("bad", ScriptedModel::new().panic("boom").panic("boom"));
     check(&two(bad).run("Go").await.unwrap(), "panic");
 }
 
 #[tokio::test]
-async fn a_worker_that_answers_nothing() {
+async fn worker_with_empty_answer_fails() {
     let bad = worker("bad", ScriptedModel::looping(Turn::new().text(""))).retries(0);
     check(
         &two_in(bad, Runtime::new()).run("Go").await.unwrap(),
@@ -76,7 +76,7 @@ async fn a_worker_that_answers_nothing() {
 }
 
 #[tokio::test]
-async fn a_worker_that_answers_ten_megabytes() {
+async fn worker_answer_of_ten_megabytes_is_cut() {
     let long = "x".repeat(10 << 20);
     let plan = r#"{"delegations": [{"id": "a", "worker": "bad", "task": "x"},
         {"id": "b", "worker": "good", "task": "y", "depends_on": ["a"]}]}"#;
@@ -112,7 +112,7 @@ async fn a_worker_that_answers_ten_megabytes() {
 }
 
 #[tokio::test]
-async fn routers_that_do_their_worst() {
+async fn router_with_invalid_plans_falls_back_to_keywords() {
     let many: Vec<String> = (0..500)
         .map(|at| format!(r#"{{"id":"d{at}","worker":"coder","task":"t"}}"#))
         .collect();
@@ -149,7 +149,7 @@ async fn routers_that_do_their_worst() {
 }
 
 #[tokio::test]
-async fn a_router_that_panics_or_never_answers() {
+async fn router_that_panics_or_hangs_falls_back_to_keywords() {
     for router in [
         ScriptedModel::new().panic("boom").panic("boom"),
         ScriptedModel::new().hang().hang(),
@@ -172,13 +172,13 @@ fn card() -> ModelCard {
         .with_price(Price::new(5.0, 10.0))
 }
 
-/// A model whose every call takes 1,000 tokens and a cent.
+/// A model whose calls each use 1,000 tokens and cost a cent.
 fn costly(text: &str) -> ScriptedModel {
     ScriptedModel::looping(Turn::new().text(text).usage(500, 500)).with_card(card())
 }
 
 #[tokio::test]
-async fn the_budget_of_the_whole_is_never_passed() {
+async fn total_budget_is_never_exceeded() {
     for tokens in [0, 100, 2_000, 5_000, 10_000, 30_000] {
         let agents = |name: &str| {
             Worker::new(
@@ -204,7 +204,7 @@ async fn the_budget_of_the_whole_is_never_passed() {
 }
 
 #[tokio::test]
-async fn a_greedy_worker_leaves_the_others_their_share() {
+async fn greedy_worker_leaves_share_for_others() {
     let greedy = ScriptedModel::looping(
         Turn::new()
             .call("again", serde_json::json!({}))

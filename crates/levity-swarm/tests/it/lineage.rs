@@ -8,21 +8,21 @@ use levity_runtime::Runtime;
 use levity_test::{FaultyTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
 
-/// Says how far it is, and does nothing else.
-struct Works(ToolSpec);
+/// A tool that reports progress and does nothing else.
+struct ProgressTool(ToolSpec);
 
-impl Works {
+impl ProgressTool {
     fn named(name: &str) -> Self {
         Self(ToolSpec::new(name, "Works."))
     }
 
-    fn that_asks(name: &str) -> Self {
+    fn needing_approval(name: &str) -> Self {
         Self(ToolSpec::new(name, "Works.").with_hints(Hints::new().destructive()))
     }
 }
 
 #[async_trait]
-impl Tool for Works {
+impl Tool for ProgressTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -37,26 +37,26 @@ fn delegate(turn: Turn, worker: &str) -> Turn {
     turn.call(worker, json!({"task": "Do it."}))
 }
 
-/// A whole with two workers at once: `coder` has a helper and a tool that is asked about,
-/// `reviewer` a tool.
+/// Returns an agent with two workers: `coder` has a helper and a tool that needs approval,
+/// `reviewer` has a tool.
 fn team() -> AgentBuilder {
     let helper = ScriptedModel::new()
         .call("read_file", json!({}))
         .reply("Read.");
     let helper = Agent::builder(helper)
-        .tool(Works::named("read_file"))
+        .tool(ProgressTool::named("read_file"))
         .build()
         .unwrap();
     let coder = ScriptedModel::new().turn(delegate(Turn::new(), "helper"));
     let coder = coder.call("write_file", json!({})).reply("Written.");
     let coder = Agent::builder(coder)
-        .tool(Works::that_asks("write_file"))
+        .tool(ProgressTool::needing_approval("write_file"))
         .agent("helper", "Helps.", helper);
     let reviewer = ScriptedModel::new()
         .call("read_file", json!({}))
         .reply("Good.");
     let reviewer = Agent::builder(reviewer)
-        .tool(Works::named("read_file"))
+        .tool(ProgressTool::named("read_file"))
         .build()
         .unwrap();
     let both = delegate(delegate(Turn::new(), "coder"), "reviewer");
@@ -66,12 +66,12 @@ fn team() -> AgentBuilder {
             .call("look", json!({}))
             .reply("All done."),
     )
-    .tool(Works::named("look"))
+    .tool(ProgressTool::named("look"))
     .agent("coder", "Writes.", coder.build().unwrap())
     .agent("reviewer", "Reads.", reviewer)
 }
 
-/// What a kind of event is called in JSON.
+/// Returns the JSON name of an event kind.
 fn kind(event: &Event) -> String {
     match serde_json::to_value(&event.kind).unwrap() {
         Value::String(kind) => kind,
@@ -80,7 +80,7 @@ fn kind(event: &Event) -> String {
     }
 }
 
-/// Runs the team to its end, and says of each event where it comes from.
+/// Runs the team to its end and returns each event with its origin.
 async fn watched() -> (Lineage, Vec<(Event, Origin)>) {
     let mut run = team().build().unwrap().run("Do it.").id("r1").start();
     let (mut events, control) = (run.events(), run.control().clone());
@@ -97,7 +97,7 @@ async fn watched() -> (Lineage, Vec<(Event, Origin)>) {
 }
 
 #[tokio::test]
-async fn every_event_says_where_it_comes_from() {
+async fn every_event_has_origin() {
     let (_, seen) = watched().await;
     let of_tools: BTreeSet<String> = seen
         .iter()
@@ -146,7 +146,7 @@ async fn every_event_says_where_it_comes_from() {
 }
 
 #[tokio::test]
-async fn nothing_stays_when_all_has_ended() {
+async fn lineage_is_empty_after_end_of_all_runs() {
     let (lineage, seen) = watched().await;
     assert_eq!(
         format!("{lineage:?}"),
@@ -156,10 +156,9 @@ async fn nothing_stays_when_all_has_ended() {
     assert_eq!(lineage.runs_of("coder"), []);
 }
 
-/// A worker is found by its name while it works, and stopped by the run that is found; the others
-/// go on.
+/// A running worker is found by its name and stopped by its run; the others continue.
 #[tokio::test]
-async fn a_worker_is_found_by_name_and_stopped() {
+async fn worker_is_found_by_name_and_stopped() {
     let hangs = Agent::builder(ScriptedModel::new().call("hang", json!({})));
     let hangs = hangs
         .tool(FaultyTool::hangs().named("hang"))
@@ -191,10 +190,9 @@ async fn a_worker_is_found_by_name_and_stopped() {
     );
 }
 
-/// Who comes late, at whatever event, is never told something wrong: an agent's name, or the id in
-/// its place.
+/// A late listener never gets a wrong origin: it gets an agent's name, or the id in its place.
 #[tokio::test]
-async fn who_comes_late_is_told_ids_and_nothing_wrong() {
+async fn late_listener_gets_ids_and_no_wrong_names() {
     let (_, seen) = watched().await;
     for late in 0..seen.len() {
         let mut lineage = Lineage::of_run("swarm", RunId::new("r1"));
@@ -219,9 +217,9 @@ async fn who_comes_late_is_told_ids_and_nothing_wrong() {
     }
 }
 
-/// A resumed run tells of its children anew, so that a listener knows them.
+/// A resumed run reports its children again, so that a listener knows them.
 #[tokio::test]
-async fn a_resumed_run_introduces_its_workers_again() {
+async fn resumed_run_reports_its_workers_again() {
     let runtime = Runtime::new().with_journal(levity_runtime::MemoryJournal::new());
     let mut run = team()
         .runtime(runtime.clone())

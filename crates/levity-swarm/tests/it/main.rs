@@ -1,4 +1,4 @@
-//! The crate as a whole, by subject.
+//! Tests of the whole crate through the public API.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

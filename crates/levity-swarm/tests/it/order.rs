@@ -1,4 +1,4 @@
-//! The same script gives the same log, whoever is faster.
+//! Tests that the same script gives the same log, regardless of speed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,18 +15,18 @@ use levity_test::{ManualWorld, ScriptedModel};
 use proptest::prelude::*;
 use serde_json::json;
 
-/// A model that takes its time, and answers by what it is asked alone.
+/// A model with a delay that answers only by its request.
 struct Slow {
     name: &'static str,
     world: ManualWorld,
     time: Duration,
-    asked: Arc<Mutex<Vec<String>>>,
+    prompts: Arc<Mutex<Vec<String>>>,
     card: ModelCard,
 }
 
 impl Slow {
-    /// The first leaves a note for the fourth, the second one for all; the third never gets
-    /// anything done.
+    /// The first worker leaves a note for the fourth, the second one for all; the third always
+    /// fails.
     fn answer(&self, request: &Request) -> Result<Response, ModelError> {
         let words: Vec<String> = request
             .history
@@ -34,7 +34,7 @@ impl Slow {
             .iter()
             .map(|message| format!("{message:?}"))
             .collect();
-        self.asked.lock().unwrap().push(words.join("\n"));
+        self.prompts.lock().unwrap().push(words.join("\n"));
         let spoke = request
             .history
             .messages()
@@ -56,7 +56,7 @@ impl Slow {
         )))
     }
 
-    /// How long the task was: whatever a worker is shown makes a difference.
+    /// Returns a text with the length of the task, so that every difference in a prompt is visible.
     fn words(&self, request: &Request) -> String {
         let size: usize = request
             .history
@@ -95,7 +95,7 @@ const AGAIN: &str = r#"{"delegations": [{"id": "c", "worker": "first", "task": "
     {"id": "f", "worker": "second", "task": "Go on.", "depends_on": ["c", "g"]},
     {"id": "i", "worker": "fourth", "task": "See."}]}"#;
 
-/// Lets the time pass, a little at a time, once all that can be done is done.
+/// Advances the clock in small steps whenever all tasks are idle.
 async fn tick(world: &ManualWorld) {
     loop {
         for _ in 0..50 {
@@ -105,22 +105,22 @@ async fn tick(world: &ManualWorld) {
     }
 }
 
-/// Runs the same script, with workers that take so long for each call; and what each was asked.
+/// Runs the same script with these delays; returns the answer and the prompts of each model.
 async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>) {
     let world = ManualWorld::new();
     let router = ScriptedModel::new()
         .reply(PLAN)
         .reply(AGAIN)
         .reply("Put together.");
-    let asked: [Arc<Mutex<Vec<String>>>; 4] = Default::default();
+    let prompts: [Arc<Mutex<Vec<String>>>; 4] = Default::default();
     let runtime = Runtime::new().with_world(world.clone());
     let mut swarm = Swarm::builder(Router::new(router.clone()))
         .runtime(runtime.clone())
         .max_parallel(parallel)
         .talk();
-    for ((name, asked), time) in ["first", "second", "third", "fourth"]
+    for ((name, prompts), time) in ["first", "second", "third", "fourth"]
         .into_iter()
-        .zip(&asked)
+        .zip(&prompts)
         .zip(times)
     {
         let (time, card) = (Duration::from_millis(time), ModelCard::new("test", "slow"));
@@ -128,7 +128,7 @@ async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>
             name,
             world: world.clone(),
             time,
-            asked: asked.clone(),
+            prompts: prompts.clone(),
             card,
         };
         let agent = Agent::builder(slow)
@@ -142,19 +142,21 @@ async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>
         finished = swarm.run("Go").id("swarm") => finished.unwrap(),
         () = tick(&world) => unreachable!(),
     };
-    let mut asked = asked.map(|asked| asked.lock().unwrap().clone()).to_vec();
-    asked.push(
+    let mut prompts = prompts
+        .map(|prompts| prompts.lock().unwrap().clone())
+        .to_vec();
+    prompts.push(
         router
             .requests()
             .iter()
             .map(|request| format!("{:?}", request.history.messages()))
             .collect(),
     );
-    asked.iter_mut().for_each(|asked| asked.sort());
-    (finished, asked)
+    prompts.iter_mut().for_each(|prompts| prompts.sort());
+    (finished, prompts)
 }
 
-/// The log without the times.
+/// Returns the log without the times.
 fn log(finished: &SwarmAnswer) -> String {
     let line = |message: &BusMessage| {
         format!(
@@ -166,8 +168,8 @@ fn log(finished: &SwarmAnswer) -> String {
 }
 
 #[tokio::test]
-async fn the_log_says_what_was_said() {
-    let (finished, asked) = run([1, 1, 1, 1], 16).await;
+async fn bus_log_contains_tasks_and_notes_in_order() {
+    let (finished, prompts) = run([1, 1, 1, 1], 16).await;
     assert_eq!(finished.text().lines().next(), Some("Put together."));
     let log = log(&finished);
     let lines: Vec<&str> = log.lines().collect();
@@ -177,12 +179,12 @@ async fn the_log_says_what_was_said() {
         "9 first note fourth: Mind the step.",
     ];
     assert_eq!([lines[0], lines[7], lines[8]], heads);
-    // Who comes after the first finds its note, and who comes after the second what it told all.
-    let fourth = &asked[3];
+    // Successors of the first find its note, and successors of the second find its broadcast.
+    let fourth = &prompts[3];
     let seen = |task: &str, note: &str| {
-        fourth
-            .iter()
-            .any(|asked| asked.contains(&format!("# Your task\\n{task}")) && asked.contains(note))
+        fourth.iter().any(|prompts| {
+            prompts.contains(&format!("# Your task\\n{task}")) && prompts.contains(note)
+        })
     };
     assert!(
         seen("Go on.", "Mind the step.") && !seen("Go on.", "It is late."),
@@ -202,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn who_is_faster_makes_no_difference(times in prop::array::uniform4(1_u64..60), parallel in 1_usize..6) {
+    fn speed_of_workers_makes_no_difference(times in prop::array::uniform4(1_u64..60), parallel in 1_usize..6) {
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (one, other) = tokio.block_on(async { (run([1, 1, 1, 1], 16).await, run(times, parallel).await) });
         prop_assert_eq!(log(&one.0), log(&other.0));

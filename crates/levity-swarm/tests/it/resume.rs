@@ -1,4 +1,4 @@
-//! Runs that are stopped, gone on with, left while they wait, read and forked.
+//! Tests of runs that are stopped, resumed, parked, read and forked.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,19 +33,19 @@ fn calls(tool: &str) -> Response {
     Response::new(Message::new(Role::Assistant, [Part::ToolCall(call)]))
 }
 
-/// What somebody answers, by what it is told alone.
+/// Returns the answer of a member, which depends only on its prompt.
 fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
     let messages = request.history.messages();
-    let told = messages.iter().rfind(|message| message.role == Role::User);
-    let told = told
+    let prompt = messages.iter().rfind(|message| message.role == Role::User);
+    let prompt = prompt
         .map(|message| message.text().into_owned())
         .unwrap_or_default();
     let acted = messages.iter().any(|message| message.role == Role::Tool);
     let size: usize = messages.iter().map(|message| message.text().len()).sum();
     let text = match name {
-        "router" if told.contains("# What the workers have said") => "All is done.".to_owned(),
-        "router" if told.contains("# What was done") => AGAIN.to_owned(),
-        "router" if told.contains("`crew`") => PLAN.to_owned(),
+        "router" if prompt.contains("# What the workers have said") => "All is done.".to_owned(),
+        "router" if prompt.contains("# What was done") => AGAIN.to_owned(),
+        "router" if prompt.contains("`crew`") => PLAN.to_owned(),
         "router" => {
             r#"[{"worker": "pilot", "task": "Steer."}, {"worker": "watch", "task": "See."}]"#
                 .to_owned()
@@ -56,19 +56,19 @@ fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
                 "it cannot be done",
             ));
         }
-        "flaky" if !told.contains("The attempt before") => {
+        "flaky" if !prompt.contains("The attempt before") => {
             return Err(ModelError::new(ModelErrorKind::BadRequest, "not yet"));
         }
         "scout" if !acted => return Ok(calls("look")),
         "watch" if !acted => return Ok(calls("send")),
-        // What is not known after a crash makes no difference to what it says.
+        // An unknown result after a crash makes no difference to the answer.
         "watch" => "A sail.".to_owned(),
         name => format!("{name} was told {size}"),
     };
     Ok(Response::new(Message::assistant(text)))
 }
 
-/// A worker that tells the world when it is asked and what its tools do.
+/// Returns a worker that records its calls and those of its tools.
 fn worker(name: &'static str, world: &Arc<CrashTally>) -> Worker {
     Worker::new(name, format!("The {name}."), agent(name, world))
         .retries(u32::from(name == "flaky"))
@@ -98,8 +98,8 @@ fn agent(name: &'static str, world: &Arc<CrashTally>) -> Agent {
         .unwrap()
 }
 
-/// Two workers, one of whom asks before it sends something.
-fn crew(world: &Arc<CrashTally>) -> Swarm {
+/// Returns a swarm of two workers, one of which asks before it sends something.
+fn nested_swarm(world: &Arc<CrashTally>) -> Swarm {
     let swarm = Swarm::builder(Router::new(model("router", world)));
     swarm
         .worker(worker("pilot", world))
@@ -108,9 +108,9 @@ fn crew(world: &Arc<CrashTally>) -> Swarm {
         .unwrap()
 }
 
-/// A swarm one of whose workers is a swarm, and one of those asks before it sends something.
+/// Returns a swarm with a nested swarm, in which a worker asks before it sends something.
 fn builder(runtime: &Runtime, world: &Arc<CrashTally>) -> SwarmBuilder {
-    let inner = crew(world);
+    let inner = nested_swarm(world);
     Swarm::builder(Router::new(model("router", world)))
         .worker(worker("scout", world).memory(WorkerMemory::Run))
         .worker(worker("flaky", world))
@@ -130,7 +130,7 @@ fn runtime() -> (Runtime, MemoryJournal) {
     (Runtime::new().with_journal(journal.clone()), journal)
 }
 
-/// What it came to: the answer, the log without the times, and who did what.
+/// Returns the answer, the log without the times, and the reports.
 fn shown(finished: &SwarmAnswer) -> Vec<String> {
     let line = |message: &BusMessage| {
         format!(
@@ -149,7 +149,7 @@ fn shown(finished: &SwarmAnswer) -> Vec<String> {
     shown
 }
 
-/// Allows whatever is asked.
+/// Approves all questions.
 async fn allow_all(mut handle: RunHandle<Swarm>) -> Result<SwarmAnswer, Error> {
     let (mut events, control) = (handle.events(), handle.control().clone());
     while let Some(event) = events.next().await {
@@ -171,7 +171,7 @@ async fn live(life: Life<Arc<CrashTally>>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn stopped_after_every_record_a_swarm_in_a_swarm_comes_to_the_same() {
+async fn nested_swarm_stopped_after_every_record_has_same_result() {
     let report = Crashes::new(MemoryJournal::new)
         .world(Arc::<CrashTally>::default)
         .run(live)
@@ -182,7 +182,7 @@ async fn stopped_after_every_record_a_swarm_in_a_swarm_comes_to_the_same() {
     assert_eq!((whole["look"], whole["send"]), (2, 1));
     for end in &report.stops {
         assert!(end.world.ever("send") <= 1, "{end}");
-        // No more is done twice than ran when it was stopped.
+        // At most the work that was running at the stop is repeated.
         assert!(
             end.world.ever("model") <= whole["model"] + 3,
             "{end}: {:?}",
@@ -192,14 +192,14 @@ async fn stopped_after_every_record_a_swarm_in_a_swarm_comes_to_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_told_live_is_told_again_from_the_journal() {
+async fn history_repeats_events_of_live_run() {
     let ((runtime, journal), world) = (runtime(), Arc::default());
     let swarm = swarm(&runtime, &world);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = told.clone();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = events.clone();
     let run = swarm.run("Do it all.").id("r").on_event(move |event| {
         if event.run.as_str() == "r" && !event.kind.is_fleeting() {
-            heard.lock().unwrap().push(event.clone());
+            sink.lock().unwrap().push(event.clone());
         }
     });
     let finished = allow_all(run.start()).await.unwrap();
@@ -210,15 +210,15 @@ async fn what_is_told_live_is_told_again_from_the_journal() {
             serde_json::to_string(&event.kind).unwrap()
         )
     };
-    let live: Vec<String> = told.lock().unwrap().iter().map(line).collect();
-    let kept: Vec<String> = swarm
+    let live: Vec<String> = events.lock().unwrap().iter().map(line).collect();
+    let replayed: Vec<String> = swarm
         .history(&"r".into())
         .await
         .unwrap()
         .iter()
         .map(line)
         .collect();
-    assert_eq!(live, kept);
+    assert_eq!(live, replayed);
     assert!(live.len() > 40, "{}", live.len());
     // A run that has ended is only read.
     let calls = world.ever("model");
@@ -240,7 +240,7 @@ async fn what_is_told_live_is_told_again_from_the_journal() {
 }
 
 #[tokio::test]
-async fn a_run_is_forked_after_every_record_and_the_old_one_stays() {
+async fn fork_after_every_record_leaves_original_run_unchanged() {
     let ((runtime, journal), world) = (runtime(), Arc::default());
     let swarm = swarm(&runtime, &world);
     let finished = allow_all(swarm.run("Do it all.").id("r").start())
@@ -259,12 +259,12 @@ async fn a_run_is_forked_after_every_record_and_the_old_one_stays() {
         assert_eq!(shown(&forked), shown(&finished), "forked after {after}");
         let again = world.ever("model") - made;
         // A worker that had ended is not asked again.
-        let left = before[after as usize + 1..].iter();
-        let left = left
+        let remaining = before[after as usize + 1..].iter();
+        let remaining = remaining
             .filter(|record| matches!(record.entry, Entry::Finished { .. }))
             .count();
         assert!(
-            again <= whole && (left > 0 || again == 0),
+            again <= whole && (remaining > 0 || again == 0),
             "forked after {after}: {again} of {whole}"
         );
     }
@@ -272,11 +272,11 @@ async fn a_run_is_forked_after_every_record_and_the_old_one_stays() {
 }
 
 #[tokio::test]
-async fn a_swarm_is_left_while_a_worker_of_a_worker_asks() {
+async fn swarm_is_parked_while_worker_of_nested_swarm_asks() {
     let ((runtime, _), world) = (runtime(), Arc::default());
     let make = || swarm(&runtime, &world);
     let Err(Error::Parked { run, .. }) = make().run("Do it all.").id("r").park().await else {
-        panic!("it waits for nobody")
+        panic!("the run must be parked")
     };
     let asks = make().asks(&run).await.unwrap();
     let [ask] = &*asks else { panic!("{asks:?}") };
@@ -285,11 +285,11 @@ async fn a_swarm_is_left_while_a_worker_of_a_worker_asks() {
     assert_eq!(
         above.as_ref(),
         Some(&run),
-        "it is the run of a worker of the crew: {}",
+        "the asking run is a worker of the crew: {}",
         ask.run
     );
     let Err(Error::Parked { .. }) = make().resume(run.clone()).park().await else {
-        panic!("nobody answered")
+        panic!("the question is still pending")
     };
     assert_eq!(world.ever("send"), 0);
     let post = RunRequest::Decide {
@@ -304,14 +304,14 @@ async fn a_swarm_is_left_while_a_worker_of_a_worker_asks() {
 }
 
 #[tokio::test]
-async fn an_agent_that_has_a_swarm_as_a_tool_goes_on_with_it() {
+async fn agent_with_swarm_as_tool_resumes_it() {
     let life = async |life: Life<Arc<CrashTally>>| {
         let runtime = Runtime::new().with_journal(life.journal.clone());
         let lead = ScriptedModel::new()
             .call("ask_crew", json!({"task": "Do it all."}))
             .reply("So it is.")
             .by_history();
-        let tool = crew(&life.world).as_tool("ask_crew", "Asks the crew.");
+        let tool = nested_swarm(&life.world).as_tool("ask_crew", "Asks the crew.");
         let agent = Agent::builder(lead)
             .program(tool)
             .runtime(runtime)
@@ -345,7 +345,7 @@ async fn an_agent_that_has_a_swarm_as_a_tool_goes_on_with_it() {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_with_other_limits() {
+async fn run_resumes_with_other_limits() {
     let ((runtime, _), world) = (runtime(), Arc::default());
     let swarm = swarm(&runtime, &world);
     let Err(Error::Parked { run, .. }) = swarm.run("Do it all.").id("r").park().await else {
@@ -366,7 +366,7 @@ async fn a_run_goes_on_with_other_limits() {
     let made = world.ever("model") as u64;
     let limits = Limits::new().model_calls(made);
     let finished = swarm.resume(run).limits(limits).await.unwrap();
-    assert_eq!(world.ever("model") as u64, made, "what was used counts");
+    assert_eq!(world.ever("model") as u64, made, "earlier usage counts");
     assert_eq!(finished.status(), &Status::BestEffort(Limit::ModelCalls));
     assert!(finished.report("a").unwrap().is_done());
     let not_done = finished.text().split_once("Not done:").unwrap().1;
@@ -378,7 +378,7 @@ async fn a_run_goes_on_with_other_limits() {
 }
 
 #[tokio::test]
-async fn a_worker_that_was_under_way_is_reached_after_a_resume() {
+async fn running_worker_is_reachable_after_resume() {
     let (runtime, _) = runtime();
     let make = |slow: ScriptedModel| {
         let agent = |model| Agent::builder(model).build().unwrap();
@@ -401,24 +401,24 @@ async fn a_worker_that_was_under_way_is_reached_after_a_resume() {
         .run(SwarmInput::from("Go").plan(plan))
         .id("r")
         .start();
-    at_work(&mut handle, "slow").await;
+    wait_until_running(&mut handle, "slow").await;
     handle.stop().await;
 
     let mut handle = make(ScriptedModel::new().hang()).resume("r").start();
     let slow = handle.agent("slow");
-    at_work(&mut handle, "slow").await;
+    wait_until_running(&mut handle, "slow").await;
     slow.say("Be quick.").await.unwrap();
     slow.cancel("it takes too long").await.unwrap();
     let finished = handle.await.unwrap();
     assert_eq!(
         finished.report("a").unwrap().error.as_deref(),
-        Some("it was stopped: it takes too long")
+        Some("the work was stopped: it takes too long")
     );
     assert!(finished.report("b").unwrap().is_done());
 }
 
-/// Waits until a worker is at work.
-async fn at_work(handle: &mut RunHandle<Swarm>, worker: &str) {
+/// Waits until a worker is running.
+async fn wait_until_running(handle: &mut RunHandle<Swarm>, worker: &str) {
     let (mut events, mut lineage) = (
         handle.events(),
         Lineage::of_run("swarm", handle.id().clone()),
@@ -426,13 +426,13 @@ async fn at_work(handle: &mut RunHandle<Swarm>, worker: &str) {
     let patience = Duration::from_secs(30);
     while let Some(event) = timeout(patience, events.next())
         .await
-        .expect("nothing happens any more")
+        .expect("no event arrived in time")
     {
-        let whose = lineage.apply(&event);
+        let origin = lineage.apply(&event);
         let works = matches!(&event.kind, EventKind::ModelStarted { .. });
-        if works && whose.worker() == Some(worker) {
+        if works && origin.worker() == Some(worker) {
             return;
         }
     }
-    panic!("{worker} never worked");
+    panic!("{worker} never ran");
 }

@@ -1,4 +1,4 @@
-//! What the tests of work in rounds share.
+//! Helpers for the tests of work in rounds.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,15 +17,15 @@ pub(crate) fn worker(name: &str, model: impl Model + 'static) -> Worker {
     Worker::new(name, format!("The {name}."), agent(model))
 }
 
-/// Says these, one after the other.
-pub(crate) fn says(texts: &[&str]) -> ScriptedModel {
+/// Returns a model that replies with these texts in turn.
+pub(crate) fn replies(texts: &[&str]) -> ScriptedModel {
     texts
         .iter()
         .fold(ScriptedModel::new(), |model, text| model.reply(*text))
 }
 
-/// What a model was told last in its call of this number, from 0.
-pub(crate) fn told(model: &ScriptedModel, call: usize) -> String {
+/// Returns the last message of a request to a model, counted from 0.
+pub(crate) fn last_message(model: &ScriptedModel, call: usize) -> String {
     model.requests()[call]
         .history
         .messages()
@@ -34,14 +34,14 @@ pub(crate) fn told(model: &ScriptedModel, call: usize) -> String {
         .unwrap_or_default()
 }
 
-/// What is told of a run, in order.
+/// The notices of a run, in order.
 #[derive(Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<SwarmNotice>>>);
+pub(crate) struct NoticeLog(Arc<Mutex<Vec<SwarmNotice>>>);
 
-impl Told {
-    pub(crate) fn hear(&self) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
-        let told = self.0.clone();
-        move |event| told.lock().unwrap().extend(SwarmNotice::of(&event.kind))
+impl NoticeLog {
+    pub(crate) fn recorder(&self) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
+        let notices = self.0.clone();
+        move |event| notices.lock().unwrap().extend(SwarmNotice::of(&event.kind))
     }
 
     pub(crate) fn count(&self, is_it: impl Fn(&SwarmNotice) -> bool) -> usize {
@@ -54,14 +54,14 @@ impl Told {
     }
 }
 
-/// The bus as it is written to a file.
+/// Returns the bus in its file format.
 pub(crate) fn log(finished: &SwarmAnswer) -> String {
     let mut lines = Vec::new();
     finished.bus().write_json_lines(&mut lines).unwrap();
     String::from_utf8(lines).unwrap()
 }
 
-/// Who said what kind of thing, in order.
+/// Returns the sender and the kind of each message, in order.
 pub(crate) fn kinds(finished: &SwarmAnswer) -> Vec<String> {
     finished
         .bus()
@@ -70,7 +70,7 @@ pub(crate) fn kinds(finished: &SwarmAnswer) -> Vec<String> {
         .collect()
 }
 
-/// A model that lets others go first, so often.
+/// A model that yields this many times before it answers.
 pub(crate) struct Slow(pub(crate) ScriptedModel, pub(crate) usize);
 
 #[async_trait]
@@ -87,9 +87,9 @@ impl Model for Slow {
     }
 }
 
-/// Waits for a future without an end, in case of a hang.
+/// Awaits a future with a timeout, so that a hang fails the test.
 pub(crate) async fn within<F: IntoFuture>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(60), future.into_future())
         .await
-        .expect("it hangs")
+        .expect("the future did not finish in time")
 }

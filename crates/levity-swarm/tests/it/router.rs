@@ -1,4 +1,4 @@
-//! A router and its workers.
+//! Tests of a router and its workers.
 
 use std::sync::{Arc, Mutex};
 
@@ -39,8 +39,8 @@ fn three(router: Router) -> SwarmBuilder {
         ))
 }
 
-/// What a model was asked the nth time.
-fn told(model: &ScriptedModel, nth: usize) -> String {
+/// Returns the last message of the nth request to a model.
+fn last_message(model: &ScriptedModel, nth: usize) -> String {
     model.requests()[nth]
         .history
         .messages()
@@ -50,14 +50,14 @@ fn told(model: &ScriptedModel, nth: usize) -> String {
         .into_owned()
 }
 
-/// What is told, in order.
+/// The notices of a run, in order.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<SwarmNotice>>>);
+struct NoticeLog(Arc<Mutex<Vec<SwarmNotice>>>);
 
-impl Told {
-    fn hear(&self) -> impl Fn(&Event) + Send + Sync + 'static {
-        let told = self.0.clone();
-        move |event| told.lock().unwrap().extend(SwarmNotice::of(&event.kind))
+impl NoticeLog {
+    fn recorder(&self) -> impl Fn(&Event) + Send + Sync + 'static {
+        let notices = self.0.clone();
+        move |event| notices.lock().unwrap().extend(SwarmNotice::of(&event.kind))
     }
 
     fn any(&self, is_it: impl Fn(&SwarmNotice) -> bool) -> bool {
@@ -65,8 +65,9 @@ impl Told {
     }
 
     fn planned(&self) -> Vec<(PlannedBy, Vec<String>)> {
-        let told = self.0.lock().unwrap();
-        told.iter()
+        let notices = self.0.lock().unwrap();
+        notices
+            .iter()
             .filter_map(|notice| match notice {
                 SwarmNotice::Planned { by, plan, .. } => {
                     Some((*by, plan.iter().map(|one| one.worker.to_string()).collect()))
@@ -78,7 +79,7 @@ impl Told {
 }
 
 #[tokio::test]
-async fn work_is_planned_done_and_put_together() {
+async fn work_is_planned_done_and_combined() {
     let router = ScriptedModel::new()
         .reply(PLAN)
         .reply("A function, and it is right, says the reviewer.");
@@ -105,14 +106,14 @@ async fn work_is_planned_done_and_put_together() {
         .collect();
     use MessageKind::{Answer, Result, Task};
     assert_eq!(kinds, [Task, Task, Task, Result, Result, Result, Answer]);
-    let asked = told(&router, 1);
+    let prompt = last_message(&router, 1);
     for said in ["Water boils at 100 degrees.", "fn boils", "It is right."] {
-        assert!(asked.contains(said), "{asked}");
+        assert!(prompt.contains(said), "{prompt}");
     }
 }
 
 #[tokio::test]
-async fn a_worker_is_shown_what_it_depends_on_and_nothing_beside() {
+async fn worker_sees_only_results_of_its_dependencies() {
     let coder = ScriptedModel::new().reply("fn f() {}");
     let reviewer = ScriptedModel::new().reply("Fine.");
     let router = ScriptedModel::new().reply(PLAN).reply("Done.");
@@ -126,7 +127,7 @@ async fn a_worker_is_shown_what_it_depends_on_and_nothing_beside() {
         .build()
         .unwrap();
     swarm.run("Boil water").await.unwrap();
-    let task = told(&coder, 0);
+    let task = last_message(&coder, 0);
     assert!(
         task.starts_with("# Your task\nWrite it.\n\nWhat is expected of you: one function\n"),
         "{task}"
@@ -135,7 +136,7 @@ async fn a_worker_is_shown_what_it_depends_on_and_nothing_beside() {
         task.contains("## `find` by researcher\n```\nWater boils at 100 degrees.\n```"),
         "{task}"
     );
-    let task = told(&reviewer, 0);
+    let task = last_message(&reviewer, 0);
     assert!(
         task.contains("fn f() {}") && !task.contains("Water boils"),
         "{task}"
@@ -143,31 +144,35 @@ async fn a_worker_is_shown_what_it_depends_on_and_nothing_beside() {
 }
 
 #[tokio::test]
-async fn the_router_knows_the_workers_by_their_descriptions() {
+async fn router_prompt_contains_worker_descriptions() {
     let router = ScriptedModel::new().reply(r#"{"answer": "Nothing to do."}"#);
     let swarm = three(Router::new(router.clone())).build().unwrap();
     assert_eq!(swarm.run("Hello").await.unwrap().text(), "Nothing to do.");
-    let asked = told(&router, 0);
+    let prompt = last_message(&router, 0);
     assert!(
-        asked.contains("- `coder`: The coder.\n- `reviewer`: The reviewer.\n"),
-        "{asked}"
+        prompt.contains("- `coder`: The coder.\n- `reviewer`: The reviewer.\n"),
+        "{prompt}"
     );
 }
 
 #[tokio::test]
-async fn json_that_is_broken_is_mended_and_that_is_told() {
+async fn malformed_plan_is_repaired_and_reported() {
     let broken = PLAN
         .replace("]}]}", "],}")
         .replace("[\n", "[ // who does what\n");
     let router = ScriptedModel::new()
         .reply(format!("Here you go:\n```json\n{broken}\n```"))
         .reply("Done.");
-    let told = Told::default();
+    let notices = NoticeLog::default();
     let swarm = three(Router::new(router)).build().unwrap();
-    swarm.run("Boil water").on_event(told.hear()).await.unwrap();
-    assert!(told.any(|notice| matches!(notice, SwarmNotice::PlanRepaired { .. })));
+    swarm
+        .run("Boil water")
+        .on_event(notices.recorder())
+        .await
+        .unwrap();
+    assert!(notices.any(|notice| matches!(notice, SwarmNotice::PlanRepaired { .. })));
     assert_eq!(
-        told.planned(),
+        notices.planned(),
         [(
             PlannedBy::Router,
             ["researcher", "coder", "reviewer"].map(Into::into).to_vec()
@@ -176,45 +181,45 @@ async fn json_that_is_broken_is_mended_and_that_is_told() {
 }
 
 #[tokio::test]
-async fn a_plan_that_cannot_be_carried_out_is_asked_for_once_more() {
+async fn invalid_plan_is_requested_once_more() {
     let router = ScriptedModel::new()
         .reply(PLAN.replace("coder", "codr"))
         .reply(PLAN)
         .reply("Done.");
-    let heard = Told::default();
+    let notices = NoticeLog::default();
     let swarm = three(Router::new(router.clone())).build().unwrap();
     swarm
         .run("Boil water")
-        .on_event(heard.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
-    let asked = told(&router, 1);
+    let prompt = last_message(&router, 1);
     assert!(
-        asked.contains("`write` is for `codr`, who is not there; did you mean `coder`?"),
-        "{asked}"
+        prompt.contains("`write` is for `codr`, who is not there; did you mean `coder`?"),
+        "{prompt}"
     );
-    assert!(heard.any(|notice| matches!(notice, SwarmNotice::PlanRejected { attempt: 1, .. })));
-    assert!(!heard.any(|notice| matches!(notice, SwarmNotice::FellBack { .. })));
+    assert!(notices.any(|notice| matches!(notice, SwarmNotice::PlanRejected { attempt: 1, .. })));
+    assert!(!notices.any(|notice| matches!(notice, SwarmNotice::FellBack { .. })));
 }
 
 #[tokio::test]
-async fn words_decide_when_the_router_cannot() {
+async fn keywords_select_workers_when_router_fails() {
     let router = ScriptedModel::new()
         .reply("I would ask the coder.")
         .reply("Really, the coder.")
         .reply("Done.");
-    let heard = Told::default();
+    let notices = NoticeLog::default();
     let swarm = three(Router::new(router)).build().unwrap();
     let finished = swarm
         .run("Research it, and review the code")
-        .on_event(heard.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(finished.text(), "Done.");
-    assert!(heard.any(|notice| matches!(notice, SwarmNotice::PlanRejected { attempt: 2, .. })));
-    assert!(heard.any(|notice| matches!(notice, SwarmNotice::FellBack { .. })));
+    assert!(notices.any(|notice| matches!(notice, SwarmNotice::PlanRejected { attempt: 2, .. })));
+    assert!(notices.any(|notice| matches!(notice, SwarmNotice::FellBack { .. })));
     assert_eq!(
-        heard.planned(),
+        notices.planned(),
         [(
             PlannedBy::Keywords,
             ["researcher", "coder", "reviewer"].map(Into::into).to_vec()
@@ -223,7 +228,7 @@ async fn words_decide_when_the_router_cannot() {
 }
 
 #[tokio::test]
-async fn without_a_word_that_fits_the_first_worker_has_it() {
+async fn first_worker_gets_goal_without_keyword_match() {
     let swarm = three(Router::keywords()).build().unwrap();
     let finished = swarm.run("Good morning").await.unwrap();
     assert_eq!(finished.text(), "Water boils at 100 degrees.");
@@ -231,18 +236,18 @@ async fn without_a_word_that_fits_the_first_worker_has_it() {
 }
 
 #[tokio::test]
-async fn who_fails_tries_again_and_is_told_why() {
+async fn failed_worker_retries_with_error_in_prompt() {
     let coder = ScriptedModel::new()
         .fail(ModelErrorKind::Overloaded)
         .reply("fn f() {}");
-    let heard = Told::default();
+    let notices = NoticeLog::default();
     let swarm = Swarm::builder(Router::keywords())
         .worker(worker("coder", coder.clone()))
         .build()
         .unwrap();
     let finished = swarm
         .run("Write code")
-        .on_event(heard.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert_eq!(
@@ -250,11 +255,11 @@ async fn who_fails_tries_again_and_is_told_why() {
         ("fn f() {}", 2)
     );
     assert!(
-        told(&coder, 1).contains("# The attempt before failed"),
+        last_message(&coder, 1).contains("# The attempt before failed"),
         "{}",
-        told(&coder, 1)
+        last_message(&coder, 1)
     );
-    assert!(heard.any(|notice| matches!(
+    assert!(notices.any(|notice| matches!(
         notice,
         SwarmNotice::Failed {
             then: FailureAction::Retry,
@@ -264,7 +269,7 @@ async fn who_fails_tries_again_and_is_told_why() {
 }
 
 #[tokio::test]
-async fn another_stands_in_for_who_cannot() {
+async fn fallback_worker_takes_over_failed_task() {
     let bad = ScriptedModel::new()
         .fail(ModelErrorKind::Auth)
         .fail(ModelErrorKind::Auth);
@@ -297,7 +302,7 @@ async fn another_stands_in_for_who_cannot() {
 }
 
 #[tokio::test]
-async fn the_router_gives_to_another_what_failed() {
+async fn router_reassigns_failed_delegation() {
     let plan = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "Write."},
         {"id": "b", "worker": "researcher", "task": "Find."},
         {"id": "c", "worker": "reviewer", "task": "Look.", "depends_on": ["a"]}]}"#;
@@ -316,20 +321,20 @@ async fn the_router_gives_to_another_what_failed() {
         .unwrap();
     let finished = swarm.run("Write code").await.unwrap();
     assert_eq!(finished.text(), "All done.");
-    let asked = told(&router, 1);
+    let prompt = last_message(&router, 1);
     assert!(
-        asked.contains("## `a` by coder: failed\nIts task: Write."),
-        "{asked}"
+        prompt.contains("## `a` by coder: failed\nIts task: Write."),
+        "{prompt}"
     );
     assert!(
-        asked.contains("## `b` by researcher: done")
-            && asked.contains("## `c` by reviewer: not begun"),
-        "{asked}"
+        prompt.contains("## `b` by researcher: done")
+            && prompt.contains("## `c` by reviewer: not begun"),
+        "{prompt}"
     );
     assert!(
-        told(&researcher, 1).contains("## `b` by researcher\n```\nFacts.\n```"),
+        last_message(&researcher, 1).contains("## `b` by researcher\n```\nFacts.\n```"),
         "{}",
-        told(&researcher, 1)
+        last_message(&researcher, 1)
     );
     let ids: Vec<_> = finished
         .reports()
@@ -349,7 +354,7 @@ async fn the_router_gives_to_another_what_failed() {
 }
 
 #[tokio::test]
-async fn what_is_not_done_is_named_below_the_answer() {
+async fn failed_work_is_named_below_answer() {
     let plan = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "Write."},
         {"id": "b", "worker": "researcher", "task": "Find."}]}"#;
     let router = ScriptedModel::new()
@@ -371,15 +376,15 @@ async fn what_is_not_done_is_named_below_the_answer() {
 }
 
 #[tokio::test]
-async fn results_are_listed_when_nobody_puts_them_together() {
+async fn results_are_listed_when_synthesis_fails() {
     let router = ScriptedModel::new()
         .reply(PLAN)
         .fail(ModelErrorKind::Overloaded);
-    let heard = Told::default();
+    let notices = NoticeLog::default();
     let swarm = three(Router::new(router)).build().unwrap();
     let finished = swarm
         .run("Boil water")
-        .on_event(heard.hear())
+        .on_event(notices.recorder())
         .await
         .unwrap();
     assert!(
@@ -389,11 +394,11 @@ async fn results_are_listed_when_nobody_puts_them_together() {
         "{}",
         finished.text()
     );
-    assert!(heard.any(|notice| matches!(notice, SwarmNotice::Listed { .. })));
+    assert!(notices.any(|notice| matches!(notice, SwarmNotice::Listed { .. })));
 }
 
 #[tokio::test]
-async fn when_nothing_is_done_there_is_no_answer_but_a_reason() {
+async fn run_without_results_fails_with_reason() {
     let failing = || {
         ScriptedModel::new()
             .fail(ModelErrorKind::Auth)
@@ -416,7 +421,7 @@ async fn when_nothing_is_done_there_is_no_answer_but_a_reason() {
 }
 
 #[tokio::test]
-async fn a_plan_of_the_hosts_is_checked_before_anything_begins() {
+async fn host_plan_is_validated_before_start() {
     let swarm = three(Router::new(ScriptedModel::new().reply("Put together.")))
         .build()
         .unwrap();
@@ -431,7 +436,7 @@ async fn a_plan_of_the_hosts_is_checked_before_anything_begins() {
     assert_eq!(
         error.to_string(),
         "the plan cannot be carried out: `b` is for `nobody`, who is not there; `b` depends on \
-            `z`, which is not there; \
+            `z`, which does not exist; \
          did you mean `a`?"
     );
     let plan = [
@@ -449,7 +454,7 @@ async fn a_plan_of_the_hosts_is_checked_before_anything_begins() {
 }
 
 #[tokio::test]
-async fn the_router_knows_what_the_workers_cost() {
+async fn router_prompt_contains_worker_prices() {
     let router = ScriptedModel::new().reply(r#"{"answer": "Nothing to do."}"#);
     let card = ModelCard::new("test", "dear").with_price(Price::new(3.0, 15.0));
     let dear = worker("dear", ScriptedModel::new().with_card(card));
@@ -458,14 +463,14 @@ async fn the_router_knows_what_the_workers_cost() {
         .worker(worker("free", ScriptedModel::new()))
         .build();
     swarm.unwrap().run("Hello").await.unwrap();
-    let asked = told(&router, 0);
+    let prompt = last_message(&router, 0);
     let expected = "- `dear`: The dear. (costs $3.00 and $15.00 per million tokens in and out)\n- \
         `free`: The free.\n";
-    assert!(asked.contains(expected), "{asked}");
+    assert!(prompt.contains(expected), "{prompt}");
 }
 
 #[tokio::test]
-async fn what_has_no_id_does_not_pass_for_what_failed() {
+async fn generated_ids_do_not_repeat_in_later_rounds() {
     let plan = r#"{"delegations": [{"worker": "coder", "task": "Write."}, {"worker": "researcher", "task": "Find."}]}"#;
     let again = r#"{"delegations": [{"worker": "researcher", "task": "Find something else."}]}"#;
     let router = ScriptedModel::new()

@@ -1,4 +1,4 @@
-//! Runs of every pattern, whose machines are built again after every record.
+//! Tests of runs of every pattern, whose machines are restored after every record.
 
 use levity_core::ModelErrorKind;
 use levity_runtime::{MemoryJournal, Runtime};
@@ -7,7 +7,7 @@ use levity_test::{ScriptedModel, Turn, conformance};
 use serde_json::json;
 
 use crate::coordinator::voters;
-use crate::rounds::{Slow, says, worker};
+use crate::rounds::{Slow, replies, worker};
 
 fn fails() -> ScriptedModel {
     ScriptedModel::new()
@@ -15,7 +15,7 @@ fn fails() -> ScriptedModel {
         .fail(ModelErrorKind::BadRequest)
 }
 
-/// Leaves a message for everybody, and says this.
+/// Returns a model that leaves a message for all and replies with this text.
 fn notes(text: &str) -> ScriptedModel {
     let note = Turn::new().call(
         "send_message",
@@ -24,7 +24,7 @@ fn notes(text: &str) -> ScriptedModel {
     ScriptedModel::new().turn(note).reply(text)
 }
 
-/// Runs it, and checks its machine; returns how many records there were.
+/// Runs the swarm and checks its machine; returns the number of records.
 async fn check(builder: SwarmBuilder) -> usize {
     let journal = MemoryJournal::new();
     let swarm = builder
@@ -46,15 +46,15 @@ async fn check_run(swarm: &Swarm, journal: &MemoryJournal) -> usize {
 
 #[tokio::test]
 async fn router_is_restored_between_failures_and_rounds() {
-    // The cook's second attempt waits for its turn: when the first fails, there is room for one,
-    // and the mate is before it.
+    // The cook's second attempt waits for a slot: when the first one fails, one slot is free, and
+    // the mate is before it.
     let plan = json!({"delegations": [
         {"id": "find", "worker": "pilot", "task": "Find it."},
         {"id": "look", "worker": "watch", "task": "Look it over.", "depends_on": ["find"]},
         {"id": "wash", "worker": "mate", "task": "Wash up.", "depends_on": ["find"]},
         {"id": "cook", "worker": "cook", "task": "Cook it."}]});
     let again = json!({"delegations": [{"id": "cook", "worker": "pilot", "task": "Cook it.", "depends_on": ["look"]}]});
-    let router = says(&[
+    let router = replies(&[
         "I would rather not.",
         &plan.to_string(),
         &again.to_string(),
@@ -68,7 +68,7 @@ async fn router_is_restored_between_failures_and_rounds() {
                 .stand_in("mate")
                 .retries(0),
         )
-        .worker(worker("mate", says(&["Washed.", "Looked."])))
+        .worker(worker("mate", replies(&["Washed.", "Looked."])))
         .max_parallel(2);
     assert!(check(builder).await > 12);
 }
@@ -88,7 +88,7 @@ async fn handoff_is_restored_between_legs() {
 
 #[tokio::test]
 async fn debate_is_restored_between_turns_and_verdicts() {
-    let judge = says(&[
+    let judge = replies(&[
         r#"{"done": false, "reason": "Say more."}"#,
         "no verdict",
         r#"{"done": true, "answer": "At six."}"#,
@@ -101,7 +101,7 @@ async fn debate_is_restored_between_turns_and_verdicts() {
     )
     .worker(worker("pilot", notes("At six.").reply("At six, indeed.")))
     .worker(worker("cook", fails().reply("At seven.")))
-    .worker(worker("watch", says(&["At eight.", "At six, then."])));
+    .worker(worker("watch", replies(&["At eight.", "At six, then."])));
     assert!(check(builder).await > 12);
 }
 
@@ -112,7 +112,7 @@ async fn blackboard_is_restored_between_writes_and_verdicts() {
             .turn(Turn::new().call("write_board", json!({"key": key, "content": text})))
             .reply("Written.")
     };
-    let judge = says(&[r#"{"done": false, "reason": "When?"}"#, "We sail at six."]);
+    let judge = replies(&[r#"{"done": false, "reason": "When?"}"#, "We sail at six."]);
     let pilot = writes(
         writes(ScriptedModel::new(), "tide", "High at six."),
         "answer",
@@ -129,7 +129,7 @@ async fn blackboard_is_restored_between_writes_and_verdicts() {
 }
 
 #[tokio::test]
-async fn coordinator_of_the_program_is_restored_between_rounds() {
+async fn custom_coordinator_is_restored_between_rounds() {
     let journal = MemoryJournal::new();
     let swarm = voters(
         &Runtime::new().with_journal(journal.clone()),

@@ -1,4 +1,4 @@
-//! What the host can do while a swarm works.
+//! Tests of control by the host while a swarm is running.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +29,13 @@ fn worker(name: &str, model: ScriptedModel) -> Worker {
     Worker::new(name, "Works.", Agent::builder(model).build().unwrap())
 }
 
-/// A tool that waits to be let through.
-struct Gate {
+/// A tool that waits for a notification.
+struct BlockingTool {
     spec: ToolSpec,
     open: Arc<Notify>,
 }
 
-impl Gate {
+impl BlockingTool {
     fn new(open: Arc<Notify>) -> Self {
         Self {
             spec: ToolSpec::new("look", "Looks."),
@@ -45,7 +45,7 @@ impl Gate {
 }
 
 #[async_trait]
-impl Tool for Gate {
+impl Tool for BlockingTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -56,20 +56,21 @@ impl Tool for Gate {
     }
 }
 
-/// Waits until a worker is at work.
-async fn at_work(handle: &mut RunHandle<Swarm>, worker: &str) {
+/// Waits until a worker is running.
+async fn wait_until_running(handle: &mut RunHandle<Swarm>, worker: &str) {
     let (mut events, mut lineage) = (handle.events(), Lineage::new("swarm"));
     while let Some(event) = events.next().await {
-        let whose = lineage.apply(&event);
-        if matches!(&event.kind, EventKind::ModelStarted { .. }) && whose.worker() == Some(worker) {
+        let origin = lineage.apply(&event);
+        if matches!(&event.kind, EventKind::ModelStarted { .. }) && origin.worker() == Some(worker)
+        {
             return;
         }
     }
-    panic!("{worker} never worked");
+    panic!("{worker} never ran");
 }
 
 #[tokio::test]
-async fn one_worker_is_stopped_and_the_swarm_goes_on() {
+async fn one_worker_is_stopped_and_swarm_continues() {
     let swarm = Swarm::builder(Router::keywords())
         .worker(worker("slow", ScriptedModel::new().hang()).stand_in("quick"))
         .worker(worker("quick", ScriptedModel::new().reply("Done.")))
@@ -77,19 +78,19 @@ async fn one_worker_is_stopped_and_the_swarm_goes_on() {
         .unwrap();
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
     let slow = handle.agent("slow");
-    at_work(&mut handle, "slow").await;
+    wait_until_running(&mut handle, "slow").await;
     slow.cancel("it takes too long").await.unwrap();
     let finished = handle.await.unwrap();
     let report = finished.report("a").unwrap();
     assert_eq!(report.status, ReportStatus::Stopped);
     assert_eq!(
         report.error.as_deref(),
-        Some("it was stopped: it takes too long")
+        Some("the work was stopped: it takes too long")
     );
     assert!(
         finished
             .text()
-            .ends_with("Not done:\n- slow (`a`): it was stopped: it takes too long"),
+            .ends_with("Not done:\n- slow (`a`): the work was stopped: it takes too long"),
         "{}",
         finished.text()
     );
@@ -98,9 +99,9 @@ async fn one_worker_is_stopped_and_the_swarm_goes_on() {
 }
 
 #[tokio::test]
-async fn one_worker_is_spoken_to() {
+async fn one_worker_receives_message_of_host() {
     let gate = Arc::new(Notify::new());
-    let tool = Gate::new(gate.clone());
+    let tool = BlockingTool::new(gate.clone());
     let slow = ScriptedModel::new().call("look", json!({})).reply("Heard.");
     let agent = Agent::builder(slow.clone()).tool(tool).build().unwrap();
     let swarm = Swarm::builder(Router::keywords())
@@ -109,24 +110,24 @@ async fn one_worker_is_spoken_to() {
         .build()
         .unwrap();
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
-    at_work(&mut handle, "slow").await;
+    wait_until_running(&mut handle, "slow").await;
     handle.agent("slow").say("Mind the rain.").await.unwrap();
     gate.notify_one();
     handle.await.unwrap();
-    let heard = slow.requests()[1]
+    let received = slow.requests()[1]
         .history
         .messages()
         .last()
         .unwrap()
         .text()
         .into_owned();
-    assert_eq!(heard, "Mind the rain.");
+    assert_eq!(received, "Mind the rain.");
 }
 
 #[tokio::test]
-async fn what_is_said_to_all_is_heard_by_those_who_begin_later() {
+async fn host_broadcast_is_shown_to_later_workers() {
     let gate = Arc::new(Notify::new());
-    let tool = Gate::new(gate.clone());
+    let tool = BlockingTool::new(gate.clone());
     let agent = Agent::builder(ScriptedModel::new().call("look", json!({})).reply("Seen."))
         .tool(tool)
         .build()
@@ -142,16 +143,16 @@ async fn what_is_said_to_all_is_heard_by_those_who_begin_later() {
         Delegation::new("b", "quick", "Go.").after(["a"]),
     ];
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan)).start();
-    at_work(&mut handle, "slow").await;
+    wait_until_running(&mut handle, "slow").await;
     handle.control().say("Be quick about it.").await.unwrap();
     gate.notify_one();
     let finished = handle.await.unwrap();
-    let heard = later.requests()[0].history.messages()[0]
+    let received = later.requests()[0].history.messages()[0]
         .text()
         .into_owned();
     assert!(
-        heard.contains("The user has added: Be quick about it."),
-        "{heard}"
+        received.contains("The user has added: Be quick about it."),
+        "{received}"
     );
     assert!(
         finished
@@ -162,7 +163,7 @@ async fn what_is_said_to_all_is_heard_by_those_who_begin_later() {
 }
 
 #[tokio::test]
-async fn each_workers_questions_are_its_own() {
+async fn questions_belong_to_their_worker() {
     let send = || {
         let tool = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
         tool.with_hints(Hints::new().destructive())
@@ -185,9 +186,9 @@ async fn each_workers_questions_are_its_own() {
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
     let (mut events, mut lineage, mut open) = (handle.events(), Lineage::new("swarm"), 2);
     while let Some(event) = events.next().await {
-        let who = lineage.apply(&event);
+        let origin = lineage.apply(&event);
         if let EventKind::Asked(ask) = &event.kind {
-            let worker = who.worker().unwrap().to_owned();
+            let worker = origin.worker().unwrap().to_owned();
             assert_eq!(ask.call.args, json!({"by": worker}));
             assert_eq!(handle.agent(&worker).asks().await.unwrap().len(), 1);
             match &*worker {
@@ -204,7 +205,7 @@ async fn each_workers_questions_are_its_own() {
 }
 
 #[tokio::test]
-async fn every_event_says_whose_it_is() {
+async fn event_origin_names_nested_worker() {
     let tool = RecordingTool::new("look", |_| Ok(ToolOutput::text("seen")));
     let agent = Agent::builder(ScriptedModel::new().call("look", json!({})).reply("Done."))
         .tool(tool)
@@ -232,7 +233,7 @@ async fn every_event_says_whose_it_is() {
 }
 
 #[tokio::test]
-async fn messages_are_heard_as_they_are_said() {
+async fn messages_are_streamed_as_posted() {
     let swarm = Swarm::builder(Router::keywords())
         .worker(worker("slow", ScriptedModel::new().reply("One.")))
         .worker(worker("quick", ScriptedModel::new().reply("Two.")))
@@ -240,20 +241,20 @@ async fn messages_are_heard_as_they_are_said() {
         .unwrap();
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
     let mut messages = Messages::of(&mut handle);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Some(message) = messages.next().await {
-        heard.push(message.unwrap());
+        received.push(message.unwrap());
     }
     let finished = handle.await.unwrap();
     assert_eq!(
-        heard,
+        received,
         finished.bus().messages().cloned().collect::<Vec<_>>()
     );
-    assert_eq!(heard.len(), 5);
+    assert_eq!(received.len(), 5);
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_is_stopped_and_one_that_is_cancelled_keeps_what_it_has() {
+async fn cancelled_run_keeps_partial_results() {
     let swarm = Swarm::builder(Router::keywords())
         .worker(worker("slow", ScriptedModel::new().hang()).timeout(Duration::from_secs(3_600)))
         .worker(worker("quick", ScriptedModel::new().reply("Done.")))
@@ -279,7 +280,7 @@ async fn a_run_that_is_dropped_is_stopped_and_one_that_is_cancelled_keeps_what_i
 }
 
 #[tokio::test]
-async fn a_question_may_be_answered_days_later() {
+async fn question_may_be_answered_days_later() {
     let world = ManualWorld::new();
     let runtime = Runtime::new()
         .with_journal(MemoryJournal::new())
@@ -298,7 +299,7 @@ async fn a_question_may_be_answered_days_later() {
         .build()
         .unwrap();
     let Err(Error::Parked { run, .. }) = swarm.run("Send it").park().await else {
-        panic!("it asks")
+        panic!("the run must be parked")
     };
     world.advance(Duration::from_secs(3 * 24 * 3_600));
     let asks = swarm.asks(&run).await.unwrap();

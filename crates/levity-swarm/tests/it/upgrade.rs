@@ -1,10 +1,11 @@
-//! Runs that earlier versions have written: they are read, resumed after every record, and forked.
+//! Tests of runs that earlier versions have written: they are read, resumed after every record, and
+//! forked.
 //!
-//! A fixture has the records of a run and of the runs below it in the order in which they were
-//! written, so that each prefix of it is a journal at the moment of a crash; then what the events
-//! of the run tell, and what it came to. Fixtures are never written again once there was a release.
-//! For a pattern that is new, `LEVITY_FIXTURES=DIR cargo test -p levity-swarm --test it upgrade`
-//! leaves one in DIR.
+//! A fixture contains the records of a run and its child runs in the order in which they were
+//! written. So each prefix of it is a journal at the moment of a crash. After the records, it
+//! contains the events of the run and its result. Fixtures are never rewritten after a release. For
+//! a new pattern, `LEVITY_FIXTURES=DIR cargo test -p levity-swarm --test it upgrade` writes one to
+//! DIR.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -41,10 +42,11 @@ const AGAIN: &str = r#"[{"id": "mend", "worker": "pilot", "task": "Mend.", "depe
 enum Line {
     Record(RunId, Box<Record>),
     Event(String),
-    Came(String),
+    #[serde(rename = "came")]
+    Result(String),
 }
 
-/// A journal that writes down in which order records come.
+/// A journal that records the order of appended records.
 #[derive(Clone, Default)]
 struct Recording(MemoryJournal, Arc<Mutex<Vec<(RunId, Record)>>>);
 
@@ -84,11 +86,11 @@ fn calls(tool: &str, args: Value) -> Response {
     ))
 }
 
-/// What somebody answers, by what it is told alone.
+/// Returns the answer of a member, which depends only on its prompt.
 fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
     let messages = request.history.messages();
-    let told = messages.iter().rfind(|message| message.role == Role::User);
-    let told = told
+    let prompt = messages.iter().rfind(|message| message.role == Role::User);
+    let prompt = prompt
         .map(|message| message.text().into_owned())
         .unwrap_or_default();
     let acted = messages
@@ -99,11 +101,11 @@ fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
         .map(|message| message.text().matches("did it").count())
         .sum::<usize>();
     let has = |tool: &str| request.tools.iter().any(|spec| spec.name == tool);
-    let again = told.contains("The attempt before");
+    let again = prompt.contains("The attempt before");
     let text = match name {
-        "router" if told.contains("# What the workers have said") => "All is done.".to_owned(),
-        "router" if told.contains("# What was done") => AGAIN.to_owned(),
-        "router" if told.contains("# What is wrong with it") => PLAN.to_owned(),
+        "router" if prompt.contains("# What the workers have said") => "All is done.".to_owned(),
+        "router" if prompt.contains("# What was done") => AGAIN.to_owned(),
+        "router" if prompt.contains("# What is wrong with it") => PLAN.to_owned(),
         "router" => r#"{"delegations": [{"worker": "cat", "task": "Purr."}]}"#.to_owned(),
         "judge" if reached > 8 => {
             r#"{"done": true, "answer": "So be it.", "reason": "It is good."}"#.to_owned()
@@ -149,7 +151,7 @@ fn worker(name: &'static str) -> Worker {
     )
 }
 
-/// Workers of whom some fail, stand in for others and remember things.
+/// Returns workers, some of which fail, are fallbacks for others or have a memory.
 fn builder(pattern: Pattern) -> SwarmBuilder {
     Swarm::builder(pattern)
         .worker(worker("scout").memory(WorkerMemory::Run))
@@ -184,9 +186,8 @@ fn swarm(name: &str, journal: impl Journal + 'static) -> Swarm {
     builder(pattern(name)).runtime(runtime).build().unwrap()
 }
 
-/// What it came to: the log, who did what, and the answer, without words of errors, which may be
-/// put better one day.
-fn came(finished: &SwarmAnswer) -> Vec<String> {
+/// Returns the log, the reports and the answer, without error texts, which may be improved.
+fn result_lines(finished: &SwarmAnswer) -> Vec<String> {
     let message = |message: &BusMessage| {
         let content = if message.kind == MessageKind::Failure {
             ""
@@ -198,8 +199,8 @@ fn came(finished: &SwarmAnswer) -> Vec<String> {
             message.id, message.from, message.kind, message.to
         )
     };
-    let mut came: Vec<String> = finished.bus().messages().map(message).collect();
-    came.extend(finished.reports().iter().map(|report| {
+    let mut lines: Vec<String> = finished.bus().messages().map(message).collect();
+    lines.extend(finished.reports().iter().map(|report| {
         let (id, worker, status) = (&report.id, &report.worker, report.status);
         format!(
             "{id} {worker} {status:?} {} {} {}",
@@ -209,12 +210,12 @@ fn came(finished: &SwarmAnswer) -> Vec<String> {
         )
     }));
     let answer = finished.text().lines().next().unwrap_or_default();
-    came.push(format!("{:?} {answer}", finished.status()));
-    came
+    lines.push(format!("{:?} {answer}", finished.status()));
+    lines
 }
 
-/// What events tell, in order, without words.
-fn told(events: &[Event]) -> Vec<String> {
+/// Returns the events in order, without texts.
+fn event_lines(events: &[Event]) -> Vec<String> {
     let part = |data: &Value, key| {
         data.get(key)
             .map_or_else(String::new, |part| format!(" {key} {part}"))
@@ -235,8 +236,8 @@ fn told(events: &[Event]) -> Vec<String> {
     events.iter().map(line).collect()
 }
 
-/// A run as this version writes it.
-async fn written(name: &str) -> Vec<Line> {
+/// Returns a run as this version writes it.
+async fn record_run(name: &str) -> Vec<Line> {
     let journal = Recording::default();
     let swarm = swarm(name, journal.clone());
     let finished = swarm.run("Do it all.").id("r").await.unwrap();
@@ -246,8 +247,8 @@ async fn written(name: &str) -> Vec<Line> {
         .map(|(run, record)| Line::Record(run, Box::new(record)))
         .collect();
     let events = swarm.history(&"r".into()).await.unwrap();
-    lines.extend(told(&events).into_iter().map(Line::Event));
-    lines.extend(came(&finished).into_iter().map(Line::Came));
+    lines.extend(event_lines(&events).into_iter().map(Line::Event));
+    lines.extend(result_lines(&finished).into_iter().map(Line::Result));
     lines
 }
 
@@ -263,7 +264,7 @@ fn read(name: &str) -> Vec<Line> {
         .collect()
 }
 
-/// A journal with the first of these records.
+/// Returns a journal with these records.
 async fn journal(records: &[(RunId, Record)]) -> MemoryJournal {
     let journal = MemoryJournal::new();
     for (run, record) in records {
@@ -285,23 +286,27 @@ async fn check(name: &str) {
         match line {
             Line::Record(run, record) => records.push((run, *record)),
             Line::Event(event) => events.push(event),
-            Line::Came(line) => expected.push(line),
+            Line::Result(line) => expected.push(line),
         }
     }
     let whole = swarm(name, journal(&records).await);
     assert_eq!(
-        told(&whole.history(&"r".into()).await.unwrap()),
+        event_lines(&whole.history(&"r".into()).await.unwrap()),
         events,
         "{name}"
     );
-    assert_eq!(came(&whole.resume("r").await.unwrap()), expected, "{name}");
+    assert_eq!(
+        result_lines(&whole.resume("r").await.unwrap()),
+        expected,
+        "{name}"
+    );
     let own = records
         .iter()
         .filter(|(run, _)| run.as_str() == "r")
         .count() as u64;
     for after in 0..own - 1 {
         let fork = whole.fork("r").after(after).id(format!("fork{after}"));
-        let forked = came(&fork.await.unwrap()).last().cloned();
+        let forked = result_lines(&fork.await.unwrap()).last().cloned();
         assert_eq!(
             forked.as_ref(),
             expected.last(),
@@ -316,7 +321,7 @@ async fn check(name: &str) {
         let journal = journal(&records[..count]).await;
         let finished = swarm(name, journal).resume("r").await.unwrap();
         assert_eq!(
-            came(&finished),
+            result_lines(&finished),
             expected,
             "{name}, resumed after {count} records"
         );
@@ -328,7 +333,7 @@ async fn check(name: &str) {
 async fn swarm_of_earlier_version_resumes_replays_and_forks() {
     for name in ["router", "handoff", "debate", "blackboard"] {
         if let Some(folder) = std::env::var_os("LEVITY_FIXTURES") {
-            let lines = written(name).await;
+            let lines = record_run(name).await;
             let text: String = lines
                 .iter()
                 .map(|line| serde_json::to_string(line).unwrap() + "\n")

@@ -1,21 +1,21 @@
-//! What chance would seldom come by.
+//! Tests of cases that random tests rarely reach.
 
 use levity_core::{Input, Limit, Machine as _};
 
 use super::driver::Driver;
-use super::world::{Answer, Fate, Setting, swarm};
+use super::scenario::{Answer, AttemptOutcome, Setting, swarm};
 use crate::{Delegation, FailureAction, ReportStatus, SwarmNotice};
 
-/// A driver with a plan of the host's, in which each attempt has this fate.
-fn planned(setting: &Setting, plan: Vec<Delegation>, fate: Fate) -> Driver {
-    let mut driver = Driver::new(setting, &[], &[fate]);
+/// Returns a driver with a plan of the host, in which each attempt has this outcome.
+fn planned(setting: &Setting, plan: Vec<Delegation>, outcome_kind: AttemptOutcome) -> Driver {
+    let mut driver = Driver::new(setting, &[], &[outcome_kind]);
     driver.machine = swarm(setting).planned_machine("Build a house.", plan);
     driver.begin();
     driver
 }
 
 #[test]
-fn what_was_to_be_tried_again_is_told_to_be_left() {
+fn pending_retry_is_reported_as_final_near_limit() {
     let setting = Setting {
         synthesis: false,
         parallel: 2,
@@ -29,22 +29,22 @@ fn what_was_to_be_tried_again_is_told_to_be_left() {
         one("c").after(["a"]),
         one("d"),
     ];
-    let mut driver = planned(&setting, plan, Fate::Done);
-    assert_eq!(driver.under_way(), ["a", "d"]);
+    let mut driver = planned(&setting, plan, AttemptOutcome::Done);
+    assert_eq!(driver.in_progress(), ["a", "d"]);
     driver.finish(0, 1);
-    assert_eq!(driver.under_way(), ["b", "d"]);
-    driver.finish_with(0, Fate::Failed);
+    assert_eq!(driver.in_progress(), ["b", "d"]);
+    driver.finish_with(0, AttemptOutcome::Failed);
     assert_eq!(
-        driver.under_way(),
+        driver.in_progress(),
         ["b", "c"],
-        "who comes first in the plan begins first"
+        "the first in the plan starts first"
     );
     driver.apply(Input::Wrap(Limit::Tokens), 3);
     driver.finish(0, 4);
     driver.finish(0, 5);
     driver.check_end();
     driver.check_settled();
-    let report = &driver.machine.desk().reports[3];
+    let report = &driver.machine.shared().reports[3];
     assert_eq!(
         (&*report.id, report.status, report.attempts),
         ("d", ReportStatus::Failed, 1)
@@ -55,14 +55,17 @@ fn what_was_to_be_tried_again_is_told_to_be_left() {
         panic!()
     };
     assert_eq!(
-        (then, error.contains("the limit on tokens was near")),
+        (
+            then,
+            error.contains("the limit on tokens was nearly reached")
+        ),
         (&FailureAction::Leave, true),
         "{error}"
     );
 }
 
 #[test]
-fn what_failed_is_named_whatever_the_others_are_called() {
+fn failed_delegation_is_named_regardless_of_other_ids() {
     let setting = Setting {
         synthesis: false,
         workers: [(0, None, 0); 4],
@@ -73,8 +76,8 @@ fn what_failed_is_named_whatever_the_others_are_called() {
         Delegation::new("1", "mason", "Go."),
         Delegation::new("1.1", "joiner", "Go."),
     ];
-    let mut driver = planned(&setting, plan, Fate::Done);
-    driver.finish_with(0, Fate::Failed);
+    let mut driver = planned(&setting, plan, AttemptOutcome::Done);
+    driver.finish_with(0, AttemptOutcome::Failed);
     driver.finish(0, 2);
     driver.check_end();
     let text = &driver.machine.ending().unwrap().text;
@@ -82,7 +85,7 @@ fn what_failed_is_named_whatever_the_others_are_called() {
 }
 
 #[test]
-fn a_later_plan_may_depend_on_a_number_of_an_earlier_one() {
+fn later_plan_may_depend_on_number_of_earlier_plan() {
     let setting = Setting {
         workers: [(0, None, 0); 4],
         ..Setting::default()
@@ -92,12 +95,12 @@ fn a_later_plan_may_depend_on_a_number_of_an_earlier_one() {
     let mut driver = Driver::new(
         &setting,
         &[Answer::Text(first), Answer::Text(later)],
-        &[Fate::Done],
+        &[AttemptOutcome::Done],
     );
     driver.begin();
     driver.finish(0, 1);
     driver.finish(0, 2);
-    driver.finish_with(0, Fate::Failed);
+    driver.finish_with(0, AttemptOutcome::Failed);
     driver.finish(0, 3);
-    assert_eq!(driver.under_way(), ["3"], "{:?}", driver.notices.last());
+    assert_eq!(driver.in_progress(), ["3"], "{:?}", driver.notices.last());
 }

@@ -1,4 +1,4 @@
-//! Drives a machine, and looks at everything that it wants and tells.
+//! Drives a machine and checks every output.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,26 +6,26 @@ use levity_core::{
     Effect, EffectId, Input, Machine as _, MachineOutput, Outcome, RunId, Timestamp,
 };
 
-use super::world::{Answer, Fate, Id, Setting, said, swarm};
+use super::scenario::{Answer, AttemptOutcome, Id, Setting, completed, swarm};
 use crate::machine::SwarmMachine;
 use crate::{BusMessage, Delegation, FailureAction, ReportStatus, Swarm, SwarmNotice};
 
-/// A machine under way, and what is known of it from outside.
+/// A machine in progress, and its state as seen from outside.
 pub(super) struct Driver {
     pub(super) machine: SwarmMachine,
-    /// What it saved before its first input.
+    /// The saved state before its first input.
     first: serde_json::Value,
     pub(super) swarm: Swarm,
     setting: Setting,
     answers: Vec<Answer>,
-    fates: Vec<Fate>,
-    /// What is wanted and not finished, and what it will come to.
+    outcomes: Vec<AttemptOutcome>,
+    /// The requested effects that are not finished, with their outcomes.
     pub(super) open: Vec<(EffectId, Outcome)>,
-    /// All that was taken in, and when.
+    /// All inputs with their times.
     pub(super) inputs: Vec<(Input, Timestamp)>,
-    /// What came of each.
+    /// The trace of each input.
     pub(super) trace: Vec<String>,
-    /// What was delegated, in the order in which it was told.
+    /// The delegations that were reported as planned.
     planned: BTreeMap<Id, Delegation>,
     done: BTreeSet<Id>,
     settled: BTreeSet<Id>,
@@ -35,12 +35,12 @@ pub(super) struct Driver {
     asked: usize,
     pub(super) notices: Vec<SwarmNotice>,
     conversations: BTreeMap<EffectId, Option<Id>>,
-    /// What each was told to do.
+    /// The tasks of all requests.
     tasks: Vec<String>,
 }
 
 impl Driver {
-    pub(super) fn new(setting: &Setting, answers: &[Answer], fates: &[Fate]) -> Self {
+    pub(super) fn new(setting: &Setting, answers: &[Answer], outcomes: &[AttemptOutcome]) -> Self {
         let swarm = swarm(setting);
         Self {
             first: swarm.machine("Build a house.").save(),
@@ -48,7 +48,7 @@ impl Driver {
             swarm,
             setting: setting.clone(),
             answers: answers.to_vec(),
-            fates: fates.to_vec(),
+            outcomes: outcomes.to_vec(),
             open: Vec::new(),
             inputs: Vec::new(),
             trace: Vec::new(),
@@ -75,7 +75,7 @@ impl Driver {
         );
     }
 
-    /// Finishes one of those under way.
+    /// Finishes one of the effects in progress.
     pub(super) fn finish(&mut self, which: usize, at: u64) {
         if self.open.is_empty() {
             return;
@@ -85,14 +85,14 @@ impl Driver {
         self.apply(Input::Finished { effect, outcome }, at);
     }
 
-    /// Finishes one of those under way otherwise than it was to be.
-    pub(super) fn finish_with(&mut self, which: usize, fate: Fate) {
-        self.open[which].1 = fate.outcome("it", 1);
+    /// Finishes one of the effects in progress with another outcome.
+    pub(super) fn finish_with(&mut self, which: usize, outcome_kind: AttemptOutcome) {
+        self.open[which].1 = outcome_kind.outcome("it", 1);
         self.finish(which, 0);
     }
 
-    /// The delegations under way.
-    pub(super) fn under_way(&self) -> Vec<&str> {
+    /// Returns the delegations in progress.
+    pub(super) fn in_progress(&self) -> Vec<&str> {
         let mut all: Vec<&str> = self.working.values().map(|id| &**id).collect();
         all.sort_unstable();
         all
@@ -102,39 +102,39 @@ impl Driver {
         let at = Timestamp::from_millis(at);
         self.inputs.push((input.clone(), at));
         let had_ended = self.machine.ending().cloned();
-        let mut wants = MachineOutput::new();
-        wants.set_at(at);
-        self.machine.apply(input, &mut wants);
-        self.trace.push(traced(&wants));
+        let mut out = MachineOutput::new();
+        out.set_at(at);
+        self.machine.apply(input, &mut out);
+        self.trace.push(trace_line(&out));
         let ended = self.machine.ending().is_some();
         assert!(
-            !ended || wants.effects.is_empty(),
-            "it has ended and wants {:?}",
-            wants.effects
+            !ended || out.effects.is_empty(),
+            "it has ended and requests {:?}",
+            out.effects
         );
         if had_ended.is_some() {
             assert_eq!(self.machine.ending(), had_ended.as_ref());
             assert!(
-                wants.events.is_empty(),
-                "it has ended and tells {:?}",
-                wants.events
+                out.events.is_empty(),
+                "it has ended and emits {:?}",
+                out.events
             );
         }
-        for event in &wants.events {
+        for event in &out.events {
             if let Some(notice) = SwarmNotice::of(event) {
                 self.notice(notice);
             }
         }
-        self.check_wants(&wants);
+        self.check_requests(&out);
         if ended {
             self.open.clear();
             self.working.clear();
         }
     }
 
-    /// What is wanted was told, with the numbers going up, and never more than may be.
-    fn check_wants(&mut self, wants: &MachineOutput) {
-        for (id, effect) in &wants.effects {
+    /// Checks that requests were reported, that their ids increase, and that limits hold.
+    fn check_requests(&mut self, out: &MachineOutput) {
+        for (id, effect) in &out.effects {
             if let Effect::Child(child) = effect {
                 self.conversations
                     .insert(*id, child.input["conversation"].as_str().map(Into::into));
@@ -142,13 +142,13 @@ impl Driver {
             }
             assert!(
                 self.last.is_none_or(|last| last < *id),
-                "{id} comes after {:?}",
+                "{id} follows {:?}",
                 self.last
             );
             self.last = Some(*id);
             assert!(
                 self.open.iter().any(|(open, _)| open == id),
-                "it was not told what {id} is"
+                "no notice describes {id}"
             );
             let Effect::Child(child) = effect else {
                 panic!("{effect:?}")
@@ -168,7 +168,7 @@ impl Driver {
         talks.sort();
         assert!(
             talks.windows(2).all(|two| two[0] != two[1]),
-            "two work in one conversation: {talks:?}"
+            "two workers use one conversation: {talks:?}"
         );
     }
 
@@ -180,9 +180,9 @@ impl Driver {
                 self.asked += 1;
                 self.open.push((effect, answer));
             }
-            SwarmNotice::Synthesising { effect } => {
-                self.open.push((effect, said("All in all.".to_owned())));
-            }
+            SwarmNotice::Synthesising { effect } => self
+                .open
+                .push((effect, completed("All in all.".to_owned()))),
             SwarmNotice::Planned { plan, .. } => {
                 for one in plan {
                     let twice = self.planned.insert(one.id.clone(), one);
@@ -194,7 +194,7 @@ impl Driver {
                 effect,
                 attempt,
                 ..
-            } => self.began(&id, effect, attempt),
+            } => self.check_started(&id, effect, attempt),
             SwarmNotice::Done { id, .. } => {
                 self.settle(&id);
                 self.done.insert(id);
@@ -212,26 +212,26 @@ impl Driver {
         }
     }
 
-    fn began(&mut self, id: &Id, effect: EffectId, attempt: u32) {
+    fn check_started(&mut self, id: &Id, effect: EffectId, attempt: u32) {
         let one = self
             .planned
             .get(id)
             .unwrap_or_else(|| panic!("`{id}` was never planned"));
-        assert!(!self.settled.contains(id), "`{id}` begins again");
+        assert!(!self.settled.contains(id), "`{id}` starts again");
         for need in &one.depends_on {
             assert!(
                 self.done.contains(need),
-                "`{id}` begins before `{need}` is done"
+                "`{id}` starts before `{need}` is done"
             );
         }
         assert!(
             !self.working.values().any(|other| other == id),
-            "`{id}` is under way twice"
+            "`{id}` is in progress twice"
         );
         self.working.insert(effect, id.clone());
         self.open.push((
             effect,
-            Fate::of(&self.fates, id, attempt).outcome(id, attempt),
+            AttemptOutcome::of(&self.outcomes, id, attempt).outcome(id, attempt),
         ));
     }
 
@@ -240,7 +240,7 @@ impl Driver {
         assert!(self.settled.insert(id.clone()), "`{id}` is settled twice");
     }
 
-    fn said(&mut self, message: BusMessage) {
+    fn completed(&mut self, message: BusMessage) {
         assert_eq!(message.id, self.bus.last().map_or(1, |last| last.id + 1));
         assert!(
             self.bus.last().is_none_or(|last| last.at <= message.at),
@@ -249,19 +249,23 @@ impl Driver {
         self.bus.push(message);
     }
 
-    /// All that was planned is reported once and settled, and the bus has what was told.
+    /// Checks that each planned delegation is reported once, and that the bus matches the notices.
     pub(super) fn check_end(&self) {
         assert!(
             self.machine.ending().is_some(),
             "it does not end: {:?}",
             self.machine
         );
-        let desk = self.machine.desk();
-        let ids: BTreeSet<&Id> = desk.reports.iter().map(|report| &report.id).collect();
-        assert_eq!(ids.len(), desk.reports.len(), "one is reported twice");
+        let shared = self.machine.shared();
+        let ids: BTreeSet<&Id> = shared.reports.iter().map(|report| &report.id).collect();
+        assert_eq!(
+            ids.len(),
+            shared.reports.len(),
+            "a delegation is reported twice"
+        );
         assert!(ids.into_iter().eq(self.planned.keys()));
-        assert!(desk.bus.messages().eq(&self.bus));
-        for report in &desk.reports {
+        assert!(shared.bus.messages().eq(&self.bus));
+        for report in &shared.reports {
             assert_eq!(
                 report.is_done(),
                 self.done.contains(&report.id),
@@ -270,20 +274,20 @@ impl Driver {
         }
     }
 
-    /// So it is when nobody ended it before its time.
+    /// Checks that every delegation is settled, for a run that ended normally.
     pub(super) fn check_settled(&self) {
-        for report in &self.machine.desk().reports {
+        for report in &self.machine.shared().reports {
             assert!(report.status.is_settled(), "{report:?}");
             assert!(
                 self.settled.contains(&report.id),
-                "nothing was told of the end of {report:?}"
+                "no notice reports the end of {report:?}"
             );
-            let has_why = report.error.is_some() == (report.status != ReportStatus::Done);
-            assert!(has_why, "{report:?}");
+            let has_reason = report.error.is_some() == (report.status != ReportStatus::Done);
+            assert!(has_reason, "{report:?}");
         }
     }
 
-    /// The same inputs, in a machine that is built again before each of them: what comes of each.
+    /// Returns the trace of the same inputs in a machine that is restored before each of them.
     pub(super) fn again(&self) -> Vec<String> {
         let mut machine = self.swarm.restore(&self.first).unwrap();
         let each = self.inputs.iter().map(|(input, at)| {
@@ -293,15 +297,15 @@ impl Driver {
                 .restore(&serde_json::from_str(&saved).unwrap())
                 .unwrap();
             assert_eq!(machine.save().to_string(), saved);
-            let mut wants = MachineOutput::new();
-            wants.set_at(*at);
-            machine.apply(input.clone(), &mut wants);
-            traced(&wants)
+            let mut out = MachineOutput::new();
+            out.set_at(*at);
+            machine.apply(input.clone(), &mut out);
+            trace_line(&out)
         });
         each.collect()
     }
 
-    /// The log without the times, what came of each delegation, and what each was told.
+    /// Returns the bus without times, the result of each delegation, and the tasks.
     pub(super) fn log(&self) -> Vec<String> {
         let line = |message: &BusMessage| {
             format!(
@@ -310,7 +314,7 @@ impl Driver {
             )
         };
         let mut log: Vec<String> = self.bus.iter().map(line).collect();
-        let reports = &self.machine.desk().reports;
+        let reports = &self.machine.shared().reports;
         log.extend(reports.iter().map(|report| {
             let (id, worker, status) = (&report.id, &report.worker, report.status);
             format!(
@@ -326,10 +330,10 @@ impl Driver {
     }
 }
 
-fn traced(wants: &MachineOutput) -> String {
+fn trace_line(out: &MachineOutput) -> String {
     format!(
         "{:?} {}",
-        wants.effects,
-        serde_json::to_string(&wants.events).unwrap()
+        out.effects,
+        serde_json::to_string(&out.events).unwrap()
     )
 }

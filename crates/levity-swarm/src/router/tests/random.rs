@@ -1,4 +1,4 @@
-//! Whatever comes, and in whatever order.
+//! Tests with random events in random order.
 
 use std::sync::Arc;
 
@@ -6,36 +6,36 @@ use levity_core::{EffectId, Input, Limit, Message, Outcome, RunId};
 use proptest::prelude::*;
 
 use super::driver::Driver;
-use super::world::{Answer, Fate, Setting, answers, fates, said, settings};
+use super::scenario::{Answer, AttemptOutcome, Setting, answers, completed, outcomes, settings};
 
-/// What the host and the limits do in between.
+/// An event caused by the host or a limit.
 #[derive(Clone, Debug)]
-enum Stir {
+enum HostEvent {
     Say,
     Wrap,
     Low,
     Stop,
     Cancel,
     BeginAgain,
-    /// An outcome of something that nobody wants, or that came before.
+    /// An outcome of an effect that was not requested, or that has finished.
     Stray(u64, bool),
 }
 
-fn stirs() -> impl Strategy<Value = Vec<(u8, Stir)>> {
-    let stir = prop_oneof![
-        3 => Just(Stir::Say),
-        3 => Just(Stir::Wrap),
-        2 => Just(Stir::Low),
-        1 => Just(Stir::Stop),
-        1 => Just(Stir::Cancel),
-        2 => Just(Stir::BeginAgain),
-        3 => (0_u64..40, any::<bool>()).prop_map(|(effect, known)| Stir::Stray(effect, known)),
+fn host_events() -> impl Strategy<Value = Vec<(u8, HostEvent)>> {
+    let host_event = prop_oneof![
+        3 => Just(HostEvent::Say),
+        3 => Just(HostEvent::Wrap),
+        2 => Just(HostEvent::Low),
+        1 => Just(HostEvent::Stop),
+        1 => Just(HostEvent::Cancel),
+        2 => Just(HostEvent::BeginAgain),
+        3 => (0_u64..40, any::<bool>()).prop_map(|(effect, known)| HostEvent::Stray(effect, known)),
     ];
-    prop::collection::vec((0_u8..20, stir), 0..5)
+    prop::collection::vec((0_u8..20, host_event), 0..5)
 }
 
-impl Stir {
-    /// The input, unless it is of something that is under way.
+impl HostEvent {
+    /// Returns the input, unless its effect is in progress.
     fn input(&self, driver: &Driver) -> Option<Input> {
         Some(match self {
             Self::Say => Input::Say(Arc::new(Message::user("Mind the gap."))),
@@ -55,7 +55,7 @@ impl Stir {
                     return None;
                 }
                 let outcome = if *known {
-                    said("stray".to_owned())
+                    completed("stray".to_owned())
                 } else {
                     Outcome::Unknown
                 };
@@ -65,27 +65,36 @@ impl Stir {
     }
 }
 
-/// All outcomes come, in this order.
-fn to_the_end(driver: &mut Driver, order: &[u16], stirs: &[(u8, Stir)]) {
-    /// Three rounds of twelve delegations, each tried by four workers three times, and the router.
-    const MOST: usize = 3 * 12 * 4 * 3 + 20;
-    for turn in 0..MOST {
-        for (_, stir) in stirs.iter().filter(|(when, _)| usize::from(*when) == turn) {
-            if let Some(input) = stir.input(driver) {
+/// Finishes all effects in this order.
+fn drive_to_end(driver: &mut Driver, order: &[u16], host_events: &[(u8, HostEvent)]) {
+    /// Three rounds of twelve delegations, each attempted by four workers three times, and the
+    /// router.
+    const MAX_TURNS: usize = 3 * 12 * 4 * 3 + 20;
+    for turn in 0..MAX_TURNS {
+        for (_, host_event) in host_events
+            .iter()
+            .filter(|(when, _)| usize::from(*when) == turn)
+        {
+            if let Some(input) = host_event.input(driver) {
                 driver.apply(input, 1_000);
             }
         }
         let pick = order[turn % order.len()];
-        // The clock of a machine may be set back.
+        // The clock of a machine may go backwards.
         driver.finish(usize::from(pick), u64::from(pick) % 977);
     }
     driver.check_end();
 }
 
-fn play(setting: &Setting, answers: &[Answer], fates: &[Fate], order: &[u16]) -> Driver {
-    let mut driver = Driver::new(setting, answers, fates);
+fn run_to_end(
+    setting: &Setting,
+    answers: &[Answer],
+    outcomes: &[AttemptOutcome],
+    order: &[u16],
+) -> Driver {
+    let mut driver = Driver::new(setting, answers, outcomes);
     driver.begin();
-    to_the_end(&mut driver, order, &[]);
+    drive_to_end(&mut driver, order, &[]);
     driver.check_settled();
     driver
 }
@@ -94,31 +103,31 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn whatever_happens_it_ends_and_keeps_its_promises(
-        setting in settings(), answers in answers(), fates in fates(), stirs in stirs(),
+    fn run_always_ends_and_keeps_its_guarantees(
+        setting in settings(), answers in answers(), outcomes in outcomes(), host_events in host_events(),
         order in prop::collection::vec(any::<u16>(), 1..60),
     ) {
-        let mut driver = Driver::new(&setting, &answers, &fates);
+        let mut driver = Driver::new(&setting, &answers, &outcomes);
         driver.begin();
-        to_the_end(&mut driver, &order, &stirs);
-        if !stirs.iter().any(|(_, stir)| matches!(stir, Stir::Stop | Stir::Cancel)) {
+        drive_to_end(&mut driver, &order, &host_events);
+        if !host_events.iter().any(|(_, host_event)| matches!(host_event, HostEvent::Stop | HostEvent::Cancel)) {
             driver.check_settled();
         }
-        for (_, stir) in &stirs {
-            if let Some(input) = stir.input(&driver) {
+        for (_, host_event) in &host_events {
+            if let Some(input) = host_event.input(&driver) {
                 driver.apply(input, 2_000);
             }
         }
-        prop_assert!(driver.again() == driver.trace, "the same inputs give something else");
+        prop_assert!(driver.again() == driver.trace, "the same inputs give another trace");
     }
 
     #[test]
-    fn who_is_faster_makes_no_difference(
-        setting in settings(), answers in answers(), fates in fates(), parallel in 1_usize..12,
+    fn speed_of_workers_makes_no_difference(
+        setting in settings(), answers in answers(), outcomes in outcomes(), parallel in 1_usize..12,
         order in prop::collection::vec(any::<u16>(), 1..60),
     ) {
-        let first = play(&setting, &answers, &fates, &[0]);
-        let other = play(&Setting { parallel, ..setting }, &answers, &fates, &order);
+        let first = run_to_end(&setting, &answers, &outcomes, &[0]);
+        let other = run_to_end(&Setting { parallel, ..setting }, &answers, &outcomes, &order);
         prop_assert_eq!(first.log(), other.log());
     }
 }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use levity_core::Money;
 use levity_core::text::{clipped, fenced, one_line, share};
 
-use super::machine::Routed;
-use crate::crew::goal;
-use crate::desk::Desk;
+use super::machine::RouterMachine;
 use crate::report::ReportStatus;
+use crate::round_work::goal;
+use crate::shared_state::SharedState;
 
 /// The default instructions of a router.
 pub(super) const INSTRUCTIONS: &str = "\
@@ -24,26 +24,26 @@ const EXAMPLE: &str = r#"{"delegations": [
   {"id": "b", "worker": "NAME", "task": "TASK", "depends_on": ["a"], "expected": "RESULT"}]}"#;
 
 /// The maximum size of all worker descriptions together, in bytes.
-const MOST_WORKERS: usize = 60_000;
+const MAX_DESCRIPTIONS_BYTES: usize = 60_000;
 /// The maximum size of one worker description, in bytes.
-const MOST_WORKER: usize = 600;
+const MAX_DESCRIPTION_BYTES: usize = 600;
 /// The maximum size of results and of the earlier answer, in bytes.
-const MOST_SHOWN: usize = 40_000;
+const MAX_SHOWN_BYTES: usize = 40_000;
 
-impl Routed {
+impl RouterMachine {
     /// Returns the task to make a plan.
-    pub(super) fn brief(&self, desk: &Desk) -> String {
-        let mut text = goal("The goal", desk);
-        workers(&mut text, desk);
+    pub(super) fn plan_task(&self, shared: &SharedState) -> String {
+        let mut text = goal("The goal", shared);
+        workers(&mut text, shared);
         if self.round > 1 {
-            self.tell_results(&mut text, desk);
+            self.write_results(&mut text, shared);
         }
-        self.tell_wanted(&mut text);
-        self.complain(&mut text);
+        self.write_request(&mut text);
+        self.write_complaints(&mut text);
         text
     }
 
-    fn tell_wanted(&self, text: &mut String) {
+    fn write_request(&self, text: &mut String) {
         text.push_str(match self.round {
             1 => "\n# What is wanted\nA plan: who of them does what. ",
             _ => {
@@ -63,17 +63,17 @@ impl Routed {
              {} delegations; as few as \
              will do, and the cheaper one of two who would do as well.\n\nAnswer with JSON alone, \
              such as this:\n{EXAMPLE}\n",
-            self.router.most,
+            self.router.max_delegations,
         );
     }
 
-    fn tell_results(&self, text: &mut String, desk: &Desk) {
+    fn write_results(&self, text: &mut String, shared: &SharedState) {
         text.push_str("\n# What was done\n");
         let each = share(
-            desk.reports.iter().map(|report| report.text.len()),
-            MOST_SHOWN,
+            shared.reports.iter().map(|report| report.text.len()),
+            MAX_SHOWN_BYTES,
         );
-        for report in &desk.reports {
+        for report in &shared.reports {
             let (id, worker) = (&report.id, &report.worker);
             if report.is_done() {
                 let _ = write!(
@@ -89,7 +89,7 @@ impl Routed {
                 ReportStatus::Stopped => "stopped by the user; leave it",
                 _ => "failed",
             };
-            let task = one_line(&report.task, MOST_WORKER);
+            let task = one_line(&report.task, MAX_DESCRIPTION_BYTES);
             let _ = write!(
                 text,
                 "\n## `{id}` by {worker}: {how}\nIts task: {task}\n{}\n",
@@ -98,11 +98,11 @@ impl Routed {
         }
     }
 
-    fn complain(&self, text: &mut String) {
+    fn write_complaints(&self, text: &mut String) {
         if self.drafts.complaints().is_empty() {
             return;
         }
-        let previous = clipped(self.drafts.previous().unwrap_or_default(), MOST_SHOWN);
+        let previous = clipped(self.drafts.previous().unwrap_or_default(), MAX_SHOWN_BYTES);
         let _ = write!(
             text,
             "\n# What you answered before\n{}\n\n# What is wrong with it\n",
@@ -116,11 +116,12 @@ impl Routed {
 }
 
 /// Lists the workers; the more there are, the shorter each description.
-fn workers(text: &mut String, desk: &Desk) {
+fn workers(text: &mut String, shared: &SharedState) {
     text.push_str("\n# Who can work\n");
-    let each = (MOST_WORKERS / desk.rules.order.len().max(1)).min(MOST_WORKER);
-    for name in &desk.rules.order {
-        let Some(card) = desk.rules.cards.get(name) else {
+    let each =
+        (MAX_DESCRIPTIONS_BYTES / shared.rules.order.len().max(1)).min(MAX_DESCRIPTION_BYTES);
+    for name in &shared.rules.order {
+        let Some(card) = shared.rules.cards.get(name) else {
             continue;
         };
         let _ = write!(text, "- `{name}`: {}", one_line(&card.description, each));

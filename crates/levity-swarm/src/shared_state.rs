@@ -21,7 +21,7 @@ use crate::rules::{Rules, Start};
 
 /// The state that the patterns of a swarm work with.
 #[derive(Serialize)]
-pub(crate) struct Desk {
+pub(crate) struct SharedState {
     #[serde(skip)]
     pub(crate) rules: Arc<Rules>,
     #[serde(skip)]
@@ -32,14 +32,17 @@ pub(crate) struct Desk {
     /// The reports of all work, in the order of the plans.
     pub(crate) reports: Vec<WorkerReport>,
     /// The messages that the host has sent since the start.
-    pub(crate) said: Vec<Arc<str>>,
+    #[serde(rename = "said")]
+    pub(crate) host_messages: Vec<Arc<str>>,
     /// The limit that is nearly reached, if any: then only work for the answer starts.
-    pub(crate) near: Option<Limit>,
+    #[serde(rename = "near")]
+    pub(crate) near_limit: Option<Limit>,
     pub(crate) usage: Usage,
     pub(crate) stats: Stats,
     pub(crate) ending: Option<Ending>,
     next: u64,
-    under_way: BTreeMap<EffectId, Duty>,
+    #[serde(rename = "under_way")]
+    in_progress: BTreeMap<EffectId, WorkKind>,
 }
 
 /// The saved form of the shared state.
@@ -48,17 +51,20 @@ struct Saved {
     run: RunId,
     bus: Vec<BusMessage>,
     reports: Vec<WorkerReport>,
-    said: Vec<Arc<str>>,
-    near: Option<Limit>,
+    #[serde(rename = "said")]
+    host_messages: Vec<Arc<str>>,
+    #[serde(rename = "near")]
+    near_limit: Option<Limit>,
     usage: Usage,
     stats: Stats,
     ending: Option<Ending>,
     next: u64,
-    under_way: BTreeMap<EffectId, Duty>,
+    #[serde(rename = "under_way")]
+    in_progress: BTreeMap<EffectId, WorkKind>,
 }
 
 /// An upper bound on the number of effects in a run.
-const MOST_EFFECTS: u64 = 1 << 60;
+const MAX_EFFECTS: u64 = 1 << 60;
 
 fn save_bus<S: Serializer>(bus: &Bus, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(bus.messages())
@@ -67,7 +73,7 @@ fn save_bus<S: Serializer>(bus: &Bus, serializer: S) -> Result<S::Ok, S::Error> 
 /// The purpose of a piece of work in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Duty {
+pub(crate) enum WorkKind {
     /// The router plans, or the judge judges between rounds.
     Lead,
     /// A worker works; the pattern interprets the number.
@@ -117,12 +123,12 @@ impl Work {
 
 /// The result of a piece of work.
 #[derive(Debug)]
-pub(crate) struct Came {
-    pub(crate) result: Result<(), Why>,
+pub(crate) struct FinishedWork {
+    pub(crate) result: Result<(), WorkError>,
     /// The final text, cut to the stored size.
     pub(crate) text: Arc<str>,
     pub(crate) signals: Vec<Signal>,
-    pub(crate) said: Vec<Arc<Message>>,
+    pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) usage: Usage,
     pub(crate) stats: Stats,
     pub(crate) run: RunId,
@@ -130,13 +136,13 @@ pub(crate) struct Came {
 
 /// The reason why a piece of work did not complete.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Why {
+pub(crate) struct WorkError {
     pub(crate) error: String,
-    pub(crate) kind: WhyKind,
+    pub(crate) kind: WorkErrorKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WhyKind {
+pub(crate) enum WorkErrorKind {
     /// The work failed, and another attempt may succeed.
     Failed,
     /// The work reached its own limit, which the same worker would reach again.
@@ -146,9 +152,9 @@ pub(crate) enum WhyKind {
 }
 
 /// The maximum size of a stored error, in bytes.
-const MOST_ERROR: usize = 2_000;
+const MAX_ERROR_BYTES: usize = 2_000;
 
-impl Desk {
+impl SharedState {
     pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
         let bus = Bus::with_limits(rules.bus.0, rules.bus.1);
         Self {
@@ -157,13 +163,13 @@ impl Desk {
             run: RunId::new(""),
             bus,
             reports: Vec::new(),
-            said: Vec::new(),
-            near: None,
+            host_messages: Vec::new(),
+            near_limit: None,
             usage: Usage::default(),
             stats: Stats::default(),
             ending: None,
             next: 0,
-            under_way: BTreeMap::new(),
+            in_progress: BTreeMap::new(),
         }
     }
 
@@ -175,17 +181,17 @@ impl Desk {
             run,
             bus,
             reports,
-            said,
-            near,
+            host_messages,
+            near_limit,
             usage,
             stats,
             ending,
             next,
-            under_way,
+            in_progress,
         } = saved;
         let bus =
             Bus::restored(self.rules.bus, bus).ok_or("the saved messages are not in order")?;
-        if next > MOST_EFFECTS || under_way.keys().any(|id| id.get() >= next) {
+        if next > MAX_EFFECTS || in_progress.keys().any(|id| id.get() >= next) {
             return Err(
                 "the saved state is inconsistent: work is in progress that was not \
                 requested"
@@ -199,21 +205,21 @@ impl Desk {
             run,
             bus,
             reports,
-            said,
-            near,
+            host_messages,
+            near_limit,
             usage,
             stats,
             ending,
             next,
-            under_way,
+            in_progress,
         })
     }
 
     /// Returns the numbers of the workers' pieces in progress, in ascending order.
     pub(crate) fn working(&self) -> Vec<u32> {
-        let numbers = self.under_way.values().filter_map(|duty| match duty {
-            Duty::Work(number) => Some(*number),
-            Duty::Lead | Duty::Close => None,
+        let numbers = self.in_progress.values().filter_map(|duty| match duty {
+            WorkKind::Work(number) => Some(*number),
+            WorkKind::Lead | WorkKind::Close => None,
         });
         let mut numbers: Vec<u32> = numbers.collect();
         numbers.sort_unstable();
@@ -221,49 +227,49 @@ impl Desk {
     }
 
     /// Requests a piece of work from a member.
-    pub(crate) fn want(
+    pub(crate) fn request(
         &mut self,
         member: &Arc<str>,
         work: &Work,
-        duty: Duty,
-        wants: &mut MachineOutput,
+        duty: WorkKind,
+        out: &mut MachineOutput,
     ) -> EffectId {
         let id = EffectId::new(self.next);
         self.next += 1;
-        self.under_way.insert(id, duty);
+        self.in_progress.insert(id, duty);
         let input = serde_json::to_value(work).unwrap_or_default();
-        wants.want(id, Effect::Child(ChildRun::new(member.clone(), input)));
+        out.want(id, Effect::Child(ChildRun::new(member.clone(), input)));
         id
     }
 
-    pub(crate) fn tell(&self, wants: &mut MachineOutput, notice: impl FnOnce() -> SwarmNotice) {
-        if wants.is_watched() {
-            wants.tell(notice().into_event());
+    pub(crate) fn notify(&self, out: &mut MachineOutput, notice: impl FnOnce() -> SwarmNotice) {
+        if out.is_watched() {
+            out.tell(notice().into_event());
         }
     }
 
     /// Posts a message on the bus.
-    pub(crate) fn post(&mut self, draft: NewMessage, wants: &mut MachineOutput) {
-        let message = self.bus.post(draft, wants.at(), &self.run);
-        if wants.is_watched() {
-            wants.tell(SwarmNotice::Message(message.clone()).into_event());
+    pub(crate) fn post(&mut self, draft: NewMessage, out: &mut MachineOutput) {
+        let message = self.bus.post(draft, out.at(), &self.run);
+        if out.is_watched() {
+            out.tell(SwarmNotice::Message(message.clone()).into_event());
         }
     }
 
     /// Marks the start of an attempt in its report.
-    pub(crate) fn began(
+    pub(crate) fn record_start(
         &mut self,
         at: usize,
         worker: Arc<str>,
         effect: EffectId,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         let report = &mut self.reports[at];
         report.status = ReportStatus::Running;
         report.attempts = report.attempts.saturating_add(1);
         report.worker = worker.clone();
         let (id, attempt) = (report.id.clone(), report.attempts);
-        self.tell(wants, || SwarmNotice::Began {
+        self.notify(out, || SwarmNotice::Began {
             id,
             worker,
             effect,
@@ -272,29 +278,29 @@ impl Desk {
     }
 
     /// Records the end of an attempt in its report.
-    pub(crate) fn ended(&mut self, at: usize, came: &Came) {
+    pub(crate) fn record_end(&mut self, at: usize, finished: &FinishedWork) {
         let report = &mut self.reports[at];
-        report.usage += came.usage;
-        report.stats += came.stats;
-        (report.text, report.run) = (came.text.clone(), Some(came.run.clone()));
+        report.usage += finished.usage;
+        report.stats += finished.stats;
+        (report.text, report.run) = (finished.text.clone(), Some(finished.run.clone()));
     }
 
     /// Marks the work of a report as done.
-    pub(crate) fn done(&mut self, at: usize, wants: &mut MachineOutput) {
+    pub(crate) fn mark_done(&mut self, at: usize, out: &mut MachineOutput) {
         let report = &mut self.reports[at];
         (report.status, report.error) = (ReportStatus::Done, None);
         let (id, worker) = (report.id.clone(), report.worker.clone());
-        self.tell(wants, || SwarmNotice::Done { id, worker });
+        self.notify(out, || SwarmNotice::Done { id, worker });
     }
 
     /// Marks failed work as final, because a limit prevents the retry.
-    pub(crate) fn leave(&mut self, at: usize, limit: Limit, wants: &mut MachineOutput) {
+    pub(crate) fn mark_failed(&mut self, at: usize, limit: Limit, out: &mut MachineOutput) {
         let report = &mut self.reports[at];
         report.status = ReportStatus::Failed;
         let (id, worker) = (report.id.clone(), report.worker.clone());
         let why = report.error.as_deref().unwrap_or("no error was reported");
         let error = format!("{why}; not retried, because the limit on {limit} was nearly reached");
-        self.tell(wants, || SwarmNotice::Failed {
+        self.notify(out, || SwarmNotice::Failed {
             id,
             worker,
             error,
@@ -303,28 +309,32 @@ impl Desk {
     }
 
     /// Returns the result of an effect, if it was requested.
-    pub(crate) fn take(&mut self, effect: EffectId, outcome: Outcome) -> Option<(Duty, Came)> {
-        let duty = self.under_way.remove(&effect)?;
-        let came = Came::of(self.run.child(effect), outcome);
-        self.usage += came.usage;
-        self.stats += came.stats;
-        Some((duty, came))
+    pub(crate) fn take(
+        &mut self,
+        effect: EffectId,
+        outcome: Outcome,
+    ) -> Option<(WorkKind, FinishedWork)> {
+        let duty = self.in_progress.remove(&effect)?;
+        let finished = FinishedWork::of(self.run.child(effect), outcome);
+        self.usage += finished.usage;
+        self.stats += finished.stats;
+        Some((duty, finished))
     }
 
     /// Returns the number of pieces of work in progress.
     pub(crate) fn busy(&self) -> usize {
-        self.under_way.len()
+        self.in_progress.len()
     }
 
     /// Ends the run.
     pub(crate) fn end(&mut self, status: Status, text: String, value: Option<Value>) {
-        let mut ending = self.so_far(status, text);
+        let mut ending = self.ending_with(status, text);
         ending.value = value;
-        self.under_way.clear();
+        self.in_progress.clear();
         self.ending = Some(ending);
     }
 
-    pub(crate) fn so_far(&self, status: Status, text: String) -> Ending {
+    pub(crate) fn ending_with(&self, status: Status, text: String) -> Ending {
         let mut ending = Ending::new(status);
         ending.text = text;
         (ending.usage, ending.stats) = (self.usage, self.stats);
@@ -336,7 +346,7 @@ impl Desk {
         &mut self,
         from: impl Into<Arc<str>>,
         text: String,
-        wants: &mut MachineOutput,
+        out: &mut MachineOutput,
     ) {
         self.post(
             NewMessage::new(
@@ -345,37 +355,37 @@ impl Desk {
                 MessageKind::Answer,
                 &*text,
             ),
-            wants,
+            out,
         );
-        let status = self.answered();
+        let status = self.answer_status();
         self.end(status, text, None);
     }
 
     /// Returns the status of an answer: complete, or best effort near a limit.
-    pub(crate) fn answered(&self) -> Status {
-        self.near.map_or(Status::Complete, Status::BestEffort)
+    pub(crate) fn answer_status(&self) -> Status {
+        self.near_limit.map_or(Status::Complete, Status::BestEffort)
     }
 }
 
-impl Came {
+impl FinishedWork {
     fn of(run: RunId, outcome: Outcome) -> Self {
-        let mut came = Self {
+        let mut finished = Self {
             result: Ok(()),
             text: Arc::default(),
             signals: Vec::new(),
-            said: Vec::new(),
+            messages: Vec::new(),
             usage: Usage::default(),
             stats: Stats::default(),
             run,
         };
         match outcome {
-            Outcome::Child(ending) => came.ended(*ending),
-            other => came.result = Err(not_run(&other)),
+            Outcome::Child(ending) => finished.set_ending(*ending),
+            other => finished.result = Err(not_run_error(&other)),
         }
-        came
+        finished
     }
 
-    fn ended(&mut self, ending: Ending) {
+    fn set_ending(&mut self, ending: Ending) {
         let Ending {
             status,
             text,
@@ -391,41 +401,46 @@ impl Came {
             _ => text,
         };
         self.text = clipped(&text, WorkerReport::MAX_TEXT).into();
-        (self.usage, self.stats, self.signals, self.said) = (usage, stats, signals, said);
+        (self.usage, self.stats, self.signals, self.messages) = (usage, stats, signals, said);
         self.result = match status {
             status if status.is_answer() => Ok(()),
-            Status::Cancelled { reason } => Err(Why::new(
-                WhyKind::Stopped,
+            Status::Cancelled { reason } => Err(WorkError::new(
+                WorkErrorKind::Stopped,
                 format!("the work was stopped: {reason}"),
             )),
-            status @ Status::Partial(_) => Err(Why::new(WhyKind::Limit, status.to_string())),
-            Status::Failed(failure) => Err(Why::new(WhyKind::Failed, explain(&failure))),
-            status => Err(Why::new(WhyKind::Failed, status.to_string())),
+            status @ Status::Partial(_) => {
+                Err(WorkError::new(WorkErrorKind::Limit, status.to_string()))
+            }
+            Status::Failed(failure) => {
+                Err(WorkError::new(WorkErrorKind::Failed, explain(&failure)))
+            }
+            status => Err(WorkError::new(WorkErrorKind::Failed, status.to_string())),
         };
     }
 }
 
-impl Why {
-    pub(crate) fn new(kind: WhyKind, error: impl Into<String>) -> Self {
+impl WorkError {
+    pub(crate) fn new(kind: WorkErrorKind, error: impl Into<String>) -> Self {
         let error = error.into();
         Self {
             kind,
-            error: head(&error, MOST_ERROR).to_owned(),
+            error: head(&error, MAX_ERROR_BYTES).to_owned(),
         }
     }
 }
 
-fn not_run(outcome: &Outcome) -> Why {
+fn not_run_error(outcome: &Outcome) -> WorkError {
     match outcome {
-        Outcome::Refused(limit) => Why::new(
-            WhyKind::Limit,
+        Outcome::Refused(limit) => WorkError::new(
+            WorkErrorKind::Limit,
             format!("the work was not started: the limit on {limit} was reached"),
         ),
-        Outcome::Denied { reason } => {
-            Why::new(WhyKind::Stopped, format!("the work was denied: {reason}"))
-        }
-        _ => Why::new(
-            WhyKind::Failed,
+        Outcome::Denied { reason } => WorkError::new(
+            WorkErrorKind::Stopped,
+            format!("the work was denied: {reason}"),
+        ),
+        _ => WorkError::new(
+            WorkErrorKind::Failed,
             "the process ended during the work, so its result is \
             unknown",
         ),

@@ -4,35 +4,35 @@ use std::fmt::Write as _;
 
 use levity_core::text::{clipped, fenced, share};
 
-use super::Delegated;
+use super::DelegatedWork;
 use crate::bus::{Bus, NewMessage, Recipient};
-use crate::desk::Desk;
+use crate::shared_state::SharedState;
 
 /// The maximum size of other workers' results in a task, in bytes.
-const MOST_GIVEN: usize = 200_000;
+const MAX_RESULTS_BYTES: usize = 200_000;
 /// The maximum size of a message in a task, in bytes.
-const MOST_MESSAGE: usize = 8_000;
+const MAX_MESSAGE_BYTES: usize = 8_000;
 
-impl Delegated {
+impl DelegatedWork {
     /// Returns the task of a delegation with all that its worker needs: the results of its
     /// dependencies, and the messages to it or to all from earlier work. Concurrent workers make no
     /// difference.
-    pub(super) fn task(&self, seat: usize, desk: &Desk) -> String {
-        let at = self.crew.base() + seat;
+    pub(super) fn task(&self, slot: usize, shared: &SharedState) -> String {
+        let at = self.round_work.base() + slot;
         let job = &self.jobs[at];
         let mut text = format!("# Your task\n{}\n", job.delegation.task);
         if let Some(expected) = &job.delegation.expected {
             let _ = write!(text, "\nWhat is expected of you: {expected}\n");
         }
-        if *desk.start.goal != *job.delegation.task {
-            let _ = write!(text, "\nIt serves this goal: {}\n", desk.start.goal);
+        if *shared.start.goal != *job.delegation.task {
+            let _ = write!(text, "\nIt serves this goal: {}\n", shared.start.goal);
         }
-        for said in &desk.said {
+        for said in &shared.host_messages {
             let _ = write!(text, "\nThe user has added: {said}\n");
         }
-        self.tell_given(&mut text, at, desk);
-        self.tell_messages(&mut text, seat, desk);
-        if let Some(why) = self.crew.failed(seat) {
+        self.write_results(&mut text, at, shared);
+        self.write_messages(&mut text, slot, shared);
+        if let Some(why) = self.round_work.failed(slot) {
             let _ = write!(
                 text,
                 "\n# The attempt before failed\n{}\nTake another way.\n",
@@ -42,7 +42,7 @@ impl Delegated {
         text
     }
 
-    fn tell_given(&self, text: &mut String, at: usize, desk: &Desk) {
+    fn write_results(&self, text: &mut String, at: usize, shared: &SharedState) {
         let needs = &self.jobs[at].needs;
         if needs.is_empty() {
             return;
@@ -52,11 +52,11 @@ impl Delegated {
                 order.\n",
         );
         let each = share(
-            needs.iter().map(|need| desk.reports[*need].text.len()),
-            MOST_GIVEN,
+            needs.iter().map(|need| shared.reports[*need].text.len()),
+            MAX_RESULTS_BYTES,
         );
         for need in needs {
-            let report = &desk.reports[*need];
+            let report = &shared.reports[*need];
             let shown = fenced(&clipped(&report.text, each));
             let _ = write!(text, "\n## `{}` by {}\n{shown}\n", report.id, report.worker);
         }
@@ -65,16 +65,16 @@ impl Delegated {
     /// Writes the messages for the worker, from earlier rounds and from the predecessors of the
     /// delegation. Messages to the worker alone are first, and the newest are last. They are not
     /// read from the bus, because dropped messages depend on the progress of others.
-    fn tell_messages(&self, text: &mut String, seat: usize, desk: &Desk) {
-        let (base, Some(worker)) = (self.crew.base(), self.crew.worker(seat)) else {
+    fn write_messages(&self, text: &mut String, slot: usize, shared: &SharedState) {
+        let (base, Some(worker)) = (self.round_work.base(), self.round_work.worker(slot)) else {
             return;
         };
         let mut before: Vec<usize> = self.notes.range(..base).map(|(at, _)| *at).collect();
         // Usually there are no messages, and the search for all predecessors is linear in the plan.
         if self.notes.range(base..).next().is_some() {
-            before.extend(self.before(base + seat));
+            before.extend(self.before(base + slot));
         }
-        let mut remaining = desk.rules.context;
+        let mut remaining = shared.rules.context;
         let mut said = fit(
             self.notes(&before, |draft| draft.to.is_for(worker)),
             &mut remaining,
@@ -92,7 +92,7 @@ impl Delegated {
             let _ = write!(
                 text,
                 "\n{from} says:\n{}\n",
-                fenced(&clipped(content, MOST_MESSAGE))
+                fenced(&clipped(content, MAX_MESSAGE_BYTES))
             );
         }
     }
@@ -109,7 +109,7 @@ impl Delegated {
 
     /// Returns all direct and indirect dependencies of a delegation in this round, in plan order.
     pub(super) fn before(&self, at: usize) -> Vec<usize> {
-        let base = self.crew.base();
+        let base = self.round_work.base();
         let (mut found, mut open) = (std::collections::BTreeSet::new(), vec![at]);
         while let Some(at) = open.pop() {
             let needs = self.jobs[at]

@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 use crate::bus::{Bus, MessageKind, NewMessage, Recipient};
 
 /// The maximum number of messages stored for later workers.
-const MOST: usize = 1_000;
+const MAX_MESSAGES: usize = 1_000;
 /// The maximum size of a message, in bytes.
-const MOST_SHOWN: usize = 8_000;
+const MAX_MESSAGE_BYTES: usize = 8_000;
 
 /// Messages for workers that start later.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Notes {
+pub(crate) struct WorkerMessages {
     known: VecDeque<NewMessage>,
     /// The messages that become visible only after the round.
     fresh: Vec<NewMessage>,
 }
 
-impl Notes {
+impl WorkerMessages {
     pub(super) fn add(&mut self, draft: &NewMessage) {
-        if draft.kind == MessageKind::Note && self.fresh.len() < MOST {
-            let content = clipped(&draft.content, MOST_SHOWN).into_owned();
+        if draft.kind == MessageKind::Note && self.fresh.len() < MAX_MESSAGES {
+            let content = clipped(&draft.content, MAX_MESSAGE_BYTES).into_owned();
             self.fresh.push(NewMessage {
                 content: content.into(),
                 ..draft.clone()
@@ -35,11 +35,12 @@ impl Notes {
 
     pub(super) fn show(&mut self) {
         self.known.extend(self.fresh.drain(..));
-        self.known.drain(..self.known.len().saturating_sub(MOST));
+        self.known
+            .drain(..self.known.len().saturating_sub(MAX_MESSAGES));
     }
 
     /// Writes the messages to a worker or to all, the newest last, within this number of tokens.
-    pub(crate) fn tell(&self, text: &mut String, worker: &str, tokens: usize) {
+    pub(crate) fn write_to(&self, text: &mut String, worker: &str, tokens: usize) {
         let mut remaining = u64::try_from(tokens).unwrap_or(u64::MAX);
         let for_it = self.known.iter().rev().filter(|draft| match &draft.to {
             Recipient::One(to) => **to == *worker,

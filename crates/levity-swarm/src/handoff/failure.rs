@@ -4,64 +4,65 @@ use std::sync::Arc;
 
 use levity_core::{Failure, MachineOutput, Status};
 
-use super::machine::{Handing, Held, Leg, Opening};
+use super::machine::{HandoffMachine, Leg, Opening, PreviousHolder};
 use crate::bus::{MessageKind, NewMessage, Recipient};
-use crate::desk::{Came, Desk, Why, WhyKind};
-use crate::effort;
-use crate::machine::Play as _;
+use crate::machine::PatternMachine as _;
 use crate::names::USER;
 use crate::notice::{FailureAction, SwarmNotice};
 use crate::report::ReportStatus;
+use crate::shared_state::{FinishedWork, SharedState, WorkError, WorkErrorKind};
+use crate::work_limits;
 
-impl Handing {
+impl HandoffMachine {
     /// Handles a failed leg: it is retried by the same worker or by its fallback, or it returns to
     /// the previous holder.
-    pub(super) fn fails(
+    pub(super) fn handle_failure(
         &mut self,
         mut leg: Leg,
-        came: &Came,
-        why: &Why,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        finished: &FinishedWork,
+        failure: &WorkError,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
-        let then = effort::then(&leg.worker, leg.tried, &leg.before, why, desk);
+        let then =
+            work_limits::failure_action(&leg.worker, leg.tried, &leg.before, failure, shared);
         let to = self
-            .giver()
+            .fallback_holder()
             .map_or_else(|| USER.into(), |held| held.worker.clone());
         let draft = NewMessage::new(
             leg.worker.clone(),
             Recipient::One(to),
             MessageKind::Failure,
-            &*why.error,
+            &*failure.error,
         );
-        desk.post(draft, wants);
-        let report = &mut desk.reports[leg.place];
-        report.error = Some(why.error.clone());
-        let (id, worker, error) = (report.id.clone(), leg.worker.clone(), why.error.clone());
+        shared.post(draft, out);
+        let report = &mut shared.reports[leg.place];
+        report.error = Some(failure.error.clone());
+        let (id, worker, error) = (report.id.clone(), leg.worker.clone(), failure.error.clone());
         match then {
             FailureAction::Retry => {
-                desk.tell(wants, || SwarmNotice::Failed {
+                shared.notify(out, || SwarmNotice::Failed {
                     id,
                     worker,
                     error,
                     then,
                 });
-                self.go(leg, desk, wants);
+                self.start_attempt(leg, shared, out);
             }
             FailureAction::StandIn { worker: other } => {
                 let then = FailureAction::StandIn {
                     worker: other.clone(),
                 };
-                desk.tell(wants, || SwarmNotice::Failed {
+                shared.notify(out, || SwarmNotice::Failed {
                     id,
                     worker,
                     error,
                     then,
                 });
-                self.pass_leg(&mut leg, other, why, desk, wants);
-                self.go(leg, desk, wants);
+                self.pass_leg(&mut leg, other, failure, shared, out);
+                self.start_attempt(leg, shared, out);
             }
-            FailureAction::Leave => self.gives_up(leg, came, why, desk, wants),
+            FailureAction::Leave => self.give_up_leg(leg, finished, failure, shared, out),
         }
     }
 
@@ -70,36 +71,36 @@ impl Handing {
         &mut self,
         leg: &mut Leg,
         other: Arc<str>,
-        why: &Why,
-        desk: &Desk,
-        wants: &mut MachineOutput,
+        failure: &WorkError,
+        shared: &SharedState,
+        out: &mut MachineOutput,
     ) {
         leg.history = match leg.opening {
             Opening::First => std::mem::take(&mut leg.history),
-            Opening::Passed { .. } => self.carried(&other, &self.talk.all(), desk, wants),
-            _ => self.carried(&other, &leg.history, desk, wants),
+            Opening::Passed { .. } => self.included_history(&other, &self.talk.all(), shared, out),
+            _ => self.included_history(&other, &leg.history, shared, out),
         };
-        (leg.tried, leg.error) = (0, Some(why.error.clone()));
+        (leg.tried, leg.error) = (0, Some(failure.error.clone()));
         leg.before.push(std::mem::replace(&mut leg.worker, other));
     }
 
     /// Fails a leg and returns the conversation to the previous holder.
-    fn gives_up(
+    fn give_up_leg(
         &mut self,
         leg: Leg,
-        came: &Came,
-        why: &Why,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        finished: &FinishedWork,
+        failure: &WorkError,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
-        let report = &mut desk.reports[leg.place];
-        let stopped = why.kind == WhyKind::Stopped;
+        let report = &mut shared.reports[leg.place];
+        let stopped = failure.kind == WorkErrorKind::Stopped;
         report.status = if stopped {
             ReportStatus::Stopped
         } else {
             ReportStatus::Failed
         };
-        let (id, worker, error) = (report.id.clone(), leg.worker.clone(), why.error.clone());
+        let (id, worker, error) = (report.id.clone(), leg.worker.clone(), failure.error.clone());
         self.failed.extend(leg.before.iter().cloned());
         self.failed.push(worker.clone());
         while self
@@ -115,38 +116,38 @@ impl Handing {
             .map_or(FailureAction::Leave, |held| FailureAction::StandIn {
                 worker: held.worker.clone(),
             });
-        desk.tell(wants, || SwarmNotice::Failed {
+        shared.notify(out, || SwarmNotice::Failed {
             id,
             worker: worker.clone(),
             error: error.clone(),
             then,
         });
         let Some(held) = back else {
-            self.asked(&leg.asks);
+            self.add_user_messages(&leg.asks);
             let why = format!(
                 "`{worker}` had the conversation, and no other worker could answer: \
                 {error}"
             );
-            let text = self.so_far(desk);
-            return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
+            let text = self.partial_answer(shared);
+            return shared.end(Status::Failed(Failure::Unreached(why)), text, None);
         };
         let opening = Opening::Back {
             who: worker,
             error,
-            text: came.text.clone(),
+            text: finished.text.clone(),
         };
         let giver = held.worker.clone();
-        let view = self.known_to(held, leg.asks.len(), desk);
+        let view = self.view_of(held, leg.asks.len(), shared);
         let next = Leg {
             asks: leg.asks,
             plain: true,
             ..Leg::new(giver, opening, view)
         };
-        self.open(next, desk, wants);
+        self.start_leg(next, shared, out);
     }
 
     /// Returns the holder that would get the conversation back.
-    fn giver(&self) -> Option<&Held> {
+    fn fallback_holder(&self) -> Option<&PreviousHolder> {
         self.held
             .iter()
             .rev()

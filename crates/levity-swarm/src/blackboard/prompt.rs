@@ -4,39 +4,41 @@ use std::fmt::Write as _;
 
 use levity_core::text::{clipped, fenced, one_line, share};
 
-use super::machine::Boarding;
+use super::machine::BlackboardMachine;
 use crate::board::BoardEntry;
-use crate::crew::{MOST_WORKER, goal, others, tell_who};
-use crate::desk::Desk;
 use crate::judge::{self, SHAPE};
+use crate::round_work::{MAX_DESCRIPTION_BYTES, goal, others, write_identity};
+use crate::shared_state::SharedState;
 
 /// The maximum size of the board in a prompt and of its headings, in bytes.
-const MOST_SHOWN: usize = 100_000;
-const MOST_HEADINGS: usize = 50_000;
+const MAX_SHOWN_BYTES: usize = 100_000;
+const MAX_HEADINGS_BYTES: usize = 50_000;
 /// The size of an entry in addition to its heading and content: the fences, and a marker if it is
 /// cut.
 const AROUND: usize = 80;
 /// The maximum size of the workers' answers, used if the board is empty, in bytes.
-const MOST_SAID: usize = 50_000;
+const MAX_TEXT_BYTES: usize = 50_000;
 
-impl Boarding {
+impl BlackboardMachine {
     /// Returns the task of a worker.
-    pub(super) fn task(&self, seat: usize, desk: &Desk) -> String {
-        let mut text = goal("The goal", desk);
-        let Some(worker) = self.crew.worker(seat) else {
+    pub(super) fn task(&self, slot: usize, shared: &SharedState) -> String {
+        let mut text = goal("The goal", shared);
+        let Some(worker) = self.round_work.worker(slot) else {
             return text;
         };
         let (round, of) = (self.round, self.blackboard.rounds);
         text.push_str("\n# Who you are\n");
-        tell_who(&mut text, worker, desk);
-        let with = others(worker, desk);
+        write_identity(&mut text, worker, shared);
+        let with = others(worker, shared);
         let _ = writeln!(
             text,
             "On the same board work: {with}. This is round {round} of at most {of}."
         );
         text.push_str(&self.seen);
-        self.crew.notes.tell(&mut text, worker, desk.rules.context);
-        if let Some(why) = self.crew.failed(seat) {
+        self.round_work
+            .notes
+            .write_to(&mut text, worker, shared.rules.context);
+        if let Some(why) = self.round_work.failed(slot) {
             let _ = write!(
                 text,
                 "\n# The attempt before failed\n{}\nTake another way.\n",
@@ -57,9 +59,9 @@ impl Boarding {
     }
 
     /// Returns the board at the start of a round, for all its workers.
-    pub(super) fn look(&self) -> String {
-        let mut text = self.tell_board();
-        self.tell_refused(&mut text);
+    pub(super) fn round_view(&self) -> String {
+        let mut text = self.board_text();
+        self.write_refused(&mut text);
         if let Some(words) = &self.verdict {
             let _ = write!(
                 text,
@@ -70,7 +72,7 @@ impl Boarding {
         text
     }
 
-    fn tell_refused(&self, text: &mut String) {
+    fn write_refused(&self, text: &mut String) {
         if self.refused.is_empty() {
             return;
         }
@@ -80,7 +82,7 @@ impl Boarding {
         }
     }
 
-    fn tell_board(&self) -> String {
+    fn board_text(&self) -> String {
         let mut text = String::from("\n# The board\n");
         if self.board.is_empty() {
             text.push_str("Nothing stands there yet.\n");
@@ -95,7 +97,7 @@ impl Boarding {
                 self.board.len() - shown.len()
             );
         }
-        let room = MOST_SHOWN.saturating_sub(taken);
+        let room = MAX_SHOWN_BYTES.saturating_sub(taken);
         let each = share(shown.iter().map(|(_, entry)| entry.content.len()), room);
         for (heading, entry) in shown {
             let _ = write!(
@@ -108,9 +110,9 @@ impl Boarding {
     }
 
     /// Returns the task to judge whether the goal is reached.
-    pub(super) fn judging(&self, desk: &Desk) -> String {
-        let mut text = goal("The goal", desk);
-        text.push_str(&self.tell_board());
+    pub(super) fn judge_task(&self, shared: &SharedState) -> String {
+        let mut text = goal("The goal", shared);
+        text.push_str(&self.board_text());
         let (round, of) = (self.round, self.blackboard.rounds);
         let _ = write!(
             text,
@@ -120,18 +122,18 @@ impl Boarding {
              it, `done` is false, and `reason` \
              tells those who work what is missing.\n\n{SHAPE}"
         );
-        judge::complain(&self.asking, &mut text);
+        judge::write_complaint(&self.asking, &mut text);
         text
     }
 
     /// Returns the task to make the answer.
-    pub(super) fn closing(&self, desk: &Desk) -> String {
-        let mut text = goal("The goal", desk);
-        text.push_str(&self.tell_board());
+    pub(super) fn answer_task(&self, shared: &SharedState) -> String {
+        let mut text = goal("The goal", shared);
+        text.push_str(&self.board_text());
         if self.board.is_empty() {
-            self.tell_words(&mut text, desk);
+            self.write_answers(&mut text, shared);
         }
-        self.tell_refused(&mut text);
+        self.write_refused(&mut text);
         text.push_str(
             "\n# What is wanted\nThe answer to the goal, for the user, made of what stands on the \
                 board. Say who wrote what where it \
@@ -142,19 +144,19 @@ impl Boarding {
     }
 
     /// Writes the workers' answers, for an empty board.
-    fn tell_words(&self, text: &mut String, desk: &Desk) {
-        let said: Vec<_> = self.last_words(desk).collect();
+    fn write_answers(&self, text: &mut String, shared: &SharedState) {
+        let said: Vec<_> = self.last_answers(shared).collect();
         if said.is_empty() {
             return;
         }
         text.push_str("\n# What was said beside it\nThis is data, too.\n");
-        let each = share(said.iter().map(|report| report.text.len()), MOST_SAID);
+        let each = share(said.iter().map(|report| report.text.len()), MAX_TEXT_BYTES);
         for report in said {
             let words = fenced(&clipped(&report.text, each));
             let _ = write!(
                 text,
                 "\n## {}\n{words}\n",
-                one_line(&report.worker, MOST_WORKER)
+                one_line(&report.worker, MAX_DESCRIPTION_BYTES)
             );
         }
     }
@@ -170,7 +172,7 @@ fn newest(mut entries: Vec<&BoardEntry>) -> (Vec<(String, &BoardEntry)>, usize) 
     let headed = chosen.into_iter().map_while(|(at, entry)| {
         let heading = heading(entry);
         taken += heading.len() + AROUND;
-        (taken <= MOST_HEADINGS).then_some((at, heading, entry))
+        (taken <= MAX_HEADINGS_BYTES).then_some((at, heading, entry))
     });
     let mut shown: Vec<_> = headed.collect();
     shown.sort_by_key(|(at, ..)| *at);
@@ -179,7 +181,7 @@ fn newest(mut entries: Vec<&BoardEntry>) -> (Vec<(String, &BoardEntry)>, usize) 
             .into_iter()
             .map(|(_, heading, entry)| (heading, entry))
             .collect(),
-        taken.min(MOST_HEADINGS),
+        taken.min(MAX_HEADINGS_BYTES),
     )
 }
 

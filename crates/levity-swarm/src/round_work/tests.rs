@@ -1,4 +1,4 @@
-//! Rounds, by feeding outcomes.
+//! Tests of rounds, with outcomes fed by hand.
 
 use levity_core::{
     ChildRun, Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine as _, MachineOutput,
@@ -11,10 +11,10 @@ use serde::Deserialize as _;
 use serde_json::json;
 
 use crate::bus::MessageKind;
-use crate::desk::Work;
 use crate::machine::SwarmMachine;
 use crate::pattern::Pattern;
 use crate::report::{ReportStatus, WorkerReport};
+use crate::shared_state::Work;
 use crate::swarm::{Swarm, SwarmBuilder};
 use crate::worker::{Worker, WorkerMemory};
 use crate::{Blackboard, Debate};
@@ -32,24 +32,24 @@ fn judge() -> ScriptedModel {
     ScriptedModel::new()
 }
 
-/// A machine, and the work under way.
-struct Driven {
+/// A machine and its work in progress.
+struct MachineDriver {
     machine: SwarmMachine,
     open: Vec<(EffectId, ChildRun)>,
 }
 
-impl Driven {
+impl MachineDriver {
     fn new(swarm: SwarmBuilder) -> Self {
         let machine = swarm.build().unwrap().machine("Do it.");
-        let mut driven = Self {
+        let mut driver = Self {
             machine,
             open: Vec::new(),
         };
-        driven.apply(Input::Begin {
+        driver.apply(Input::Begin {
             run: "r".into(),
             wrap: None,
         });
-        driven
+        driver
     }
 
     fn apply(&mut self, input: Input) {
@@ -57,14 +57,14 @@ impl Driven {
         self.machine.apply(input, &mut step);
         for (id, effect) in step.effects {
             let Effect::Child(child) = effect else {
-                panic!("only runs below it are wanted")
+                panic!("a swarm requests only child runs")
             };
             self.open.push((id, child));
         }
     }
 
-    /// Who is at work, in the order in which they began.
-    fn at_work(&self) -> Vec<&str> {
+    /// Returns the running members, in the order of their start.
+    fn running(&self) -> Vec<&str> {
         self.open.iter().map(|(_, child)| &*child.agent).collect()
     }
 
@@ -80,11 +80,11 @@ impl Driven {
         });
     }
 
-    fn says(&mut self, at: usize, text: &str) {
-        self.end(at, said(text));
+    fn answer(&mut self, at: usize, text: &str) {
+        self.end(at, answered(text));
     }
 
-    fn fails(&mut self, at: usize) {
+    fn fail(&mut self, at: usize) {
         self.end(
             at,
             Ending::new(Status::Failed(Failure::Behaviour("broken".into()))),
@@ -93,7 +93,7 @@ impl Driven {
 
     fn statuses(&self) -> Vec<ReportStatus> {
         self.machine
-            .desk()
+            .shared()
             .reports
             .iter()
             .map(|report| report.status)
@@ -105,21 +105,21 @@ impl Driven {
     }
 
     fn bus(&self) -> Vec<String> {
-        let messages = self.machine.desk().bus.messages();
+        let messages = self.machine.shared().bus.messages();
         messages
             .map(|message| format!("{} {} {}", message.from, message.kind, message.content))
             .collect()
     }
 }
 
-fn said(text: &str) -> Ending {
+fn answered(text: &str) -> Ending {
     let mut ending = Ending::new(Status::Complete);
     ending.text = text.to_owned();
     ending
 }
 
-fn wrote(key: &str, content: &str) -> Ending {
-    let mut ending = said("Written.");
+fn written(key: &str, content: &str) -> Ending {
+    let mut ending = answered("Written.");
     ending.signals = vec![Signal::new(
         "write_board",
         json!({"key": key, "content": content}),
@@ -128,11 +128,11 @@ fn wrote(key: &str, content: &str) -> Ending {
 }
 
 #[test]
-fn one_speaks_at_a_time() {
-    let mut debate = Driven::new(builder(Debate::unjudged().rounds(1)));
+fn debate_in_turns_runs_one_worker_at_a_time() {
+    let mut debate = MachineDriver::new(builder(Debate::unjudged().rounds(1)));
     for name in ["a", "b", "c"] {
-        assert_eq!(debate.at_work(), [name]);
-        debate.says(0, name);
+        assert_eq!(debate.running(), [name]);
+        debate.answer(0, name);
     }
     assert_eq!(debate.bus()[..3], ["a turn a", "b turn b", "c turn c"]);
     assert_eq!(
@@ -142,30 +142,30 @@ fn one_speaks_at_a_time() {
 }
 
 #[test]
-fn no_more_work_at_a_time_than_may() {
-    let mut board = Driven::new(builder(Blackboard::unjudged()).max_parallel(2));
-    assert_eq!(board.at_work(), ["a", "b"]);
-    board.end(1, wrote("k", "b"));
-    assert_eq!(board.at_work(), ["a", "c"]);
+fn blackboard_respects_parallel_limit() {
+    let mut board = MachineDriver::new(builder(Blackboard::unjudged()).max_parallel(2));
+    assert_eq!(board.running(), ["a", "b"]);
+    board.end(1, written("k", "b"));
+    assert_eq!(board.running(), ["a", "c"]);
     assert!(board.bus().is_empty());
 }
 
 #[test]
-fn what_is_left_is_shared_out_in_each_round() {
+fn remaining_limits_are_shared_in_each_round() {
     let limits = Limits::new().tokens(8_000).money(Money::from_nanos(8_000));
-    let mut board = Driven::new(builder(Blackboard::new(judge())).limits(limits));
-    let shares = |driven: &Driven, at| {
-        driven
+    let mut board = MachineDriver::new(builder(Blackboard::new(judge())).limits(limits));
+    let shares = |driver: &MachineDriver, at| {
+        driver
             .work(at)
             .limits
             .map(|limits| (limits.tokens, limits.money))
             .unwrap()
     };
-    // Three, and one more share for the answer.
+    // Three workers, and one more share for the answer.
     let first = (Some(2_000), Some(Money::from_nanos(2_000)));
     assert_eq!([0, 1, 2].map(|at| shares(&board, at)), [first; 3]);
     for name in ["a", "b", "c"] {
-        let mut ending = wrote(name, "x");
+        let mut ending = written(name, "x");
         let mut usage = Usage::new(200, 200);
         usage.cost = Some(Money::from_nanos(400));
         ending.usage = usage;
@@ -176,20 +176,18 @@ fn what_is_left_is_shared_out_in_each_round() {
 }
 
 #[test]
-fn near_a_limit_who_works_may_end_and_nobody_begins() {
-    let mut debate = Driven::new(builder(Debate::new(judge())));
+fn near_limit_running_worker_finishes_and_no_other_starts() {
+    let mut debate = MachineDriver::new(builder(Debate::new(judge())));
     debate.apply(Input::Wrap(Limit::Tokens));
-    assert_eq!(debate.at_work(), ["a"], "it is not stopped");
-    debate.says(0, "In short.");
-    assert_eq!(debate.at_work(), ["judge"]);
+    assert_eq!(debate.running(), ["a"], "the running worker is not stopped");
+    debate.answer(0, "In short.");
+    assert_eq!(debate.running(), ["judge"]);
     use ReportStatus::{Done, Skipped};
     assert_eq!(debate.statuses(), [Done, Skipped, Skipped]);
-    debate.says(0, r#"{"answer": "So be it."}"#);
-    assert!(
-        debate
-            .text()
-            .starts_with("So be it.\n\nNot done:\n- b (`round1.b`): the limit on tokens was near")
-    );
+    debate.answer(0, r#"{"answer": "So be it."}"#);
+    assert!(debate.text().starts_with(
+        "So be it.\n\nNot done:\n- b (`round1.b`): the limit on tokens was nearly reached"
+    ));
     assert_eq!(
         debate.machine.ending().map(|ending| ending.status.clone()),
         Some(Status::BestEffort(Limit::Tokens))
@@ -197,20 +195,20 @@ fn near_a_limit_who_works_may_end_and_nobody_begins() {
 }
 
 #[test]
-fn near_a_limit_a_judge_is_not_asked_again() {
-    let mut debate = Driven::new(builder(Debate::new(judge()).rounds(1)));
-    (0..3).for_each(|_| debate.says(0, "x"));
+fn near_limit_judge_is_not_asked_again() {
+    let mut debate = MachineDriver::new(builder(Debate::new(judge()).rounds(1)));
+    (0..3).for_each(|_| debate.answer(0, "x"));
     debate.apply(Input::Low(Limit::Money));
-    debate.says(0, "Prose.");
+    debate.answer(0, "Prose.");
     assert_eq!(debate.text(), "Prose.");
 }
 
 #[test]
-fn a_judge_that_gives_no_answer_gives_none() {
-    let mut debate = Driven::new(builder(Debate::new(judge()).rounds(1)));
-    (0..3).for_each(|_| debate.says(0, "x"));
-    debate.says(0, "null");
-    debate.says(0, r#"{"done": true, "answer": null}"#);
+fn judge_without_answer_leads_to_list() {
+    let mut debate = MachineDriver::new(builder(Debate::new(judge()).rounds(1)));
+    (0..3).for_each(|_| debate.answer(0, "x"));
+    debate.answer(0, "null");
+    debate.answer(0, r#"{"done": true, "answer": null}"#);
     assert!(
         debate.text().starts_with("## a (`round1.a`)\nx"),
         "{}",
@@ -219,9 +217,9 @@ fn a_judge_that_gives_no_answer_gives_none() {
 }
 
 #[test]
-fn near_a_limit_before_it_begins_the_judge_is_asked_at_once() {
+fn near_limit_at_start_judge_is_asked_immediately() {
     let swarm = builder(Blackboard::new(judge())).build().unwrap();
-    let mut board = Driven {
+    let mut board = MachineDriver {
         machine: swarm.machine("Do it."),
         open: Vec::new(),
     };
@@ -229,8 +227,8 @@ fn near_a_limit_before_it_begins_the_judge_is_asked_at_once() {
         run: "r".into(),
         wrap: Some(Limit::WallTime),
     });
-    assert_eq!(board.at_work(), ["judge"]);
-    board.fails(0);
+    assert_eq!(board.running(), ["judge"]);
+    board.fail(0);
     let ending = board.machine.ending().unwrap();
     assert!(
         matches!(&ending.status, Status::Failed(Failure::Unreached(why)) if why.contains("no answer was made"))
@@ -238,17 +236,21 @@ fn near_a_limit_before_it_begins_the_judge_is_asked_at_once() {
 }
 
 #[test]
-fn who_keeps_a_conversation_does_one_thing_after_the_other() {
+fn worker_with_conversation_runs_its_tasks_sequentially() {
     let swarm = Swarm::builder(Blackboard::unjudged())
         .worker(worker("a").stand_in("b"))
         .worker(worker("b").memory(WorkerMemory::Named("talk".into())));
-    let mut board = Driven::new(swarm);
-    assert_eq!(board.at_work(), ["a"], "it may be the other's in the end");
-    board.fails(0);
-    assert_eq!(board.at_work(), ["b"], "it is at work for the other");
-    board.end(0, wrote("k", "x"));
-    assert_eq!(board.at_work(), ["b"], "and then for itself");
-    board.says(0, "Nothing.");
+    let mut board = MachineDriver::new(swarm);
+    assert_eq!(
+        board.running(),
+        ["a"],
+        "its fallback may need the conversation"
+    );
+    board.fail(0);
+    assert_eq!(board.running(), ["b"], "the fallback works for the other");
+    board.end(0, written("k", "x"));
+    assert_eq!(board.running(), ["b"], "then it works on its own task");
+    board.answer(0, "Nothing.");
     assert_eq!(
         board.bus(),
         [
@@ -259,20 +261,20 @@ fn who_keeps_a_conversation_does_one_thing_after_the_other() {
 }
 
 #[test]
-fn in_a_conversation_of_two_one_works_after_the_other() {
+fn workers_of_shared_conversation_run_sequentially() {
     let talks = |name| worker(name).memory(WorkerMemory::Named("talk".into()));
     let swarm =
         Swarm::builder(Blackboard::unjudged()).workers([talks("a"), worker("b"), talks("c")]);
-    let mut board = Driven::new(swarm);
-    assert_eq!(board.at_work(), ["a", "b"]);
-    board.says(1, "Nothing.");
-    assert_eq!(board.at_work(), ["a"]);
-    board.says(0, "Nothing.");
-    assert_eq!(board.at_work(), ["c"]);
+    let mut board = MachineDriver::new(swarm);
+    assert_eq!(board.running(), ["a", "b"]);
+    board.answer(1, "Nothing.");
+    assert_eq!(board.running(), ["a"]);
+    board.answer(0, "Nothing.");
+    assert_eq!(board.running(), ["c"]);
 }
 
 #[test]
-fn who_fails_first_does_not_say_what_a_conversation_is() {
+fn failure_order_does_not_change_conversation_order() {
     for faster in [0, 1] {
         let swarm = Swarm::builder(Blackboard::unjudged())
             .max_parallel(2)
@@ -281,19 +283,19 @@ fn who_fails_first_does_not_say_what_a_conversation_is() {
                 worker("b").stand_in("c"),
                 worker("c").memory(WorkerMemory::Named("talk".into())),
             ]);
-        let (mut board, mut tasks) = (Driven::new(swarm), Vec::new());
+        let (mut board, mut tasks) = (MachineDriver::new(swarm), Vec::new());
         while !board.open.is_empty() {
             let at = faster.min(board.open.len() - 1);
-            if board.at_work()[at] == "c" {
+            if board.running()[at] == "c" {
                 let is_at_it = |report: &&WorkerReport| {
                     report.status == ReportStatus::Running
                         && report.worker == board.open[at].1.agent
                 };
-                let reports = board.machine.desk().reports.iter();
+                let reports = board.machine.shared().reports.iter();
                 tasks.extend(reports.filter(is_at_it).map(|report| report.id.clone()));
-                board.says(at, "Nothing.");
+                board.answer(at, "Nothing.");
             } else {
-                board.fails(at);
+                board.fail(at);
             }
         }
         assert_eq!(
@@ -304,40 +306,42 @@ fn who_fails_first_does_not_say_what_a_conversation_is() {
 }
 
 #[test]
-fn what_the_oldest_said_is_cut_when_all_is_too_much() {
+fn oldest_texts_are_cut_when_total_is_too_large() {
     let huge = "x".repeat(200 << 10);
-    let mut debate = Driven::new(builder(Debate::unjudged().rounds(100).context_tokens(100)));
+    let mut debate =
+        MachineDriver::new(builder(Debate::unjudged().rounds(100).context_tokens(100)));
     while !debate.open.is_empty() {
-        debate.says(0, &huge);
+        debate.answer(0, &huge);
         let last = debate
             .machine
-            .desk()
+            .shared()
             .reports
             .iter()
             .rev()
             .find(|report| report.is_done());
         assert_eq!(last.map(|report| report.text.len()), Some(huge.len()));
     }
-    let kept: usize = debate
+    let stored: usize = debate
         .machine
-        .desk()
+        .shared()
         .reports
         .iter()
         .map(|report| report.text.len())
         .sum();
     assert!(
-        debate.statuses().len() == 300 && kept <= super::MOST_KEPT + 300 * 2 * super::CUT,
-        "{kept}"
+        debate.statuses().len() == 300
+            && stored <= super::MAX_STORED_BYTES + 300 * 2 * super::CUT_TEXT_BYTES,
+        "{stored}"
     );
     assert!(debate.text().len() < 2 << 20);
 }
 
 #[test]
-fn what_the_host_says_is_shown_to_those_who_begin_later() {
-    let mut debate = Driven::new(builder(Debate::unjudged()));
+fn host_message_is_shown_to_later_workers() {
+    let mut debate = MachineDriver::new(builder(Debate::unjudged()));
     debate.apply(Input::Say(Message::user("Be brief.").into()));
     assert!(!debate.work(0).task.contains("Be brief."));
-    debate.says(0, "x");
+    debate.answer(0, "x");
     assert!(
         debate
             .work(0)
@@ -346,42 +350,42 @@ fn what_the_host_says_is_shown_to_those_who_begin_later() {
     );
 }
 
-/// What comes of work that ends in an order that follows from `picks`, each worker doing what its
-/// name and the round say.
+/// Returns the result of work that finishes in an order given by `picks`. Each worker acts by its
+/// name and the round.
 fn any_order(
     pattern: impl Into<Pattern>,
     parallel: usize,
     picks: &[usize],
 ) -> (Vec<String>, String, String) {
-    let mut driven = Driven::new(builder(pattern).max_parallel(parallel).talk());
+    let mut driver = MachineDriver::new(builder(pattern).max_parallel(parallel).talk());
     let mut picks = picks.iter().cycle();
-    while !driven.open.is_empty() {
-        let at = picks.next().unwrap() % driven.open.len();
-        let child = &driven.open[at].1;
-        let number = driven
+    while !driver.open.is_empty() {
+        let at = picks.next().unwrap() % driver.open.len();
+        let child = &driver.open[at].1;
+        let number = driver
             .machine
-            .desk()
+            .shared()
             .reports
             .iter()
             .filter(|report| report.worker == child.agent)
             .count();
-        let mut ending = wrote("shared", &format!("{}{number}", child.agent));
+        let mut ending = written("shared", &format!("{}{number}", child.agent));
         let note = json!({"to": "*", "content": format!("note {number}")});
         ending.signals.push(Signal::new("send_message", note));
         match (&*child.agent, number) {
-            ("judge", _) => driven.says(at, r#"{"done": true, "answer": "So be it."}"#),
-            ("b", 1) | ("c", 2) => driven.fails(at),
-            _ => driven.end(at, ending),
+            ("judge", _) => driver.answer(at, r#"{"done": true, "answer": "So be it."}"#),
+            ("b", 1) | ("c", 2) => driver.fail(at),
+            _ => driver.end(at, ending),
         }
     }
-    let board = driven
+    let board = driver
         .machine
-        .shown()
+        .output()
         .board
         .map(|board| serde_json::to_string(&board).unwrap());
     (
-        driven.bus(),
-        driven.text().to_owned(),
+        driver.bus(),
+        driver.text().to_owned(),
         board.unwrap_or_default(),
     )
 }
@@ -389,7 +393,7 @@ fn any_order(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn who_is_faster_makes_no_difference(
+    fn speed_of_workers_makes_no_difference(
         picks in prop::collection::vec(0_usize..5, 1..20),
         parallel in 1_usize..5,
     ) {
@@ -401,18 +405,18 @@ proptest! {
 }
 
 #[test]
-fn a_thousand_take_part() {
+fn thousand_workers_take_part_in_blackboard() {
     let names: Vec<String> = (0..1_000).map(|at| format!("w{at}")).collect();
     let swarm = Swarm::builder(Blackboard::unjudged().rounds(2))
         .workers(names.iter().map(|name| worker(name)));
-    let mut board = Driven::new(swarm);
+    let mut board = MachineDriver::new(swarm);
     assert_eq!(board.open.len(), SwarmBuilder::DEFAULT_PARALLEL);
     while !board.open.is_empty() {
         let last = board.open.len() - 1;
-        let key = board.at_work()[last].to_owned();
-        board.end(last, wrote(&key, "x"));
+        let key = board.running()[last].to_owned();
+        board.end(last, written(&key, "x"));
     }
-    let entries = board.machine.shown().board.unwrap();
+    let entries = board.machine.output().board.unwrap();
     assert!(
         entries
             .iter()
@@ -421,14 +425,14 @@ fn a_thousand_take_part() {
     );
     let kinds = board
         .machine
-        .desk()
+        .shared()
         .bus
         .messages()
         .filter(|message| message.kind == MessageKind::Entry);
     assert_eq!(kinds.count(), 1_000);
 }
 
-/// Has one worker work, round after round.
+/// A coordinator that runs one worker, round after round.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct Rounds(u32);
 
@@ -450,19 +454,22 @@ impl crate::Coordinator for Rounds {
 }
 
 #[test]
-fn coordinator_keeps_a_bounded_amount_of_text() {
+fn coordinator_stores_bounded_amount_of_text() {
     let huge = "x".repeat(200 << 10);
-    let mut rounds = Driven::new(builder(Rounds(400)));
+    let mut rounds = MachineDriver::new(builder(Rounds(400)));
     while !rounds.open.is_empty() {
-        rounds.says(0, &huge);
+        rounds.answer(0, &huge);
     }
-    let kept: usize = rounds
+    let stored: usize = rounds
         .machine
-        .desk()
+        .shared()
         .reports
         .iter()
         .map(|report| report.text.len())
         .sum();
     assert_eq!(rounds.statuses().len(), 400);
-    assert!(kept <= super::MOST_KEPT + 400 * 2 * super::CUT, "{kept}");
+    assert!(
+        stored <= super::MAX_STORED_BYTES + 400 * 2 * super::CUT_TEXT_BYTES,
+        "{stored}"
+    );
 }

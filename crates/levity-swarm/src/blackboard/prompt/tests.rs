@@ -5,7 +5,7 @@ fn shown(board: &Board) -> String {
     let (shown, taken) = newest(board.iter().collect());
     let each = share(
         shown.iter().map(|(_, entry)| entry.content.len()),
-        MOST_SHOWN - taken,
+        MAX_SHOWN_BYTES - taken,
     );
     let parts = shown
         .iter()
@@ -14,7 +14,7 @@ fn shown(board: &Board) -> String {
 }
 
 #[test]
-fn a_full_board_is_shown_within_its_room() {
+fn full_board_is_shown_within_limit() {
     let mut board = Board::default();
     for at in 0..Board::MAX_ENTRIES {
         let key = format!("{at} {}", "k".repeat(90));
@@ -30,7 +30,7 @@ fn a_full_board_is_shown_within_its_room() {
         .write(&first, "written last", &"pilot".into(), 2)
         .unwrap();
     let text = shown(&board);
-    assert!(text.len() <= MOST_SHOWN, "{}", text.len());
+    assert!(text.len() <= MAX_SHOWN_BYTES, "{}", text.len());
     assert!(
         text.contains("written last") && text.contains("`999 "),
         "the newest are shown"
@@ -39,7 +39,7 @@ fn a_full_board_is_shown_within_its_room() {
 }
 
 #[test]
-fn who_else_wrote_it_is_named() {
+fn heading_names_other_writers() {
     let mut board = Board::default();
     for by in ["pilot", "watch", "cook"] {
         board.write("tide", by, &by.into(), 3).unwrap();

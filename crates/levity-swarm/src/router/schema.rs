@@ -12,7 +12,7 @@ const LISTED: usize = 200;
 /// Returns the schema of a plan for these workers. Providers that support it enforce it. It has no
 /// field for a direct answer, although one is accepted: a weak model would rather answer than
 /// delegate.
-pub(super) fn shape(workers: &[Arc<str>]) -> OutputSchema {
+pub(super) fn plan_schema(workers: &[Arc<str>]) -> OutputSchema {
     let text = || json!({"type": "string"});
     let mut worker = text();
     if workers.len() <= LISTED {

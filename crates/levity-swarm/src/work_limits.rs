@@ -7,22 +7,22 @@ use levity_core::{ConversationId, Limits, Money, Stats, Usage};
 use levity_graph::{Next, Remedy, after_failure};
 use serde::{Deserialize, Serialize};
 
-use crate::desk::{Came, Desk, Why, WhyKind};
 use crate::notice::FailureAction;
 use crate::report::WorkerReport;
+use crate::shared_state::{FinishedWork, SharedState, WorkError, WorkErrorKind};
 use crate::worker::{Card, WorkerMemory};
 
 /// Returns the share of one of `count` workers, which leaves something for the answer. A resource
 /// without a limit for the run has no limit here.
-pub(crate) fn share(desk: &Desk, count: usize) -> Limits {
-    let whole = &desk.start.limits;
+pub(crate) fn share(shared: &SharedState, count: usize) -> Limits {
+    let whole = &shared.start.limits;
     let parts = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
     let mut share = crate::executor::unlimited();
     share.tokens = whole
         .tokens
-        .map(|tokens| tokens.saturating_sub(desk.usage.total()) / parts);
+        .map(|tokens| tokens.saturating_sub(shared.usage.total()) / parts);
     share.money = whole.money.map(|money| {
-        let spent = desk.usage.cost.unwrap_or_default();
+        let spent = shared.usage.cost.unwrap_or_default();
         Money::from_nanos(money.saturating_sub(spent).nanos() / parts)
     });
     share.assumed_price = whole.assumed_price;
@@ -45,9 +45,9 @@ impl Spent {
         }
     }
 
-    pub(crate) fn add(&mut self, came: &Came) {
-        self.usage += came.usage;
-        self.stats += came.stats;
+    pub(crate) fn add(&mut self, finished: &FinishedWork) {
+        self.usage += finished.usage;
+        self.stats += finished.stats;
     }
 }
 
@@ -84,11 +84,11 @@ fn less(mut limits: Limits, spent: &Spent) -> Limits {
 }
 
 /// Returns the conversation that a worker remembers, if it has one.
-pub(crate) fn conversation(worker: &Arc<str>, desk: &Desk) -> Option<ConversationId> {
-    match &desk.rules.cards.get(worker)?.scope {
+pub(crate) fn conversation(worker: &Arc<str>, shared: &SharedState) -> Option<ConversationId> {
+    match &shared.rules.cards.get(worker)?.scope {
         WorkerMemory::Named(id) => Some(id.clone()),
         WorkerMemory::Conversation => {
-            let of_run = desk.start.conversation.as_ref()?;
+            let of_run = shared.start.conversation.as_ref()?;
             Some(ConversationId::new(format!("{of_run}/{worker}")))
         }
         _ => None,
@@ -98,11 +98,11 @@ pub(crate) fn conversation(worker: &Arc<str>, desk: &Desk) -> Option<Conversatio
 /// Returns the conversations that a task may use: the worker's, and those of all its possible
 /// fallbacks. The actual worker is known only at the start of the task, and the waiting order must
 /// not depend on it.
-pub(crate) fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<ConversationId> {
+pub(crate) fn conversations(worker: &Arc<str>, shared: &SharedState) -> BTreeSet<ConversationId> {
     let (mut talks, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), Some(worker));
     while let Some(name) = next.filter(|name| seen.insert(*name)) {
-        talks.extend(conversation(name, desk));
-        next = desk
+        talks.extend(conversation(name, shared));
+        next = shared
             .rules
             .cards
             .get(name)
@@ -113,21 +113,21 @@ pub(crate) fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<Conversa
 
 /// Returns the action after a failure: the same worker again, or its fallback if that has not had
 /// the task before.
-pub(crate) fn then(
+pub(crate) fn failure_action(
     worker: &Arc<str>,
     tried: u32,
     before: &[Arc<str>],
-    why: &Why,
-    desk: &Desk,
+    failure: &WorkError,
+    shared: &SharedState,
 ) -> FailureAction {
-    let Some(card) = desk.rules.cards.get(worker) else {
+    let Some(card) = shared.rules.cards.get(worker) else {
         return FailureAction::Leave;
     };
-    let remedy = match why.kind {
-        _ if desk.near.is_some() => Remedy::Nothing,
-        WhyKind::Stopped => Remedy::Nothing,
-        WhyKind::Limit => Remedy::OtherWorker,
-        WhyKind::Failed => Remedy::Retry,
+    let remedy = match failure.kind {
+        _ if shared.near_limit.is_some() => Remedy::Nothing,
+        WorkErrorKind::Stopped => Remedy::Nothing,
+        WorkErrorKind::Limit => Remedy::OtherWorker,
+        WorkErrorKind::Failed => Remedy::Retry,
     };
     let stand_in = card
         .stand_in

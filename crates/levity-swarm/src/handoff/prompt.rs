@@ -5,51 +5,51 @@ use std::sync::Arc;
 
 use levity_core::text::{clipped, fenced};
 
-use super::machine::{Handing, Leg, Opening};
+use super::machine::{HandoffMachine, Leg, Opening};
 use crate::bus::MessageKind;
-use crate::desk::Desk;
+use crate::shared_state::SharedState;
 
 /// The maximum size of the last text of a failed worker, and of a message, in bytes.
-const MOST_SHOWN: usize = 8_000;
+const MAX_SHOWN_BYTES: usize = 8_000;
 
 /// Returns the task of a leg. The user's messages are used unchanged if there is nothing to add.
-pub(super) fn task(leg: &Leg, handing: &Handing, desk: &Desk) -> String {
+pub(super) fn task(leg: &Leg, handing: &HandoffMachine, shared: &SharedState) -> String {
     let mut text = match &leg.opening {
-        Opening::First | Opening::Words => users_words(&leg.asks),
+        Opening::First | Opening::Words => user_text(&leg.asks),
         opening => {
-            let mut text = opened(opening, leg);
-            added(&mut text, &leg.asks);
+            let mut text = opening_text(opening, leg);
+            write_user_messages(&mut text, &leg.asks);
             text
         }
     };
-    stands_in(&mut text, leg);
-    messages(&mut text, leg, handing, desk);
+    write_fallback(&mut text, leg);
+    messages(&mut text, leg, handing, shared);
     text
 }
 
 /// Returns the task of a worker that does not see the conversation.
-pub(super) fn whole(leg: &Leg, handing: &Handing, desk: &Desk) -> String {
+pub(super) fn standalone_task(leg: &Leg, handing: &HandoffMachine, shared: &SharedState) -> String {
     let last = handing
         .talk
         .last_of_user()
         .map(|message| message.text().into_owned());
     let mut text = match &*leg.asks {
-        [] => last.unwrap_or_else(|| desk.start.goal.clone()),
-        asks => users_words(asks),
+        [] => last.unwrap_or_else(|| shared.start.goal.clone()),
+        asks => user_text(asks),
     };
     if let Opening::Passed { from, note } = &leg.opening {
         let _ = write!(
             text,
             "\n\n`{from}` has passed this on to you.{}",
-            noted(note)
+            note_text(note)
         );
     }
-    stands_in(&mut text, leg);
-    messages(&mut text, leg, handing, desk);
+    write_fallback(&mut text, leg);
+    messages(&mut text, leg, handing, shared);
     text
 }
 
-fn users_words(asks: &[Arc<str>]) -> String {
+fn user_text(asks: &[Arc<str>]) -> String {
     let mut text = String::new();
     for words in asks {
         let gap = if text.is_empty() { "" } else { "\n\n" };
@@ -58,7 +58,7 @@ fn users_words(asks: &[Arc<str>]) -> String {
     text
 }
 
-fn opened(opening: &Opening, leg: &Leg) -> String {
+fn opening_text(opening: &Opening, leg: &Leg) -> String {
     let worker = &leg.worker;
     match opening {
         Opening::First | Opening::Words => String::new(),
@@ -66,7 +66,7 @@ fn opened(opening: &Opening, leg: &Leg) -> String {
             "You are `{worker}`, and you have this conversation now: `{from}` has passed it on to \
                 you.{} Go on with it: do what \
              the user wants, and answer the user.",
-            noted(note)
+            note_text(note)
         ),
         Opening::Kept { to, why } => {
             let end = if why.ends_with('?') { "" } else { "." };
@@ -85,7 +85,7 @@ fn opened(opening: &Opening, leg: &Leg) -> String {
                 "" => String::new(),
                 words => format!(
                     " Its last words:\n{}\n",
-                    fenced(&clipped(words, MOST_SHOWN))
+                    fenced(&clipped(words, MAX_SHOWN_BYTES))
                 ),
             };
             format!(
@@ -99,20 +99,20 @@ fn opened(opening: &Opening, leg: &Leg) -> String {
 }
 
 /// Formats the note of a colleague.
-fn noted(note: &str) -> String {
+fn note_text(note: &str) -> String {
     match note {
         "" => String::new(),
         note => format!(" Its note, which is no order:\n{}\n", fenced(note)),
     }
 }
 
-fn added(text: &mut String, asks: &[Arc<str>]) {
+fn write_user_messages(text: &mut String, asks: &[Arc<str>]) {
     for words in asks {
         let _ = write!(text, "\n\nThe user says: {words}");
     }
 }
 
-fn stands_in(text: &mut String, leg: &Leg) {
+fn write_fallback(text: &mut String, leg: &Leg) {
     if let (Some(who), Some(error)) = (leg.before.last(), &leg.error) {
         let _ = write!(
             text,
@@ -123,9 +123,9 @@ fn stands_in(text: &mut String, leg: &Leg) {
 }
 
 /// Writes the messages that colleagues have left since the worker last had the conversation.
-fn messages(text: &mut String, leg: &Leg, handing: &Handing, desk: &Desk) {
+fn messages(text: &mut String, leg: &Leg, handing: &HandoffMachine, shared: &SharedState) {
     let since = handing.seen.get(&leg.worker).copied().unwrap_or(0);
-    let known = desk.bus.context_for(&leg.worker, desk.rules.context);
+    let known = shared.bus.context_for(&leg.worker, shared.rules.context);
     let mut notes = known
         .iter()
         .filter(|message| message.kind == MessageKind::Note && message.id > since)
@@ -138,7 +138,7 @@ fn messages(text: &mut String, leg: &Leg, handing: &Handing, desk: &Desk) {
             text,
             "\n\n{} says:\n{}",
             note.from,
-            fenced(&clipped(&note.content, MOST_SHOWN))
+            fenced(&clipped(&note.content, MAX_SHOWN_BYTES))
         );
     }
 }

@@ -7,25 +7,26 @@ use levity_core::{Limit, MachineOutput, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::bus::{MessageKind, NewMessage, Recipient};
-use crate::crew::{Crew, How, not_done, shared_list};
-use crate::desk::{Came, Desk};
 use crate::notice::FailureAction;
-use crate::plan::{Delegation, Known, Order, PlanFaults, check};
+use crate::plan::{Delegation, Order, PlanContext, PlanFaults, check};
 use crate::report::{ReportStatus, WorkerReport};
+use crate::round_work::{RoundMode, RoundWork, not_done, shared_list};
+use crate::shared_state::{FinishedWork, SharedState};
 use crate::worker::WorkerMemory;
 
-mod task;
+mod task_text;
 
 /// All delegations of a run, and the work of the current round.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Delegated {
+pub(crate) struct DelegatedWork {
     /// The sender name of the tasks.
     #[serde(skip)]
     lead: &'static str,
     /// All delegations, in the order of their reports.
     jobs: Vec<Job>,
     /// The work of the current round.
-    crew: Crew,
+    #[serde(rename = "crew")]
+    round_work: RoundWork,
     /// The indices of all delegations, by id.
     #[serde(skip)]
     pub(crate) ids: BTreeMap<Arc<str>, usize>,
@@ -41,22 +42,22 @@ struct Job {
     needs: Vec<usize>,
 }
 
-impl Delegated {
+impl DelegatedWork {
     pub(crate) fn new(lead: &'static str) -> Self {
-        let crew = Crew::new(Recipient::One(lead.into()));
+        let round_work = RoundWork::new(Recipient::One(lead.into()));
         Self {
             lead,
             jobs: Vec::new(),
-            crew,
+            round_work,
             ids: BTreeMap::new(),
             notes: BTreeMap::new(),
         }
     }
 
     /// Resumes from a saved state, with `lead` as the sender of the tasks.
-    pub(crate) fn resumed(self, lead: &'static str, desk: &Desk) -> Result<Self, String> {
+    pub(crate) fn resumed(self, lead: &'static str, shared: &SharedState) -> Result<Self, String> {
         let has_needs = |(at, job): (usize, &Job)| job.needs.iter().all(|need| *need < at);
-        if self.jobs.len() != desk.reports.len() || !self.jobs.iter().enumerate().all(has_needs) {
+        if self.jobs.len() != shared.reports.len() || !self.jobs.iter().enumerate().all(has_needs) {
             return Err(
                 "the saved state is inconsistent: the plan and the reports differ".to_owned(),
             );
@@ -70,7 +71,7 @@ impl Delegated {
         Ok(Self {
             lead,
             ids,
-            crew: self.crew.resumed(desk)?,
+            round_work: self.round_work.resumed(shared)?,
             ..self
         })
     }
@@ -82,12 +83,12 @@ impl Delegated {
 
     /// Returns the index of the round's first report.
     pub(crate) fn base(&self) -> usize {
-        self.crew.base()
+        self.round_work.base()
     }
 
     /// Returns `true` if every delegation is settled.
     pub(crate) fn is_settled(&self) -> bool {
-        self.crew.is_settled()
+        self.round_work.is_settled()
     }
 
     /// Validates a plan for the next round.
@@ -95,12 +96,12 @@ impl Delegated {
         &self,
         plan: &[Delegation],
         max_delegations: usize,
-        desk: &Desk,
+        shared: &SharedState,
     ) -> Result<Order, PlanFaults> {
-        let (workers, done, reports) = (&desk.rules.names, &self.ids, &desk.reports);
+        let (workers, done, reports) = (&shared.rules.names, &self.ids, &shared.reports);
         check(
             plan,
-            &Known {
+            &PlanContext {
                 workers,
                 router: self.lead,
                 done,
@@ -112,13 +113,13 @@ impl Delegated {
 
     /// Adopts a validated plan: creates a report for each delegation, and posts a task for each
     /// worker on the bus, in plan order. `again` maps repeated delegations to their original ids.
-    pub(crate) fn take_on(
+    pub(crate) fn adopt_plan(
         &mut self,
         plan: Vec<Delegation>,
         order: Order,
         mut again: BTreeMap<Arc<str>, Arc<str>>,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
         let base = self.jobs.len();
         let Order {
@@ -146,13 +147,14 @@ impl Delegated {
                 .collect();
             self.jobs.push(Job { delegation, needs });
         }
-        self.crew.plan(reports, needs, How::Together, desk);
+        self.round_work
+            .start_pieces(reports, needs, RoundMode::Together, shared);
         for job in &self.jobs[base..] {
             let Delegation { worker, task, .. } = &job.delegation;
             let to = Recipient::One(worker.clone());
-            desk.post(
+            shared.post(
                 NewMessage::new(self.lead, to, MessageKind::Task, task.clone()),
-                wants,
+                out,
             );
         }
     }
@@ -161,118 +163,122 @@ impl Delegated {
     /// `keeps_call`, one model call is reserved for the answer.
     pub(crate) fn pump(
         &mut self,
-        keeps_call: bool,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        reserves_call: bool,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) -> bool {
-        while self.crew.has_room(desk) {
-            if keeps_call && self.crew.has_ready() {
-                self.keep_a_call(desk);
+        while self.round_work.has_room(shared) {
+            if reserves_call && self.round_work.has_ready() {
+                self.reserve_model_call(shared);
             }
-            self.crew.skip_rest(desk, wants);
-            let Some(seat) = self.crew.next(desk) else {
+            self.round_work.skip_rest(shared, out);
+            let Some(slot) = self.round_work.next(shared) else {
                 break;
             };
-            self.begin(seat, desk, wants);
+            self.begin(slot, shared, out);
         }
-        self.crew.is_over() && !self.jobs.is_empty()
+        self.round_work.is_over() && !self.jobs.is_empty()
     }
 
     /// Sets the near limit if the remaining model calls are needed for the answer and the running
     /// workers.
-    fn keep_a_call(&self, desk: &mut Desk) {
-        let Some(limit) = desk.start.limits.model_calls else {
+    fn reserve_model_call(&self, shared: &mut SharedState) {
+        let Some(limit) = shared.start.limits.model_calls else {
             return;
         };
-        let taken = desk
+        let taken = shared
             .stats
             .model_calls
-            .saturating_add(self.crew.running() as u64);
+            .saturating_add(self.round_work.running() as u64);
         if taken.saturating_add(1) >= limit {
-            desk.near = desk.near.or(Some(Limit::ModelCalls));
+            shared.near_limit = shared.near_limit.or(Some(Limit::ModelCalls));
         }
     }
 
     /// Starts a delegation, or skips it if a dependency did not complete.
-    fn begin(&mut self, seat: usize, desk: &mut Desk, wants: &mut MachineOutput) {
-        let at = self.base() + seat;
+    fn begin(&mut self, slot: usize, shared: &mut SharedState, out: &mut MachineOutput) {
+        let at = self.base() + slot;
         let missing = self.jobs[at]
             .needs
             .iter()
-            .find(|need| !desk.reports[**need].is_done());
+            .find(|need| !shared.reports[**need].is_done());
         if let Some(missing) = missing {
-            let why = format!("`{}` is not done", desk.reports[*missing].id);
-            return self.crew.skip(seat, why, desk, wants);
+            let why = format!("`{}` is not done", shared.reports[*missing].id);
+            return self.round_work.skip(slot, why, shared, out);
         }
-        let task = self.task(seat, desk);
+        let task = self.task(slot, shared);
         let worker = self
-            .crew
-            .worker(seat)
-            .and_then(|worker| desk.rules.cards.get(worker));
+            .round_work
+            .worker(slot)
+            .and_then(|worker| shared.rules.cards.get(worker));
         let known: Vec<usize> = match worker {
             Some(card) if card.scope != WorkerMemory::Task => {
                 (0..self.base()).chain(self.before(at)).collect()
             }
             _ => Vec::new(),
         };
-        self.crew.begin(known.into_iter(), seat, task, desk, wants);
+        self.round_work
+            .begin(known.into_iter(), slot, task, shared, out);
     }
 
     /// Handles the end of a worker's attempt. Returns the index of the report, and the signals.
-    pub(crate) fn worked(
+    pub(crate) fn handle_worker_end(
         &mut self,
-        seat: usize,
-        came: Came,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        slot: usize,
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) -> Option<(usize, Vec<Signal>)> {
-        let heard = self.crew.came(seat, came, desk, wants)?;
-        let place = self.base() + seat;
-        if !heard.said.is_empty() {
-            self.notes.entry(place).or_default().extend(heard.said);
+        let attempt = self.round_work.work_finished(slot, finished, shared, out)?;
+        let place = self.base() + slot;
+        if !attempt.messages.is_empty() {
+            self.notes
+                .entry(place)
+                .or_default()
+                .extend(attempt.messages);
         }
-        match heard.then {
+        match attempt.then {
             None => {
                 let to = Recipient::One(self.lead.into());
-                self.crew.letter(
-                    seat,
-                    NewMessage::new(heard.by, to, MessageKind::Result, heard.text),
+                self.round_work.queue_message(
+                    slot,
+                    NewMessage::new(attempt.by, to, MessageKind::Result, attempt.text),
                 );
             }
             Some(FailureAction::StandIn { worker }) => {
-                let task = desk.reports[place].task.clone();
-                self.crew.letter(
-                    seat,
+                let task = shared.reports[place].task.clone();
+                self.round_work.queue_message(
+                    slot,
                     NewMessage::new(self.lead, Recipient::One(worker), MessageKind::Task, task),
                 );
             }
             Some(_) => {}
         }
-        self.crew.flush(desk, wants);
-        Some((place, heard.signals))
+        self.round_work.flush(shared, out);
+        Some((place, attempt.signals))
     }
 
     /// Ends the round. The texts of the oldest reports are cut if their total is too large.
-    pub(crate) fn end_round(&mut self, desk: &mut Desk) {
-        self.crew.trim(desk);
+    pub(crate) fn end_round(&mut self, shared: &mut SharedState) {
+        self.round_work.trim(shared);
     }
 
     /// Returns `true` if something failed in the round that another worker could do.
-    pub(crate) fn could_be_done(&self, desk: &Desk) -> bool {
-        desk.reports[self.base()..]
+    pub(crate) fn has_reassignable_failure(&self, shared: &SharedState) -> bool {
+        shared.reports[self.base()..]
             .iter()
             .any(|report| report.status == ReportStatus::Failed)
     }
 }
 
 /// Lists the results of all workers, and the work that did not complete.
-pub(crate) fn list(desk: &Desk) -> String {
-    let done = desk.reports.iter().filter(|report| report.is_done());
+pub(crate) fn list(shared: &SharedState) -> String {
+    let done = shared.reports.iter().filter(|report| report.is_done());
     let list = shared_list(done.map(|report| {
         (
             format!("{} (`{}`)", report.worker, report.id),
             &*report.text,
         )
     }));
-    format!("{list}{}", not_done(&desk.reports))
+    format!("{list}{}", not_done(&shared.reports))
 }

@@ -1,4 +1,4 @@
-//! Made-up swarms, plans and fates.
+//! Random swarms, plans and outcomes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{Delegation, Router, Swarm, Worker, WorkerMemory};
 
 pub(super) const WORKERS: [&str; 4] = ["mason", "joiner", "roofer", "glazier"];
 
-/// How a swarm is set up.
+/// The settings of a swarm.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) plans: bool,
@@ -21,7 +21,7 @@ pub(super) struct Setting {
     pub(super) tries: u32,
     pub(super) reassigns: u32,
     pub(super) parallel: usize,
-    /// For each worker how often it tries again, who stands in for it, and what it remembers.
+    /// For each worker, its retries, its fallback and its memory.
     pub(super) workers: [(u32, Option<usize>, u8); 4],
 }
 
@@ -95,7 +95,7 @@ pub(super) fn swarm(setting: &Setting) -> Swarm {
 }
 
 impl Swarm {
-    /// A machine with a plan of the host's.
+    /// Returns a machine with a plan of the host.
     pub(super) fn planned_machine(&self, goal: &str, plan: Vec<Delegation>) -> SwarmMachine {
         let start = crate::rules::Start {
             plan: Some(plan),
@@ -105,7 +105,7 @@ impl Swarm {
     }
 }
 
-/// Delegations of which each depends on the one before.
+/// Returns delegations that each depend on the previous one.
 pub(super) fn chain(count: usize) -> Vec<Delegation> {
     let one = |at: usize| {
         let one = Delegation::new(format!("d{at}"), WORKERS[at % 4], "Go on.");
@@ -118,12 +118,12 @@ pub(super) fn chain(count: usize) -> Vec<Delegation> {
     (0..count).map(one).collect()
 }
 
-/// What a router answers.
+/// An answer of a router.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// Ids, workers and dependencies by number; some of them make no sense.
+    /// Ids, workers and dependencies by number; some are invalid.
     Plan(Vec<(usize, usize, Vec<usize>)>),
-    /// One that can be carried out.
+    /// A valid plan.
     Sound(Vec<(usize, Vec<prop::sample::Index>)>),
     Text(&'static str),
     Fails,
@@ -162,9 +162,9 @@ pub(super) fn answers() -> impl Strategy<Value = Vec<Answer>> {
 impl Answer {
     pub(super) fn outcome(&self) -> Outcome {
         match self {
-            Self::Plan(list) => said(wild(list).to_string()),
-            Self::Sound(list) => said(sound(list).to_string()),
-            Self::Text(text) => said((*text).to_owned()),
+            Self::Plan(list) => completed(wild(list).to_string()),
+            Self::Sound(list) => completed(sound(list).to_string()),
+            Self::Text(text) => completed((*text).to_owned()),
             Self::Fails => failed("no model"),
             Self::Refused => Outcome::Refused(Limit::Depth),
         }
@@ -184,7 +184,7 @@ fn wild(list: &[(usize, usize, Vec<usize>)]) -> Value {
     json!({"delegations": list.iter().map(one).collect::<Vec<_>>()})
 }
 
-/// What comes first in the plan need not come first in the list.
+/// The order of the list may differ from the order of the plan.
 fn sound(list: &[(usize, Vec<prop::sample::Index>)]) -> Value {
     let one = |(at, (worker, needs)): (usize, &(usize, Vec<prop::sample::Index>))| {
         let needs: Vec<String> = match at {
@@ -203,11 +203,11 @@ fn sound(list: &[(usize, Vec<prop::sample::Index>)]) -> Value {
     json!({"delegations": all})
 }
 
-/// What comes of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fate {
+pub(super) enum AttemptOutcome {
     Done,
-    Tells(u8),
+    LeavesMessage(u8),
     Huge,
     Value,
     Failed,
@@ -219,47 +219,47 @@ pub(super) enum Fate {
     Nonsense,
 }
 
-pub(super) fn fates() -> impl Strategy<Value = Vec<Fate>> {
-    let fate = prop_oneof![
-        8 => Just(Fate::Done),
-        4 => (0_u8..6).prop_map(Fate::Tells),
-        1 => Just(Fate::Value),
-        5 => Just(Fate::Failed),
-        1 => Just(Fate::Limit),
-        1 => Just(Fate::Stopped),
-        1 => Just(Fate::Refused),
-        1 => Just(Fate::Unknown),
-        1 => Just(Fate::Denied),
-        1 => Just(Fate::Nonsense),
+pub(super) fn outcomes() -> impl Strategy<Value = Vec<AttemptOutcome>> {
+    let outcome_kind = prop_oneof![
+        8 => Just(AttemptOutcome::Done),
+        4 => (0_u8..6).prop_map(AttemptOutcome::LeavesMessage),
+        1 => Just(AttemptOutcome::Value),
+        5 => Just(AttemptOutcome::Failed),
+        1 => Just(AttemptOutcome::Limit),
+        1 => Just(AttemptOutcome::Stopped),
+        1 => Just(AttemptOutcome::Refused),
+        1 => Just(AttemptOutcome::Unknown),
+        1 => Just(AttemptOutcome::Denied),
+        1 => Just(AttemptOutcome::Nonsense),
     ];
-    // At most one of them is huge: it is slow.
+    // At most one outcome is huge, because it is slow.
     (
-        prop::collection::vec(fate, 1..40),
+        prop::collection::vec(outcome_kind, 1..40),
         prop::bool::weighted(0.1),
     )
-        .prop_map(|(mut fates, huge)| {
+        .prop_map(|(mut outcomes, huge)| {
             if huge {
-                fates[0] = Fate::Huge;
+                outcomes[0] = AttemptOutcome::Huge;
             }
-            fates
+            outcomes
         })
 }
 
-impl Fate {
-    /// The same delegation has the same luck with the same attempt.
-    pub(super) fn of(fates: &[Self], id: &str, attempt: u32) -> Self {
+impl AttemptOutcome {
+    /// The same attempt at the same delegation always has the same outcome.
+    pub(super) fn of(outcomes: &[Self], id: &str, attempt: u32) -> Self {
         let sum = id.bytes().fold(attempt as usize * 7, |sum, byte| {
             sum * 31 % 10_007 + usize::from(byte)
         });
-        fates[sum % fates.len()]
+        outcomes[sum % outcomes.len()]
     }
 
     pub(super) fn outcome(self, id: &str, attempt: u32) -> Outcome {
         let text = format!("`{id}` at attempt {attempt}");
         match self {
-            Self::Done => said(text),
-            Self::Huge => said(text.repeat(20_000)),
-            Self::Tells(to) => told(&text, to),
+            Self::Done => completed(text),
+            Self::Huge => completed(text.repeat(20_000)),
+            Self::LeavesMessage(to) => with_message(&text, to),
             Self::Value => {
                 let mut ending = ending(Status::Complete, String::new());
                 ending.value = Some(json!({"found": text}));
@@ -295,19 +295,19 @@ fn child(status: Status, text: String) -> Outcome {
     Outcome::Child(Box::new(ending(status, text)))
 }
 
-pub(super) fn said(text: String) -> Outcome {
+pub(super) fn completed(text: String) -> Outcome {
     child(Status::Complete, text)
 }
 
-fn failed(why: &str) -> Outcome {
+fn failed(reason: &str) -> Outcome {
     child(
-        Status::Failed(Failure::Behaviour(why.to_owned())),
+        Status::Failed(Failure::Behaviour(reason.to_owned())),
         String::new(),
     )
 }
 
-/// It leaves messages as well.
-fn told(text: &str, to: u8) -> Outcome {
+/// Returns an outcome that also leaves messages.
+fn with_message(text: &str, to: u8) -> Outcome {
     let mut ending = ending(Status::Complete, text.to_owned());
     let to = ["mason", "joiner", "roofer", "*", "router", "nobody"][usize::from(to % 6)];
     let note = Signal::new(
@@ -322,5 +322,5 @@ fn told(text: &str, to: u8) -> Outcome {
     Outcome::Child(Box::new(ending))
 }
 
-/// A name that outlives the delegation.
+/// The id of a delegation.
 pub(super) type Id = Arc<str>;

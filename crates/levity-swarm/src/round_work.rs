@@ -8,23 +8,26 @@ use levity_graph::{Edges, Schedule};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::bus::{MessageKind, NewMessage, Recipient};
-use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work};
-use crate::effort::{self, Spent};
+use crate::message_tool;
 use crate::notice::{FailureAction, SwarmNotice};
 use crate::report::{ReportStatus, WorkerReport};
-use crate::talk;
+use crate::shared_state::{FinishedWork, SharedState, Work, WorkError, WorkErrorKind, WorkKind};
+use crate::work_limits::{self, Spent};
 use crate::worker::WorkerMemory;
 
-mod notes;
-mod told;
+mod text_blocks;
+mod worker_messages;
 
-use notes::Notes;
-pub(crate) use told::{MOST_WORKER, goal, not_done, others, shared_list, tell_who};
+pub(crate) use text_blocks::{
+    MAX_DESCRIPTION_BYTES, goal, not_done, others, shared_list, write_identity,
+};
+use worker_messages::WorkerMessages;
 
 /// The work of a round: pieces that may depend on each other, with one report for each.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Crew {
-    seats: Vec<Seat>,
+pub(crate) struct RoundWork {
+    #[serde(rename = "seats")]
+    slots: Vec<WorkSlot>,
     /// Saved as the list of direct predecessors of each piece.
     #[serde(
         rename = "before",
@@ -42,10 +45,11 @@ pub(crate) struct Crew {
     head: usize,
     /// The limits of each piece.
     share: Limits,
-    how: How,
+    #[serde(rename = "how")]
+    mode: RoundMode,
     /// The recipient of failure messages.
     lead: Recipient,
-    pub(crate) notes: Notes,
+    pub(crate) notes: WorkerMessages,
     /// The stored text of all reports in bytes, and the index of the oldest report that is not cut.
     kept: (usize, usize),
 }
@@ -53,7 +57,7 @@ pub(crate) struct Crew {
 /// The visibility of work between the workers of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum How {
+pub(crate) enum RoundMode {
     /// The workers run sequentially, and each sees all earlier work.
     #[default]
     InTurns,
@@ -63,7 +67,7 @@ pub(crate) enum How {
 
 /// A piece of work in a round; its result is in the report with the same index.
 #[derive(Serialize, Deserialize)]
-struct Seat {
+struct WorkSlot {
     /// The current worker, and the number of its attempts.
     worker: Arc<str>,
     tried: u32,
@@ -75,11 +79,12 @@ struct Seat {
     /// The error of the previous attempt.
     failed: Option<String>,
     /// The messages that wait to be posted on the bus.
-    letters: Vec<NewMessage>,
+    #[serde(rename = "letters")]
+    outbox: Vec<NewMessage>,
 }
 
 /// The result of one attempt of a worker.
-pub(crate) struct Heard {
+pub(crate) struct AttemptResult {
     /// The name of the worker.
     pub(crate) by: Arc<str>,
     /// The action after a failure; `None` if the work completed.
@@ -87,10 +92,10 @@ pub(crate) struct Heard {
     pub(crate) text: Arc<str>,
     pub(crate) signals: Vec<Signal>,
     /// The messages to other workers.
-    pub(crate) said: Vec<NewMessage>,
+    pub(crate) messages: Vec<NewMessage>,
 }
 
-impl Heard {
+impl AttemptResult {
     /// Returns `true` if the work completed; otherwise it may be retried.
     pub(crate) fn is_done(&self) -> bool {
         self.then.is_none()
@@ -98,42 +103,42 @@ impl Heard {
 }
 
 /// The maximum size of all stored texts, in bytes. Beyond it, the oldest texts are cut.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_STORED_BYTES: usize = 64 << 20;
 /// The size to which old texts are cut, in bytes.
-const CUT: usize = 1_000;
+const CUT_TEXT_BYTES: usize = 1_000;
 
-impl Crew {
+impl RoundWork {
     /// Creates an empty round; `lead` receives the failure messages.
     pub(crate) fn new(lead: Recipient) -> Self {
         Self {
-            seats: Vec::new(),
+            slots: Vec::new(),
             edges: Edges::default(),
             schedule: Schedule::new(0),
             running: 0,
             base: 0,
             head: 0,
             share: Limits::new(),
-            how: How::InTurns,
+            mode: RoundMode::InTurns,
             lead,
-            notes: Notes::default(),
+            notes: WorkerMessages::default(),
             kept: (0, 0),
         }
     }
 
     /// Resumes from a saved state. The reports determine which pieces may start.
-    pub(crate) fn resumed(mut self, desk: &Desk) -> Result<Self, String> {
+    pub(crate) fn resumed(mut self, shared: &SharedState) -> Result<Self, String> {
         let inconsistent = |what: &str| Err(format!("the saved state is inconsistent: {what}"));
-        let reports = desk.reports.get(self.base..).unwrap_or_default();
-        let (count, seated) = (self.edges.before.len(), self.seats.len());
+        let reports = shared.reports.get(self.base..).unwrap_or_default();
+        let (count, occupied) = (self.edges.before.len(), self.slots.len());
         let settled = reports.iter().all(|report| report.status.is_settled());
-        let risen = seated == 0 && settled;
+        let finished_round = occupied == 0 && settled;
         if reports.len() != count
-            || desk.reports.len() != self.base + count
-            || !(seated == count || risen)
+            || shared.reports.len() != self.base + count
+            || !(occupied == count || finished_round)
         {
             return inconsistent("the work of the round and its reports differ");
         }
-        if self.head > count || self.kept.1 > desk.reports.len() {
+        if self.head > count || self.kept.1 > shared.reports.len() {
             return inconsistent("it refers to reports that do not exist");
         }
         if (0..)
@@ -143,13 +148,13 @@ impl Crew {
             return inconsistent("a piece of work precedes its dependency");
         }
         let running = (0..)
-            .zip(self.seats.iter().zip(reports))
-            .filter(|(_, (seat, _))| seat.running);
+            .zip(self.slots.iter().zip(reports))
+            .filter(|(_, (slot, _))| slot.running);
         let running: Vec<(u32, ReportStatus)> = running
             .map(|(at, (_, report))| (at, report.status))
             .collect();
-        let at_work = running.iter().map(|(at, _)| *at).eq(desk.working());
-        let open = desk.ending.is_none();
+        let at_work = running.iter().map(|(at, _)| *at).eq(shared.working());
+        let open = shared.ending.is_none();
         if open
             && (!at_work
                 || running
@@ -169,9 +174,9 @@ impl Crew {
         }
         let free = self.schedule.open(&self.edges).into_iter();
         let again = (0..)
-            .zip(self.seats.iter().zip(reports))
-            .filter_map(|(at, (seat, report))| {
-                (report.status == ReportStatus::Running && !seat.running).then_some(at)
+            .zip(self.slots.iter().zip(reports))
+            .filter_map(|(at, (slot, report))| {
+                (report.status == ReportStatus::Running && !slot.running).then_some(at)
             });
         for at in free.chain(again) {
             self.schedule.ready(at, 0);
@@ -180,49 +185,49 @@ impl Crew {
     }
 
     /// Starts a round of all workers, with a report and a share of the remaining limits for each.
-    pub(crate) fn seat(
+    pub(crate) fn start_round(
         &mut self,
         round: u32,
         workers: &[Arc<str>],
         task: &Arc<str>,
-        how: How,
-        desk: &mut Desk,
+        mode: RoundMode,
+        shared: &mut SharedState,
     ) {
         let reports = workers.iter().map(|name| {
             WorkerReport::new(format!("round{round}.{name}"), name.clone(), task.clone())
         });
-        self.plan(
+        self.start_pieces(
             reports.collect(),
             vec![Vec::new(); workers.len()],
-            how,
-            desk,
+            mode,
+            shared,
         );
     }
 
     /// Starts a round of these pieces of work; `before` lists the predecessors of each by index.
     /// Each piece has a share of the remaining limits. Tasks that share a remembered conversation
     /// run sequentially, in the order of the pieces.
-    pub(crate) fn plan(
+    pub(crate) fn start_pieces(
         &mut self,
         reports: Vec<WorkerReport>,
         mut before: Vec<Vec<u32>>,
-        how: How,
-        desk: &mut Desk,
+        mode: RoundMode,
+        shared: &mut SharedState,
     ) {
-        (self.base, self.head, self.how) = (desk.reports.len(), 0, how);
-        self.share = effort::share(desk, reports.len());
+        (self.base, self.head, self.mode) = (shared.reports.len(), 0, mode);
+        self.share = work_limits::share(shared, reports.len());
         let mut last = BTreeMap::new();
         for ((at, report), before) in (0..).zip(&reports).zip(&mut before) {
-            let talks = effort::conversations(&report.worker, desk).into_iter();
+            let talks = work_limits::conversations(&report.worker, shared).into_iter();
             before.extend(talks.filter_map(|talk| last.insert(talk, at)));
         }
-        self.seats = reports
+        self.slots = reports
             .iter()
-            .map(|report| Seat::new(&report.worker))
+            .map(|report| WorkSlot::new(&report.worker))
             .collect();
-        desk.reports.extend(reports);
+        shared.reports.extend(reports);
         self.edges = Edges::new(before);
-        self.schedule = Schedule::new(self.seats.len());
+        self.schedule = Schedule::new(self.slots.len());
         for at in self.schedule.open(&self.edges) {
             self.schedule.ready(at, 0);
         }
@@ -234,21 +239,21 @@ impl Crew {
     }
 
     /// Returns the number of reports that a worker of the round can see.
-    pub(crate) fn known(&self, seat: usize) -> usize {
-        match self.how {
-            How::InTurns => self.base + seat,
-            How::Together => self.base,
+    pub(crate) fn known(&self, slot: usize) -> usize {
+        match self.mode {
+            RoundMode::InTurns => self.base + slot,
+            RoundMode::Together => self.base,
         }
     }
 
     /// Returns the current worker of a piece.
-    pub(crate) fn worker(&self, seat: usize) -> Option<&Arc<str>> {
-        self.seats.get(seat).map(|seat| &seat.worker)
+    pub(crate) fn worker(&self, slot: usize) -> Option<&Arc<str>> {
+        self.slots.get(slot).map(|slot| &slot.worker)
     }
 
     /// Returns the error of the previous attempt, if there was one.
-    pub(crate) fn failed(&self, seat: usize) -> Option<&str> {
-        self.seats.get(seat)?.failed.as_deref()
+    pub(crate) fn failed(&self, slot: usize) -> Option<&str> {
+        self.slots.get(slot)?.failed.as_deref()
     }
 
     /// Returns `true` if nothing remains to do in the round.
@@ -267,12 +272,12 @@ impl Crew {
     }
 
     /// Returns `true` if one more worker may run.
-    pub(crate) fn has_room(&self, desk: &Desk) -> bool {
+    pub(crate) fn has_room(&self, shared: &SharedState) -> bool {
         self.running
-            < if self.how == How::InTurns {
+            < if self.mode == RoundMode::InTurns {
                 1
             } else {
-                desk.rules.parallel
+                shared.rules.parallel
             }
     }
 
@@ -282,8 +287,8 @@ impl Crew {
     }
 
     /// Returns the next piece that may start.
-    pub(crate) fn next(&mut self, desk: &Desk) -> Option<usize> {
-        if !self.has_room(desk) {
+    pub(crate) fn next(&mut self, shared: &SharedState) -> Option<usize> {
+        if !self.has_room(shared) {
             return None;
         }
         self.schedule.next().map(|at| at as usize)
@@ -295,20 +300,20 @@ impl Crew {
         places: impl Iterator<Item = usize>,
         at: usize,
         task: String,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
-        let work = self.work(places, at, task, desk);
-        let Some(seat) = self.seats.get_mut(at) else {
+        let work = self.work(places, at, task, shared);
+        let Some(slot) = self.slots.get_mut(at) else {
             return;
         };
-        (seat.tried, seat.running) = (seat.tried.saturating_add(1), true);
+        (slot.tried, slot.running) = (slot.tried.saturating_add(1), true);
         let number = number(at);
         self.schedule.begin(number);
         self.running += 1;
-        let worker = seat.worker.clone();
-        let effect = desk.want(&worker, &work, Duty::Work(number), wants);
-        desk.began(self.base + at, worker, effect, wants);
+        let worker = slot.worker.clone();
+        let effect = shared.request(&worker, &work, WorkKind::Work(number), out);
+        shared.record_start(self.base + at, worker, effect, out);
     }
 
     fn work(
@@ -316,91 +321,92 @@ impl Crew {
         places: impl Iterator<Item = usize>,
         at: usize,
         task: String,
-        desk: &Desk,
+        shared: &SharedState,
     ) -> Work {
         let mut work = Work::new(task);
         let Some(worker) = self.worker(at) else {
             return work;
         };
-        let Some(card) = desk.rules.cards.get(worker) else {
+        let Some(card) = shared.rules.cards.get(worker) else {
             return work;
         };
-        work.conversation = effort::conversation(worker, desk);
+        work.conversation = work_limits::conversation(worker, shared);
         if card.scope != WorkerMemory::Task && work.conversation.is_none() {
-            work.history = remembered(worker, places, &desk.reports);
+            work.history = remembered(worker, places, &shared.reports);
         }
-        work.limits = Some(effort::allowed(
+        work.limits = Some(work_limits::allowed(
             card,
             &self.share,
-            &self.seats[at].spent,
-            &desk.reports[self.base + at],
+            &self.slots[at].spent,
+            &shared.reports[self.base + at],
         ));
         work
     }
 
     /// Handles the end of a worker's attempt and decides about a retry. Add messages with
-    /// [`letter`](Self::letter) before you call [`flush`](Self::flush).
-    pub(crate) fn came(
+    /// [`queue_message`](Self::queue_message) before you call [`flush`](Self::flush).
+    pub(crate) fn work_finished(
         &mut self,
         at: usize,
-        came: Came,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
-    ) -> Option<Heard> {
-        let seat = self.seats.get_mut(at).filter(|seat| seat.running)?;
-        seat.running = false;
-        seat.spent.add(&came);
+        finished: FinishedWork,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
+    ) -> Option<AttemptResult> {
+        let slot = self.slots.get_mut(at).filter(|slot| slot.running)?;
+        slot.running = false;
+        slot.spent.add(&finished);
         self.running -= 1;
-        let by = seat.worker.clone();
-        let said = talk::drafts(&by, &came.signals, &desk.rules.names);
-        seat.letters.extend(said.iter().cloned());
-        desk.ended(self.base + at, &came);
-        let then = match came.result {
+        let by = slot.worker.clone();
+        let messages = message_tool::drafts(&by, &finished.signals, &shared.rules.names);
+        slot.outbox.extend(messages.iter().cloned());
+        shared.record_end(self.base + at, &finished);
+        let then = match finished.result {
             Ok(()) => {
-                desk.done(self.base + at, wants);
+                shared.mark_done(self.base + at, out);
                 self.settle(at);
                 None
             }
-            Err(why) => Some(self.not_done(at, why, desk, wants)),
+            Err(failure) => Some(self.handle_failure(at, failure, shared, out)),
         };
-        Some(Heard {
+        Some(AttemptResult {
             by,
             then,
-            text: came.text,
-            signals: came.signals,
-            said,
+            text: finished.text,
+            signals: finished.signals,
+            messages,
         })
     }
 
-    fn not_done(
+    fn handle_failure(
         &mut self,
         at: usize,
-        why: Why,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        failure: WorkError,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) -> FailureAction {
-        let seat = &mut self.seats[at];
-        let then = effort::then(&seat.worker, seat.tried, &seat.before, &why, desk);
-        let (worker, error) = (seat.worker.clone(), why.error.clone());
-        seat.letters.push(NewMessage::new(
+        let slot = &mut self.slots[at];
+        let then =
+            work_limits::failure_action(&slot.worker, slot.tried, &slot.before, &failure, shared);
+        let (worker, error) = (slot.worker.clone(), failure.error.clone());
+        slot.outbox.push(NewMessage::new(
             worker.clone(),
             self.lead.clone(),
             MessageKind::Failure,
             &*error,
         ));
-        let report = &mut desk.reports[self.base + at];
+        let report = &mut shared.reports[self.base + at];
         let id = report.id.clone();
-        (report.error, seat.failed) = (Some(why.error.clone()), Some(why.error));
+        (report.error, slot.failed) = (Some(failure.error.clone()), Some(failure.error));
         match &then {
             FailureAction::Retry => self.schedule.ready(number(at), 0),
             FailureAction::StandIn { worker } => {
-                seat.before
-                    .push(std::mem::replace(&mut seat.worker, worker.clone()));
-                (seat.tried, seat.spent) = (0, Spent::default());
+                slot.before
+                    .push(std::mem::replace(&mut slot.worker, worker.clone()));
+                (slot.tried, slot.spent) = (0, Spent::default());
                 self.schedule.ready(number(at), 0);
             }
             FailureAction::Leave => {
-                let stopped = why.kind == WhyKind::Stopped;
+                let stopped = failure.kind == WorkErrorKind::Stopped;
                 report.status = if stopped {
                     ReportStatus::Stopped
                 } else {
@@ -409,7 +415,7 @@ impl Crew {
                 self.settle(at);
             }
         }
-        desk.tell(wants, || SwarmNotice::Failed {
+        shared.notify(out, || SwarmNotice::Failed {
             id,
             worker,
             error,
@@ -429,89 +435,91 @@ impl Crew {
         &mut self,
         at: usize,
         why: String,
-        desk: &mut Desk,
-        wants: &mut MachineOutput,
+        shared: &mut SharedState,
+        out: &mut MachineOutput,
     ) {
-        let report = &mut desk.reports[self.base + at];
+        let report = &mut shared.reports[self.base + at];
         (report.status, report.error) = (ReportStatus::Skipped, Some(why.clone()));
         let id = report.id.clone();
-        desk.tell(wants, || SwarmNotice::Skipped { id, why });
+        shared.notify(out, || SwarmNotice::Skipped { id, why });
         self.settle(at);
-        self.flush(desk, wants);
+        self.flush(shared, out);
     }
 
     /// Skips pieces that have not started, and drops pending retries, because a limit is near.
-    pub(crate) fn skip_rest(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        let Some(limit) = desk.near else { return };
-        for at in 0..self.seats.len() {
-            if desk.reports[self.base + at].status == ReportStatus::Waiting {
+    pub(crate) fn skip_rest(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        let Some(limit) = shared.near_limit else {
+            return;
+        };
+        for at in 0..self.slots.len() {
+            if shared.reports[self.base + at].status == ReportStatus::Waiting {
                 self.skip(
                     at,
                     format!("the limit on {limit} was nearly reached"),
-                    desk,
-                    wants,
+                    shared,
+                    out,
                 );
             }
         }
         while let Some(at) = self.schedule.next() {
-            desk.leave(self.base + at as usize, limit, wants);
+            shared.mark_failed(self.base + at as usize, limit, out);
             self.settle(at as usize);
         }
-        self.flush(desk, wants);
+        self.flush(shared, out);
     }
 
     /// Adds a message to post on the bus.
-    pub(crate) fn letter(&mut self, at: usize, draft: NewMessage) {
-        if let Some(seat) = self.seats.get_mut(at) {
-            seat.letters.push(draft);
+    pub(crate) fn queue_message(&mut self, at: usize, draft: NewMessage) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.outbox.push(draft);
         }
     }
 
     /// Posts the messages on the bus in the order of the workers, regardless of their speed.
-    pub(crate) fn flush(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        while let Some(seat) = self.seats.get_mut(self.head) {
-            for draft in std::mem::take(&mut seat.letters) {
+    pub(crate) fn flush(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
+        while let Some(slot) = self.slots.get_mut(self.head) {
+            for draft in std::mem::take(&mut slot.outbox) {
                 self.notes.add(&draft);
-                desk.post(draft, wants);
+                shared.post(draft, out);
             }
-            if !desk.reports[self.base + self.head].status.is_settled() {
+            if !shared.reports[self.base + self.head].status.is_settled() {
                 break;
             }
             self.head += 1;
         }
-        if self.how == How::InTurns {
+        if self.mode == RoundMode::InTurns {
             self.notes.show();
         }
     }
 
     /// Ends the round: its messages become visible, and the oldest texts are cut if there are too
     /// many.
-    pub(crate) fn rise(&mut self, desk: &mut Desk) {
+    pub(crate) fn end_round(&mut self, shared: &mut SharedState) {
         self.notes.show();
-        self.trim(desk);
-        self.seats.clear();
+        self.trim(shared);
+        self.slots.clear();
     }
 
     /// Cuts the texts of the oldest reports if the finished round exceeds the size limit.
-    pub(crate) fn trim(&mut self, desk: &mut Desk) {
+    pub(crate) fn trim(&mut self, shared: &mut SharedState) {
         let (bytes, oldest) = &mut self.kept;
-        let new = desk.reports[self.base..]
+        let new = shared.reports[self.base..]
             .iter()
             .map(|report| report.text.len())
             .sum();
         *bytes = bytes.saturating_add(new);
-        while *bytes > MOST_KEPT
-            && let Some(report) = desk.reports.get_mut(*oldest)
+        while *bytes > MAX_STORED_BYTES
+            && let Some(report) = shared.reports.get_mut(*oldest)
         {
             *bytes = bytes.saturating_sub(report.text.len());
-            report.text = levity_core::text::clipped(&report.text, CUT).into();
+            report.text = levity_core::text::clipped(&report.text, CUT_TEXT_BYTES).into();
             *bytes = bytes.saturating_add(report.text.len());
             *oldest += 1;
         }
     }
 }
 
-impl Seat {
+impl WorkSlot {
     fn new(worker: &Arc<str>) -> Self {
         Self {
             worker: worker.clone(),
@@ -520,7 +528,7 @@ impl Seat {
             running: false,
             before: Vec::new(),
             failed: None,
-            letters: Vec::new(),
+            outbox: Vec::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use levity_core::{Message, Role};
 
-use super::record::words;
+use super::record::text_only;
 use super::transfer::TRANSFER;
 
 type Filter = dyn Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync;
@@ -57,7 +57,7 @@ impl HandoffHistory {
     /// Returns the included messages, and `true` if the filter function failed. The result may not
     /// be a valid history; a [`Record`](super::record::Record) of it is.
     pub(super) fn of(&self, all: &[Arc<Message>], goal: &str) -> (Vec<Arc<Message>>, bool) {
-        let said = || all.iter().filter_map(words).collect();
+        let said = || all.iter().filter_map(text_only).collect();
         let shown = match self {
             Self::Everything => all.to_vec(),
             Self::Words => said(),

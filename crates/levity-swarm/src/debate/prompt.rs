@@ -4,45 +4,47 @@ use std::fmt::Write as _;
 
 use levity_core::text::fenced;
 
-use super::machine::Debating;
-use crate::crew::{goal, others, tell_who};
-use crate::desk::Desk;
+use super::machine::DebateMachine;
 use crate::judge::{self, SHAPE};
+use crate::round_work::{goal, others, write_identity};
+use crate::shared_state::SharedState;
 
 /// The factor by which the judge sees more text than a worker.
-const FOR_THE_JUDGE: u64 = 4;
+const JUDGE_FACTOR: u64 = 4;
 
-impl Debating {
+impl DebateMachine {
     /// Returns the task of a turn.
-    pub(super) fn turn(&self, seat: usize, desk: &Desk) -> String {
-        let mut text = goal("The question", desk);
-        let Some(worker) = self.crew.worker(seat) else {
+    pub(super) fn turn_task(&self, slot: usize, shared: &SharedState) -> String {
+        let mut text = goal("The question", shared);
+        let Some(worker) = self.round_work.worker(slot) else {
             return text;
         };
         let (round, of) = (self.round, self.debate.rounds);
         text.push_str("\n# The debate\n");
-        tell_who(&mut text, worker, desk);
-        let with = others(worker, desk);
+        write_identity(&mut text, worker, shared);
+        let with = others(worker, shared);
         let _ = writeln!(
             text,
             "With you debate: {with}. This is round {round} of {of}."
         );
-        self.tell_said(
+        self.write_transcript(
             &mut text,
-            self.crew.known(seat),
+            self.round_work.known(slot),
             worker,
             self.debate.tokens as u64,
-            desk,
+            shared,
         );
-        self.crew.notes.tell(&mut text, worker, desk.rules.context);
-        if let Some(why) = self.crew.failed(seat) {
+        self.round_work
+            .notes
+            .write_to(&mut text, worker, shared.rules.context);
+        if let Some(why) = self.round_work.failed(slot) {
             let _ = write!(
                 text,
                 "\n# The attempt before failed\n{}\nTake another way.\n",
                 fenced(why)
             );
         }
-        text.push_str(match (self.crew.known(seat), round) {
+        text.push_str(match (self.round_work.known(slot), round) {
             (0, _) => {
                 "\n# What is wanted\nYour position on the question, with your reasons. Say \
                 it to the others, in short.\n"
@@ -61,11 +63,11 @@ impl Debating {
     }
 
     /// Returns the task of the judge.
-    pub(super) fn judging(&self, last: bool, desk: &Desk) -> String {
-        let mut text = goal("The question", desk);
-        let tokens = (self.debate.tokens as u64).saturating_mul(FOR_THE_JUDGE);
-        self.tell_said(&mut text, desk.reports.len(), "", tokens, desk);
-        if desk.reports.is_empty() {
+    pub(super) fn judge_task(&self, last: bool, shared: &SharedState) -> String {
+        let mut text = goal("The question", shared);
+        let tokens = (self.debate.tokens as u64).saturating_mul(JUDGE_FACTOR);
+        self.write_transcript(&mut text, shared.reports.len(), "", tokens, shared);
+        if shared.reports.is_empty() {
             text.push_str("\n# What was said before\nNothing.\n");
         }
         let (round, of) = (self.round, self.debate.rounds);
@@ -87,7 +89,7 @@ impl Debating {
             ),
         };
         let _ = write!(text, "\n\n{SHAPE}");
-        judge::complain(&self.asking, &mut text);
+        judge::write_complaint(&self.asking, &mut text);
         text
     }
 }

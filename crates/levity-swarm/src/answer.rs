@@ -5,7 +5,7 @@ use levity_core::{Finished, Message};
 
 use crate::board::Board;
 use crate::bus::Bus;
-use crate::machine::{Shown, SwarmMachine};
+use crate::machine::{PatternOutput, SwarmMachine};
 use crate::plan::Delegation;
 use crate::report::{WorkerReport, missing};
 
@@ -15,12 +15,12 @@ pub type SwarmAnswer = Finished<SwarmDetails>;
 /// The swarm-specific part of a result: reports of the workers, and all messages.
 pub struct SwarmDetails {
     machine: Box<SwarmMachine>,
-    shown: Box<Shown>,
+    shown: Box<PatternOutput>,
 }
 
 impl SwarmDetails {
     pub(crate) fn new(machine: SwarmMachine) -> Self {
-        let shown = Box::new(machine.shown());
+        let shown = Box::new(machine.output());
         Self {
             machine: Box::new(machine),
             shown,
@@ -29,7 +29,7 @@ impl SwarmDetails {
 
     /// Returns the reports of the workers, in the order of the plan, the legs, or the turns.
     pub fn reports(&self) -> &[WorkerReport] {
-        &self.machine.desk().reports
+        &self.machine.shared().reports
     }
 
     /// Returns the report of a delegation, leg or turn.
@@ -50,7 +50,7 @@ impl SwarmDetails {
 
     /// Returns the bus with all messages, in order.
     pub fn bus(&self) -> &Bus {
-        &self.machine.desk().bus
+        &self.machine.shared().bus
     }
 
     /// Returns the delegations of a router, over all rounds.

@@ -1,7 +1,7 @@
 use super::*;
 
 fn lines<'a>(texts: &[&'a str]) -> Vec<Line<'a>> {
-    // The newest first.
+    // The newest line is first.
     texts
         .iter()
         .rev()
@@ -17,13 +17,13 @@ fn check(texts: &[&str], tokens: u64, workers: usize, shown: usize, left_out: bo
     let (found, out) = within(lines(texts).into_iter(), tokens, workers);
     assert_eq!((found.len(), out), (shown, left_out));
     let cost: u64 = found.iter().map(|(_, text)| estimate_tokens(text)).sum();
-    // Fences and marks are what is beyond.
+    // The rest is fences and markers.
     assert!(cost <= tokens + 20 * shown as u64, "{cost} of {tokens}");
     found.into_iter().map(|(_, text)| text).collect()
 }
 
 #[test]
-fn what_has_room_is_shown() {
+fn lines_that_fit_are_shown() {
     check(&[], 1_000, 2, 0, false);
     check(&["a", "b", "c"], 1_000, 2, 3, false);
     let shown = check(&["a", "b", "c"], 0, 2, 1, true);
@@ -31,7 +31,7 @@ fn what_has_room_is_shown() {
 }
 
 #[test]
-fn older_ones_are_cut_and_left_out_first() {
+fn older_lines_are_cut_and_omitted_first() {
     let long = "word ".repeat(400);
     let texts = [&*long, "first", &*long, "second"];
     let shown = check(&texts, 540, 2, 2, true);
@@ -41,7 +41,7 @@ fn older_ones_are_cut_and_left_out_first() {
 }
 
 #[test]
-fn one_who_speaks_at_length_does_not_silence_the_others() {
+fn long_turn_does_not_displace_others() {
     let huge = "東京".repeat(100_000);
     let shown = check(&["a point", "another", &huge], 1_000, 3, 3, false);
     assert!(shown[0].contains("cut here") && shown[2].contains("a point"));
