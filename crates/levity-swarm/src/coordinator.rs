@@ -386,12 +386,12 @@ impl PatternMachine for CoordinatorMachine {
 
     fn work_finished(
         &mut self,
-        duty: WorkKind,
+        kind: WorkKind,
         finished: FinishedWork,
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        let WorkKind::Work(slot) = duty else { return };
+        let WorkKind::Work(slot) = kind else { return };
         if let Some((place, signals)) =
             self.work
                 .handle_worker_end(slot as usize, finished, shared, out)

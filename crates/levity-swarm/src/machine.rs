@@ -50,7 +50,7 @@ pub(crate) trait PatternMachine: Send + Sync {
     /// Handles the end of a piece of work.
     fn work_finished(
         &mut self,
-        duty: WorkKind,
+        kind: WorkKind,
         finished: FinishedWork,
         shared: &mut SharedState,
         out: &mut MachineOutput,
@@ -230,9 +230,9 @@ impl Machine for SwarmMachine {
                 self.pattern.begin(&mut self.shared, out);
             }
             Input::Finished { effect, outcome } => {
-                if let Some((duty, finished)) = self.shared.take(effect, outcome) {
+                if let Some((kind, finished)) = self.shared.take(effect, outcome) {
                     self.pattern
-                        .work_finished(duty, finished, &mut self.shared, out);
+                        .work_finished(kind, finished, &mut self.shared, out);
                 }
             }
             Input::Say(message) => self.say(&message.text(), out),

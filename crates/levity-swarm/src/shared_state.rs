@@ -217,7 +217,7 @@ impl SharedState {
 
     /// Returns the numbers of the workers' pieces in progress, in ascending order.
     pub(crate) fn working(&self) -> Vec<u32> {
-        let numbers = self.in_progress.values().filter_map(|duty| match duty {
+        let numbers = self.in_progress.values().filter_map(|kind| match kind {
             WorkKind::Work(number) => Some(*number),
             WorkKind::Lead | WorkKind::Close => None,
         });
@@ -231,12 +231,12 @@ impl SharedState {
         &mut self,
         member: &Arc<str>,
         work: &Work,
-        duty: WorkKind,
+        kind: WorkKind,
         out: &mut MachineOutput,
     ) -> EffectId {
         let id = EffectId::new(self.next);
         self.next += 1;
-        self.in_progress.insert(id, duty);
+        self.in_progress.insert(id, kind);
         let input = serde_json::to_value(work).unwrap_or_default();
         out.want(id, Effect::Child(ChildRun::new(member.clone(), input)));
         id
@@ -314,11 +314,11 @@ impl SharedState {
         effect: EffectId,
         outcome: Outcome,
     ) -> Option<(WorkKind, FinishedWork)> {
-        let duty = self.in_progress.remove(&effect)?;
+        let kind = self.in_progress.remove(&effect)?;
         let finished = FinishedWork::of(self.run.child(effect), outcome);
         self.usage += finished.usage;
         self.stats += finished.stats;
-        Some((duty, finished))
+        Some((kind, finished))
     }
 
     /// Returns the number of pieces of work in progress.

@@ -178,12 +178,12 @@ impl PatternMachine for BlackboardMachine {
 
     fn work_finished(
         &mut self,
-        duty: WorkKind,
+        kind: WorkKind,
         finished: FinishedWork,
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        match duty {
+        match kind {
             WorkKind::Lead => self.handle_verdict(&finished, shared, out),
             WorkKind::Work(slot) => self.handle_worker_end(slot as usize, finished, shared, out),
             WorkKind::Close => self.handle_synthesis(&finished, shared, out),

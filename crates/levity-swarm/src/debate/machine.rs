@@ -148,12 +148,12 @@ impl DebateMachine {
             .debate
             .judge
             .work(self.judge_task(last, shared), last, shared);
-        let duty = if last {
+        let kind = if last {
             WorkKind::Close
         } else {
             WorkKind::Lead
         };
-        let effect = shared.request(&JUDGE.into(), &work, duty, out);
+        let effect = shared.request(&JUDGE.into(), &work, kind, out);
         if last {
             shared.notify(out, || SwarmNotice::Synthesising { effect });
         }
@@ -304,12 +304,12 @@ impl PatternMachine for DebateMachine {
 
     fn work_finished(
         &mut self,
-        duty: WorkKind,
+        kind: WorkKind,
         finished: FinishedWork,
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        match duty {
+        match kind {
             WorkKind::Lead => self.handle_verdict(false, finished, shared, out),
             WorkKind::Work(slot) => self.handle_turn(slot as usize, finished, shared, out),
             WorkKind::Close => self.handle_verdict(true, finished, shared, out),

@@ -77,7 +77,9 @@ impl HandoffMachine {
     ) {
         leg.history = match leg.opening {
             Opening::First => std::mem::take(&mut leg.history),
-            Opening::Passed { .. } => self.included_history(&other, &self.talk.all(), shared, out),
+            Opening::Passed { .. } => {
+                self.included_history(&other, &self.conversation.all(), shared, out)
+            }
             _ => self.included_history(&other, &leg.history, shared, out),
         };
         (leg.tried, leg.error) = (0, Some(failure.error.clone()));
@@ -104,13 +106,13 @@ impl HandoffMachine {
         self.failed.extend(leg.before.iter().cloned());
         self.failed.push(worker.clone());
         while self
-            .held
+            .previous_holders
             .last()
             .is_some_and(|held| self.failed.contains(&held.worker))
         {
-            self.held.pop();
+            self.previous_holders.pop();
         }
-        let back = self.held.pop();
+        let back = self.previous_holders.pop();
         let then = back
             .as_ref()
             .map_or(FailureAction::Leave, |held| FailureAction::StandIn {
@@ -123,7 +125,7 @@ impl HandoffMachine {
             then,
         });
         let Some(held) = back else {
-            self.add_user_messages(&leg.asks);
+            self.add_user_messages(&leg.user_messages);
             let why = format!(
                 "`{worker}` had the conversation, and no other worker could answer: \
                 {error}"
@@ -137,9 +139,9 @@ impl HandoffMachine {
             text: finished.text.clone(),
         };
         let giver = held.worker.clone();
-        let view = self.view_of(held, leg.asks.len(), shared);
+        let view = self.view_of(held, leg.user_messages.len(), shared);
         let next = Leg {
-            asks: leg.asks,
+            user_messages: leg.user_messages,
             plain: true,
             ..Leg::new(giver, opening, view)
         };
@@ -148,7 +150,7 @@ impl HandoffMachine {
 
     /// Returns the holder that would get the conversation back.
     fn fallback_holder(&self) -> Option<&PreviousHolder> {
-        self.held
+        self.previous_holders
             .iter()
             .rev()
             .find(|held| !self.failed.contains(&held.worker))

@@ -21,7 +21,7 @@ impl Leg {
             worker,
             opening,
             history,
-            asks: Vec::new(),
+            user_messages: Vec::new(),
             plain: false,
             tried: 0,
             before: Vec::new(),
@@ -54,7 +54,7 @@ impl HandoffMachine {
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        leg.asks.extend(self.take_unread_messages(shared));
+        leg.user_messages.extend(self.take_unread_messages(shared));
         leg.plain |= shared.near_limit.is_some();
         (leg.tried, leg.seen) = (leg.tried.saturating_add(1), shared.bus.last_id());
         let work = self.work(&leg, shared);

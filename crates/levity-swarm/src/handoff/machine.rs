@@ -21,23 +21,27 @@ use crate::shared_state::{FinishedWork, SharedState, WorkError, WorkErrorKind, W
 /// Runs a handoff: one worker after the other continues the conversation.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct HandoffMachine {
-    #[serde(skip, default = "nobody")]
+    #[serde(skip, default = "placeholder")]
     pub(super) handoff: Handoff,
-    pub(super) talk: Record,
+    #[serde(rename = "talk")]
+    pub(super) conversation: Record,
     /// The current or last holder of the conversation.
     pub(super) holder: Arc<str>,
     pub(super) leg: Option<Leg>,
     /// The earlier holders on the path to the current one, in order.
-    pub(super) held: Vec<PreviousHolder>,
+    #[serde(rename = "held")]
+    pub(super) previous_holders: Vec<PreviousHolder>,
     /// The workers that failed since the last successful leg.
     pub(super) failed: Vec<Arc<str>>,
     passed: u32,
     /// The number of handoffs from one worker to another.
     pairs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u32>>,
     /// The number of consecutive handoffs to unknown names.
-    strays: u32,
+    #[serde(rename = "strays")]
+    unknown_recipients: u32,
     /// The number of host messages that were read.
-    heard: usize,
+    #[serde(rename = "heard")]
+    messages_read: usize,
     /// The host messages that no leg has received yet.
     waiting: Vec<Arc<str>>,
     /// For each worker, the last bus message before its last completed leg.
@@ -54,7 +58,8 @@ pub(super) struct Leg {
     /// The earlier messages that the worker sees.
     pub(super) history: Vec<Arc<Message>>,
     /// The user's messages for this leg.
-    pub(super) asks: Vec<Arc<str>>,
+    #[serde(rename = "asks")]
+    pub(super) user_messages: Vec<Arc<str>>,
     /// `true` if the worker must answer, without the tool.
     pub(super) plain: bool,
     /// The number of the worker's attempts.
@@ -92,7 +97,8 @@ pub(super) struct PreviousHolder {
     pub(super) worker: Arc<str>,
     pub(super) view: Vec<Arc<Message>>,
     /// The number of host messages that it has received.
-    heard: usize,
+    #[serde(rename = "heard")]
+    messages_read: usize,
 }
 
 /// A placeholder until a state is read.
@@ -111,15 +117,15 @@ impl HandoffMachine {
         let first = start.first.clone().unwrap_or_else(|| handoff.first.clone());
         Self {
             handoff: handoff.clone(),
-            talk: Record::of(&start.history),
+            conversation: Record::of(&start.history),
             holder: first,
             leg: None,
-            held: Vec::new(),
+            previous_holders: Vec::new(),
             failed: Vec::new(),
             passed: 0,
             pairs: BTreeMap::new(),
-            strays: 0,
-            heard: 0,
+            unknown_recipients: 0,
+            messages_read: 0,
             waiting: Vec::new(),
             seen: BTreeMap::new(),
         }
@@ -127,9 +133,13 @@ impl HandoffMachine {
 
     /// Reads the new messages of the host.
     fn read_host_messages(&mut self, shared: &SharedState) {
-        self.waiting
-            .extend_from_slice(shared.host_messages.get(self.heard..).unwrap_or_default());
-        self.heard = shared.host_messages.len();
+        self.waiting.extend_from_slice(
+            shared
+                .host_messages
+                .get(self.messages_read..)
+                .unwrap_or_default(),
+        );
+        self.messages_read = shared.host_messages.len();
     }
 
     /// Returns the host messages that no leg has received yet.
@@ -140,7 +150,7 @@ impl HandoffMachine {
 
     /// Returns the number of host messages that legs have received.
     fn received_count(&self) -> usize {
-        self.heard.saturating_sub(self.waiting.len())
+        self.messages_read.saturating_sub(self.waiting.len())
     }
 
     /// Returns the view of a worker that has the conversation again, without the last `asks`
@@ -153,8 +163,8 @@ impl HandoffMachine {
     ) -> Vec<Arc<Message>> {
         let mut view = held.view;
         let meanwhile = shared
-            .said
-            .get(held.heard..self.received_count().saturating_sub(asks));
+            .host_messages
+            .get(held.messages_read..self.received_count().saturating_sub(asks));
         view.extend(
             meanwhile
                 .unwrap_or_default()
@@ -223,7 +233,7 @@ impl HandoffMachine {
         shared.mark_done(leg.place, out);
         self.failed.clear();
         self.seen.insert(leg.worker.clone(), leg.seen);
-        self.add_user_messages(&leg.asks);
+        self.add_user_messages(&leg.user_messages);
         let mut said = finished.messages;
         if said.is_empty() {
             said = vec![Arc::new(Message::user(&*shared.reports[leg.place].task))];
@@ -233,7 +243,7 @@ impl HandoffMachine {
         }
         // The first message is the task of the leg, which no participant wrote.
         let own = said.first().is_some_and(|first| first.role == Role::User);
-        self.talk.extend(said.iter().skip(usize::from(own)));
+        self.conversation.extend(said.iter().skip(usize::from(own)));
         let mut view = Record::of(&leg.history);
         view.extend(&said);
         view.all()
@@ -242,7 +252,7 @@ impl HandoffMachine {
     /// Adds the user's messages to the conversation.
     pub(super) fn add_user_messages(&mut self, asks: &[Arc<str>]) {
         asks.iter()
-            .for_each(|words| self.talk.push(Arc::new(Message::user(&**words))));
+            .for_each(|words| self.conversation.push(Arc::new(Message::user(&**words))));
     }
 
     fn handle_transfer(
@@ -259,17 +269,17 @@ impl HandoffMachine {
         }
         let view = self.complete_leg(&leg, finished, shared, out);
         let (from, TransferRequest { to, note }) = (leg.worker, pass);
-        (self.strays, self.passed) = (0, self.passed + 1);
+        (self.unknown_recipients, self.passed) = (0, self.passed + 1);
         *self
             .pairs
             .entry(from.clone())
             .or_default()
             .entry(to.clone())
             .or_default() += 1;
-        self.held.push(PreviousHolder {
+        self.previous_holders.push(PreviousHolder {
             worker: from.clone(),
             view,
-            heard: self.received_count(),
+            messages_read: self.received_count(),
         });
         shared.notify(out, || SwarmNotice::HandedOff {
             from: from.clone(),
@@ -281,7 +291,7 @@ impl HandoffMachine {
             NewMessage::new(from.clone(), whom, MessageKind::Handoff, note.clone()),
             out,
         );
-        let history = self.included_history(&to, &self.talk.all(), shared, out);
+        let history = self.included_history(&to, &self.conversation.all(), shared, out);
         self.start_leg(
             Leg::new(to, Opening::Passed { from, note }, history),
             shared,
@@ -309,7 +319,7 @@ impl HandoffMachine {
             let why = format!("`{}` is not an allowed recipient{meant}", short(to));
             return Err(Refusal {
                 why,
-                again: self.strays == 0,
+                again: self.unknown_recipients == 0,
             });
         }
         if self.passed >= self.handoff.max_handoffs {
@@ -345,7 +355,11 @@ impl HandoffMachine {
         let Refusal { why, again } = refused;
         let to: Arc<str> = short(to).into();
         let view = self.complete_leg(&leg, finished, shared, out);
-        self.strays = if again { self.strays + 1 } else { 0 };
+        self.unknown_recipients = if again {
+            self.unknown_recipients + 1
+        } else {
+            0
+        };
         let from = leg.worker;
         let (who, whom, error) = (from.clone(), to.clone(), why.clone());
         shared.notify(out, || SwarmNotice::LoopFound {
@@ -361,8 +375,8 @@ impl HandoffMachine {
 
 impl PatternMachine for HandoffMachine {
     fn begin(&mut self, shared: &mut SharedState, out: &mut MachineOutput) {
-        let mut leg = Leg::new(self.holder.clone(), Opening::First, self.talk.all());
-        leg.asks.push((*shared.start.goal).into());
+        let mut leg = Leg::new(self.holder.clone(), Opening::First, self.conversation.all());
+        leg.user_messages.push((*shared.start.goal).into());
         self.start_leg(leg, shared, out);
     }
 
@@ -409,22 +423,22 @@ impl PatternMachine for HandoffMachine {
                     .to_owned(),
             );
         }
-        let talk = saved.talk.with_sizes();
+        let conversation = saved.conversation.with_sizes();
         *self = Self {
             handoff: self.handoff.clone(),
-            talk,
+            conversation,
             ..saved
         };
         Ok(())
     }
 
     fn output(&self) -> PatternOutput {
-        let mut record = Record::of(&self.talk.all());
+        let mut record = Record::of(&self.conversation.all());
         // The user's messages to an unfinished leg are included.
         let open = self
             .leg
             .iter()
-            .flat_map(|leg| &leg.asks)
+            .flat_map(|leg| &leg.user_messages)
             .chain(&self.waiting);
         open.for_each(|words| record.push(Arc::new(Message::user(&**words))));
         PatternOutput {

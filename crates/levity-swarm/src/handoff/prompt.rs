@@ -13,27 +13,27 @@ use crate::shared_state::SharedState;
 const MAX_SHOWN_BYTES: usize = 8_000;
 
 /// Returns the task of a leg. The user's messages are used unchanged if there is nothing to add.
-pub(super) fn task(leg: &Leg, handing: &HandoffMachine, shared: &SharedState) -> String {
+pub(super) fn task(leg: &Leg, machine: &HandoffMachine, shared: &SharedState) -> String {
     let mut text = match &leg.opening {
-        Opening::First | Opening::Words => user_text(&leg.asks),
+        Opening::First | Opening::Words => user_text(&leg.user_messages),
         opening => {
             let mut text = opening_text(opening, leg);
-            write_user_messages(&mut text, &leg.asks);
+            write_user_messages(&mut text, &leg.user_messages);
             text
         }
     };
     write_fallback(&mut text, leg);
-    messages(&mut text, leg, handing, shared);
+    messages(&mut text, leg, machine, shared);
     text
 }
 
 /// Returns the task of a worker that does not see the conversation.
-pub(super) fn standalone_task(leg: &Leg, handing: &HandoffMachine, shared: &SharedState) -> String {
-    let last = handing
-        .talk
+pub(super) fn standalone_task(leg: &Leg, machine: &HandoffMachine, shared: &SharedState) -> String {
+    let last = machine
+        .conversation
         .last_of_user()
         .map(|message| message.text().into_owned());
-    let mut text = match &*leg.asks {
+    let mut text = match &*leg.user_messages {
         [] => last.unwrap_or_else(|| shared.start.goal.clone()),
         asks => user_text(asks),
     };
@@ -45,7 +45,7 @@ pub(super) fn standalone_task(leg: &Leg, handing: &HandoffMachine, shared: &Shar
         );
     }
     write_fallback(&mut text, leg);
-    messages(&mut text, leg, handing, shared);
+    messages(&mut text, leg, machine, shared);
     text
 }
 
@@ -123,8 +123,8 @@ fn write_fallback(text: &mut String, leg: &Leg) {
 }
 
 /// Writes the messages that colleagues have left since the worker last had the conversation.
-fn messages(text: &mut String, leg: &Leg, handing: &HandoffMachine, shared: &SharedState) {
-    let since = handing.seen.get(&leg.worker).copied().unwrap_or(0);
+fn messages(text: &mut String, leg: &Leg, machine: &HandoffMachine, shared: &SharedState) {
+    let since = machine.seen.get(&leg.worker).copied().unwrap_or(0);
     let known = shared.bus.context_for(&leg.worker, shared.rules.context);
     let mut notes = known
         .iter()

@@ -94,12 +94,12 @@ impl PatternMachine for RouterMachine {
 
     fn work_finished(
         &mut self,
-        duty: WorkKind,
+        kind: WorkKind,
         finished: FinishedWork,
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        match duty {
+        match kind {
             WorkKind::Lead => self.handle_plan(finished, shared, out),
             WorkKind::Work(at) => {
                 if self
