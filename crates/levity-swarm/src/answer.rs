@@ -15,15 +15,15 @@ pub type SwarmAnswer = Finished<SwarmDetails>;
 /// The swarm-specific part of a result: reports of the workers, and all messages.
 pub struct SwarmDetails {
     machine: Box<SwarmMachine>,
-    shown: Box<PatternOutput>,
+    output: Box<PatternOutput>,
 }
 
 impl SwarmDetails {
     pub(crate) fn new(machine: SwarmMachine) -> Self {
-        let shown = Box::new(machine.output());
+        let output = Box::new(machine.output());
         Self {
             machine: Box::new(machine),
-            shown,
+            output,
         }
     }
 
@@ -55,23 +55,23 @@ impl SwarmDetails {
 
     /// Returns the delegations of a router, over all rounds.
     pub fn plan(&self) -> &[Delegation] {
-        &self.shown.plan
+        &self.output.plan
     }
 
     /// Returns the conversation of a handoff, which the next run can continue; see
     /// [`SwarmInput::after`](crate::SwarmInput::after).
     pub fn conversation(&self) -> &[Arc<Message>] {
-        &self.shown.history
+        &self.output.history
     }
 
     /// Returns the worker that had the conversation last, or spoke last.
     pub fn last_speaker(&self) -> Option<&str> {
-        self.shown.last.as_deref()
+        self.output.last.as_deref()
     }
 
     /// Returns the final board of a blackboard pattern.
     pub fn board(&self) -> Option<&Board> {
-        self.shown.board.as_ref()
+        self.output.board.as_ref()
     }
 }
 

@@ -160,7 +160,7 @@ impl DelegatedWork {
     }
 
     /// Starts the delegations that may start. Returns `true` if the round is over. With
-    /// `keeps_call`, one model call is reserved for the answer.
+    /// `reserves_call`, one model call is reserved for the answer.
     pub(crate) fn pump(
         &mut self,
         reserves_call: bool,

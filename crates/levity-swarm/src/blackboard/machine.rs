@@ -35,9 +35,11 @@ pub(crate) struct BlackboardMachine {
     /// The writes of the round, by piece of work.
     pub(super) writes: Vec<Vec<Write>>,
     /// The workers of the round.
-    asked: Vec<Arc<str>>,
+    #[serde(rename = "asked")]
+    round_workers: Vec<Arc<str>>,
     /// The round of each worker's last completed turn.
-    looked: BTreeMap<Arc<str>, u32>,
+    #[serde(rename = "looked")]
+    last_rounds: BTreeMap<Arc<str>, u32>,
     /// The refused writes of the last round.
     pub(super) refused: Vec<String>,
     /// The last reason of the judge.
@@ -60,8 +62,8 @@ impl BlackboardMachine {
             asking: Drafts::default(),
             board: Board::default(),
             writes: Vec::new(),
-            asked: Vec::new(),
-            looked: BTreeMap::new(),
+            round_workers: Vec::new(),
+            last_rounds: BTreeMap::new(),
             refused: Vec::new(),
             verdict: None,
             seen: String::new(),
@@ -74,24 +76,29 @@ impl BlackboardMachine {
         if self.round >= self.blackboard.rounds || shared.near_limit.is_some() {
             return self.close(shared, out);
         }
-        let asked: Vec<Arc<str>> = shared
+        let round_workers: Vec<Arc<str>> = shared
             .rules
             .order
             .iter()
             .filter(|name| self.is_asked(name))
             .cloned()
             .collect();
-        if asked.is_empty() {
+        if round_workers.is_empty() {
             return self.close(shared, out);
         }
         self.round += 1;
         let (round, of) = (self.round, self.blackboard.rounds);
         shared.notify(out, || SwarmNotice::RoundBegan { round, of });
         self.seen = self.round_view();
-        self.round_work
-            .slot(round, &asked, &self.goal, RoundMode::Together, shared);
-        self.writes = asked.iter().map(|_| Vec::new()).collect();
-        (self.asked, self.working) = (asked, true);
+        self.round_work.start_round(
+            round,
+            &round_workers,
+            &self.goal,
+            RoundMode::Together,
+            shared,
+        );
+        self.writes = round_workers.iter().map(|_| Vec::new()).collect();
+        (self.round_workers, self.working) = (round_workers, true);
         self.pump(shared, out);
     }
 
@@ -100,10 +107,10 @@ impl BlackboardMachine {
         let Some(keys) = self.blackboard.reads.get(worker) else {
             return true;
         };
-        let looked = self.looked.get(worker).copied().unwrap_or(0);
+        let last_round = self.last_rounds.get(worker).copied().unwrap_or(0);
         keys.iter()
             .filter_map(|key| self.board.get(key))
-            .any(|entry| is_new(entry, worker, looked))
+            .any(|entry| is_new(entry, worker, last_round))
     }
 
     /// Starts the workers that may start; ends the round when all are done.
@@ -132,8 +139,8 @@ impl BlackboardMachine {
         if let Some(writes) = self.writes.get_mut(slot) {
             writes::take(writes, &attempt, shared);
         }
-        if let Some(worker) = self.asked.get(slot).filter(|_| attempt.is_done()) {
-            self.looked.insert(worker.clone(), self.round);
+        if let Some(worker) = self.round_workers.get(slot).filter(|_| attempt.is_done()) {
+            self.last_rounds.insert(worker.clone(), self.round);
         }
         self.round_work.flush(shared, out);
         self.pump(shared, out);
@@ -161,14 +168,14 @@ impl BlackboardMachine {
 
 /// Returns `true` if another worker wrote an entry since this worker's last turn. A worker sees the
 /// board as of the start of its round.
-fn is_new(entry: &BoardEntry, worker: &Arc<str>, looked: u32) -> bool {
+fn is_new(entry: &BoardEntry, worker: &Arc<str>, last_round: u32) -> bool {
     let earlier = entry
         .history
         .iter()
         .map(|earlier| (earlier.round, &earlier.by));
     earlier
         .chain([(entry.round, &entry.by)])
-        .any(|(round, by)| round >= looked && by != worker)
+        .any(|(round, by)| round >= last_round && by != worker)
 }
 
 impl PatternMachine for BlackboardMachine {

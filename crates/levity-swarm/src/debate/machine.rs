@@ -124,10 +124,10 @@ impl DebateMachine {
         if silent {
             return self.decide(shared, out);
         }
-        let looks = self.debate.judge.each_round
+        let asks_judge = self.debate.judge.each_round
             && self.round < self.debate.rounds
             && shared.near_limit.is_none();
-        if looks {
+        if asks_judge {
             self.asking = Drafts::default();
             return self.ask(false, shared, out);
         }
@@ -231,7 +231,7 @@ impl DebateMachine {
         self.advance(shared, out);
     }
 
-    /// Continues without a verdict: between rounds the debate goes on, and at the end the turns are
+    /// Continues without a verdict: between rounds the debate continues, and at the end the turns are
     /// listed.
     fn no_verdict(
         &mut self,

@@ -98,7 +98,11 @@ impl DelegatedWork {
     }
 
     /// Returns the messages of these delegations, in plan order.
-    fn notes<'a>(&'a self, of: &[usize], is_it: impl Fn(&NewMessage) -> bool) -> Vec<Said<'a>> {
+    fn notes<'a>(
+        &'a self,
+        of: &[usize],
+        is_it: impl Fn(&NewMessage) -> bool,
+    ) -> Vec<SenderAndText<'a>> {
         let notes = of
             .iter()
             .filter_map(|at| self.notes.get(at))
@@ -124,10 +128,10 @@ impl DelegatedWork {
 }
 
 /// The sender and the content of a message.
-type Said<'a> = (&'a str, &'a str);
+type SenderAndText<'a> = (&'a str, &'a str);
 
 /// Returns the newest messages that fit into the remaining tokens.
-fn fit<'a>(mut said: Vec<Said<'a>>, remaining: &mut usize) -> Vec<Said<'a>> {
+fn fit<'a>(mut said: Vec<SenderAndText<'a>>, remaining: &mut usize) -> Vec<SenderAndText<'a>> {
     let mut from = said.len();
     while let Some((_, content)) = from.checked_sub(1).and_then(|at| said.get(at)) {
         let tokens = usize::try_from(levity_core::estimate_tokens(content)).unwrap_or(usize::MAX);
