@@ -212,17 +212,13 @@ fn cycle_fault_names_all_steps() {
     );
     assert_faults(
         plan([
-            step("a")
-                .reads_without_writer_are_rejected(["y"])
-                .writes(["x"]),
-            step("b")
-                .reads_without_writer_are_rejected(["x"])
-                .writes(["y"]),
+            step("a").reads(["y"]).writes(["x"]),
+            step("b").reads(["x"]).writes(["y"]),
         ]),
         &[(
             FaultKind::Cycle,
-            "the steps form a cycle: `a -> b -> a` (`b` reads_without_writer_are_rejected `x`, which `a` writes, `a` \
-                reads_without_writer_are_rejected `y`, which `b` \
+            "the steps form a cycle: `a -> b -> a` (`b` reads `x`, which `a` writes, `a` \
+                reads `y`, which `b` \
              writes); remove one of these edges",
         )],
     );
@@ -260,51 +256,44 @@ fn cycle_fault_names_shortest_cycle() {
 
 #[test]
 fn reads_without_writer_are_rejected() {
-    assert_valid(plan([step("a").reads_without_writer_are_rejected(["q"])]).given("q", 1));
-    assert_valid(plan([
-        step("a").reads_without_writer_are_rejected(["x"]),
-        step("b").writes(["x"]),
-    ]));
+    assert_valid(plan([step("a").reads(["q"])]).given("q", 1));
+    assert_valid(plan([step("a").reads(["x"]), step("b").writes(["x"])]));
     assert_faults(
         plan([
-            step("a")
-                .reads_without_writer_are_rejected(["pagge"])
-                .writes(["page"]),
+            step("a").reads(["pagge"]).writes(["page"]),
             step("b").when(when("verdict == 'pass'")),
             step("c").map(FanOut::over("urls")),
             step("d").after_if("c", when("score")),
-            step("e")
-                .reads_without_writer_are_rejected(["count"])
-                .writes(["count"]),
-            step("f").reads_without_writer_are_rejected(["late"]),
+            step("e").reads(["count"]).writes(["count"]),
+            step("f").reads(["late"]),
             step("g").writes(["late"]).after("f"),
         ]),
         &[
             (
                 FaultKind::Read,
-                "step `a` reads_without_writer_are_rejected `pagge`, which no step writes and `given` does not set; did you mean \
+                "step `a` reads `pagge`, which no step writes and `given` does not set; did you mean \
                     `page`?",
             ),
             (
                 FaultKind::Read,
-                "step `b` reads_without_writer_are_rejected `verdict`, which no step writes and `given` does not set",
+                "step `b` reads `verdict`, which no step writes and `given` does not set",
             ),
             (
                 FaultKind::Read,
-                "step `c` reads_without_writer_are_rejected `urls`, which no step writes and `given` does not set",
+                "step `c` reads `urls`, which no step writes and `given` does not set",
             ),
             (
                 FaultKind::Read,
-                "step `d` reads_without_writer_are_rejected `score`, which no step writes and `given` does not set",
+                "step `d` reads `score`, which no step writes and `given` does not set",
             ),
             (
                 FaultKind::Read,
-                "step `e` reads_without_writer_are_rejected `count`, which no other step writes; set an initial value in \
+                "step `e` reads `count`, which no other step writes; set an initial value in \
                     `given`",
             ),
             (
                 FaultKind::Read,
-                "step `f` reads_without_writer_are_rejected `late`, which only the later step `g` writes; put that step before it",
+                "step `f` reads `late`, which only the later step `g` writes; put that step before it",
             ),
         ],
     );
@@ -330,9 +319,7 @@ fn writers_need_order_or_reducer() {
     ]));
     assert_valid(plan([
         step("a").writes(["x"]),
-        step("b")
-            .reads_without_writer_are_rejected(["x"])
-            .writes(["x"]),
+        step("b").reads(["x"]).writes(["x"]),
     ]));
     let fork = [
         step("r"),
@@ -344,11 +331,7 @@ fn writers_need_order_or_reducer() {
 
 #[test]
 fn two_unordered_updates_form_cycle() {
-    let update = |id| {
-        step(id)
-            .reads_without_writer_are_rejected(["x"])
-            .writes(["x"])
-    };
+    let update = |id| step(id).reads(["x"]).writes(["x"]);
     assert_eq!(
         kinds(plan([step("a").writes(["x"]), update("b"), update("c")])),
         [FaultKind::Cycle]
@@ -380,7 +363,7 @@ fn fallback_must_write_variables_of_its_step() {
     assert_valid(plan([
         fallback(),
         step("b").writes(["y", "x", "z"]),
-        step("c").reads_without_writer_are_rejected(["x"]),
+        step("c").reads(["x"]),
     ]));
     assert_faults(
         plan([fallback(), step("b").writes(["y"])]),
@@ -431,12 +414,8 @@ fn out_of_range_options_are_rejected() {
             step("g").map(FanOut::over("l").most(1)),
             step("h").map(FanOut::over("l").quorum(3)),
             step("i").map(FanOut::over("n")),
-            step("j")
-                .map(FanOut::over("l"))
-                .reads_without_writer_are_rejected(["item"]),
-            step("k")
-                .reads_without_writer_are_rejected(["n"])
-                .input("n", 1),
+            step("j").map(FanOut::over("l")).reads(["item"]),
+            step("k").reads(["n"]).input("n", 1),
             step("m").writes([""]),
         ])
         .given("l", json!([1, 2]))
@@ -494,7 +473,7 @@ fn out_of_range_options_are_rejected() {
             ),
             (
                 FaultKind::Size,
-                "step `k` has `n` in both `reads_without_writer_are_rejected` and `inputs`; rename one",
+                "step `k` has `n` in both `reads` and `inputs`; rename one",
             ),
             (
                 FaultKind::Variable,
@@ -517,7 +496,7 @@ fn schemas_and_initial_values_are_validated() {
             (
                 FaultKind::Variable,
                 "variable `m` has an invalid schema: the schema is not valid: at \
-                    `/type`: \"nothing\" is not valid under any of the schemas_and_initial_values_are_validated listed in the \
+                    `/type`: \"nothing\" is not valid under any of the schemas listed in the \
                     'anyOf' keyword",
             ),
             (

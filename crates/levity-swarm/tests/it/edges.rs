@@ -301,7 +301,7 @@ async fn messages_exclude_nested_swarms() {
     while let Some(message) = messages.next().await {
         received.push(message.unwrap());
     }
-    assert!(finished.bus().messages().eq(&received), "{heard:?}");
+    assert!(finished.bus().messages().eq(&received), "{received:?}");
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ async fn guards_inspect_all_members() {
         "the goal and the answer"
     );
     for request in router.requests().iter().chain(&one.requests()) {
-        assert!(!format!("{asked:?}").contains(WORD), "{asked:?}");
+        assert!(!format!("{request:?}").contains(WORD), "{request:?}");
     }
 }
 

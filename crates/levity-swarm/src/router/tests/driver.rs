@@ -207,7 +207,7 @@ impl Driver {
             | SwarmNotice::Skipped { id, .. } => {
                 self.settle(&id);
             }
-            SwarmNotice::Message(message) => self.said(message),
+            SwarmNotice::Message(message) => self.check_message(message),
             _ => {}
         }
     }
@@ -240,7 +240,7 @@ impl Driver {
         assert!(self.settled.insert(id.clone()), "`{id}` is settled twice");
     }
 
-    fn completed(&mut self, message: BusMessage) {
+    fn check_message(&mut self, message: BusMessage) {
         assert_eq!(message.id, self.bus.last().map_or(1, |last| last.id + 1));
         assert!(
             self.bus.last().is_none_or(|last| last.at <= message.at),
