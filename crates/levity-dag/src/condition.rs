@@ -50,11 +50,11 @@ mod parse;
 #[derive(Clone, Debug)]
 pub struct Condition {
     text: Arc<str>,
-    compiled: Arc<Compiled>,
+    compiled: Arc<CompiledCondition>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledCondition {
     test: Test,
     variables: Vec<Arc<str>>,
 }

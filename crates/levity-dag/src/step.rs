@@ -728,7 +728,7 @@ impl Budget {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// Asks the planner for another way. Without a planner, the dependents are skipped and the run
+    /// Asks the planner for another way. Without another way, the dependents are skipped and the run
     /// does not reach its goal.
     #[default]
     Fail,

@@ -273,7 +273,7 @@ const MAX_ROUNDS: u32 = 1_000;
 
 /// The saved state of a coordinator's run.
 #[derive(Serialize, Deserialize)]
-struct Saved<W> {
+struct SavedState<W> {
     own: Value,
     work: W,
     round: u32,
@@ -420,7 +420,7 @@ impl PatternMachine for CoordinatorMachine {
             self.round,
             self.signals.clone(),
         );
-        serde_json::to_value(Saved {
+        serde_json::to_value(SavedState {
             own,
             work: &self.work,
             round,
@@ -430,12 +430,12 @@ impl PatternMachine for CoordinatorMachine {
     }
 
     fn restore(&mut self, saved: &Value, shared: &SharedState) -> Result<(), String> {
-        let Saved {
+        let SavedState {
             own,
             work,
             round,
             signals,
-        } = read_pattern_state::<Saved<DelegatedWork>>(saved)?;
+        } = read_pattern_state::<SavedState<DelegatedWork>>(saved)?;
         let (own, work) = (
             self.own.restore(Some(&own))?,
             work.resumed(COORDINATOR, shared)?,

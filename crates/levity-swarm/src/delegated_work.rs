@@ -106,7 +106,7 @@ impl DelegatedWork {
                 router: self.lead,
                 done,
                 reports,
-                most: max_delegations,
+                max_delegations,
             },
         )
     }

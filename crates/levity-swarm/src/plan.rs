@@ -170,12 +170,12 @@ fn circle(ids: &[Arc<str>]) -> String {
 pub struct PlanFaults(Vec<PlanFault>);
 
 impl PlanFaults {
-    const MOST: usize = 100;
+    const MAX_FAULTS: usize = 100;
     /// The maximum number of faults in the message.
-    const SHOWN: usize = 10;
+    const MAX_SHOWN: usize = 10;
 
     pub(crate) fn push(&mut self, fault: PlanFault) {
-        if self.0.len() < Self::MOST {
+        if self.0.len() < Self::MAX_FAULTS {
             self.0.push(fault);
         }
     }
@@ -183,7 +183,7 @@ impl PlanFaults {
     /// Returns a suggestion of similar names. It searches only for faults that are shown, because a
     /// search among many names is slow.
     fn near<'a>(&self, name: &str, names: impl Iterator<Item = &'a str>) -> String {
-        if self.0.len() < Self::SHOWN {
+        if self.0.len() < Self::MAX_SHOWN {
             did_you_mean(name, names)
         } else {
             String::new()
@@ -218,12 +218,12 @@ impl<'a> IntoIterator for &'a PlanFaults {
 
 impl fmt::Display for PlanFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, fault) in self.0.iter().take(Self::SHOWN).enumerate() {
+        for (at, fault) in self.0.iter().take(Self::MAX_SHOWN).enumerate() {
             f.write_str(if at == 0 { "" } else { "; " })?;
             fault.fmt(f)?;
         }
         match self.0.len() {
-            all if all > Self::SHOWN => write!(f, "; and {} more", all - Self::SHOWN),
+            all if all > Self::MAX_SHOWN => write!(f, "; and {} more", all - Self::MAX_SHOWN),
             _ => Ok(()),
         }
     }
@@ -237,7 +237,7 @@ pub(crate) struct PlanContext<'a> {
     /// The delegations of earlier rounds, with the indices of their reports.
     pub(crate) done: &'a BTreeMap<Arc<str>, usize>,
     pub(crate) reports: &'a [WorkerReport],
-    pub(crate) most: usize,
+    pub(crate) max_delegations: usize,
 }
 
 /// Validates a plan and returns the order of its delegations.
@@ -246,10 +246,10 @@ pub(crate) fn check(plan: &[Delegation], known: &PlanContext<'_>) -> Result<Orde
     if plan.is_empty() {
         return Err(PlanFault::Empty.into());
     }
-    if plan.len() > known.most {
+    if plan.len() > known.max_delegations {
         return Err(PlanFault::TooMany {
             count: plan.len(),
-            most: known.most,
+            most: known.max_delegations,
         }
         .into());
     }

@@ -12,7 +12,7 @@ use crate::message_tool;
 use crate::notice::{FailureAction, SwarmNotice};
 use crate::report::{ReportStatus, WorkerReport};
 use crate::shared_state::{FinishedWork, SharedState, Work, WorkError, WorkErrorKind, WorkKind};
-use crate::work_limits::{self, Spent};
+use crate::work_limits::{self, TaskUsage};
 use crate::worker::WorkerMemory;
 
 mod text_blocks;
@@ -72,7 +72,7 @@ struct WorkSlot {
     worker: Arc<str>,
     tried: u32,
     /// The usage of the current worker.
-    spent: Spent,
+    spent: TaskUsage,
     running: bool,
     /// The workers that had the piece before.
     before: Vec<Arc<str>>,
@@ -334,7 +334,7 @@ impl RoundWork {
         if card.scope != WorkerMemory::Task && work.conversation.is_none() {
             work.history = remembered(worker, places, &shared.reports);
         }
-        work.limits = Some(work_limits::allowed(
+        work.limits = Some(work_limits::task_limits(
             card,
             &self.share,
             &self.slots[at].spent,
@@ -402,7 +402,7 @@ impl RoundWork {
             FailureAction::StandIn { worker } => {
                 slot.before
                     .push(std::mem::replace(&mut slot.worker, worker.clone()));
-                (slot.tried, slot.spent) = (0, Spent::default());
+                (slot.tried, slot.spent) = (0, TaskUsage::default());
                 self.schedule.ready(number(at), 0);
             }
             FailureAction::Leave => {
@@ -524,7 +524,7 @@ impl WorkSlot {
         Self {
             worker: worker.clone(),
             tried: 0,
-            spent: Spent::default(),
+            spent: TaskUsage::default(),
             running: false,
             before: Vec::new(),
             failed: None,
@@ -556,12 +556,12 @@ fn remembered(
     reports: &[WorkerReport],
 ) -> Vec<Arc<Message>> {
     /// The maximum number of remembered tasks.
-    const MOST: usize = 20;
+    const MAX_TASKS: usize = 20;
     let own = places.filter_map(|at| reports.get(at));
     let own: Vec<&WorkerReport> = own
         .filter(|report| report.worker == *worker && report.is_done())
         .collect();
-    let recent = own.iter().skip(own.len().saturating_sub(MOST));
+    let recent = own.iter().skip(own.len().saturating_sub(MAX_TASKS));
     recent
         .flat_map(|report| {
             [

@@ -189,13 +189,13 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
         ));
     };
     let done = BTreeMap::new();
-    let most = router.max_delegations.max(plan.len());
+    let max_delegations = router.max_delegations.max(plan.len());
     let known = PlanContext {
         workers: &rules.names,
         router: ROUTER,
         done: &done,
         reports: &[],
-        most,
+        max_delegations,
     };
     check(plan, &known).map(drop).map_err(Error::from)
 }

@@ -47,7 +47,7 @@ pub(crate) struct SharedState {
 
 /// The saved form of the shared state.
 #[derive(Deserialize)]
-struct Saved {
+struct SavedState {
     run: RunId,
     bus: Vec<BusMessage>,
     reports: Vec<WorkerReport>,
@@ -175,9 +175,9 @@ impl SharedState {
 
     /// Resumes from a saved state.
     pub(crate) fn resumed(self, saved: &Value) -> Result<Self, String> {
-        let saved = Saved::deserialize(saved)
+        let saved = SavedState::deserialize(saved)
             .map_err(|_| "the saved state cannot be read by this swarm")?;
-        let Saved {
+        let SavedState {
             run,
             bus,
             reports,

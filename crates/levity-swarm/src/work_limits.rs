@@ -31,12 +31,12 @@ pub(crate) fn share(shared: &SharedState, count: usize) -> Limits {
 
 /// The usage of one worker for a task, over all its attempts.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Spent {
+pub(crate) struct TaskUsage {
     usage: Usage,
     stats: Stats,
 }
 
-impl Spent {
+impl TaskUsage {
     /// Returns the usage of a report.
     pub(crate) fn of(report: &WorkerReport) -> Self {
         Self {
@@ -53,21 +53,26 @@ impl Spent {
 
 /// Returns the limits of a worker for a task. They are its own limits minus its usage, within the
 /// share minus the usage of all workers on the task.
-pub(crate) fn allowed(card: &Card, share: &Limits, own: &Spent, report: &WorkerReport) -> Limits {
-    bounded(card, &less(*share, &Spent::of(report)), own)
+pub(crate) fn task_limits(
+    card: &Card,
+    share: &Limits,
+    own: &TaskUsage,
+    report: &WorkerReport,
+) -> Limits {
+    worker_limits(card, &subtract_usage(*share, &TaskUsage::of(report)), own)
 }
 
 /// Returns the worker's own limits minus its usage, within these limits.
-pub(crate) fn bounded(card: &Card, within: &Limits, own: &Spent) -> Limits {
+pub(crate) fn worker_limits(card: &Card, within: &Limits, own: &TaskUsage) -> Limits {
     let mut limits = card
         .limits
-        .map_or(*within, |limits| less(limits, own).within(within));
+        .map_or(*within, |limits| subtract_usage(limits, own).within(within));
     limits.wall_time = [limits.wall_time, card.timeout].into_iter().flatten().min();
     limits
 }
 
-fn less(mut limits: Limits, spent: &Spent) -> Limits {
-    let Spent { usage, stats } = spent;
+fn subtract_usage(mut limits: Limits, spent: &TaskUsage) -> Limits {
+    let TaskUsage { usage, stats } = spent;
     limits.tokens = limits
         .tokens
         .map(|tokens| tokens.saturating_sub(usage.total()));
@@ -99,16 +104,17 @@ pub(crate) fn conversation(worker: &Arc<str>, shared: &SharedState) -> Option<Co
 /// fallbacks. The actual worker is known only at the start of the task, and the waiting order must
 /// not depend on it.
 pub(crate) fn conversations(worker: &Arc<str>, shared: &SharedState) -> BTreeSet<ConversationId> {
-    let (mut talks, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), Some(worker));
+    let (mut conversations_used, mut seen, mut next) =
+        (BTreeSet::new(), BTreeSet::new(), Some(worker));
     while let Some(name) = next.filter(|name| seen.insert(*name)) {
-        talks.extend(conversation(name, shared));
+        conversations_used.extend(conversation(name, shared));
         next = shared
             .rules
             .cards
             .get(name)
             .and_then(|card| card.stand_in.as_ref());
     }
-    talks
+    conversations_used
 }
 
 /// Returns the action after a failure: the same worker again, or its fallback if that has not had

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lex::{self, Fault, Token};
-use super::{Compare, Compiled, Condition, Operand, Part, Test};
+use super::{Compare, CompiledCondition, Condition, Operand, Part, Test};
 
-pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
+pub(super) fn parse(text: &str) -> Result<CompiledCondition, Fault> {
     if text.len() > Condition::MAX_LEN {
         let limit = Condition::MAX_LEN;
         return Err((
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
     };
     let test = parser.or(Condition::MAX_DEPTH)?;
     match parser.tokens.get(parser.next) {
-        None => Ok(Compiled {
+        None => Ok(CompiledCondition {
             test,
             variables: parser.variables,
         }),

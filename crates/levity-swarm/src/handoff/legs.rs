@@ -11,7 +11,7 @@ use crate::executor::unlimited;
 use crate::notice::SwarmNotice;
 use crate::report::WorkerReport;
 use crate::shared_state::{SharedState, Work, WorkKind};
-use crate::work_limits::{self, Spent};
+use crate::work_limits::{self, TaskUsage};
 use crate::worker::Card;
 
 impl Leg {
@@ -74,7 +74,7 @@ impl HandoffMachine {
         let Some(card) = shared.rules.cards.get(&leg.worker) else {
             return Work::new(prompt::task(leg, self, shared));
         };
-        let limits = Some(allowed(card, shared, &shared.reports[leg.place]));
+        let limits = Some(leg_limits(card, shared, &shared.reports[leg.place]));
         if card.is_swarm {
             return Work {
                 limits,
@@ -114,7 +114,7 @@ impl HandoffMachine {
 
 /// Returns the limits of a leg: the remaining limits of the run, and the worker's own limits minus
 /// its earlier attempts.
-fn allowed(card: &Card, shared: &SharedState, report: &WorkerReport) -> Limits {
+fn leg_limits(card: &Card, shared: &SharedState, report: &WorkerReport) -> Limits {
     let whole = &shared.start.limits;
     let mut remaining = unlimited();
     remaining.tokens = whole
@@ -123,5 +123,5 @@ fn allowed(card: &Card, shared: &SharedState, report: &WorkerReport) -> Limits {
     let spent = shared.usage.cost.unwrap_or_default();
     remaining.money = whole.money.map(|money| money.saturating_sub(spent));
     remaining.assumed_price = whole.assumed_price;
-    work_limits::bounded(card, &remaining, &Spent::of(report))
+    work_limits::worker_limits(card, &remaining, &TaskUsage::of(report))
 }

@@ -263,9 +263,9 @@ impl HandoffMachine {
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        if let Err(refused) = self.may_pass(&leg.worker, &pass.to, shared) {
-            deny_transfer(&mut finished.messages, &refused.why);
-            return self.refuse_transfer(leg, finished, &pass.to, refused, shared, out);
+        if let Err(refusal) = self.may_pass(&leg.worker, &pass.to, shared) {
+            deny_transfer(&mut finished.messages, &refusal.why);
+            return self.refuse_transfer(leg, finished, &pass.to, refusal, shared, out);
         }
         let view = self.complete_leg(&leg, finished, shared, out);
         let (from, TransferRequest { to, note }) = (leg.worker, pass);
@@ -348,11 +348,11 @@ impl HandoffMachine {
         leg: Leg,
         finished: FinishedWork,
         to: &str,
-        refused: Refusal,
+        refusal: Refusal,
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        let Refusal { why, again } = refused;
+        let Refusal { why, again } = refusal;
         let to: Arc<str> = short(to).into();
         let view = self.complete_leg(&leg, finished, shared, out);
         self.unknown_recipients = if again {

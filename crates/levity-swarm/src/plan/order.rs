@@ -29,14 +29,14 @@ impl Order {
         done: &BTreeMap<Arc<str>, usize>,
     ) -> Result<Self, Vec<Arc<str>>> {
         /// The maximum number of delegations named in a cycle.
-        const MOST: usize = 20;
+        const MAX_NAMED: usize = 20;
         let edges = Edges::new(
             plan.iter()
                 .map(|one| places(one, |id| ids.get(&**id).copied()))
                 .collect(),
         );
         let order = sorted(&edges, |at| at).map_err(|stuck| {
-            let circle = a_cycle(&edges, &stuck).into_iter().take(MOST);
+            let circle = a_cycle(&edges, &stuck).into_iter().take(MAX_NAMED);
             circle
                 .map(|at| super::short_id(&plan[at as usize].id))
                 .collect::<Vec<_>>()

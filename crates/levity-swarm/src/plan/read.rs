@@ -20,7 +20,7 @@ pub(crate) enum RouterAnswer {
 
 /// The maximum number of delegations that are read. Longer plans are invalid anyway and would only
 /// use memory.
-const MOST: usize = 10_000;
+const MAX_DELEGATIONS: usize = 10_000;
 
 const LISTS: [&str; 5] = ["delegations", "plan", "tasks", "steps", "assignments"];
 const IDS: [&str; 3] = ["id", "name", "step"];
@@ -78,10 +78,10 @@ pub(crate) fn read(
             ));
         }
     };
-    if list.len() > MOST {
+    if list.len() > MAX_DELEGATIONS {
         return Err(PlanFault::TooMany {
             count: list.len(),
-            most: MOST,
+            most: MAX_DELEGATIONS,
         });
     }
     delegations(list, earlier).map(|plan| RouterAnswer::Plan(plan, repaired.mends))

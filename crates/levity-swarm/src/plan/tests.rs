@@ -11,7 +11,7 @@ fn checked(plan: &[Delegation]) -> Result<Vec<u32>, String> {
         router: "router",
         done: &done,
         reports: &[],
-        most: 32,
+        max_delegations: 32,
     };
     check(plan, &known)
         .map(|order| order.order)
@@ -150,7 +150,7 @@ fn long_dependency_chain_is_sorted() {
         router: "router",
         done: &done,
         reports: &[],
-        most: 1_000,
+        max_delegations: 1_000,
     };
     let order = check(&plan, &known).unwrap();
     assert_eq!(order.order.first(), Some(&999));
@@ -168,7 +168,7 @@ fn name_suggestions_stop_after_shown_faults() {
         router: "router",
         done: &done,
         reports: &[],
-        most: 200,
+        max_delegations: 200,
     };
     let faults = check(&plan, &known).unwrap_err();
     let hints: Vec<bool> = faults

@@ -270,14 +270,14 @@ fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
 }
 
 fn equip(name: &Arc<str>, runner: AgentOrSwarm, rules: &Rules) -> Result<Member> {
-    let mut given = rules.pattern.extra_tools(name, rules);
-    given.extend(
+    let mut tools = rules.pattern.extra_tools(name, rules);
+    tools.extend(
         rules
             .talk
             .then(|| PatternTool::Signal(message_tool::spec(name, &rules.order))),
     );
     let agent = match runner {
-        AgentOrSwarm::Agent(agent) if !given.is_empty() => agent,
+        AgentOrSwarm::Agent(agent) if !tools.is_empty() => agent,
         runner => {
             return Ok(Member {
                 equipped: runner,
@@ -286,7 +286,7 @@ fn equip(name: &Arc<str>, runner: AgentOrSwarm, rules: &Rules) -> Result<Member>
         }
     };
     let mut builder = agent.to_builder();
-    for tool in given {
+    for tool in tools {
         builder = match tool {
             PatternTool::Signal(spec) => builder.signal(spec),
             PatternTool::Last(spec) => builder.last_signal(spec),
