@@ -728,8 +728,8 @@ impl Budget {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// Asks the planner for another way. Without another way, the dependents are skipped and the run
-    /// does not reach its goal.
+    /// Asks the planner for another way. Without another way, the dependents are skipped and the
+    /// run does not reach its goal.
     #[default]
     Fail,
     /// Skips the dependents and continues the run as if that had been intended.

@@ -63,7 +63,8 @@ fn plan_sizes_are_limited() {
         &small,
         &[(FaultKind::Size, many)],
     );
-    let long = "step `a` has 10485770 bytes of text, more than the limit of 1048576; put it into a file or a variable";
+    let long = "step `a` has 10485770 bytes of text, more than the limit of 1048576; put it into a \
+        file or a variable";
     assert_faults(
         plan([step("a").prompt("x".repeat(10 << 20))]),
         &[(FaultKind::Size, long)],
@@ -271,7 +272,8 @@ fn reads_without_writer_are_rejected() {
         &[
             (
                 FaultKind::Read,
-                "step `a` reads `pagge`, which no step writes and `given` does not set; did you mean \
+                "step `a` reads `pagge`, which no step writes and `given` does not set; did you \
+                    mean \
                     `page`?",
             ),
             (
@@ -433,7 +435,8 @@ fn out_of_range_options_are_rejected() {
             ),
             (
                 FaultKind::Size,
-                "step `c` has a `timeout` of zero or of more than 2592000 seconds; set one in between",
+                "step `c` has a `timeout` of zero or of more than 2592000 seconds; set one in \
+                    between",
             ),
             (
                 FaultKind::Size,
@@ -441,11 +444,13 @@ fn out_of_range_options_are_rejected() {
             ),
             (
                 FaultKind::Variable,
-                "step `d` runs for each of 2 elements of `l`, more than the limit of 0; raise `most`",
+                "step `d` runs for each of 2 elements of `l`, more than the limit of 0; raise \
+                    `most`",
             ),
             (
                 FaultKind::Size,
-                "step `e` has a `quorum` of 4 with at most 3 elements; set `quorum` from 1 to `most`",
+                "step `e` has a `quorum` of 4 with at most 3 elements; set `quorum` from 1 to \
+                    `most`",
             ),
             (
                 FaultKind::Variable,
@@ -457,7 +462,8 @@ fn out_of_range_options_are_rejected() {
             ),
             (
                 FaultKind::Variable,
-                "step `g` runs for each of 2 elements of `l`, more than the limit of 1; raise `most`",
+                "step `g` runs for each of 2 elements of `l`, more than the limit of 1; raise \
+                    `most`",
             ),
             (
                 FaultKind::Variable,
@@ -501,7 +507,8 @@ fn schemas_and_initial_values_are_validated() {
             ),
             (
                 FaultKind::Variable,
-                "variable `n` has an initial value that does not match its schema: \"one\" is not of \
+                "variable `n` has an initial value that does not match its schema: \"one\" is not \
+                    of \
                     type \"integer\"",
             ),
         ],
@@ -525,7 +532,8 @@ fn worst_case_over_budget_is_rejected() {
         &known,
         &[(
             FaultKind::Budget,
-            "the steps may use 1100 tokens, more than the available 1000 tokens; `a` alone may use 1100 \
+            "the steps may use 1100 tokens, more than the available 1000 tokens; `a` alone may use \
+                1100 \
                 tokens: lower its \
              `tokens`, its attempts or its `most`",
         )],

@@ -34,8 +34,8 @@ pub(super) fn report(dag: &Dag, plan: &Plan, found: &mut FaultCollector) {
     }
 }
 
-/// Returns the shortest cycle shortest_through one of the first steps of a component, within the search
-/// limit.
+/// Returns the shortest cycle shortest_through one of the first steps of a component, within the
+/// search limit.
 fn shortest(dag: &Dag, component: &[u32]) -> Vec<u32> {
     let mut within = vec![false; dag.node_count()];
     component.iter().for_each(|at| within[*at as usize] = true);

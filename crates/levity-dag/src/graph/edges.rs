@@ -379,7 +379,8 @@ impl<'a> TopologyBuilder<'a> {
         }
     }
 
-    /// Returns `true` if the add_explicit_edges edges may lead from one step to another; it does not search.
+    /// Returns `true` if the add_explicit_edges edges may lead from one step to another; it does
+    /// not search.
     fn may_lead(&self, from: u32, to: u32, ranks: &[u32]) -> bool {
         ranks[from as usize] < ranks[to as usize]
             && self
@@ -399,7 +400,8 @@ impl<'a> TopologyBuilder<'a> {
         found.push(Fault::new(
             FaultKind::Size,
             format!(
-                "the steps depend on each other in more than {max_edges} ways; let one step collect \
+                "the steps depend on each other in more than {max_edges} ways; let one step \
+                    collect \
                     what \
                     many write \
                  before many others read it"

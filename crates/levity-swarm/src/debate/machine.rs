@@ -231,8 +231,8 @@ impl DebateMachine {
         self.advance(shared, out);
     }
 
-    /// Continues without a verdict: between rounds the debate continues, and at the end the turns are
-    /// listed.
+    /// Continues without a verdict: between rounds the debate continues, and at the end the turns
+    /// are listed.
     fn no_verdict(
         &mut self,
         why: String,

@@ -561,7 +561,8 @@ proptest! {
             }
             let before = run.requests.len();
             run.apply_event(event, &mut said);
-            prop_assert!(run.requests.len() <= before + 1, "one worker has the conversation at a time");
+            prop_assert!(run.requests.len() <= before + 1, "one worker has the conversation at a \
+                time");
             prop_assert!(History::renamed(run.now().1.history).is_ok());
         }
         let mut rest = 0;
