@@ -34,7 +34,7 @@ pub(super) fn report(dag: &Dag, plan: &Plan, found: &mut FaultCollector) {
     }
 }
 
-/// Returns the shortest cycle shortest_through one of the first steps of a component, within the
+/// Returns the shortest cycle through one of the first steps of a component, within the
 /// search limit.
 fn shortest(dag: &Dag, component: &[u32]) -> Vec<u32> {
     let mut within = vec![false; dag.node_count()];
@@ -52,7 +52,7 @@ fn shortest(dag: &Dag, component: &[u32]) -> Vec<u32> {
     best
 }
 
-/// Returns the shortest cycle shortest_through a step.
+/// Returns the shortest cycle through a step.
 fn shortest_through(dag: &Dag, within: &[bool], start: u32, remaining: &mut usize) -> Vec<u32> {
     let mut previous = vec![u32::MAX; dag.node_count()];
     let mut queue = VecDeque::from([start]);

@@ -379,8 +379,8 @@ impl<'a> TopologyBuilder<'a> {
         }
     }
 
-    /// Returns `true` if the add_explicit_edges edges may lead from one step to another; it does
-    /// not search.
+    /// Returns `true` if the explicit edges may lead from one step to another; it does not
+    /// search.
     fn may_lead(&self, from: u32, to: u32, ranks: &[u32]) -> bool {
         ranks[from as usize] < ranks[to as usize]
             && self
