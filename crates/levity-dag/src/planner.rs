@@ -236,7 +236,7 @@ impl Replan {
              that are completed or running \
              stay as they are. A step that does the work of one that failed has its id \
              in \"instead_of\" and writes what that \
-             one should have written; those that wait for it then go on. If there is no other way, \
+             one should have written; those that wait for it then continue. If there is no other way, \
              answer \
              {\"give_up\": \"why\"}.\n",
         );
