@@ -112,7 +112,8 @@ impl Graph {
         let mut found = FaultCollector::default();
         let index = check::ids(&plan, &mut found);
         found.finish().map_err(|faults| faults.to_string())?;
-        let topology = Topology::wired(&plan, wiring).ok_or("the saved edges do not match the plan")?;
+        let topology =
+            Topology::wired(&plan, wiring).ok_or("the saved edges do not match the plan")?;
         Ok(Self {
             plan,
             layout: Arc::new(Layout { index, topology }),

@@ -110,7 +110,7 @@ impl BlackboardMachine {
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        let why = match &finished.result {
+        let reason = match &finished.result {
             Ok(()) if !finished.text.trim().is_empty() => {
                 let text = format!("{}{}", finished.text.trim_end(), not_done(&shared.reports));
                 return shared.answer(JUDGE, text, out);
@@ -118,13 +118,15 @@ impl BlackboardMachine {
             Ok(()) => "the answer is empty".to_owned(),
             Err(failure) => failure.error.clone(),
         };
-        shared.notify(out, || SwarmNotice::Listed { why: why.clone() });
-        self.answer_with_list(Some(why), shared, out);
+        shared.notify(out, || SwarmNotice::Listed {
+            why: reason.clone(),
+        });
+        self.answer_with_list(Some(reason), shared, out);
     }
 
     fn answer_with_list(
         &mut self,
-        why: Option<String>,
+        reason: Option<String>,
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
@@ -132,14 +134,14 @@ impl BlackboardMachine {
         if !self.board.is_empty() || shared.reports.iter().any(WorkerReport::is_done) {
             return shared.answer(JUDGE, text, out);
         }
-        let made = why.map_or_else(String::new, |why| {
-            format!(", and no answer was made: {why}")
+        let made = reason.map_or_else(String::new, |reason| {
+            format!(", and no answer was made: {reason}")
         });
-        let why = format!(
+        let reason = format!(
             "no worker has written anything{made}{}",
             not_done(&shared.reports)
         );
-        shared.end(Status::Failed(Failure::Unreached(why)), text, None);
+        shared.end(Status::Failed(Failure::Unreached(reason)), text, None);
     }
 
     /// Returns the answer without an agent: the answer entry, the board as a list, or the workers'

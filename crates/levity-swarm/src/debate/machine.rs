@@ -235,16 +235,16 @@ impl DebateMachine {
     /// are listed.
     fn no_verdict(
         &mut self,
-        why: String,
+        reason: String,
         last: bool,
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
         if last {
-            return self.answer_with_list(Some(why), shared, out);
+            return self.answer_with_list(Some(reason), shared, out);
         }
         let round = self.round;
-        let reason: Arc<str> = format!("the judge gave no verdict: {why}").into();
+        let reason: Arc<str> = format!("the judge gave no verdict: {reason}").into();
         shared.notify(out, || SwarmNotice::Judged {
             round,
             done: false,
@@ -255,22 +255,24 @@ impl DebateMachine {
 
     fn answer_with_list(
         &mut self,
-        why: Option<String>,
+        reason: Option<String>,
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        if let Some(why) = &why {
-            shared.notify(out, || SwarmNotice::Listed { why: why.clone() });
+        if let Some(reason) = &reason {
+            shared.notify(out, || SwarmNotice::Listed {
+                why: reason.clone(),
+            });
         }
         let text = self.list(shared);
         if shared.reports.iter().any(WorkerReport::is_done) {
             return shared.answer(JUDGE, text, out);
         }
-        let judged = why.map_or_else(String::new, |why| {
-            format!(", and the judge gave no verdict: {why}")
+        let judged = reason.map_or_else(String::new, |reason| {
+            format!(", and the judge gave no verdict: {reason}")
         });
-        let why = format!("no worker has spoken{judged}{}", not_done(&shared.reports));
-        shared.end(Status::Failed(Failure::Unreached(why)), text, None);
+        let reason = format!("no worker has spoken{judged}{}", not_done(&shared.reports));
+        shared.end(Status::Failed(Failure::Unreached(reason)), text, None);
     }
 
     /// Lists the last turn of each worker, and the workers that could not speak.

@@ -37,11 +37,11 @@ impl DebateMachine {
         self.round_work
             .notes
             .write_to(&mut text, worker, shared.rules.context);
-        if let Some(why) = self.round_work.failed(slot) {
+        if let Some(error) = self.round_work.failed(slot) {
             let _ = write!(
                 text,
                 "\n# The attempt before failed\n{}\nTake another way.\n",
-                fenced(why)
+                fenced(error)
             );
         }
         text.push_str(match (self.round_work.known(slot), round) {

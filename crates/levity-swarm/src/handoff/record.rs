@@ -199,7 +199,7 @@ fn plain(mut part: Part) -> Part {
 }
 
 /// Marks the result of the last transfer call as denied.
-pub(super) fn deny_transfer(said: &mut [Arc<Message>], why: &str) {
+pub(super) fn deny_transfer(said: &mut [Arc<Message>], reason: &str) {
     let is_it = |part: &Part| matches!(part, Part::ToolResult(result) if result.name == TRANSFER);
     let Some(answer) = said
         .iter_mut()
@@ -212,14 +212,14 @@ pub(super) fn deny_transfer(said: &mut [Arc<Message>], why: &str) {
         if let Part::ToolResult(result) = part
             && result.name == TRANSFER
         {
-            deny(result, why);
+            deny(result, reason);
         }
     }
 }
 
-fn deny(result: &mut ToolResult, why: &str) {
+fn deny(result: &mut ToolResult, reason: &str) {
     result.content = vec![Content::Text(format!(
-        "the conversation was not passed on: {why}"
+        "the conversation was not passed on: {reason}"
     ))];
     (result.value, result.error) = (None, Some(ToolErrorKind::Denied));
 }

@@ -19,8 +19,8 @@ const MAX_LIST_BYTES: usize = 1 << 20;
 /// Returns the goal, with the messages that the user has added.
 pub(crate) fn goal(heading: &str, shared: &SharedState) -> String {
     let mut text = format!("# {heading}\n{}\n", shared.start.goal);
-    for said in &shared.host_messages {
-        let _ = write!(text, "\nThe user has added: {said}\n");
+    for message in &shared.host_messages {
+        let _ = write!(text, "\nThe user has added: {message}\n");
     }
     text
 }
@@ -59,13 +59,13 @@ pub(crate) fn not_done(reports: &[WorkerReport]) -> String {
     let mut text = String::new();
     let missing = missing(reports);
     for report in missing.iter().take(MAX_NAMED) {
-        let why = report.error.as_deref().unwrap_or("the work did not finish");
+        let error = report.error.as_deref().unwrap_or("the work did not finish");
         let _ = write!(
             text,
             "\n- {} (`{}`): {}",
             report.worker,
             report.id,
-            clipped(why, 300)
+            clipped(error, 300)
         );
     }
     if missing.len() > MAX_NAMED {

@@ -83,8 +83,8 @@ impl RouterMachine {
                 );
                 continue;
             }
-            let why = report.error.as_deref().unwrap_or("it is not known why");
-            let how = match report.status {
+            let error = report.error.as_deref().unwrap_or("it is not known why");
+            let status = match report.status {
                 ReportStatus::Skipped => "not begun",
                 ReportStatus::Stopped => "stopped by the user; leave it",
                 _ => "failed",
@@ -92,8 +92,8 @@ impl RouterMachine {
             let task = one_line(&report.task, MAX_DESCRIPTION_BYTES);
             let _ = write!(
                 text,
-                "\n## `{id}` by {worker}: {how}\nIts task: {task}\n{}\n",
-                fenced(why)
+                "\n## `{id}` by {worker}: {status}\nIts task: {task}\n{}\n",
+                fenced(error)
             );
         }
     }

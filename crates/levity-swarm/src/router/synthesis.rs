@@ -43,7 +43,7 @@ impl RouterMachine {
         shared: &mut SharedState,
         out: &mut MachineOutput,
     ) {
-        let why = match &finished.result {
+        let reason = match &finished.result {
             Ok(()) if !finished.text.trim().is_empty() => {
                 let text = format!("{}{}", finished.text.trim_end(), not_done(&shared.reports));
                 return self.answer(text, shared, out);
@@ -51,24 +51,30 @@ impl RouterMachine {
             Ok(()) => "the synthesized answer is empty".to_owned(),
             Err(failure) => failure.error.clone(),
         };
-        shared.notify(out, || SwarmNotice::Listed { why: why.clone() });
+        shared.notify(out, || SwarmNotice::Listed {
+            why: reason.clone(),
+        });
         if shared.reports.iter().any(WorkerReport::is_done) {
             let text = list(shared);
             return self.answer(text, shared, out);
         }
-        let why = format!(
-            "no worker completed its task, and no answer was made: {why}{}",
+        let reason = format!(
+            "no worker completed its task, and no answer was made: {reason}{}",
             not_done(&shared.reports)
         );
-        shared.end(Status::Failed(Failure::Unreached(why)), list(shared), None);
+        shared.end(
+            Status::Failed(Failure::Unreached(reason)),
+            list(shared),
+            None,
+        );
     }
 
     fn answer(&mut self, text: String, shared: &mut SharedState, out: &mut MachineOutput) {
         if !shared.reports.iter().any(WorkerReport::is_done)
             && self.router.synthesizer_name().is_none()
         {
-            let why = format!("no worker completed its task{}", not_done(&shared.reports));
-            return shared.end(Status::Failed(Failure::Unreached(why)), text, None);
+            let reason = format!("no worker completed its task{}", not_done(&shared.reports));
+            return shared.end(Status::Failed(Failure::Unreached(reason)), text, None);
         }
         let draft = NewMessage::new(
             ROUTER,
@@ -98,15 +104,15 @@ fn results(shared: &SharedState) -> String {
         MAX_SHOWN_BYTES,
     );
     for report in &shared.reports {
-        let how = if report.is_done() {
+        let suffix = if report.is_done() {
             ""
         } else {
             ", who did not get it done"
         };
-        let said = fenced(&clipped(&report.text, each));
+        let result = fenced(&clipped(&report.text, each));
         let _ = write!(
             text,
-            "\n## {} (`{}`){how}\nThe task: {}\n{said}\n",
+            "\n## {} (`{}`){suffix}\nThe task: {}\n{result}\n",
             report.worker, report.id, report.task
         );
         if let Some(error) = report.error.as_ref().filter(|_| !report.is_done()) {
