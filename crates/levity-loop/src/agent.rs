@@ -41,14 +41,14 @@ use crate::spec::AgentSpec;
 #[derive(Clone)]
 pub struct Agent {
     pub(crate) inner: Arc<Inner>,
-    /// The shape that answers must have.
+    /// The schema that answers must match.
     pub(crate) output: Option<Arc<OutputCheck>>,
 }
 
 pub(crate) struct Inner {
     pub(crate) spec: Arc<AgentSpec>,
     pub(crate) executor: Arc<AgentExecutor>,
-    /// The executor with the guards around it, if there are any.
+    /// The executor, wrapped in the guards if there are any.
     pub(crate) performer: Arc<dyn Executor>,
     pub(crate) runtime: Runtime,
     pub(crate) limits: Limits,
@@ -60,14 +60,14 @@ pub(crate) struct Inner {
 }
 
 impl Agent {
-    /// Begins an agent on this model.
+    /// Starts building an agent on this model.
     pub fn builder(model: impl levity_core::Model + 'static) -> AgentBuilder {
         AgentBuilder::new(Arc::new(model))
     }
 
-    /// The same agent, to be changed: another tool, another instruction. What is built of it shares
-    /// models, tools, memory, journal and approver with this one, and counts its own [concurrent
-    /// calls](AgentBuilder::max_concurrent_tools).
+    /// Returns a builder with this agent's settings, so that you can change some of them. The new
+    /// agent shares models, tools, memory, journal and approver with this one. It counts its own
+    /// [concurrent calls](AgentBuilder::max_concurrent_tools).
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -92,9 +92,11 @@ impl Agent {
         }
     }
 
-    /// Works on a goal, on the caller's own task: await what is returned, after setting what is to
-    /// be set. Dropping the future stops the work. A goal without visible text, or something else
-    /// such as a picture, gives [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
+    /// Runs the agent on a goal, on the caller's own task.
+    ///
+    /// Set options on the returned [`Run`], then await it. Dropping the future stops the run. A
+    /// goal without visible text or other content, such as an image, returns
+    /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -108,7 +110,6 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
-    ///
     /// With a memory, a run is part of a conversation:
     ///
     /// ```
@@ -125,8 +126,7 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// The answer can be wanted as a type:
+    /// Use `typed` to get the answer as a type:
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -144,8 +144,7 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// A run that waits for a person can be left in its journal:
+    /// A run that waits for a person can be parked in its journal:
     ///
     /// ```
     /// # use levity_core::{Decision, RunRequest};
@@ -173,10 +172,10 @@ impl Agent {
         Run::new(self.clone(), goal)
     }
 
-    /// Works on a goal on a task of its own, and returns a handle on it at once.
+    /// Runs the agent on a goal on a separate task, and returns a handle to it at once.
     ///
     /// # Panics
-    /// When called outside a tokio runtime.
+    /// Panics when called outside a tokio runtime.
     ///
     /// ```
     /// # use levity_core::EventKind;
@@ -200,7 +199,7 @@ impl Agent {
         self.run(goal).start()
     }
 
-    /// Goes on with a run that an earlier process left, from its journal.
+    /// Resumes a run of an earlier process from its journal.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -220,8 +219,7 @@ impl Agent {
         Run::resume(self.clone(), run)
     }
 
-    /// Goes another way from a record of an old run, with this agent's model, instructions and
-    /// tools.
+    /// Forks an old run at one of its records, with this agent's model, instructions and tools.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -241,10 +239,9 @@ impl Agent {
         Run::fork(self.clone(), run)
     }
 
-    /// The machine that a run of this agent is driven by, for an engine of your own. Context
-    /// sources are not read, and no guard looks at the goal: the
-    /// [screener](levity_core::Inspection::screener) of the [executor](Self::executor) has them
-    /// look.
+    /// Returns the machine that decides a run of this agent, for use with your own engine. The
+    /// machine reads no context sources and passes the goal to no guard. To screen the goal, use
+    /// the [screener](levity_core::Inspection::screener) of the [executor](Self::executor).
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
         let gathered = Gathered {
             system: self.inner.spec.instructions.clone(),
@@ -279,13 +276,12 @@ impl Agent {
         )
     }
 
-    /// Builds the machine again from a state that it saved at any time. A run whose answer was
-    /// wanted as a type needs an agent that is [expecting](levity_runtime::TypedOutput::expecting)
-    /// it.
+    /// Rebuilds the machine from a state that it saved at any time. If the run has a typed answer,
+    /// the agent must be [expecting](levity_runtime::TypedOutput::expecting) that type.
     ///
     /// # Errors
-    /// When the state is not one of an agent, is damaged, or its answer was wanted as something
-    /// else.
+    /// Returns an error if the state does not belong to an agent, is damaged, or expects another
+    /// type of answer.
     pub fn restore(&self, state: &Value) -> Result<AgentMachine, String> {
         AgentMachine::restore(self.inner.spec.clone(), state, self.output())
     }
@@ -294,37 +290,37 @@ impl Agent {
         self.output.as_deref().cloned()
     }
 
-    /// What performs this agent's effects.
+    /// Returns the executor that performs this agent's effects.
     pub fn executor(&self) -> Arc<dyn Executor> {
         self.inner.performer.clone()
     }
 
-    /// What dispatches its tools: under its policy, within its time limits.
+    /// Returns the dispatcher of this agent's tools, which applies its policy and timeouts.
     pub fn dispatcher(&self) -> &levity_tools::Dispatcher {
         &self.inner.executor.tools
     }
 
-    /// What it is called, if it has a name.
+    /// Returns the name of the agent, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.inner.name.as_deref()
     }
 
-    /// What is known of its model: provider, id, window, abilities and price.
+    /// Returns the card of the agent's model: provider, id, window, abilities and price.
     pub fn card(&self) -> &ModelCard {
         self.inner.executor.model.card()
     }
 
-    /// What drives its runs.
+    /// Returns the runtime that drives the agent's runs.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
     }
 
-    /// Tells something to a run of this agent that this process does not drive, as
-    /// [`Runtime::tell`] does. Where nobody drives it, this agent's guards look at what people say
-    /// before it is written down.
+    /// Sends a message to a run of this agent that this process does not drive, as
+    /// [`Runtime::tell`] does. If no process drives the run, this agent's guards check the message
+    /// before it is stored.
     ///
     /// # Errors
-    /// As [`Runtime::tell_by`].
+    /// Fails in the same cases as [`Runtime::tell_by`].
     pub async fn tell(
         &self,
         run: &RunId,
@@ -336,9 +332,9 @@ impl Agent {
             .await
     }
 
-    /// A run of this agent below another, for an executor of your own: a new one, or one from a
-    /// state that its machine saved. What its context sources said at first is in what was saved,
-    /// and so is all that the task says.
+    /// Creates a run of this agent as the child of another run, for use in your own executor. The
+    /// run is new, or continues from a state that its machine saved. A saved state contains the
+    /// first output of the context sources and everything in the task.
     ///
     /// ```
     /// # use levity_core::Machine;
@@ -357,8 +353,8 @@ impl Agent {
     /// ```
     ///
     /// # Errors
-    /// When a context source fails, the conversation cannot be had, or the state is not one of an
-    /// agent.
+    /// Returns an error if a context source fails, the conversation cannot be loaded, or the state
+    /// does not belong to an agent.
     pub async fn child(
         &self,
         task: impl Into<ChildTask>,
@@ -382,7 +378,7 @@ impl Agent {
         })
     }
 
-    /// What the guards make of a goal.
+    /// Passes a goal through the guards.
     pub(crate) async fn screened(&self, goal: Message) -> Goal {
         match &self.inner.executor.screen {
             Some(screen) => screen.goal(goal).await,
@@ -390,7 +386,7 @@ impl Agent {
         }
     }
 
-    /// What was before a run.
+    /// Returns the history that a run starts with.
     pub(crate) async fn past_of(
         &self,
         history: History,
@@ -460,8 +456,8 @@ impl Runnable for Agent {
                 self.output(),
             )));
         }
-        // What the context sources say is part of the first state, so a resumed run sees what the
-        // first one saw.
+        // The output of the context sources is part of the first state, so a resumed run sees what
+        // the first one saw.
         let agent = self.clone();
         Ok(Beginning::later(async move {
             let goal = agent.screened(goal).await;
@@ -544,20 +540,20 @@ impl TypedOutput for Agent {
     }
 }
 
-/// The input of an agent's run: the goal, and what was said before.
+/// The input of an agent's run: the goal and the earlier conversation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AgentInput {
-    /// What is to be done.
+    /// The goal of the run.
     pub goal: Message,
-    /// What was said before; with a conversation, that comes from the agent's memory.
+    /// The earlier messages. With a conversation, they come from the agent's memory.
     pub history: History,
     /// The conversation that the run is part of.
     pub conversation: Option<ConversationId>,
 }
 
 impl AgentInput {
-    /// Returns whether nobody can see anything in the goal.
+    /// Returns `true` if the goal has no visible content.
     fn is_blank(&self) -> bool {
         self.goal
             .parts

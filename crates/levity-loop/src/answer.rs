@@ -38,20 +38,20 @@ impl AgentDetails {
         }
     }
 
-    /// The whole conversation; give it to the next run to go on from here.
+    /// Returns the whole conversation. Pass it to the next run to continue from here.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The messages of this run: its goal first, and each call of a tool with its result, also of a
-    /// call that was denied. What the model was told on the side is left out.
+    /// Returns the messages of this run: its goal first, then each tool call with its result,
+    /// including denied calls. Notes that the loop added for the model are left out.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.own
     }
 
-    /// Intent, workspace, steps and memory as one value.
+    /// Returns intent, workspace, steps and memory as one value.
     ///
-    /// The workspace is the one that the builder was [told](crate::AgentBuilder::workspace).
+    /// The workspace is the one that you [set](crate::AgentBuilder::workspace) on the builder.
     /// Otherwise it is the folder of the agent's file tools, whose files are listed now: that reads
     /// from the disk and blocks meanwhile.
     pub fn context(&self) -> Context {
@@ -66,7 +66,7 @@ impl AgentDetails {
     }
 }
 
-/// Shows how long the conversation is, and nothing of what was said.
+/// Shows the length of the conversation and none of its content.
 impl std::fmt::Debug for AgentDetails {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AgentDetails")

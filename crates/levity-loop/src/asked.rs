@@ -1,25 +1,25 @@
-//! The tools by which a model asks the user and by which it says that it is done.
+//! The tools by which a model asks the user and by which it finishes the run.
 
 use levity_core::{Hints, ToolError, ToolErrorKind, ToolSpec};
 use serde_json::{Value, json};
 
-/// The tool that asks the user.
+/// The name of the tool that asks the user.
 pub(crate) const ASK: &str = "ask_user";
 
-/// The tool that ends the run.
+/// The name of the tool that ends the run.
 pub(crate) const FINISH: &str = "finish";
 
-/// What the model is told when nobody answers.
+/// The reply to the model when nobody answers its question.
 pub(crate) const UNANSWERED: &str = "go on with what you know, and say what you assumed";
 
-/// What the model is told when its signal is taken.
+/// The reply to the model when its signal is recorded.
 pub(crate) const NOTED: &str = "noted";
 
-/// What the model is told when somebody spoke before a signal that would have ended the run.
+/// The reply to the model when a message arrived before a signal that would have ended the run.
 pub(crate) const SPOKEN: &str = "this was not taken, since something was said meanwhile; look at \
     that first, then call it again if it still holds";
 
-/// What the model is told when it wants to end the run and call tools at once.
+/// The reply to the model when it calls an ending tool together with other tools.
 pub(crate) fn not_alone(name: &str) -> String {
     format!(
         "`{name}` was called beside other tools, so it was left out; look at their results first, \
@@ -65,7 +65,7 @@ pub(crate) fn finish_spec() -> ToolSpec {
     }))
 }
 
-/// The question of a call, with the answers to choose from.
+/// Returns the question of a call, with the answers to choose from.
 pub(crate) fn question(args: &Value) -> Result<String, ToolError> {
     let Some(question) = args
         .get("question")
@@ -90,7 +90,7 @@ pub(crate) fn question(args: &Value) -> Result<String, ToolError> {
     })
 }
 
-/// The answer of a call that ends the run, as text.
+/// Returns the answer of a call that ends the run, as text.
 pub(crate) fn answer(args: &Value) -> Result<String, ToolError> {
     match args.get("answer") {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text.clone()),

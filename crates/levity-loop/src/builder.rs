@@ -19,10 +19,10 @@ mod build;
 mod safety;
 mod tools;
 
-/// Puts an [`Agent`] together. Everything but the model has a default.
+/// Builds an [`Agent`]. Every setting except the model has a default.
 ///
-/// What is built of a clone shares models, tools, memory and approver with what is built of the
-/// original; each agent counts its own [concurrent calls](Self::max_concurrent_tools).
+/// Agents built from a clone share models, tools, memory and approver with agents built from the
+/// original. Each agent counts its own [concurrent calls](Self::max_concurrent_tools).
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct AgentBuilder {
@@ -33,7 +33,7 @@ pub struct AgentBuilder {
     tool_count: usize,
     delegates: BTreeMap<String, Agent>,
     programs: BTreeMap<String, Arc<dyn Program>>,
-    /// The tools that are signals, and whether a run ends with them.
+    /// The tools that are signals, each with `true` if it ends the run.
     signals: Vec<(Arc<ToolSpec>, bool)>,
     policy: Policy,
     approver: Option<Arc<dyn Approver>>,
@@ -54,7 +54,7 @@ pub struct AgentBuilder {
     window: Option<Window>,
 }
 
-/// Where conversations are kept.
+/// The place where conversations are stored.
 #[derive(Clone)]
 enum Keeps {
     Store(Arc<dyn MemoryStore>),
@@ -62,13 +62,13 @@ enum Keeps {
 }
 
 impl AgentBuilder {
-    /// How long a model may take for a reply: 10 minutes.
+    /// The default timeout of a model call: 10 minutes.
     pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_secs(600);
-    /// How long a guard may look at one thing: 60 seconds.
+    /// The default timeout of a guard for one check: 60 seconds.
     pub const DEFAULT_GUARD_TIMEOUT: Duration = Guards::DEFAULT_TIMEOUT;
-    /// How many tokens of context the sources may give: 8,000.
+    /// The default limit on the tokens of all context sources: 8,000.
     pub const DEFAULT_CONTEXT_BUDGET: usize = 8_000;
-    /// With more tools than this, those of sources are searched: 40.
+    /// The default number of tools above which tools of sources are searched: 40.
     pub const DEFAULT_SEARCH_ABOVE: usize = 40;
 
     pub(crate) fn new(model: Arc<dyn Model>) -> Self {
@@ -101,7 +101,7 @@ impl AgentBuilder {
         }
     }
 
-    /// Another model in place of the one that it was begun with.
+    /// Replaces the model that the builder was created with.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -119,78 +119,78 @@ impl AgentBuilder {
         self
     }
 
-    /// What the model is told before everything else; nothing by default.
+    /// Sets the system instructions of the model; none by default.
     pub fn instructions(mut self, text: impl Into<Arc<str>>) -> Self {
         self.spec.instructions = Some(text.into());
         self
     }
 
-    /// What the agent is called in traces; none by default. An agent that another hands work to
+    /// Sets the name of the agent in traces; none by default. As a delegate of another agent, it
     /// goes by the name that it has there.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How many turns a run may take; 10 by default. The last one is announced, has no tools and
-    /// gives a best-effort answer.
+    /// Sets the maximum number of turns of a run; 10 by default. The last turn is announced to the
+    /// model, has no tools and gives a best-effort answer.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.spec.max_turns = turns;
         self
     }
 
-    /// What a run and its children may use together.
+    /// Sets the limits that a run and its children share.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How the goal is planned; not at all by default.
+    /// Sets the planner of goals; no planning by default.
     pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
         self.spec.planner = Arc::new(planner);
         self
     }
 
-    /// How each turn is looked back at; not at all by default.
+    /// Sets the reflector that reviews each turn; no reflection by default.
     pub fn reflector(mut self, reflector: impl Reflector + 'static) -> Self {
         self.spec.reflector = Arc::new(reflector);
         self
     }
 
-    /// Another model for a purpose: `planner`, `reflector`, `summariser`, or `cheap` for
+    /// Sets another model for a purpose: `planner`, `reflector`, `summariser`, or `cheap` for
     /// [`Low::Switch`].
     pub fn model_for(mut self, slot: impl Into<String>, model: impl Model + 'static) -> Self {
         self.slots.insert(slot.into(), Arc::new(model));
         self
     }
 
-    /// What to do once only [`Limits::low`] percent of the money or the tokens are left;
+    /// Sets the reaction once only [`Limits::low`] percent of the money or the tokens remain;
     /// [`Low::Answer`] by default.
     pub fn when_low(mut self, low: Low) -> Self {
         self.spec.when_low = low;
         self
     }
 
-    /// Temperature and the like, for every call of a model.
+    /// Sets options such as the temperature for every model call.
     pub fn options(mut self, options: Options) -> Self {
         self.spec.options = Arc::new(options);
         self
     }
 
-    /// How often a typed answer of the wrong shape is asked for again; twice by default.
+    /// Sets how many times a typed answer of the wrong shape is retried; twice by default.
     pub fn output_retries(mut self, retries: u32) -> Self {
         self.spec.output_retries = retries;
         self
     }
 
-    /// Adds what a source has to say before the instructions.
+    /// Adds a context source, whose blocks precede the instructions.
     pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
         self.context.push(Arc::new(source));
         self
     }
 
-    /// Gives the agent long-term memory: tools to remember, recall and forget facts of these
-    /// scopes, and what is known of them beside each goal.
+    /// Gives the agent long-term memory of these scopes. The agent gets tools to remember, recall
+    /// and forget facts, and known facts are shown beside each goal.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -220,30 +220,30 @@ impl AgentBuilder {
             .context(recall.context(scopes))
     }
 
-    /// How many tokens of context the sources may give together;
+    /// Sets the limit on the tokens of all context sources together;
     /// [`DEFAULT_CONTEXT_BUDGET`](Self::DEFAULT_CONTEXT_BUDGET) by default.
     pub fn context_budget(mut self, tokens: usize) -> Self {
         self.context_budget = tokens;
         self
     }
 
-    /// Where conversations are kept; see [`Run::conversation`](levity_runtime::Run::conversation).
-    /// Nowhere by default.
+    /// Sets the store for conversations; see
+    /// [`Run::conversation`](levity_runtime::Run::conversation). They are not stored by default.
     pub fn memory(mut self, store: impl MemoryStore + 'static) -> Self {
         self.memory = Some(Keeps::Store(Arc::new(store)));
         self
     }
 
-    /// Where conversations are kept, with settings of their own: when they expire, how long they
-    /// may become.
+    /// Sets the store for conversations together with its settings: their expiry and their maximum
+    /// length.
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.memory = Some(Keeps::Conversations(conversations));
         self
     }
 
-    /// How much of a conversation the model is shown. By default it is what its context window has
-    /// room for, and of earlier runs of a conversation the last 10 messages; what has left is
-    /// summed up.
+    /// Sets how much of a conversation the model is shown. By default it is as much as the context
+    /// window holds, and the last 10 messages of earlier runs of a conversation. Messages that
+    /// leave the window are summarised.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -257,21 +257,22 @@ impl AgentBuilder {
         self
     }
 
-    /// Asks no model for summaries: of what has left the window, a list of who said what is shown.
+    /// Disables summaries by a model: messages that leave the window are replaced by a list of
+    /// short lines, one for each message.
     pub fn without_summaries(mut self) -> Self {
         self.spec.summaries = false;
         self
     }
 
-    /// Where the agent works, for its [`Context`](levity_core::Context); it stays as it is given.
-    /// By default it is the folder of the file tools that the agent has, listed when
+    /// Sets the workspace for the agent's [`Context`](levity_core::Context), which stays as given.
+    /// By default it is the folder of the agent's file tools, listed when
     /// [`AgentDetails::context`](crate::AgentDetails::context) is called.
     pub fn workspace(mut self, workspace: WorkspaceView) -> Self {
         self.spec.workspace = workspace;
         self
     }
 
-    /// What lists the files of the folder that the agent works in, in place of its tools.
+    /// Sets the source that lists the files of the agent's folder, in place of its tools.
     ///
     /// ```
     /// use levity_core::{WorkspaceSource, WorkspaceView};
@@ -298,22 +299,22 @@ impl AgentBuilder {
         self
     }
 
-    /// How long a model may take for a reply;
-    /// [`DEFAULT_MODEL_TIMEOUT`](Self::DEFAULT_MODEL_TIMEOUT) by default.
+    /// Sets the timeout of a model call; [`DEFAULT_MODEL_TIMEOUT`](Self::DEFAULT_MODEL_TIMEOUT) by
+    /// default.
     pub fn model_timeout(mut self, time: Duration) -> Self {
         self.model_timeout = time;
         self
     }
 
-    /// Folds each run again when it has ended, and fails it when it does not come out the same.
-    /// That tells a planner or a reflector that is not deterministic, before a crash does; it is
-    /// for tests. A run without a journal is kept in memory for it.
+    /// Replays each run when it has ended, and fails it if the replay differs. Use it in tests: it
+    /// detects a planner or a reflector that is not deterministic before a crash does. A run
+    /// without a journal is held in memory for the replay.
     pub fn audited(mut self) -> Self {
         self.audit = true;
         self
     }
 
-    /// What drives the runs: its journal, its clock.
+    /// Sets the runtime that drives the runs, with its journal and clock.
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = runtime;
         self

@@ -9,7 +9,7 @@ use crate::agent::{Agent, AgentInput};
 use crate::machine::{AgentMachine, Talk};
 use crate::output::OutputCheck;
 
-/// What an agent below another run is to do; see [`Agent::child`].
+/// The task of an agent that runs as the child of another run; see [`Agent::child`].
 ///
 /// ```
 /// # use levity_core::{History, Message};
@@ -19,7 +19,7 @@ use crate::output::OutputCheck;
 /// let task = ChildTask::new("Find it").history(history).with_said();
 /// # Ok::<(), levity_core::HistoryError>(())
 /// ```
-#[must_use = "a task does nothing until an agent gets it"]
+#[must_use = "a task does nothing until it is passed to an agent"]
 pub struct ChildTask {
     input: AgentInput,
     output: Option<Arc<OutputSchema>>,
@@ -27,7 +27,7 @@ pub struct ChildTask {
 }
 
 impl ChildTask {
-    /// A task with this goal.
+    /// Creates a task with this goal.
     pub fn new(goal: impl Into<Message>) -> Self {
         Self {
             input: goal.into().into(),
@@ -36,29 +36,30 @@ impl ChildTask {
         }
     }
 
-    /// Goes on from an earlier conversation.
+    /// Continues from an earlier conversation.
     pub fn history(mut self, history: History) -> Self {
         self.input.history = history;
         self
     }
 
-    /// Goes on with a conversation in the agent's memory, in place of a history; see
-    /// [`Run::conversation`](levity_runtime::Run::conversation). Whoever else works on it is waited
-    /// for, so it must not be one that the run above has: the two would wait for each other.
+    /// Continues a conversation in the agent's memory, in place of a history; see
+    /// [`Run::conversation`](levity_runtime::Run::conversation). The child waits for other users of
+    /// the conversation. Do not use the conversation of the parent run: the two would wait for each
+    /// other.
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
         self.input.conversation = Some(id.into());
         self
     }
 
-    /// The schema that the answer is wanted in. It is checked, and asked for again when it is
-    /// wrong, as for [`Run::typed`](levity_runtime::Run::typed); the value is in
+    /// Sets the schema of the answer. The answer is validated and retried, as for
+    /// [`Run::typed`](levity_runtime::Run::typed). The value is in
     /// [`Ending::value`](levity_core::Ending::value).
     pub fn output(mut self, schema: impl Into<Arc<OutputSchema>>) -> Self {
         self.output = Some(schema.into());
         self
     }
 
-    /// Keeps the messages of the run in its [`Ending::said`](levity_core::Ending::said).
+    /// Includes the messages of the run in its [`Ending::said`](levity_core::Ending::said).
     pub fn with_said(mut self) -> Self {
         self.said = true;
         self
@@ -83,7 +84,7 @@ impl From<Message> for ChildTask {
     }
 }
 
-/// Shows nothing of what was said.
+/// Shows none of the conversation's content.
 impl fmt::Debug for ChildTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildTask")
@@ -93,7 +94,7 @@ impl fmt::Debug for ChildTask {
 }
 
 impl Agent {
-    /// The machine of a new run below another.
+    /// Creates the machine of a new child run.
     pub(crate) async fn set_out(
         &self,
         task: ChildTask,
@@ -114,16 +115,17 @@ impl Agent {
             .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))
             .await
             .map_err(|error| {
-                ToolError::failed("the agent's context could not be had").with_source(error)
+                ToolError::failed("the agent's context could not be loaded").with_source(error)
             })?;
         let machine = self.set_in(goal, past, gathered, output.map(OutputCheck::new));
         Ok((if said { machine.with_said() } else { machine }, lease))
     }
 }
 
-/// The conversation could not be had. What a store said is to be found as that.
+/// Returns the error for a conversation that could not be loaded. The error of the store remains
+/// its source.
 fn no_past(cause: SharedError) -> ToolError {
-    let error = ToolError::failed("the conversation could not be had");
+    let error = ToolError::failed("the conversation could not be loaded");
     match cause.as_error().downcast_ref::<MemoryError>() {
         Some(memory) => error
             .with_retryable(memory.is_retryable())

@@ -24,20 +24,19 @@ use crate::notes;
 use crate::reads;
 use crate::wait;
 
-/// What models are called for; all fall back on the first.
+/// The purposes of models; all of them fall back to the first.
 pub(crate) const SLOTS: [&str; 5] = ["main", "planner", "reflector", SUMMARISER, CHEAP];
 
 /// The slot of the model that sums up what has left the window.
 pub(crate) const SUMMARISER: &str = "summariser";
 
-/// The slot of the model that is called once little money or few tokens are left.
+/// The slot of the model that is called once little money or few tokens remain.
 pub(crate) const CHEAP: &str = "cheap";
 
-/// How the models stand in an agent's setup.
+/// The prefix of models in an agent's setup.
 pub(crate) const MODEL: &str = "model ";
 
-/// Performs an agent's effects: its models, its tools, whoever it asks, the agents it hands work
-/// to.
+/// Performs an agent's effects with its models, tools, approver and delegates.
 pub(crate) struct AgentExecutor {
     pub(crate) model: Arc<dyn Model>,
     /// Models for other purposes, by slot.
@@ -45,18 +44,18 @@ pub(crate) struct AgentExecutor {
     pub(crate) tools: Dispatcher,
     pub(crate) delegates: BTreeMap<String, Agent>,
     pub(crate) programs: BTreeMap<String, Arc<dyn Program>>,
-    /// Itself, for the runs of programs, whose calls it makes.
+    /// A reference to itself, for the runs of programs, whose calls it makes.
     pub(crate) me: Weak<Self>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
-    /// The guards that stand around it, for what its programs do.
+    /// The guards around it, which also check the calls of its programs.
     pub(crate) screen: Option<Arc<Screen>>,
     /// The cards of the models, by slot.
     pub(crate) cards: Arc<[(String, ModelCard)]>,
     /// Fingerprints of the settings, by name.
     pub(crate) settings: Vec<(String, Digest)>,
     pub(crate) world: Arc<dyn World>,
-    /// Where what is said is kept.
+    /// The store of the conversations.
     pub(crate) conversations: Option<Conversations>,
     pub(crate) model_timeout: Duration,
     pub(crate) offered: Offered,
@@ -66,9 +65,9 @@ pub(crate) struct AgentExecutor {
 
 type Specs = Arc<[Arc<ToolSpec>]>;
 
-/// What was worked out lately, the newest last. Runs that read earlier results are offered one tool
-/// more than the others, each may have found other tools, and each model counts in its own way: so
-/// some are kept.
+/// A small cache of computed values, the newest last. It holds several values: runs that read
+/// earlier results are offered one more tool, each run may have found other tools, and each model
+/// counts differently.
 struct Lately<K, V>(Mutex<Vec<(K, V)>>);
 
 const LATELY: usize = 16;
@@ -85,7 +84,7 @@ impl<K, V: Clone> Lately<K, V> {
         if let Some((_, value)) = lock().iter().find(|(key, _)| is_it(key)) {
             return value.clone();
         }
-        // Models and sources of tools are foreign code, so no lock is held while they are asked.
+        // Models and sources of tools are foreign code, so no lock is held while they are called.
         let (key, value) = make();
         let mut known = lock();
         if known.len() >= LATELY {
@@ -96,8 +95,8 @@ impl<K, V: Clone> Lately<K, V> {
     }
 }
 
-/// The tools that the model is told of: of which all are made, what the conversation has found, and
-/// whether there is something to read. They are put together only when that changes.
+/// The tools that a request lists, computed only when their inputs change. The inputs are all
+/// tools, the tools that the conversation has found, and the existence of a result to read.
 #[derive(Default)]
 pub(crate) struct Offered(Lately<(Specs, Found, bool), Specs>);
 
@@ -126,11 +125,11 @@ impl Offered {
     }
 }
 
-/// The tools with the one that reads earlier results: behind those that were found before there was
-/// anything to read.
+/// Returns the tools with the one that reads earlier results, placed behind those that were found
+/// before there was a result to read.
 fn with_reader(offer: &Specs, tools: &Dispatcher, found: &Found) -> Specs {
     let reader = tools.reader();
-    // The name may have been taken by a source of tools since; the loop answers to it.
+    // A source of tools may have taken the name since; the loop still answers to it.
     let others = |specs: &Specs| -> Vec<_> {
         specs
             .iter()
@@ -148,7 +147,7 @@ fn with_reader(offer: &Specs, tools: &Dispatcher, found: &Found) -> Specs {
     all.into()
 }
 
-/// The fingerprint of the tools on offer, made anew only when they change.
+/// The fingerprint of the offered tools, computed only when they change.
 #[derive(Default)]
 pub(crate) struct ToolsDigest(Lately<Specs, Digest>);
 
@@ -161,7 +160,8 @@ impl ToolsDigest {
     }
 }
 
-/// The most tokens that the tools on offer can be to a model, counted anew only when they change.
+/// The upper bound of the tokens that a model counts for the offered tools, computed only when they
+/// change.
 #[derive(Default)]
 pub(crate) struct ToolsBound(Lately<(Specs, Arc<str>), u64>);
 
@@ -187,7 +187,7 @@ impl AgentExecutor {
 
     async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
         let Some(model) = self.model_for(&call.slot) else {
-            let message = format!("the agent has no model for `{}`", call.slot);
+            let message = format!("the agent has no model for the slot `{}`", call.slot);
             return Outcome::Model(Err(ModelError::new(ModelErrorKind::BadRequest, message)));
         };
         let mut request = call.request;
@@ -206,18 +206,17 @@ impl AgentExecutor {
         }
         let sent = request.clone();
         let reply = AssertUnwindSafe(reply(&**model, request, &cx)).catch_unwind();
-        // Nothing is made for the time limit until the model makes one wait.
+        // The timer is created only once the model makes the run wait.
         let limit = pin!(async { self.world.sleep(self.model_timeout).await });
         Outcome::Model(match select(pin!(reply), limit).await {
-            // Where what is not known counts as the most, an estimate would hide that it is not
-            // known.
+            // If an unknown usage counts as the maximum, an estimate would hide that it is unknown.
             Either::Left((Ok(reply), _)) if cx.max_output.is_some() => reply,
             Either::Left((Ok(reply), _)) => {
                 reply.map(|response| priced(estimated(response, &sent), &**model))
             }
             Either::Left((Err(_), _)) => Err(ModelError::new(
                 ModelErrorKind::Malformed,
-                "the model panicked: a fault in its code",
+                "the model panicked; this is a bug in the model's code",
             )),
             Either::Right(((), _)) => {
                 let message = format!("no reply within {:?}", self.model_timeout);
@@ -226,12 +225,13 @@ impl AgentExecutor {
         })
     }
 
-    /// The tools that the model is told of.
+    /// Returns the tools that a request lists.
     fn specs(&self, reads: bool, found: &Found) -> Specs {
         self.offered.of(&self.tools, found, reads)
     }
 
-    /// The most tokens that a request can be with these tools, when it is so many without them.
+    /// Returns the upper bound of the tokens of a request with these tools, given the bound without
+    /// them.
     fn most(
         &self,
         model: &dyn Model,
@@ -241,8 +241,8 @@ impl AgentExecutor {
         tools: &Specs,
     ) -> u64 {
         let sum = alone.saturating_add(self.tools_bound.of(tools, slot, model));
-        // Beyond a window, pieces say less than the whole: only the model knows whether the window
-        // binds it.
+        // Beyond the window, the sum of the parts is less precise than the whole: only the model
+        // can report that its window binds it.
         match model.card().window {
             Some(window) if sum > window => sum.min(
                 model
@@ -253,8 +253,8 @@ impl AgentExecutor {
         }
     }
 
-    /// The tools on offer. They may have become more since room was reserved for them; the last are
-    /// then left out of this call.
+    /// Returns the offered tools that fit. There may be more of them than when room was reserved;
+    /// the last ones are then left out of this call.
     fn fitting(
         &self,
         model: &dyn Model,
@@ -293,7 +293,7 @@ impl AgentExecutor {
         }
     }
 
-    /// Prepares what policy has a say in: a call of this class.
+    /// Prepares a call of this class, to which the policy applies.
     fn prepare_call(&self, call: &ToolCall, class: EffectClass, alone: bool) -> Eventual<Prepared> {
         self.tools.permit(call).map(move |permit: Permit| {
             let prepared = Prepared::new(class).permit(permit);
@@ -316,9 +316,9 @@ impl AgentExecutor {
         }
     }
 
-    /// The most that a call can take.
+    /// Returns the upper bound of the cost of a call.
     fn cost_of(&self, call: &ModelCall) -> CostBound {
-        // What has no model fails before anything is sent.
+        // A call without a model fails before anything is sent.
         let Some(model) = self.model_for(&call.slot) else {
             return CostBound::new(0)
                 .with_output(0)
@@ -334,7 +334,7 @@ impl AgentExecutor {
 
     async fn ask(&self, ask: &Ask) -> Outcome {
         Outcome::Decision(match &self.approver {
-            None => Decision::deny("nobody is there to ask"),
+            None => Decision::deny("there is no approver to ask; set one with `.approver(..)`"),
             Some(approver) => match AssertUnwindSafe(approver.decide(ask)).catch_unwind().await {
                 Ok(decision) => decision,
                 Err(_) => Decision::deny("the approver panicked"),
@@ -381,7 +381,8 @@ impl Executor for AgentExecutor {
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         match effect {
             Effect::Model(call) => self.model(call, cx).await,
-            // By far the largest of the futures: in a box, so that the others need not be as large.
+            // This future is by far the largest. It is boxed so that the others need not be as
+            // large.
             Effect::Tool(run) => Box::pin(self.tool(run, cx)).await,
             Effect::Ask(ask) => self.ask(&ask).await,
             Effect::Save(save) => Box::pin(self.save(save)).await,
@@ -396,7 +397,7 @@ impl Executor for AgentExecutor {
             let caller = self
                 .me
                 .upgrade()
-                .ok_or_else(|| ToolError::failed("the agent is gone"))?;
+                .ok_or_else(|| ToolError::failed("the agent was dropped"))?;
             let caller: Arc<dyn Executor> = match &self.screen {
                 None => caller,
                 Some(screen) => Arc::new(Guarded::program(caller, screen.clone())),
@@ -404,7 +405,7 @@ impl Executor for AgentExecutor {
             return program.child(&args, saved, caller).await;
         }
         let Some(agent) = self.delegates.get(&*child.agent) else {
-            let message = format!("there is no agent `{}`", child.agent);
+            let message = format!("there is no delegate agent `{}`", child.agent);
             return Err(ToolError::new(ToolErrorKind::NotFound, message));
         };
         let Some(task) = child.input.get("task").and_then(|task| task.as_str()) else {
@@ -457,17 +458,16 @@ impl fmt::Debug for AgentExecutor {
     }
 }
 
-/// Whether a request goes out with tools. Calls in the conversation want theirs beside them, also
-/// when no more are to come: providers refuse it otherwise, and forget what they have in their
-/// caches.
+/// Returns `true` if a request is sent with tools. Providers reject a conversation with calls but
+/// without their tools, and lose their caches, even when no more calls are expected.
 fn names_tools(offer: Offer, request: &Request) -> bool {
     offer == Offer::All || request.history.has_calls()
 }
 
-/// Streams when somebody watches; otherwise the model may have a cheaper way.
+/// Streams the reply if the run is watched; otherwise the model may use a cheaper call.
 async fn reply(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Response, ModelError> {
     match cx.live.is_watched() {
-        // In a box: a run that nobody watches needs no room for it.
+        // The stream is boxed: a run that is not watched needs no room for it.
         true => Box::pin(streamed(model, request, cx)).await,
         false => model.complete(request).await,
     }
@@ -517,7 +517,7 @@ fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
     })
 }
 
-/// Puts the wanted shape into words, for a model that takes no schema.
+/// Describes the schema in the prompt, for a model that accepts no schema.
 fn shape_in_words(mut request: Request) -> Request {
     let Some(output) = request.output.take() else {
         return request;
@@ -530,14 +530,14 @@ fn shape_in_words(mut request: Request) -> Request {
     request.with_system(system)
 }
 
-/// Says what the reply cost, where the model's price is known.
+/// Adds the cost of the reply if the model's price is known.
 fn priced(mut response: Response, model: &dyn Model) -> Response {
     let usage = &mut response.usage;
     usage.cost = usage.cost.or_else(|| Some(model.card().price?.cost(usage)));
     response
 }
 
-/// Fills in token counts that the provider did not give, marked as a guess.
+/// Fills in token counts that the provider did not return, marked as estimates.
 fn estimated(mut response: Response, request: &Request) -> Response {
     if response.usage.input.is_some() && response.usage.output.is_some() {
         return response;

@@ -1,4 +1,4 @@
-//! The guards of an agent are asked, in order, about what goes in and out.
+//! Calls the guards of an agent in order on its input and output.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -24,18 +24,18 @@ pub use secret::SecretGuard;
 pub use size::SizeGuard;
 pub use topic::TopicGuard;
 
-/// How much of a reason is kept.
+/// The maximum length of a stored reason.
 const LONGEST_REASON: usize = 1_000;
 
-/// What becomes of a thing when a guard fails to look at it: it returned an error, panicked or took
-/// too long.
+/// What happens to an item when a guard fails to check it: the guard returned an error, panicked or
+/// timed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenGuardFails {
-    /// It is blocked.
+    /// The item is blocked.
     #[default]
     Block,
-    /// It passes, as the guards before have left it.
+    /// The item passes, as the previous guards have left it.
     Pass,
 }
 
@@ -74,15 +74,15 @@ impl FromIterator<Arc<dyn Guard>> for Guards {
     }
 }
 
-/// What the guards made of something. When it was blocked, the last of those who stepped in says
-/// so.
+/// The result of all guards for one item. If it was blocked, the last intervention is the one that
+/// blocked it.
 pub(crate) struct Looked {
     pub(crate) subject: GuardSubject,
     pub(crate) guarded: Vec<Intervention>,
 }
 
 impl Looked {
-    /// What it is now, or who blocked it.
+    /// Returns the item as it is now, or the interventions if it was blocked.
     pub(crate) fn passed(self) -> Result<(GuardSubject, Vec<Intervention>), Vec<Intervention>> {
         match is_blocked(&self.guarded) {
             true => Err(self.guarded),
@@ -98,12 +98,12 @@ pub(crate) fn is_blocked(guarded: &[Intervention]) -> bool {
 impl Guards {
     pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Whether anybody looks at this. Where nobody does, nothing is made for it.
+    /// Returns `true` if any guard watches this stage. If none does, no subject is built.
     pub fn watch(&self, stage: Stage) -> bool {
         self.all.iter().any(|guard| watches(&**guard, stage))
     }
 
-    /// Has all guards look, each at what the one before made of it, until one blocks.
+    /// Calls all guards, each on the output of the one before, until one blocks.
     pub(crate) async fn look(
         &self,
         mut subject: GuardSubject,
@@ -135,7 +135,7 @@ impl Guards {
         Looked { subject, guarded }
     }
 
-    /// Asks one guard, and sees to it that what it puts in place of something may stand there.
+    /// Calls one guard, and checks that its replacement is valid.
     async fn ask(
         &self,
         guard: &dyn Guard,
@@ -148,16 +148,19 @@ impl Guards {
         let verdict = match select(pin!(check), limit).await {
             Either::Left((Ok(verdict), _)) => verdict.map_err(|cause| failed(&cause))?,
             Either::Left((Err(_), _)) => {
-                return Err("the guard panicked: a fault in its code".to_owned());
+                return Err("the guard panicked; this is a bug in the guard's code".to_owned());
             }
             Either::Right(((), _)) => {
-                return Err(format!("the guard said nothing within {:?}", self.timeout));
+                return Err(format!(
+                    "the guard gave no verdict within {:?}",
+                    self.timeout
+                ));
             }
         };
         match verdict {
             Verdict::Rewrite(new) => match in_place_of(subject, *new) {
                 Some(new) => Ok(Verdict::rewrite(new)),
-                None => Err("the guard put something of another kind in its place".to_owned()),
+                None => Err("the guard returned a replacement of another kind".to_owned()),
             },
             verdict => Ok(verdict),
         }
@@ -168,7 +171,8 @@ fn failed(cause: &SharedError) -> String {
     format!("the guard failed: {cause}")
 }
 
-/// Guards are foreign code, so what panics watches: it is asked, and fails.
+/// Returns `true` if a guard watches a stage. Guards are foreign code, so one that panics counts as
+/// watching: it is then called, and fails.
 fn watches(guard: &dyn Guard, stage: Stage) -> bool {
     std::panic::catch_unwind(AssertUnwindSafe(|| guard.watches(stage))).unwrap_or(true)
 }
@@ -178,7 +182,8 @@ pub(crate) fn name(guard: &dyn Guard) -> String {
         .unwrap_or_else(|_| "guard".to_owned())
 }
 
-/// The new one, with what a guard may not change as it was: who says it, which call it is.
+/// Returns the replacement with the parts that a guard may not change as they were: the role and
+/// the call id.
 fn in_place_of(old: &GuardSubject, new: GuardSubject) -> Option<GuardSubject> {
     Some(match (old, new) {
         (GuardSubject::Input(old), GuardSubject::Input(new)) => {
@@ -201,7 +206,8 @@ fn in_place_of(old: &GuardSubject, new: GuardSubject) -> Option<GuardSubject> {
     })
 }
 
-/// The new message with the calls of the old one, each in its place: a history needs them all.
+/// Returns the new message with the calls of the old one, each in its place: a history needs them
+/// all.
 fn said(old: &Message, new: &Message) -> Message {
     let mut calls = old.calls().cloned().map(Part::ToolCall);
     let mut parts = Vec::with_capacity(new.parts.len());

@@ -1,4 +1,4 @@
-//! The agent: goal, plan, act, observe, reflect, and again, until there is an answer.
+//! An agent loop: goal, plan, act, observe and reflect, repeated until there is an answer.
 //!
 //! ```
 //! use levity_loop::Agent;
@@ -13,12 +13,13 @@
 //! # }
 //! ```
 //!
-//! - The loop itself is [`AgentMachine`]: it decides and does no I/O, so any run can be resumed,
-//!   replayed and tested without a network.
+//! - The loop itself is [`AgentMachine`]. It decides and performs no I/O, so any run can be
+//!   resumed, replayed and tested without a network.
 //! - A run ends in an answer, a best-effort answer marked as such, or an error that carries all
-//!   that was reached; the conversation it leaves can be sent to a provider as it is.
-//! - A tool's failure goes back to the model; only what ends the run is an error of the run.
-//! - Planning and reflecting cost nothing unless they are switched on.
+//!   partial results. Its conversation can be sent to a provider unchanged.
+//! - A tool's failure goes back to the model; only a failure that ends the run is an error of the
+//!   run.
+//! - Planning and reflecting cost nothing unless you enable them.
 
 mod agent;
 mod answer;
@@ -50,7 +51,8 @@ pub use strategy::{
     ReflectRules, Reflection, Reflector, TurnSummary,
 };
 
-/// For levity's own crates, which have guards stand elsewhere, too; nothing is promised of it.
+/// Internal items for levity's own crates, which use guards elsewhere. They carry no stability
+/// promise.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::guards::Guards;

@@ -1,4 +1,4 @@
-//! Looking at runs that nobody drives.
+//! Inspects runs that no process drives.
 
 use levity_core::{Ask, Digest, Executor, Record, Result, RunId, RuntimeError};
 use levity_runtime::{Replay, Runnable, Runtime, check_setup, replay};
@@ -8,12 +8,12 @@ use crate::executor::MODEL;
 use crate::machine::AgentMachine;
 
 impl Agent {
-    /// Folds a run of this agent again without performing anything, and tells its events, the same
-    /// to the byte. A run whose answer was wanted as a type needs an agent that is
-    /// [expecting](levity_runtime::TypedOutput::expecting) it.
+    /// Replays a run of this agent without performing any effect, and returns its events, identical
+    /// to the byte. If the run has a typed answer, the agent must be
+    /// [expecting](levity_runtime::TypedOutput::expecting) that type.
     ///
     /// # Errors
-    /// When there is no such run, or at the first thing that is not as it was: the instructions, a
+    /// Returns an error if there is no such run, or at the first difference: the instructions, a
     /// tool, the code. The error names it. Another model makes no difference.
     pub async fn replay(&self, run: &RunId) -> Result<Replay<AgentMachine>> {
         let records = read(self.runtime(), run).await?;
@@ -28,11 +28,10 @@ impl Agent {
         })?)
     }
 
-    /// The questions that a run and the runs below it wait for an answer to, while nobody drives
-    /// it.
+    /// Returns the unanswered questions of a run and its child runs, while no process drives it.
     ///
     /// # Errors
-    /// When there is no such run, or it is not one of this agent's.
+    /// Returns an error if there is no such run, or it does not belong to this agent.
     pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
         Ok(levity_runtime::asks(self, run).await?)
     }

@@ -36,26 +36,25 @@ use state::{Corrections, State, Tally, Task};
 
 pub(crate) use save::Talk;
 
-/// How often an empty reply is answered with a reminder before the run fails.
+/// The number of reminders after empty replies before the run fails.
 const EMPTY_REPLIES: u32 = 2;
 
-/// The rules that a new run follows. A run goes on by those that it began with, so that its journal
-/// stays true.
+/// The version of the rules that a new run follows. A run keeps the rules that it began with, so
+/// that its journal stays valid.
 ///
-/// - 0: those of versions that did not say.
-/// - 1: a reply of media alone is an answer, and a tool that is called on the last turn ends in an
-///   answer.
-/// - 2: the third call in a row that is the same is answered from its result, for models that write
-///   calls as text.
-/// - 3: a call that the limit on a reply cut is asked for once more with a higher limit. After an
-///   empty reply, or one that had no room, the request becomes smaller if nobody knows the size of
-///   the model's window.
+/// - 0: the rules of versions that did not record one.
+/// - 1: a reply of media alone is an answer, and a tool call on the last turn leads to an answer.
+/// - 2: the third identical call in a row is answered from its earlier result, for models that
+///   write calls as text.
+/// - 3: a call that the limit on a reply cut is requested once more with a higher limit. After an
+///   empty reply, or one that had no room, the request becomes smaller if the size of the model's
+///   window is unknown.
 const RULES: u32 = 3;
 
-/// How often in a row a provider may interrupt a turn before the run fails.
+/// The maximum number of times in a row that a provider may interrupt a turn before the run fails.
 const PAUSES: u32 = 16;
 
-/// What the machine is called in a journal, and the version of the state it writes there.
+/// The name of the machine in a journal, and the version of the state it writes there.
 const KIND: &str = "agent";
 const VERSION: u32 = 1;
 
@@ -63,17 +62,17 @@ const UNKNOWN: &str = "the program ended while this call ran; whether it took ef
     so look before \
                        you call it again";
 
-/// The agent's loop: goal, plan, act, observe, reflect, and again, until there is an answer.
+/// The agent's loop: goal, plan, act, observe and reflect, repeated until there is an answer.
 ///
-/// It decides and does nothing; see [`Machine`]. [`Agent::machine`](crate::Agent::machine) makes
-/// one.
+/// It decides and performs no I/O; see [`Machine`]. [`Agent::machine`](crate::Agent::machine)
+/// creates one.
 pub struct AgentMachine {
     spec: Arc<AgentSpec>,
     output: Option<OutputCheck>,
     state: State,
 }
 
-/// Shows where the loop stands, and nothing of what was said.
+/// Shows the phase of the loop and none of the conversation's content.
 impl fmt::Debug for AgentMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentMachine")
@@ -84,11 +83,11 @@ impl fmt::Debug for AgentMachine {
     }
 }
 
-/// The state of a machine at its end.
+/// The state of a machine at its end, in parts.
 pub(crate) struct Parts {
     /// The whole conversation.
     pub(crate) history: History,
-    /// The messages of this run, without what the model was told on the side.
+    /// The messages of this run, without notes for the model.
     pub(crate) own: Vec<Arc<Message>>,
     pub(crate) goal: Arc<Message>,
     pub(crate) spec: Arc<AgentSpec>,
@@ -151,7 +150,7 @@ impl AgentMachine {
         if tools.found.is_empty() {
             tools.look(conversation.history.messages(), &machine.spec);
         }
-        // It is in no journal, and follows from all else.
+        // It is in no journal, because it follows from the rest.
         if let Phase::Ended(ending) = phase {
             ending.talk = conversation.talk_end().map(Box::new);
         }
@@ -159,10 +158,9 @@ impl AgentMachine {
     }
 
     fn read_state(state: &Value) -> Result<State, String> {
-        // What the reader says would quote the conversation.
-        let state = State::read(state).map_err(|_| {
-            "its state is not one that this version of the agent can read".to_owned()
-        })?;
+        // The error of the parser would quote the conversation.
+        let state = State::read(state)
+            .map_err(|_| "this version of the agent cannot read its state".to_owned())?;
         match state.contradiction() {
             Some(what) => Err(format!("its state contradicts itself: {what}")),
             None => Ok(state),
@@ -194,43 +192,43 @@ impl AgentMachine {
         Ok(Self::with_state(spec, output, state))
     }
 
-    /// Builds the machine of a run that is only looked at: its answer is not read as a type.
+    /// Builds the machine of a run that is only inspected: its answer is not parsed as a type.
     pub(crate) fn restore_untyped(spec: Arc<AgentSpec>, state: &Value) -> Result<Self, String> {
         let state = Self::read_state(state)?;
         let output = state.task.output.clone().map(OutputCheck::new);
         Ok(Self::with_state(spec, output, state))
     }
 
-    /// The same, with an ending that has what was said.
+    /// Includes the messages of the run in its ending.
     pub(crate) fn with_said(mut self) -> Self {
         self.state.task.tells_said = true;
         self
     }
 
-    /// What it was told to do.
+    /// Returns the goal of the run.
     pub(crate) fn goal(&self) -> &Message {
         &self.state.task.goal
     }
 
-    /// Goes another way than the run that it began as, with other context.
+    /// Turns the machine into a fork of its run, with newly gathered context.
     pub(crate) fn forked(mut self, gathered: Gathered) -> Self {
         (self.state.task.system, self.state.task.beside) = (gathered.system, gathered.beside);
         self.state.conversation.talk = self.state.conversation.talk.map(Talk::forked);
         self
     }
 
-    /// The conversation so far. Calls under way are not in it yet.
+    /// Returns the conversation up to now. It does not contain calls in progress.
     pub fn history(&self) -> &History {
         &self.state.conversation.history
     }
 
-    /// Where the loop stands.
+    /// Returns the current phase of the loop.
     pub fn phase(&self) -> Told {
         self.state.phase.told()
     }
 
-    /// What it was told to do, where, what it did and what came of it. A machine lists no files:
-    /// the workspace is the one that was given to the builder.
+    /// Returns goal, workspace, steps and results as one value. A machine lists no files: the
+    /// workspace is the one that was given to the builder.
     pub fn context(&self) -> Context {
         Context::new(self.state.task.goal.text())
             .with_workspace(self.spec.workspace.clone())
@@ -238,13 +236,13 @@ impl AgentMachine {
             .with_memory(self.remembered())
     }
 
-    /// What is remembered beyond the history.
+    /// Returns the memory beyond the history.
     pub(crate) fn remembered(&self) -> Value {
         self.state.conversation.remembered()
     }
 
-    /// The conversation, the goal and what the agent is made of. Calls that were under way when the
-    /// run was left are in the conversation, as calls of which nobody knows what came.
+    /// Returns the conversation, the goal and the settings of the agent. Calls that were in
+    /// progress when the run stopped are in the conversation, marked as calls with unknown outcome.
     pub(crate) fn into_parts(mut self) -> Parts {
         let mut conversation = self.state.conversation;
         if let Some(exchange) = self.state.phase.take_exchange() {
@@ -316,7 +314,8 @@ impl AgentMachine {
         self.stop(Status::Failed(Failure::Internal(what)), step);
     }
 
-    /// A model gave no reply: a shorter request may help, or the run fails.
+    /// Handles a model call without a reply: retries with a shorter request if that may help, else
+    /// fails the run.
     fn no_reply(&mut self, purpose: &Purpose, error: ModelError, step: &mut MachineOutput) {
         self.state.tally.count_model_call(None);
         match purpose {
@@ -324,7 +323,7 @@ impl AgentMachine {
                 self.stop(Status::Failed(Failure::Model(error)), step);
             }
             Purpose::Reply(turn) => self.ask(Question::Reply(*turn), step),
-            // What was asked on the side is left.
+            // A side question is skipped.
             _ => self.act(step),
         }
     }
@@ -345,7 +344,7 @@ impl AgentMachine {
     }
 }
 
-/// Who blocked what a model said.
+/// Returns the intervention that blocked a reply.
 fn blocked_answer(response: &Response) -> Option<&Intervention> {
     response
         .guarded
@@ -353,35 +352,37 @@ fn blocked_answer(response: &Response) -> Option<&Intervention> {
         .find(|by| by.stage == Stage::Answer && by.blocked.is_some())
 }
 
-/// What a run begins with.
+/// The parts that a run begins with.
 pub(crate) struct Start {
     pub(crate) goal: Message,
-    /// The guards that stepped in on the goal.
+    /// The interventions of guards on the goal.
     pub(crate) guarded: Vec<Intervention>,
     pub(crate) past: Past,
     pub(crate) system: Option<Arc<str>>,
-    /// What stands beside the goal, for this run only.
+    /// The context beside the goal, for this run only.
     pub(crate) beside: Option<Arc<str>>,
     pub(crate) output: Option<OutputCheck>,
 }
 
-/// What was before a run.
+/// The conversation before a run.
 #[derive(Default)]
 pub(crate) struct Past {
     pub(crate) history: History,
-    /// What stands for all before the history.
+    /// The summary of everything before the history.
     pub(crate) summary: Option<Arc<str>>,
     pub(crate) talk: Option<Talk>,
 }
 
 impl AgentMachine {
-    /// Whether a run of this kind is one of an agent's, in a version that can be read.
+    /// Checks that a machine of this kind is an agent, in a version that can be read.
     pub(crate) fn check_kind(kind: &MachineKind) -> Result<(), String> {
         let own = MachineKind::new(KIND, VERSION);
         if *kind == own {
             return Ok(());
         }
-        Err(format!("it is driven by `{kind}`, and this is `{own}`"))
+        Err(format!(
+            "it is driven by `{kind}`, but this machine is `{own}`"
+        ))
     }
 }
 
@@ -399,7 +400,7 @@ impl Machine for AgentMachine {
             (Phase::Ended(_), _) => {}
             (Phase::Goal, Input::Begin { run, wrap }) => self.begin(run, wrap, step),
             (_, Input::Finished { effect, outcome }) => self.finished(effect, outcome, step),
-            // Nothing more is asked, and all that was said is kept.
+            // No more questions are asked, and every message is retained.
             (Phase::Leaving(_), Input::Say(message)) => self.add(plain(&message)),
             (_, Input::Say(message)) => {
                 self.state.conversation.said.push(Arc::new(plain(&message)));
@@ -427,7 +428,7 @@ impl Machine for AgentMachine {
     }
 }
 
-/// A message of the host's without what only models and tools may say.
+/// Returns a host's message without the parts that only models and tools may send.
 fn plain(message: &Message) -> Message {
     let role = if message.role == Role::System {
         Role::System

@@ -1,8 +1,8 @@
-//! What the loop tells the model on the side.
+//! Notes that the loop adds to the conversation for the model.
 
 use levity_core::{Limit, text};
 
-/// How many bytes of a result stand in an answer that is made of results.
+/// The maximum bytes of a result in an answer that consists of results.
 const LONGEST_RESULT: usize = 1_000;
 
 pub(crate) fn last_turn(limit: Limit) -> String {
@@ -28,12 +28,12 @@ pub(crate) const IN_WORDS: &str = "The tool was not called: no more tools can be
     now, in words, with what \
                                    you know; say what you could not find out.";
 
-/// What one tool returned, for an answer that is made of results.
+/// Formats the result of one tool, for an answer that consists of results.
 pub(crate) fn one_result(tool: &str, text: &str) -> String {
     format!("- {tool}: {}", text::clipped(text.trim(), LONGEST_RESULT))
 }
 
-/// An answer for a model that gave none.
+/// Returns an answer for a model that gave none.
 pub(crate) fn only_results(results: &[String]) -> String {
     let results = results.join("\n");
     format!(
@@ -42,8 +42,7 @@ pub(crate) fn only_results(results: &[String]) -> String {
     )
 }
 
-pub(crate) const ALL_FAILED: &str = "Every tool call of this turn failed. Take another way, or \
-    answer from what you \
+pub(crate) const ALL_FAILED: &str = "Every tool call of this turn failed. Take another way, or answer from what you \
                                      know and say what you could not find out.";
 
 pub(crate) const EMPTY: &str = "Your reply was empty. Answer the question, or call a tool.";
@@ -66,7 +65,7 @@ pub(crate) fn repeated(tool: &str, times: u32) -> String {
     )
 }
 
-/// A result that the model has seen twice before.
+/// Returns the answer to a call whose result the model has seen twice before.
 pub(crate) fn same_call(result: &str) -> String {
     format!("{result}\n(The same call was made twice before, and this is its result. Answer now.)")
 }

@@ -6,7 +6,7 @@ use levity_tools::Schema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The shape an answer must have, and the means to tell whether it has it.
+/// The schema of an answer, and its validator.
 #[derive(Clone)]
 pub(crate) struct OutputCheck {
     pub(crate) schema: Arc<OutputSchema>,
@@ -17,7 +17,7 @@ pub(crate) struct OutputCheck {
 type Decode = Arc<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
 impl OutputCheck {
-    /// The shape of a schema.
+    /// Creates the check for a schema.
     pub(crate) fn new(schema: Arc<OutputSchema>) -> Self {
         Self {
             schema,
@@ -26,7 +26,7 @@ impl OutputCheck {
         }
     }
 
-    /// The shape of a type.
+    /// Creates the check for a type.
     pub(crate) fn of<T: DeserializeOwned + schemars::JsonSchema>() -> Self {
         let decode = |value: &Value| match T::deserialize(value) {
             Ok(_) => Ok(()),
@@ -38,12 +38,12 @@ impl OutputCheck {
         }
     }
 
-    /// Whether a type of the user's has a say, too.
+    /// Returns `true` if the answer must also parse as a type of the user.
     pub(crate) fn is_typed(&self) -> bool {
         self.decode.is_some()
     }
 
-    /// The value in `text`, or what is wrong with it, in words the model can act on.
+    /// Returns the value in `text`, or an error in words that the model can act on.
     pub(crate) fn check(&self, text: &str) -> Result<Value, String> {
         let mut complaint = None;
         for value in self.candidates(text) {
@@ -52,7 +52,7 @@ impl OutputCheck {
                 Some(problems) => complaint = complaint.or(Some(problems)),
             }
         }
-        Err(complaint.unwrap_or_else(|| "it is no JSON".to_owned()))
+        Err(complaint.unwrap_or_else(|| "it is not JSON".to_owned()))
     }
 
     fn problems(&self, value: &Value) -> Option<String> {
@@ -64,8 +64,8 @@ impl OutputCheck {
         problems.or_else(|| self.decode.as_ref().and_then(|decode| decode(value).err()))
     }
 
-    /// The JSON values that `text` may mean, likeliest first: all of it, a fenced block, the first
-    /// value in braces or brackets; or the text itself, when a string is wanted.
+    /// Returns the JSON values that `text` may mean, likeliest first: all of it, a fenced block,
+    /// the first value in braces or brackets. If a string is expected, the text itself is one.
     fn candidates(&self, text: &str) -> impl Iterator<Item = Value> {
         let text = text.trim();
         let whole = serde_json::from_str(text).ok();
@@ -98,7 +98,7 @@ impl fmt::Debug for OutputCheck {
     }
 }
 
-/// What stands between the first pair of code fences.
+/// Returns the text between the first pair of code fences.
 fn fenced(text: &str) -> Option<&str> {
     let (_, after) = text.split_once("```")?;
     let (_, block) = after.split_once('\n')?;
@@ -106,8 +106,8 @@ fn fenced(text: &str) -> Option<&str> {
     Some(block.trim())
 }
 
-/// The first object or array that can be read from `text`. Few starts are tried, so that a long
-/// text full of braces costs little.
+/// Returns the first object or array in `text`. It tries few starting points, so that a long text
+/// full of braces costs little.
 fn first_value(text: &str) -> Option<Value> {
     text.match_indices(['{', '['])
         .take(16)

@@ -5,17 +5,16 @@ use std::fmt::Write as _;
 use levity_core::{CallId, Hints, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
 
-/// The name that is the loop's at any time, whatever the tools of an agent are called.
+/// The name that the loop reserves for the tool, whatever the tools of an agent are called.
 pub(crate) const OWN: &str = "levity_read_result";
 
-/// How many bytes of long results a run keeps; the oldest are dropped when there are more.
+/// The maximum bytes of long results that a run retains; beyond it, the oldest are dropped.
 pub(crate) const MOST_KEPT: usize = 64 << 20;
 
-/// Room for the words after a piece.
+/// The room for the text after a piece.
 pub(crate) const MARKER: usize = 256;
 
-/// The shortest piece that can be asked for: at least one character, so that reading on comes to an
-/// end.
+/// The minimum length of a piece: at least one character, so that reading makes progress.
 const SHORTEST: usize = 4;
 
 const ARGS: [&str; 3] = ["id", "offset", "length"];
@@ -41,7 +40,7 @@ pub(crate) fn spec(name: &str) -> ToolSpec {
     }))
 }
 
-/// What a call wants to read.
+/// The piece that a call requests.
 pub(crate) struct Wanted {
     pub(crate) id: CallId,
     offset: usize,
@@ -49,7 +48,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// What a call asks for, or what is wrong with it.
+    /// Parses the arguments of a call.
     pub(crate) fn of(call: &ToolCall) -> Result<Self, ToolError> {
         let wrong = |text: String| ToolError::new(ToolErrorKind::InvalidArgs, text);
         let empty = Map::new();
@@ -87,8 +86,8 @@ impl Wanted {
         })
     }
 
-    /// The wanted piece of `text`, of `max` bytes at most, with word of where it is and where to
-    /// read on. Pieces that follow each other give the whole, whatever their offsets.
+    /// Returns the requested piece of `text`, of at most `max` bytes, with its position and the
+    /// next offset. Consecutive pieces give the whole text, whatever their offsets.
     pub(crate) fn piece(&self, text: &str, max: usize) -> ToolOutput {
         let length = self.length.unwrap_or(max).min(max);
         let (start, end) = (
@@ -106,7 +105,7 @@ impl Wanted {
         output
     }
 
-    /// What the model is told when the result it wants to read was never there.
+    /// Returns the error for a result that never existed.
     pub(crate) fn unknown(&self) -> ToolError {
         let id = self.short_id();
         ToolError::failed(format!(
@@ -114,7 +113,7 @@ impl Wanted {
         ))
     }
 
-    /// What the model is told when the call it names has no answer yet.
+    /// Returns the error for a call that has no result yet.
     pub(crate) fn too_early(&self) -> ToolError {
         let id = self.short_id();
         ToolError::failed(format!(
@@ -122,7 +121,7 @@ impl Wanted {
         ))
     }
 
-    /// What the model is told when the result it wants to read was dropped.
+    /// Returns the error for a result that was dropped.
     pub(crate) fn gone(&self) -> ToolError {
         let id = self.short_id();
         ToolError::failed(format!(
@@ -135,7 +134,8 @@ impl Wanted {
     }
 }
 
-/// A number without a fraction; some models write `5.0`. What is too large is beyond every end.
+/// Returns a number without a fraction; some models write `5.0`. A number that is too large lies
+/// beyond every end.
 fn whole_number(value: &Value) -> Option<usize> {
     if let Some(number) = value.as_u64() {
         return Some(usize::try_from(number).unwrap_or(usize::MAX));
@@ -143,11 +143,11 @@ fn whole_number(value: &Value) -> Option<usize> {
     let number = value
         .as_f64()
         .filter(|number| *number >= 0.0 && number.fract() == 0.0)?;
-    // The cast saturates.
+    // The cast saturates, which is intended.
     Some(number as usize)
 }
 
-/// The last char boundary at or before `at`.
+/// Returns the last char boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len()))
         .rev()

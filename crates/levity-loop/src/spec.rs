@@ -10,15 +10,15 @@ use levity_tools::Arguments;
 use crate::reads;
 use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
-/// A tool by which the model tells something to whoever runs it.
+/// A tool by which the model sends a signal to the caller of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct SignalTool {
     pub(crate) arguments: Arguments,
-    /// Whether the run ends with it.
+    /// `true` if it ends the run.
     pub(crate) is_last: bool,
 }
 
-/// What an agent's machine goes by, the same for all its runs.
+/// The settings of an agent's machine, the same for all its runs.
 #[derive(Clone)]
 pub(crate) struct AgentSpec {
     pub(crate) instructions: Option<Arc<str>>,
@@ -28,44 +28,45 @@ pub(crate) struct AgentSpec {
     pub(crate) has_tools: bool,
     pub(crate) output_retries: u32,
     pub(crate) options: Arc<Options>,
-    /// Which tool the first turn may or must call.
+    /// The tool that the first turn may or must call.
     pub(crate) tool_choice: ToolChoice,
     pub(crate) planner: Arc<dyn Planner>,
     pub(crate) reflector: Arc<dyn Reflector>,
     /// Agents that are called like tools and run as children.
     pub(crate) delegates: BTreeSet<String>,
     pub(crate) workspace: WorkspaceView,
-    /// What lists the files of the workspace, where nobody said what is in it.
+    /// The source of the workspace's files, unless the workspace was given.
     pub(crate) workspace_source: Option<Arc<dyn WorkspaceSource>>,
-    /// What to do once little is left.
+    /// The reaction once little remains of a limit.
     pub(crate) when_low: Low,
-    /// How long the model may wait at a time, if it may.
+    /// The maximum time that the model may wait at once, if it may wait.
     pub(crate) longest_wait: Option<Duration>,
-    /// Whether the model may ask the user.
+    /// `true` if the model may ask the user.
     pub(crate) asks_user: bool,
-    /// Whether the model ends the run by a tool.
+    /// `true` if the model can end the run by a tool.
     pub(crate) finishes: bool,
     /// The tools that are signals.
     pub(crate) signals: BTreeMap<String, SignalTool>,
-    /// How much the model is shown.
+    /// The window of a run without a conversation.
     pub(crate) window: Window,
-    /// How much it is shown in a conversation.
+    /// The window of a run in a conversation.
     pub(crate) talk_window: Window,
-    /// Whether a model is asked for summaries, and of how many tokens it may make one.
+    /// `true` if a model is asked for summaries, and the maximum tokens of the text that it
+    /// summarises.
     pub(crate) summaries: bool,
     pub(crate) summary_room: u64,
-    /// About how many tokens the tools have.
+    /// The approximate number of tokens of the tools.
     pub(crate) tool_tokens: u64,
-    /// What the tool that reads earlier results is called.
+    /// The name of the tool that reads earlier results.
     pub(crate) reader: &'static str,
-    /// How many bytes of a result it reads at a time.
+    /// The number of bytes of a result that it reads at a time.
     pub(crate) max_piece: usize,
-    /// What the tool that finds others is called, where not all are offered.
+    /// The name of the tool that finds others, if not all are offered.
     pub(crate) finder: Option<&'static str>,
 }
 
 impl AgentSpec {
-    /// Fingerprints of what can be told apart, by name.
+    /// Returns the fingerprints of the settings that can be distinguished, by name.
     pub(crate) fn settings(&self) -> Vec<(String, Digest)> {
         let turns = Digest::of(&(
             self.max_turns,

@@ -4,7 +4,7 @@ use levity_core::{Message, ToolCall, ToolResult};
 ///
 /// # Contract
 /// - The same goal gives the same answer: no clock, no randomness, no I/O. A plan that needs a
-///   model asks for it by [`Planning::Ask`].
+///   model requests it with [`Planning::Ask`].
 ///
 /// ```
 /// use levity_loop::{Goal, Planner, Planning};
@@ -18,31 +18,31 @@ use levity_core::{Message, ToolCall, ToolResult};
 /// }
 /// ```
 pub trait Planner: Send + Sync {
-    /// How this goal is planned.
+    /// Returns how this goal is planned.
     fn plan(&self, goal: &Goal<'_>) -> Planning;
 }
 
-/// What a [`Planner`] plans for.
+/// The goal that a [`Planner`] plans for.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Goal<'a> {
-    /// What is to be done.
+    /// The message that states the goal.
     pub message: &'a Message,
 }
 
-/// How a goal is planned.
+/// The way in which a goal is planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Planning {
-    /// Not at all.
+    /// The goal is not planned.
     None,
-    /// By these steps.
+    /// The goal is planned by these steps.
     Steps(Vec<String>),
-    /// By a model, asked with this text; each line of its reply is a step.
+    /// A model plans, asked with this text; each line of its reply is a step.
     Ask(String),
 }
 
-/// No plan: the model goes at it. The default, and costs nothing.
+/// A planner that makes no plan. The default, which costs nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPlan;
 
@@ -52,7 +52,7 @@ impl Planner for NoPlan {
     }
 }
 
-/// Plans by rules: the first whose word occurs in the goal gives the steps.
+/// A planner by rules: the first rule whose word occurs in the goal gives the steps.
 ///
 /// ```
 /// # use levity_core::Message;
@@ -64,7 +64,7 @@ impl Planner for NoPlan {
 pub struct PlanRules(Vec<(String, Vec<String>)>);
 
 impl PlanRules {
-    /// No rules yet.
+    /// Creates a planner without rules.
     pub fn new() -> Self {
         Self::default()
     }
@@ -88,7 +88,7 @@ impl Planner for PlanRules {
     }
 }
 
-/// Has a model write the plan: one more call, by the model of the slot `planner` if there is one.
+/// A planner that asks a model: one more call, by the model of the slot `planner` if there is one.
 #[derive(Clone, Debug)]
 pub struct PlanByModel {
     prompt: String,
@@ -101,7 +101,7 @@ impl Default for PlanByModel {
 }
 
 impl PlanByModel {
-    /// Asks for a short list of steps.
+    /// Creates a planner that asks for a short list of steps.
     pub fn new() -> Self {
         let prompt = "Before you begin, write a plan: at most 7 short steps, one on a line, and \
             nothing else.";
@@ -110,7 +110,7 @@ impl PlanByModel {
         }
     }
 
-    /// Asks with another text.
+    /// Sets another prompt for the plan.
     #[must_use]
     pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
         self.prompt = prompt.into();
@@ -124,7 +124,7 @@ impl Planner for PlanByModel {
     }
 }
 
-/// The steps a model wrote: its lines, without bullets and numbers; at most 32.
+/// Returns the steps that a model wrote: its lines, without bullets and numbers; at most 32.
 pub(crate) fn steps(text: &str) -> Vec<String> {
     let strip = |line: &str| {
         let line = line
@@ -146,27 +146,27 @@ pub(crate) fn steps(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What an agent does once only the set share of its money or tokens is left; see
+/// The reaction of an agent once only the set share of its money or tokens remains; see
 /// [`Limits::low`](levity_core::Limits::low).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Low {
-    /// It answers from what it knows: no more tools, and the answer is marked best effort.
+    /// The agent answers from what it knows: no more tools, and the answer is marked best effort.
     #[default]
     Answer,
-    /// It goes on with the model of the slot `cheap`, for every purpose.
+    /// The agent continues with the model of the slot `cheap`, for every purpose.
     Switch,
 }
 
-/// Looks at what a turn has brought.
+/// Reviews the results of a turn.
 ///
-/// That all calls failed, and that a call fails again and again, is noticed without any reflector.
+/// The loop notices without any reflector that all calls failed, and that a call fails repeatedly.
 ///
 /// # Contract
 /// - The same turn gives the same answer: no clock, no randomness, no I/O. A reflection that needs
-///   a model asks for it by [`Reflection::Ask`].
+///   a model requests it with [`Reflection::Ask`].
 pub trait Reflector: Send + Sync {
-    /// What to make of this turn.
+    /// Returns the conclusion from this turn.
     fn reflect(&self, turn: &TurnSummary<'_>) -> Reflection;
 }
 
@@ -174,31 +174,31 @@ pub trait Reflector: Send + Sync {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TurnSummary<'a> {
-    /// Its number, from 1.
+    /// The number of the turn, from 1.
     pub number: u64,
-    /// What is to be done.
+    /// The goal of the run.
     pub goal: &'a Message,
     /// The plan; empty when there is none.
     pub plan: &'a [String],
-    /// What was called, and what came of it.
+    /// The calls of the turn, with their results.
     pub calls: &'a [(&'a ToolCall, &'a ToolResult)],
 }
 
-/// What to make of a turn.
+/// The conclusion from a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reflection {
-    /// Go on.
+    /// The run continues unchanged.
     GoOn,
-    /// Go on, and tell the model this.
+    /// The run continues, and the model gets this note.
     Note(String),
-    /// Ask a model with this text, and tell the answer.
+    /// A model is asked with this text, and its answer becomes a note.
     Ask(String),
-    /// Enough: let the model answer now, with no more tools.
+    /// The model answers now, with no more tools.
     Finish,
 }
 
-/// No reflection. The default, and costs nothing.
+/// A reflector that does nothing. The default, which costs nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoReflection;
 
@@ -208,7 +208,7 @@ impl Reflector for NoReflection {
     }
 }
 
-/// Reflects by rules.
+/// A reflector that follows rules.
 ///
 /// ```
 /// # use levity_loop::ReflectRules;
@@ -227,12 +227,12 @@ enum ReflectRule {
 }
 
 impl ReflectRules {
-    /// No rules yet.
+    /// Creates a reflector without rules.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tells the model `note` when `tool` failed.
+    /// Adds `note` for the model when `tool` failed.
     #[must_use]
     pub fn when_fails(mut self, tool: impl Into<String>, note: impl Into<String>) -> Self {
         self.0.push(ReflectRule::Fails {
@@ -242,7 +242,7 @@ impl ReflectRules {
         self
     }
 
-    /// Lets the model answer once `tool` has succeeded.
+    /// Makes the model answer once `tool` has succeeded.
     #[must_use]
     pub fn finish_after(mut self, tool: impl Into<String>) -> Self {
         self.0.push(ReflectRule::FinishAfter { tool: tool.into() });
@@ -269,7 +269,7 @@ impl Reflector for ReflectRules {
     }
 }
 
-/// Has a model look at each turn: one more call a turn, by the model of the slot `reflector` if
+/// A reflector that asks a model: one more call a turn, by the model of the slot `reflector` if
 /// there is one.
 #[derive(Clone, Debug)]
 pub struct ReflectByModel {
@@ -283,7 +283,7 @@ impl Default for ReflectByModel {
 }
 
 impl ReflectByModel {
-    /// Asks for two sentences.
+    /// Creates a reflector that asks for two sentences.
     pub fn new() -> Self {
         let prompt = "Look at the last results against the goal. Say in at most two sentences what \
             is \
@@ -293,7 +293,7 @@ impl ReflectByModel {
         }
     }
 
-    /// Asks with another text.
+    /// Sets another prompt for the reflection.
     #[must_use]
     pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
         self.prompt = prompt.into();

@@ -11,18 +11,18 @@ use crate::agent::Agent;
 use crate::executor::AgentExecutor;
 use crate::machine::{AgentMachine, Past, Talk};
 
-/// How many messages that are in no summary yet are loaded.
+/// The maximum number of messages outside the summary that are loaded.
 const LOAD: usize = 256;
-/// How often a save is tried before the run is told.
+/// The number of attempts of a save before it fails.
 const TRIES: u32 = 3;
 
 impl Agent {
-    /// The agent's conversations, if it has a memory.
+    /// Returns the agent's conversations, if it has a memory.
     pub fn conversations(&self) -> Option<&Conversations> {
         self.inner.executor.conversations.as_ref()
     }
 
-    /// What was said before in a conversation, once nobody else has it.
+    /// Loads the earlier messages of a conversation, once no other run holds it.
     pub(crate) async fn past(&self, id: &ConversationId) -> Result<(Past, Lease), SharedError> {
         let mut open = self
             .talks()?
@@ -37,12 +37,12 @@ impl Agent {
         let loaded = remembered.messages.len();
         let history = History::renamed(remembered.messages).map_err(|error| {
             SharedError::new(
-                MemoryError::damaged(id, "its messages make no conversation").with_source(error),
+                MemoryError::damaged(id, "its messages do not form a valid conversation")
+                    .with_source(error),
             )
         })?;
         let talk = Talk::new(id.clone(), remembered.end, loaded, upto);
-        // A conversation that begins in its midst would begin with a reply, which no provider
-        // takes.
+        // A conversation cut in the middle would begin with a reply, which no provider accepts.
         let missing = remembered
             .end
             .saturating_sub(loaded as u64)
@@ -62,7 +62,7 @@ impl Agent {
         ))
     }
 
-    /// Keeps others from the conversation of an old run while it goes on.
+    /// Leases the conversation of an old run, so that no other run uses it meanwhile.
     pub(crate) fn lease_of(&self, machine: &AgentMachine) -> Option<LeaseFuture> {
         let (agent, id) = (self.clone(), machine.conversation()?.clone());
         Some(Box::pin(async move {
@@ -77,7 +77,7 @@ impl Agent {
         }))
     }
 
-    /// Has what a run left for its conversation done while that is still held.
+    /// Wraps a lease so that pending work for the conversation is done while it is held.
     fn settling(&self, lease: Lease) -> Lease {
         let executor = self.inner.executor.clone();
         lease.at_end(move |left| async move { executor.settle(&left).await })
@@ -90,8 +90,8 @@ impl Agent {
 }
 
 impl AgentExecutor {
-    /// Saves what a run that was ended at once had no time to save, and notes what its conversation
-    /// is about.
+    /// Saves what a run that was stopped at once had no time to save, and stores the topic of its
+    /// conversation.
     async fn settle(&self, talk: &TalkEnd) {
         for save in &talk.unsaved {
             self.save(save.clone()).await;
@@ -139,7 +139,7 @@ impl AgentExecutor {
 }
 
 fn no_memory() -> MemoryError {
-    let message = "the agent has no memory to keep conversations in; give it one (`.memory(..)`, \
+    let message = "the agent has no memory to store conversations in; add one (`.memory(..)`, \
         or `--memory`)";
     MemoryError::new(MemoryErrorKind::Refused, message)
 }

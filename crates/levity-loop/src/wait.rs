@@ -5,14 +5,14 @@ use std::time::Duration;
 use levity_core::{Hints, ToolError, ToolErrorKind, ToolSpec};
 use serde_json::{Value, json};
 
-/// The tool's name.
+/// The name of the tool.
 pub(crate) const NAME: &str = "wait";
 
 pub(crate) fn spec(longest: Duration) -> ToolSpec {
     let most = longest.as_secs_f64();
     ToolSpec::new(
         NAME,
-        "Waits, and then goes on: for something to be ready, or for a better time.",
+        "Waits, and then continues: for something to be ready, or for a better time.",
     )
     .with_hints(Hints::new().read_only())
     .with_input(json!({
@@ -28,12 +28,12 @@ pub(crate) fn spec(longest: Duration) -> ToolSpec {
     }))
 }
 
-/// The arguments of a call that waits so long.
+/// Returns the arguments of a call that waits this long.
 pub(crate) fn args(time: Duration) -> Value {
     json!({ "seconds": time.as_secs_f64() })
 }
 
-/// How long a call wants to wait.
+/// Returns the time that a call asks to wait.
 pub(crate) fn time(args: &Value, longest: Duration) -> Result<Duration, ToolError> {
     let time = args
         .get("seconds")

@@ -1,4 +1,4 @@
-//! From settings to an agent.
+//! Validates the settings and builds an agent from them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::spec::SignalTool;
 use crate::strategy::Low;
 
 impl AgentBuilder {
-    /// Puts the agent together.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// When tools clash or their schemas make no sense, or a setting contradicts itself.
+    /// Returns an error if tools clash, a schema is invalid, or settings contradict each other.
     pub fn build(mut self) -> Result<Agent> {
         self.check()?;
         self.spec.has_tools = self.tool_count > 0;
@@ -122,7 +122,7 @@ impl AgentBuilder {
         }))
     }
 
-    /// What the models have room for, beside their replies.
+    /// Sets the window to what the models have room for beside their replies.
     fn set_window(&mut self) {
         let others = self
             .slots
@@ -153,7 +153,7 @@ impl AgentBuilder {
         if self.spec.max_turns == 0 {
             return wrong(
                 "max_turns",
-                "is 0, and an agent needs a turn to answer; set 1 or more",
+                "is 0, but an agent needs a turn to answer; set 1 or more",
             );
         }
         if self.spec.max_calls == 0 {
@@ -162,7 +162,7 @@ impl AgentBuilder {
         if self.spec.single_tool && self.tool_count == 0 {
             return wrong(
                 "single_tool",
-                "is set and there is no tool; add one with `.tool(..)`",
+                "is set, but there is no tool; add one with `.tool(..)`",
             );
         }
         if let Some(slot) = self
@@ -183,15 +183,14 @@ impl AgentBuilder {
             );
         }
         if !cheap && self.spec.when_low == Low::Switch {
-            let problem =
-                "is to switch, and there is nothing to switch to; add `.model_for(\"cheap\", ..)`";
+            let problem = "is `Low::Switch`, but there is no model to switch to; add `.model_for(\"cheap\", ..)`";
             return wrong("when_low", problem);
         }
         Ok(())
     }
 }
 
-/// The tools that are signals, with what checks their arguments.
+/// Returns the tools that are signals, with the validators of their arguments.
 fn signals(specs: Vec<(Arc<ToolSpec>, bool)>) -> Result<BTreeMap<String, SignalTool>> {
     let tool = |(spec, is_last): (Arc<ToolSpec>, bool)| {
         let name = spec.name.clone();
@@ -206,8 +205,8 @@ fn signals(specs: Vec<(Arc<ToolSpec>, bool)>) -> Result<BTreeMap<String, SignalT
     specs.into_iter().map(tool).collect()
 }
 
-/// What a model has room for in a request, with something to spare: counts are estimates until the
-/// provider has counted.
+/// Returns the tokens that a model has room for in a request, with a reserve. Counts are estimates
+/// until the provider has counted.
 fn room(model: &dyn Model, max_tokens: Option<u64>) -> Option<u64> {
     let card = model.card();
     let window = card.window?;

@@ -1,4 +1,4 @@
-//! What an agent may do, and who is asked.
+//! Settings for policy, approval and guards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,32 +10,33 @@ use super::AgentBuilder;
 use crate::guards::WhenGuardFails;
 
 impl AgentBuilder {
-    /// Which calls are allowed, asked about or denied; by default, what may destroy something is
-    /// asked about.
+    /// Sets which calls are allowed, require approval or are denied; by default, destructive calls
+    /// require approval.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Who is asked about calls that policy does not allow by itself; by default, whoever holds the
-    /// handle of a started run.
+    /// Sets the approver of calls that the policy does not allow on its own; by default, the holder
+    /// of the handle of a started run.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// Who finds out what came of calls that were under way when a process ended; nobody by
-    /// default, and the model is told that it is not known.
+    /// Sets the resolver, which finds out the outcome of calls that were in progress when a process
+    /// ended. There is none by default, and the model learns that the outcome is unknown.
     pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
         self.resolver = Some(Arc::new(resolver));
         self
     }
 
-    /// Has this guard look at what goes in and out: what people say, calls, results, replies. Of
-    /// several, each sees what the one before made of it. None by default, and an agent without any
-    /// pays nothing for it.
+    /// Adds a guard, which checks input from people, calls, results and replies. Each guard sees
+    /// the output of the one before. There are none by default, and an agent without guards pays no
+    /// cost for them.
     ///
-    /// While a guard watches replies, they are told in one piece once it has let them pass.
+    /// While a guard checks replies, each reply is emitted as one piece after the guard has let it
+    /// pass.
     ///
     /// ```
     /// use levity_loop::{Agent, SecretGuard};
@@ -54,14 +55,14 @@ impl AgentBuilder {
         self
     }
 
-    /// How long a guard may look at one thing;
+    /// Sets the timeout of a guard for one check;
     /// [`DEFAULT_GUARD_TIMEOUT`](Self::DEFAULT_GUARD_TIMEOUT) by default.
     pub fn guard_timeout(mut self, time: Duration) -> Self {
         self.guards.timeout = time;
         self
     }
 
-    /// What becomes of a thing when a guard fails; [`WhenGuardFails::Block`] by default.
+    /// Sets what happens to an item when a guard fails; [`WhenGuardFails::Block`] by default.
     pub fn when_guard_fails(mut self, then: WhenGuardFails) -> Self {
         self.guards.when_failing = then;
         self

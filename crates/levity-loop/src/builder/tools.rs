@@ -1,4 +1,4 @@
-//! What an agent can call, and how.
+//! Settings for tools, delegates and signals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::asked;
 use crate::wait;
 
 impl AgentBuilder {
-    /// Adds a tool.
+    /// Adds a tool to the agent.
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tool_count += 1;
         self.tools = self.tools.tool(tool);
@@ -30,7 +30,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds the tools of a box: an `impl` block under `#[tool]`, or a list.
+    /// Adds the tools of a toolbox: an `impl` block under `#[tool]`, or a list.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
         self.spec.workspace_source = self.spec.workspace_source.or_else(|| tools.workspace());
         let tools = tools.into_tools();
@@ -47,31 +47,34 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a set of tools that may change while the agent runs.
+    /// Adds a source of tools, which may change while the agent runs.
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.tool_count += 1;
         self.tools = self.tools.source(source);
         self
     }
 
-    /// With more tools than this, the model is not told of all of them in every request: it is told
-    /// of those that were added one by one, and finds those of [sources](Self::source) by a tool
-    /// `find_tools`. What it has found or called is offered from then on.
+    /// Sets the number of tools above which the model has to search for tools;
     /// [`DEFAULT_SEARCH_ABOVE`](Self::DEFAULT_SEARCH_ABOVE) by default.
+    ///
+    /// Above it, a request lists only the tools that were added one by one. The model finds those
+    /// of [sources](Self::source) with a tool `find_tools`. A tool that it has found or called is
+    /// offered from then on.
     pub fn tool_search(mut self, above: usize) -> Self {
         self.search_above = Some(above);
         self
     }
 
-    /// Tells the model of all tools in every request, however many there are.
+    /// Lists all tools in every request, however many there are.
     pub fn without_tool_search(mut self) -> Self {
         self.search_above = None;
         self
     }
 
-    /// Lets this agent hand work to another one, which it calls like a tool. The other one's runs
-    /// are children of this one's: in the same event stream, within the same limits, ended with it.
-    /// It asks its own approver, or whoever holds the handle of the run.
+    /// Adds another agent that this one can delegate work to, by calling it like a tool. Runs of
+    /// the delegate are children of this agent's runs: in the same event stream, within the same
+    /// limits, ended with them. The delegate asks its own approver, or the holder of the run's
+    /// handle.
     pub fn agent(
         mut self,
         name: impl Into<String>,
@@ -97,8 +100,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a tool whose calls are runs of their own, such as code that calls other tools. What it
-    /// calls goes through this agent's policy, limits and journal.
+    /// Adds a tool whose calls are separate runs, such as code that calls other tools. Its calls go
+    /// through this agent's policy, limits and journal.
     pub fn program(mut self, program: impl Program + 'static) -> Self {
         let program: Arc<dyn Program> = Arc::new(program);
         let name = program.spec().name.clone();
@@ -108,17 +111,18 @@ impl AgentBuilder {
         self
     }
 
-    /// Lets the model wait, by a tool `wait`, for at most `longest` at a time. A run that waits can
-    /// be left in its journal; see [`Run::park`](levity_runtime::Run::park).
+    /// Lets the model wait with a tool `wait`, for at most `longest` at a time. A waiting run can
+    /// be parked in its journal; see [`Run::park`](levity_runtime::Run::park).
     pub fn waits(mut self, longest: Duration) -> Self {
         self.spec.longest_wait = Some(longest);
         self.tool(Loops::new(wait::spec(longest)))
     }
 
-    /// Lets the model ask the user, by a tool `ask_user`: the run waits for an answer. The approver
-    /// is asked, or whoever holds the handle of a started run, and answers with
-    /// [`Decision::Answer`](levity_core::Decision::Answer);
-    /// [`Ask::wanted`](levity_core::Ask::wanted) tells such a question from one for leave.
+    /// Lets the model ask the user with a tool `ask_user`; the run waits for the answer. The
+    /// question goes to the approver, or to the holder of the handle of a started run. The answer
+    /// is [`Decision::Answer`](levity_core::Decision::Answer).
+    /// [`Ask::wanted`](levity_core::Ask::wanted) distinguishes such a question from a request for
+    /// approval.
     ///
     /// ```
     /// use levity_core::{Approver, Ask, Decision, Wanted};
@@ -151,19 +155,21 @@ impl AgentBuilder {
         self.tool(Loops::new(asked::ask_spec()))
     }
 
-    /// Lets the model end the run by a tool `finish`, for models that otherwise talk when they
-    /// should work. A reply without calls still is an answer.
+    /// Lets the model end the run with a tool `finish`, for models that otherwise talk when they
+    /// should work. A reply without calls is still an answer.
     pub fn finish_tool(mut self) -> Self {
         self.spec.finishes = true;
         self.tool(Loops::new(asked::finish_spec()))
     }
 
-    /// Lets the model tell something to whoever runs it, by a tool of this spec: what it is called
-    /// with is noted in [`Ending::signals`](levity_core::Ending::signals), the model is told so,
-    /// and the run goes on. Nothing is performed, so no policy and no approver is asked.
+    /// Lets the model send a signal to the caller of the run, with a tool of this spec. The
+    /// arguments are recorded in [`Ending::signals`](levity_core::Ending::signals), the model gets
+    /// a confirmation, and the run continues. The signal performs nothing, so no policy applies and
+    /// no approver is asked.
     ///
-    /// The arguments are checked against the schema, as for any tool. A run takes in 256 signals
-    /// and 256 KiB of their arguments; beyond that the model is told that no more are taken.
+    /// The arguments are validated against the schema, as for any tool. A run records at most 256
+    /// signals and 256 KiB of arguments; beyond that, the model is informed that the signal was not
+    /// recorded.
     ///
     /// ```
     /// use levity_core::ToolSpec;
@@ -189,9 +195,9 @@ impl AgentBuilder {
         self.add_signal(spec, false)
     }
 
-    /// As [`signal`](Self::signal), and the run ends with it: its answer is the text that stood
-    /// beside the call, which may be empty, and is not held against a schema. It must be called
-    /// alone; otherwise the model is told so.
+    /// Adds a [`signal`](Self::signal) that also ends the run. The answer is the text beside the
+    /// call, which may be empty and is not validated against a schema. The model must call the
+    /// signal alone; otherwise it gets an error.
     ///
     /// ```
     /// # use levity_core::ToolSpec;
@@ -211,22 +217,22 @@ impl AgentBuilder {
         self.add_signal(spec, true)
     }
 
-    /// How many tools the model may call in one turn; 64 by default. The model is told of each call
-    /// beyond that: the call was left out. A reply of more than
+    /// Sets the maximum number of tool calls in one turn; 64 by default. The model gets an error
+    /// for each call beyond that, which is not made. A reply of more than
     /// [`Fold::MAX_CALLS`](levity_core::Fold::MAX_CALLS) calls is malformed.
     pub fn max_calls_per_turn(mut self, calls: usize) -> Self {
         self.spec.max_calls = calls;
         self
     }
 
-    /// One call of one tool, and then the answer.
+    /// Limits the agent to one call of one tool, followed by the answer.
     pub fn single_tool(mut self) -> Self {
         self.spec.single_tool = true;
         self
     }
 
-    /// Which tool the first turn of a run may or must call; the model decides by default, and on
-    /// later turns always does.
+    /// Sets the tool that the first turn of a run may or must call. By default, and on all later
+    /// turns, the model decides.
     ///
     /// ```
     /// # use levity_core::ToolChoice;
@@ -240,22 +246,22 @@ impl AgentBuilder {
         self
     }
 
-    /// How long a tool may take that does not say so itself; 60 seconds by default.
+    /// Sets the timeout of tools that do not set their own; 60 seconds by default.
     pub fn tool_timeout(mut self, time: Duration) -> Self {
         self.tool_timeout = Some(time);
         self
     }
 
-    /// How many tool calls all runs of the agent may have under way at once; 1,024 by default. The
-    /// others wait for their turn.
+    /// Sets the maximum number of concurrent tool calls over all runs of the agent; 1,024 by
+    /// default. Further calls wait.
     pub fn max_concurrent_tools(mut self, calls: usize) -> Self {
         self.max_concurrent = Some(calls);
         self
     }
 
-    /// How many bytes of a tool's output the model is shown; 32 KiB by default. The whole is kept
-    /// with the conversation, and the model can read it in pieces: 8 MiB of each output, 64 MiB in
-    /// all, the newest.
+    /// Sets how many bytes of a tool's output the model is shown; 32 KiB by default. The whole
+    /// output is stored with the conversation, and the model can read it in pieces. A run retains 8
+    /// MiB of each output and the newest 64 MiB in all.
     pub fn max_tool_output(mut self, bytes: usize) -> Self {
         self.max_output = Some(bytes);
         self
@@ -267,7 +273,7 @@ impl AgentBuilder {
     }
 }
 
-/// Shows among the tools what the loop does itself, before any dispatcher sees the call.
+/// Lists the tools that the loop performs itself, before any dispatcher sees the call.
 struct Loops {
     spec: ToolSpec,
     program: Option<Arc<dyn Program>>,
@@ -309,7 +315,7 @@ impl Tool for Loops {
 
     async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
         Err(ToolError::failed(
-            "this is done by the loop, not called as a tool",
+            "the agent loop performs this call itself; a dispatcher cannot call it",
         ))
     }
 }

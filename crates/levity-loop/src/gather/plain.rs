@@ -1,14 +1,14 @@
-//! Texts and names that cannot pretend to be another block.
+//! Escapes texts and names that could pass for another block.
 
-/// The longest name that is shown, in characters.
+/// The maximum length of a displayed name, in characters.
 const MAX_NAME: usize = 200;
 
-/// Where a model may see the end of a line.
+/// The characters that a model may read as the end of a line.
 const BREAKS: [char; 7] = [
     '\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
 ];
 
-/// A name that is one line.
+/// Returns a name as a single line.
 pub(super) fn name(name: &str) -> String {
     let plain = |char: char| {
         if is_unseen(char) && char != ' ' {
@@ -29,8 +29,8 @@ pub(super) fn name(name: &str) -> String {
     }
 }
 
-/// The text, with a backslash before each line that looks like the name of a block; all else is as
-/// it was.
+/// Returns the text with a backslash before each line that looks like the name of a block, and
+/// otherwise unchanged.
 pub(super) fn text(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for line in text.split_inclusive(BREAKS) {
@@ -42,11 +42,12 @@ pub(super) fn text(text: &str) -> String {
     plain
 }
 
-/// Where the dashes of a line begin that looks like `--- name ---`, whatever is not seen of it.
+/// Returns where the dashes begin in a line that looks like `--- name ---`, ignoring invisible
+/// characters.
 fn dashes(line: &str) -> Option<usize> {
     let shown = line.trim_matches(is_unseen);
-    // A line of dashes alone is a rule, and one with a name behind them only is from a list of
-    // changes.
+    // A line of only dashes is a horizontal rule, and a line with dashes only in front of a name is
+    // from a diff.
     if shown.chars().all(|char| is_dash(char) || is_unseen(char)) {
         return None;
     }
@@ -54,13 +55,13 @@ fn dashes(line: &str) -> Option<usize> {
     is_name.then(|| line.len() - line.trim_start_matches(is_unseen).len())
 }
 
-/// Whether there are three dashes first, with no room between them that is seen.
+/// Returns `true` if the first characters are three dashes without visible space between them.
 fn begins_with_dashes(chars: impl Iterator<Item = char>) -> bool {
     let seen = chars.filter(|char| matches!(char, ' ' | '\t') || !is_unseen(*char));
     seen.take(3).filter(|char| is_dash(*char)).count() == 3
 }
 
-/// Whether a character takes no place, or only room.
+/// Returns `true` if a character is invisible or blank.
 fn is_unseen(char: char) -> bool {
     let formats = matches!(
         char,
@@ -71,7 +72,7 @@ fn is_unseen(char: char) -> bool {
     formats || char.is_whitespace() || char.is_control()
 }
 
-/// Whether a character is a dash, or is taken for one.
+/// Returns `true` if a character is a dash or looks like one.
 fn is_dash(char: char) -> bool {
     matches!(
         char,
@@ -96,11 +97,7 @@ mod tests {
     #[track_caller]
     fn check(given: &str, expected: &str) {
         assert_eq!(text(given), expected);
-        assert_eq!(
-            text(expected),
-            expected,
-            "it is the same when it is done again"
-        );
+        assert_eq!(text(expected), expected, "escaping twice changes nothing");
     }
 
     #[test]

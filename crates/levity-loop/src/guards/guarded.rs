@@ -1,4 +1,4 @@
-//! Guards around an executor.
+//! An executor wrapped in guards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use serde_json::Value;
 use super::screen::Screen;
 use super::{Guards, WhenGuardFails, name};
 
-/// An executor with guards around it: they look at what goes in and out of its runs.
+/// An executor wrapped in guards, which check the input and output of its runs.
 ///
-/// An agent's guards stand around its executor in this way (`AgentBuilder::guard`). Use it for an
-/// executor of your own, whose machine may be anything: they look at replies of models, at calls
-/// and results of tools and child runs, and at what people say to the run. The goal is part of the
-/// machine's first state, so its maker has it [screened](Inspection::screener).
+/// An agent's guards wrap its executor in this way (`AgentBuilder::guard`). Use this type for your
+/// own executor, with any machine. The guards check replies of models, calls and results of tools
+/// and child runs, and messages that people send to the run. The goal is part of the machine's
+/// first state, so the code that creates the machine has it [screened](Inspection::screener).
 ///
 /// ```
 /// # use async_trait::async_trait;
@@ -64,19 +64,19 @@ pub struct Guarded {
     calls: Calls,
 }
 
-/// When the guards look at a call.
+/// The time at which the guards check a call.
 #[derive(Clone, Copy, PartialEq)]
 enum Calls {
-    /// With the reply that asks for it, and again when a person was asked, who may have changed it.
+    /// With the reply that contains it, and again after an approval, which may have changed it.
     InReplies,
-    /// When it is made.
+    /// Just before it is made.
     WhenMade,
-    /// When it is made, and before a person is asked: the executor within says that one has to be.
+    /// Just before it is made, and before an approval that the inner executor requires.
     BeforeAsking,
 }
 
 impl Guarded {
-    /// An executor that no guard stands around yet.
+    /// Wraps an executor, without any guard yet.
     pub fn new(executor: impl Executor + 'static) -> Self {
         let (guards, world) = (Guards::default(), Arc::new(SystemWorld));
         let screen = Arc::new(Screen {
@@ -91,28 +91,28 @@ impl Guarded {
         }
     }
 
-    /// Adds a guard. Of several, each sees what the one before made of it.
+    /// Adds a guard. Each guard sees the output of the one before.
     #[must_use]
     pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
         self.guards().all.push(Arc::new(guard));
         self
     }
 
-    /// Sets how long a guard may take; a minute by default.
+    /// Sets the timeout of a guard; one minute by default.
     #[must_use]
     pub fn guard_timeout(mut self, time: Duration) -> Self {
         self.guards().timeout = time;
         self
     }
 
-    /// Sets what becomes of a thing when a guard fails to look at it. It is blocked by default.
+    /// Sets what happens to an item when a guard fails to check it. It is blocked by default.
     #[must_use]
     pub fn when_guard_fails(mut self, then: WhenGuardFails) -> Self {
         self.guards().when_failing = then;
         self
     }
 
-    /// Sets the clock that guards are timed by: the system's by default.
+    /// Sets the clock for the timeouts of guards; the system clock by default.
     #[must_use]
     pub fn world(mut self, world: Arc<dyn World>) -> Self {
         Arc::make_mut(&mut self.screen).world = world;
@@ -123,7 +123,7 @@ impl Guarded {
         &mut Arc::make_mut(&mut self.screen).guards
     }
 
-    /// Around the executor of an agent, whose calls are in the replies of its models.
+    /// Wraps the executor of an agent, whose calls are part of the replies of its models.
     pub(crate) fn agent(inner: Arc<dyn Executor>, screen: Arc<Screen>) -> Self {
         Self {
             inner,
@@ -132,8 +132,7 @@ impl Guarded {
         }
     }
 
-    /// Around the executor of an agent, for the runs of its programs: what they call was asked for
-    /// by no model.
+    /// Wraps the executor of an agent for the runs of its programs, whose calls no model requested.
     pub(crate) fn program(inner: Arc<dyn Executor>, screen: Arc<Screen>) -> Self {
         Self {
             inner,
@@ -142,7 +141,7 @@ impl Guarded {
         }
     }
 
-    /// Whether the guards look at a call, or the input of a child, when it is made.
+    /// Returns `true` if the guards check a call, or the input of a child, when it is made.
     fn looks_at_call(&self, approved: bool) -> bool {
         (self.calls != Calls::InReplies || approved) && self.screen.watches(Stage::Call)
     }
@@ -208,7 +207,7 @@ impl Executor for Guarded {
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         match effect {
-            // In boxes, so that the other effects need no room for them.
+            // These futures are boxed so that the other effects need no room for them.
             Effect::Model(call) if self.screen.holds_back() => Box::pin(self.model(call, cx)).await,
             Effect::Tool(run) => Box::pin(self.tool(run, cx)).await,
             effect => self.inner.execute(effect, cx).await,
@@ -239,7 +238,7 @@ impl Executor for Guarded {
         if self.screen.hears() {
             inspection.screener = Some(around(&self.screen, inspection.screener));
         }
-        // The guards of an agent are among its settings.
+        // The guards of an agent are already among its settings.
         if self.calls == Calls::WhenMade {
             let names: Vec<String> = self
                 .screen
@@ -264,8 +263,8 @@ impl fmt::Debug for Guarded {
     }
 }
 
-/// Tells what a tool does to files, and nothing that it says on its way: that is of the same kind
-/// as what it returns.
+/// Forwards only the file events of a tool. Its progress texts are of the same kind as its result,
+/// which is still to be checked.
 struct OnlyFiles(LiveEvents);
 
 impl LiveSink for OnlyFiles {
@@ -280,7 +279,7 @@ impl LiveSink for OnlyFiles {
     }
 }
 
-/// The guards, around those that stand within already.
+/// Wraps the guards around an inner screener, if there is one.
 fn around(outer: &Arc<Screen>, inner: Option<Arc<dyn Screener>>) -> Arc<dyn Screener> {
     match inner {
         Some(inner) => Arc::new(Both {
@@ -291,8 +290,7 @@ fn around(outer: &Arc<Screen>, inner: Option<Arc<dyn Screener>>) -> Arc<dyn Scre
     }
 }
 
-/// Two screeners, one around the other. What goes in meets the outer one first, what comes out
-/// meets it last.
+/// Two screeners, one around the other. Input passes the outer one first, output passes it last.
 struct Both {
     outer: Arc<Screen>,
     inner: Arc<dyn Screener>,
@@ -321,7 +319,7 @@ impl Screener for Both {
     }
 }
 
-/// What the second screener left, with those who had a hand in it before.
+/// Prepends the earlier interventions to the result of the second screener.
 fn then<T>(mut before: Vec<levity_core::Intervention>, screened: Screened<T>) -> Screened<T> {
     match screened {
         Screened::Passed(taken, by) => {

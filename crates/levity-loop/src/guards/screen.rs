@@ -1,4 +1,4 @@
-//! What guards make of all that goes in and out of a run.
+//! Applies guards to all input and output of a run.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::{Guards, Looked, is_blocked};
 use crate::asked;
 
-/// What stands in place of what was blocked.
+/// The replacement for blocked text.
 const BLOCKED: &str = "(blocked)";
 
-/// What a run is to do, as the guards have left it.
+/// The goal of a run, as the guards have left it.
 pub(crate) struct Goal {
     pub(crate) message: Message,
     pub(crate) guarded: Vec<Intervention>,
@@ -32,12 +32,12 @@ impl From<Message> for Goal {
     }
 }
 
-/// Guards with a clock, around one executor.
+/// The guards and clock of one executor.
 #[derive(Clone)]
 pub(crate) struct Screen {
     pub(crate) guards: Guards,
     pub(crate) world: Arc<dyn World>,
-    /// Whether the run can be ended by a call, which is an answer then.
+    /// `true` if a call can end the run; its arguments are then an answer.
     pub(crate) finishes: bool,
 }
 
@@ -46,7 +46,7 @@ impl Screen {
         self.guards.watch(stage)
     }
 
-    /// Whether the guards look at what people say.
+    /// Returns `true` if the guards check input from people.
     pub(crate) fn hears(&self) -> bool {
         self.watches(Stage::Input) || self.watches(Stage::Call)
     }
@@ -55,7 +55,7 @@ impl Screen {
         self.guards.look(subject, cx, &*self.world).await
     }
 
-    /// What the guards make of a goal. One that is blocked is not part of anything any more.
+    /// Passes a goal through the guards. A blocked goal is dropped entirely.
     pub(crate) async fn goal(&self, goal: Message) -> Goal {
         if !self.guards.watch(Stage::Input) {
             return goal.into();
@@ -70,13 +70,13 @@ impl Screen {
         Goal { message, guarded }
     }
 
-    /// Whether a reply is looked at before anybody sees a piece of it.
+    /// Returns `true` if a reply is checked before any part of it is emitted.
     pub(crate) fn holds_back(&self) -> bool {
         self.guards.watch(Stage::Answer) || self.guards.watch(Stage::Call)
     }
 
-    /// Has the guards look at a reply: first at its text, then at each call, unless calls are
-    /// looked at when they are made.
+    /// Passes a reply through the guards: first its text, then each call, unless calls are checked
+    /// when they are made.
     pub(crate) async fn look_at_reply(
         &self,
         mut response: Response,
@@ -110,7 +110,7 @@ impl Screen {
             0
         };
         for at in 0..parts {
-            // Guards that never wait would otherwise keep the thread for as long as the reply has
+            // Guards that never wait would otherwise block the thread for as long as the reply has
             // calls.
             if at % 64 == 63 {
                 tokio::task::yield_now().await;
@@ -140,7 +140,7 @@ impl Screen {
         response
     }
 
-    /// What the guards make of a call. One by which the run ends is an answer as well.
+    /// Passes a call through the guards. A call that ends the run is checked as an answer as well.
     pub(crate) async fn look_at_call(
         &self,
         mut call: ToolCall,
@@ -166,7 +166,7 @@ impl Screen {
         Ok((call, guarded))
     }
 
-    /// What the guards make of why there is no reply.
+    /// Passes the error of a failed model call through the guards.
     pub(crate) async fn look_at_error(
         &self,
         error: ModelError,
@@ -186,14 +186,14 @@ impl Screen {
             .passed()
         {
             Ok((GuardSubject::Failure(new), guarded)) if new == text => (error, guarded),
-            // What it came from may say the same, so it is left out.
+            // The source of the error may contain the same text, so it is dropped.
             Ok((GuardSubject::Failure(new), guarded)) => (
                 error.with_message(new).without_source().without_target(),
                 guarded,
             ),
             Ok((_, guarded)) | Err(guarded) => (
                 error
-                    .with_message("what the provider said is withheld")
+                    .with_message("the provider's error message is withheld by a guard")
                     .without_source(),
                 guarded,
             ),
@@ -202,12 +202,13 @@ impl Screen {
         error.with_guarded(all)
     }
 
-    /// What the guards make of what a tool returned.
+    /// Passes the result of a tool through the guards.
     pub(crate) async fn look_at_result(&self, result: ToolResult, run: &RunId) -> ToolResult {
         self.guards.result(result, run, &*self.world).await
     }
 
-    /// What the guards make of a child before it is made: its input is the arguments of a call.
+    /// Passes the input of a child run through the guards before the child is created: its input is
+    /// the arguments of a call.
     pub(crate) async fn look_at_child(
         &self,
         child: &ChildRun,
@@ -250,7 +251,7 @@ impl Screener for Screen {
         screened(self.look_at_call(call.clone(), &cx).await, call)
     }
 
-    /// What a child returned is what the call of it returned.
+    /// The ending of a child run is the result of the call that started it.
     async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending {
         let call = ToolCall::new(
             child.call.clone().unwrap_or_else(|| "".into()),
@@ -281,7 +282,7 @@ impl Screener for Screen {
 }
 
 impl Guards {
-    /// Screens by them what people say to a run, if one of them watches one of these stages.
+    /// Returns a screener for input from people, if a guard watches one of these stages.
     pub fn screener(&self, stages: &[Stage], world: &Arc<dyn World>) -> Option<Arc<dyn Screener>> {
         let (guards, world) = (self.clone(), world.clone());
         let watched = stages.iter().any(|stage| self.watch(*stage));
@@ -294,10 +295,10 @@ impl Guards {
         })
     }
 
-    /// What they make of a call.
+    /// Passes a call through the guards.
     ///
     /// # Errors
-    /// Who stepped in, when one of them blocked it.
+    /// Returns the interventions if a guard blocked the call.
     pub async fn call(
         &self,
         call: ToolCall,
@@ -314,7 +315,7 @@ impl Guards {
         })
     }
 
-    /// What they make of what a tool returned.
+    /// Passes the result of a tool through the guards.
     pub async fn result(&self, result: ToolResult, run: &RunId, world: &dyn World) -> ToolResult {
         let cx = GuardCx::new().with_run(run.clone());
         let (call, name, before) = (
@@ -340,7 +341,7 @@ impl Guards {
         new
     }
 
-    /// The answer to a call that they blocked.
+    /// Returns the result for a call that the guards blocked.
     pub fn refused(call: ToolCall, guarded: Vec<Intervention>) -> ToolResult {
         let message = guarded.last().map(not_made).unwrap_or_default();
         let mut result =
@@ -350,7 +351,7 @@ impl Guards {
     }
 }
 
-/// What was taken in, or the last of those who stepped in: it is the one that blocked.
+/// Returns the accepted item, or the last intervention, which is the one that blocked it.
 fn screened<T>(looked: Result<(T, Vec<Intervention>), Vec<Intervention>>, said: T) -> Screened<T> {
     match looked {
         Ok((taken, guarded)) => Screened::Passed(taken, guarded),
@@ -383,7 +384,7 @@ fn returned(mut ending: Ending, new: ToolResult, guarded: Vec<Intervention>) -> 
     ending
 }
 
-/// A reply of which nothing is left but what it cost.
+/// Returns a reply without its content, with only its usage left.
 fn withheld(response: &Response, guarded: Vec<Intervention>) -> Response {
     let mut empty = Response::new(Message::new(Role::Assistant, []));
     (empty.usage, empty.model, empty.guarded) = (response.usage, response.model.clone(), guarded);
@@ -391,7 +392,7 @@ fn withheld(response: &Response, guarded: Vec<Intervention>) -> Response {
     empty
 }
 
-/// Those who watch get in one piece what was held back.
+/// Emits a held-back reply as one piece to the subscribers.
 fn tell_at_once(message: &Message, cx: &EffectCx) {
     if !cx.live.is_watched() {
         return;
@@ -409,7 +410,7 @@ fn tell_at_once(message: &Message, cx: &EffectCx) {
     }
 }
 
-/// What a model is told about a call that was blocked.
+/// Returns the text with which a model learns that its call was blocked.
 pub(crate) fn not_made(guarded: &Intervention) -> String {
     format!("this call is not allowed: {guarded}")
 }

@@ -1,12 +1,12 @@
 use async_trait::async_trait;
 use levity_core::{Guard, GuardCx, GuardSubject, Secrets, SharedError, Stage, Verdict};
 
-/// Keeps secrets out of everything that goes through an agent.
+/// Keeps secrets out of everything that passes through an agent.
 ///
-/// By default it puts markers such as `[secret: api key]` in their place, in what people say, in
-/// calls, in results, in replies and in what providers say of errors: so they are in no journal,
-/// conversation, event, answer or request. What secrets look like is a guess; what must not be seen
-/// is to be told, by [`Secrets::known`].
+/// By default it replaces them with markers such as `[secret: api key]` in input, calls, results,
+/// replies and error messages of providers. So they reach no journal, conversation, event, answer
+/// or request. Detection by pattern is a guess; register secrets that must never leak with
+/// [`Secrets::known`].
 ///
 /// ```
 /// use levity_core::Secrets;
@@ -29,7 +29,7 @@ pub struct SecretGuard {
 }
 
 impl SecretGuard {
-    /// Knows what secrets usually look like, and puts markers in their place.
+    /// Creates a guard that detects common kinds of secrets and replaces them with markers.
     pub fn new() -> Self {
         Self {
             secrets: Secrets::new(),
@@ -38,21 +38,21 @@ impl SecretGuard {
         }
     }
 
-    /// What is looked for.
+    /// Sets the secrets to detect.
     #[must_use]
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// Blocks what has a secret in it. What a provider says of an error is cleaned all the same.
+    /// Blocks text that contains a secret. Error messages of providers are still redacted instead.
     #[must_use]
     pub fn blocking(mut self) -> Self {
         self.blocks = true;
         self
     }
 
-    /// Leaves this alone: a call, for one, when tools are to be given keys.
+    /// Skips a stage, such as calls when tools need to be given keys.
     #[must_use]
     pub fn except(mut self, stage: Stage) -> Self {
         self.left.push(stage);
@@ -80,7 +80,7 @@ impl Guard for SecretGuard {
         Ok(match subject.without(&self.secrets) {
             None => Verdict::Pass,
             Some(_) if self.blocks && !matches!(subject, GuardSubject::Failure(_)) => {
-                Verdict::block("there is a secret in it")
+                Verdict::block("it contains a secret")
             }
             Some(clean) => Verdict::rewrite(clean),
         })

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use levity_core::{Guard, GuardCx, GuardSubject, SharedError, Stage, Verdict};
 
-/// Blocks what has more text than it may have, in bytes. Nothing is limited until it is set.
+/// Blocks text that is longer than a limit in bytes. No limit applies until you set one.
 ///
 /// ```
 /// use levity_loop::{Agent, Error, SizeGuard};
@@ -24,26 +24,26 @@ pub struct SizeGuard {
 }
 
 impl SizeGuard {
-    /// Limits nothing yet.
+    /// Creates a guard without any limit.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How long one thing that people say may be.
+    /// Sets the maximum length of one message from a person.
     #[must_use]
     pub fn input(mut self, bytes: usize) -> Self {
         self.input = Some(bytes);
         self
     }
 
-    /// How long the arguments of a call may be, as JSON.
+    /// Sets the maximum length of the arguments of a call, as JSON.
     #[must_use]
     pub fn call(mut self, bytes: usize) -> Self {
         self.call = Some(bytes);
         self
     }
 
-    /// How long what a call returns may be. Long results are cut anyway; see
+    /// Sets the maximum length of the result of a call. Long results are cut anyway; see
     /// [`max_tool_output`](crate::AgentBuilder::max_tool_output).
     #[must_use]
     pub fn result(mut self, bytes: usize) -> Self {
@@ -51,7 +51,7 @@ impl SizeGuard {
         self
     }
 
-    /// How long a reply may be.
+    /// Sets the maximum length of a reply.
     #[must_use]
     pub fn answer(mut self, bytes: usize) -> Self {
         self.answer = Some(bytes);
@@ -83,7 +83,9 @@ impl Guard for SizeGuard {
         let (size, most) = (subject.text().len(), self.most(subject.stage()));
         Ok(
             match most.filter(|most| size > *most && !matches!(subject, GuardSubject::Failure(_))) {
-                Some(most) => Verdict::block(format!("it has {size} bytes, and {most} may pass")),
+                Some(most) => {
+                    Verdict::block(format!("it has {size} bytes, but the limit is {most}"))
+                }
                 None => Verdict::Pass,
             },
         )

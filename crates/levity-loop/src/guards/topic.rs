@@ -11,19 +11,20 @@ use levity_core::{
 use serde::Deserialize;
 use serde_json::json;
 
-/// How many texts are remembered.
+/// The number of texts whose verdict is remembered.
 const REMEMBERED: usize = 64;
 
-/// Lets only certain topics pass, as a model judges: in what people say and in answers.
+/// Lets only certain topics pass, as judged by a model, in input from people and in answers.
 ///
-/// Each text is judged by one call of the model, and the same text once: the last 64 are
-/// remembered. What is asked on the side, calls and what stands beside them are not judged. What
-/// the calls cost is told by [`usage`](Self::usage), and is part of no run's usage or limits.
+/// Each text costs one model call, and a repeated text none: the last 64 verdicts are remembered.
+/// Side questions of the loop, calls and the text beside calls are not judged.
+/// [`usage`](Self::usage) reports the cost of the calls, which is not part of any run's usage or
+/// limits.
 ///
-/// The text is put before the model as data between fences, and what the model answers is a number
-/// from the list of topics and whether the text speaks to its judge; anything else is no verdict,
-/// and nothing passes. That makes it hard for a text to talk its way through, and not impossible: a
-/// guard by a model is one fence among others.
+/// The text is given to the model as data between fences. The model answers with a number from the
+/// list of topics and a flag for text that addresses its judge. Any other answer is not a verdict,
+/// and nothing passes. That makes it hard for a text to talk its way through, but not impossible:
+/// use a guard by a model as one defence among others.
 ///
 /// ```
 /// use levity_loop::{Agent, Error, TopicGuard};
@@ -50,19 +51,19 @@ pub struct TopicGuard {
 
 #[derive(Default)]
 struct Known {
-    /// Whole texts: a fingerprint could be made to fit.
+    /// The whole texts are stored, because a collision with a fingerprint could be constructed.
     judged: VecDeque<(String, Option<Reason>)>,
     usage: Usage,
 }
 
-/// Why a text does not pass.
+/// The reason for which a text does not pass.
 #[derive(Clone, Copy)]
 enum Reason {
     OffTopic,
     Steers,
 }
 
-/// What the judge answers.
+/// The structured answer of the judge.
 #[derive(Deserialize)]
 struct Judgement {
     topic: usize,
@@ -70,10 +71,11 @@ struct Judgement {
 }
 
 impl TopicGuard {
-    /// How long a text may be to be judged: 32 KiB.
+    /// The default maximum length of a judged text: 32 KiB.
     pub const DEFAULT_MAX_BYTES: usize = 32 << 10;
 
-    /// Lets pass what is about one of these, in the eyes of this model; a cheap one will do.
+    /// Creates a guard that passes text about one of these topics, as judged by this model; a cheap
+    /// model suffices.
     pub fn new<T: Into<String>>(
         judge: impl Model + 'static,
         topics: impl IntoIterator<Item = T>,
@@ -87,8 +89,8 @@ impl TopicGuard {
         }
     }
 
-    /// Judges only what people say. Replies are then shown as they come, unless another guard holds
-    /// them back.
+    /// Judges only input from people. Replies are then streamed, unless another guard holds them
+    /// back.
     #[must_use]
     pub fn input_only(mut self) -> Self {
         self.stages = [true, false];
@@ -102,7 +104,7 @@ impl TopicGuard {
         self
     }
 
-    /// How long a text may be to be judged; a longer one is blocked.
+    /// Sets the maximum length of a judged text; a longer one is blocked.
     /// [`DEFAULT_MAX_BYTES`](Self::DEFAULT_MAX_BYTES) by default.
     #[must_use]
     pub fn max_bytes(mut self, bytes: usize) -> Self {
@@ -110,7 +112,7 @@ impl TopicGuard {
         self
     }
 
-    /// What all judging has used so far, by this guard and its clones.
+    /// Returns the total usage of this guard and its clones.
     pub fn usage(&self) -> Usage {
         self.known().usage
     }
@@ -128,7 +130,8 @@ impl TopicGuard {
         self.known().usage += reply.usage;
         let judged =
             judgement(&reply.message.text()).filter(|judged| judged.topic <= self.topics.len());
-        let judged = judged.ok_or_else(|| SharedError::new("the judge's answer is no verdict"))?;
+        let judged =
+            judged.ok_or_else(|| SharedError::new("the judge's answer is not a verdict"))?;
         Ok(match judged {
             Judgement { steers: true, .. } => Some(Reason::Steers),
             Judgement { topic: 0, .. } => Some(Reason::OffTopic),
@@ -168,7 +171,7 @@ impl TopicGuard {
             }),
         );
         let mut history = History::new();
-        // A message of a user's always has its place.
+        // A history always accepts a user message.
         let _ = history.say(Message::user(format!(
             "The text:\n{}\nJudge it.",
             fenced(text)
@@ -218,7 +221,7 @@ impl Guard for TopicGuard {
         if text.len() > self.max_bytes {
             let most = self.max_bytes;
             return Ok(Verdict::block(format!(
-                "it is longer than the {most} bytes that are judged"
+                "it is longer than the limit of {most} bytes for judged text"
             )));
         }
         let known = self
@@ -239,12 +242,12 @@ impl Guard for TopicGuard {
     }
 }
 
-/// Whether what this model says may be an answer.
+/// Returns `true` if a reply of this slot may be an answer.
 fn is_answer(slot: &str) -> bool {
     matches!(slot, "main" | "cheap")
 }
 
-/// The first JSON object in what the judge wrote, if it is a judgement.
+/// Returns the first JSON object in the judge's reply, if it is a judgement.
 fn judgement(text: &str) -> Option<Judgement> {
     let start = text.find('{')?;
     let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter();

@@ -1,4 +1,4 @@
-//! Act: the model is called, and the tools it asks for.
+//! Act: calls the model, and the tools that it requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,8 @@ impl AgentMachine {
         self.want_model(Purpose::Reply(turn), self.with_tools(call), step);
     }
 
-    /// Whether something was said that the model has not heard, and it may still act on it.
+    /// Returns `true` if there is a message that the model has not received, and it may still act
+    /// on it.
     pub(super) fn has_more_to_hear(&self) -> bool {
         !self.state.conversation.said.is_empty() && self.closing().is_none()
     }
@@ -90,8 +91,8 @@ impl AgentMachine {
         }
     }
 
-    /// The provider interrupted its turn: it is sent what it said so far and nothing behind it, and
-    /// goes on.
+    /// Handles an interrupted turn: the provider gets its partial output with nothing behind it,
+    /// and continues.
     fn paused(&mut self, mut turn: Turn, message: Arc<Message>, step: &mut MachineOutput) {
         self.add(message);
         turn.paused = turn.paused.saturating_add(1);
@@ -110,7 +111,7 @@ impl AgentMachine {
             self.state.corrections.empty_replies.saturating_add(1);
         if self.state.corrections.empty_replies > EMPTY_REPLIES {
             let what = format!(
-                "it was empty {} times",
+                "it was empty {} times in a row",
                 self.state.corrections.empty_replies
             );
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
@@ -120,8 +121,8 @@ impl AgentMachine {
         self.act(step);
     }
 
-    /// The model calls tools although none are offered: what it says beside the calls must do, or
-    /// what it ends with.
+    /// Handles calls although no tools are offered: the text beside the calls is the answer, or the
+    /// last result.
     fn calls_withheld(
         &mut self,
         message: Arc<Message>,
@@ -157,8 +158,8 @@ impl AgentMachine {
         }
     }
 
-    /// The model calls a tool on its last turn and says nothing: it is asked once more, in plain
-    /// words, and then what there is has to do. A run that has neither words nor results has no
+    /// Handles a tool call without text on the last turn: the model is asked once more for words.
+    /// After that, the run ends with the available text or results. A run that has neither has no
     /// answer.
     fn no_words(&mut self, limit: Limit, step: &mut MachineOutput) {
         self.state.corrections.empty_replies =
@@ -181,7 +182,7 @@ impl AgentMachine {
 
     fn calls(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut MachineOutput) {
         let Ok(mut exchange) = self.state.conversation.history.open(message) else {
-            let what = "its calls cannot be told apart".to_owned();
+            let what = "its calls have the same id".to_owned();
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         };
         let allowed = if self.spec.single_tool {
@@ -224,8 +225,8 @@ impl AgentMachine {
         }
     }
 
-    /// The result of the only call, if a model that needs help makes the same one for the third
-    /// time in a row.
+    /// Returns the result of the only call, if a model that needs help makes the same call for the
+    /// third time in a row.
     fn known_result(&self, calls: &[ToolCall]) -> Option<ToolResult> {
         let [call] = calls else { return None };
         if self.state.task.rules < 2 || !call.is_from_text() {
@@ -261,7 +262,7 @@ impl AgentMachine {
         ))
     }
 
-    /// Answers a call with what is known, and has the model answer.
+    /// Answers a call with its known result, and makes the model answer.
     fn answer_again(&mut self, result: ToolResult, step: &mut MachineOutput) {
         self.state.budget.enough();
         self.answered(result, step);
@@ -271,7 +272,7 @@ impl AgentMachine {
         self.spec.finishes && call.name == asked::FINISH
     }
 
-    /// What the run ends with, if that is all that is called for.
+    /// Returns the answer of a `finish` call, if it is the only call.
     fn take_answer(&self, exchange: &mut Exchange) -> Option<String> {
         let calls: Vec<ToolCall> = exchange.unanswered().take(2).cloned().collect();
         let [call] = &*calls else { return None };
@@ -285,7 +286,7 @@ impl AgentMachine {
         Some(text)
     }
 
-    /// The model says by a call that it is done.
+    /// Handles the call by which the model ends the run.
     fn finish(&mut self, exchange: Exchange, text: &str, step: &mut MachineOutput) {
         self.state.tally.count_calls(1, 0);
         self.close(exchange, &ToolError::failed("the call was not answered"));
@@ -295,7 +296,7 @@ impl AgentMachine {
         self.check_answer(text, Status::Complete, step);
     }
 
-    /// The user is asked. What is wrong with the question, the model is told at once.
+    /// Asks the user. The model gets errors in the question at once.
     fn ask_user(&mut self, call: ToolCall, step: &mut MachineOutput) {
         let (question, Some(run)) = (asked::question(&call.args), self.state.run.clone()) else {
             return;
@@ -310,7 +311,7 @@ impl AgentMachine {
         }
     }
 
-    /// What the user said to a question.
+    /// Handles the user's answer to a question.
     fn user_answered(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
         let Some(call) = self.open_call(id) else {
             return;
@@ -362,7 +363,7 @@ impl AgentMachine {
         self.want_for_call(Waiting::Tool(id), |_| Effect::Tool(run), step);
     }
 
-    /// Something came of a call.
+    /// Handles the outcome of a call.
     pub(super) fn call_came(
         &mut self,
         effect: EffectId,
@@ -514,7 +515,7 @@ impl AgentMachine {
     }
 }
 
-/// Answers the calls that a guard has blocked, and says how many these are.
+/// Answers the calls that a guard has blocked, and returns their number.
 fn block(exchange: &mut Exchange, guarded: &[Intervention]) -> u64 {
     let mut blocked = 0;
     for by in guarded.iter().filter(|by| by.blocked.is_some()) {
@@ -526,7 +527,7 @@ fn block(exchange: &mut Exchange, guarded: &[Intervention]) -> u64 {
     blocked
 }
 
-/// Whether a message has something to look at or to listen to.
+/// Returns `true` if a message contains media.
 fn has_media(message: &Message) -> bool {
     message
         .parts
@@ -534,7 +535,7 @@ fn has_media(message: &Message) -> bool {
         .any(|part| matches!(part, Part::Media(_)))
 }
 
-/// A reply as a model's message, whatever the model made of it.
+/// Returns a reply as a message of the model, whatever its role is.
 fn from_model(message: Arc<Message>) -> Arc<Message> {
     if message.role == Role::Assistant && message.results().next().is_none() {
         return message;

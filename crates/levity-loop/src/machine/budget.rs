@@ -1,4 +1,4 @@
-//! What is left of the limits, and what the loop does when that is little.
+//! Tracks the remaining limits, and the reaction of the loop when little remains.
 
 use levity_core::{EventKind, Limit, MachineOutput, Status};
 use serde::{Deserialize, Serialize};
@@ -10,21 +10,21 @@ use crate::strategy::Low;
 use super::AgentMachine;
 use super::phase::{Purpose, Turn};
 
-/// Whether the run has to come to its end, and which model it calls until then.
+/// Tracks the need to end the run, and the model that is called until then.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Budget {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) closing: Option<Closing>,
-    /// Whether the model knows that no more tools are offered.
+    /// `true` once the model knows that no more tools are offered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     announced: bool,
-    /// Whether the cheap model is called.
+    /// `true` once the cheap model is in use.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cheap: bool,
 }
 
-/// Why no more tools are offered.
+/// The reason for which no more tools are offered.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Closing {
@@ -33,26 +33,26 @@ pub(super) enum Closing {
 }
 
 impl Budget {
-    /// Whether a limit is near.
+    /// Returns `true` if a limit is near.
     pub(super) fn is_low(&self) -> bool {
         matches!(self.closing, Some(Closing::Limit(_)))
     }
 
-    /// A limit is near. The first one counts.
+    /// Notes that a limit is near. The first one counts.
     pub(super) fn wrap(&mut self, limit: Limit) {
         if !self.is_low() {
             self.closing = Some(Closing::Limit(limit));
         }
     }
 
-    /// Enough was done for an answer.
+    /// Notes that the results suffice for an answer.
     pub(super) fn enough(&mut self) {
         self.closing.get_or_insert(Closing::Enough);
     }
 }
 
 impl AgentMachine {
-    /// The model for a purpose; the cheap one for all once it was switched to.
+    /// Returns the slot for a purpose; the cheap one for all purposes after the switch.
     pub(super) fn slot(&self, purpose: &'static str) -> &'static str {
         if self.state.budget.cheap {
             CHEAP
@@ -61,7 +61,7 @@ impl AgentMachine {
         }
     }
 
-    /// Little is left of what a limit allows.
+    /// Reacts to a limit of which little remains.
     pub(super) fn low(&mut self, limit: Limit) {
         match self.spec.when_low {
             Low::Answer => self.state.budget.wrap(limit),
@@ -69,8 +69,8 @@ impl AgentMachine {
         }
     }
 
-    /// A limit forbids a call. Where a smaller one may do, there can be enough left for an answer:
-    /// of the cheap model, without a question on the side, without tools.
+    /// Reacts to a limit that forbids a call. If a smaller call is possible, the rest may suffice
+    /// for an answer: by the cheap model, without side questions, without tools.
     pub(super) fn refused(&mut self, purpose: &Purpose, limit: Limit, step: &mut MachineOutput) {
         let is_last = matches!(purpose, Purpose::Reply(Turn { offered: false, .. }));
         let switches = self.spec.when_low == Low::Switch && !self.state.budget.cheap;
@@ -106,7 +106,7 @@ impl AgentMachine {
         self.note(text, step);
     }
 
-    /// Counts a turn, and says so.
+    /// Counts a turn, and emits its event.
     pub(super) fn count_turn(&mut self, step: &mut MachineOutput) {
         let turns = &mut self.state.tally.stats.turns;
         *turns = turns.saturating_add(1);

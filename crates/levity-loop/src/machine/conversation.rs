@@ -1,4 +1,4 @@
-//! What is said in a run, by everyone.
+//! The messages of a run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::Past;
 use super::save::Talk;
 use super::window::Shown;
 
-/// How many results an answer shows that is made of results alone.
+/// The maximum number of results in an answer that consists of results only.
 const SHOWN_RESULTS: usize = 8;
 
-/// The messages of a run, what the model is shown of them, and where they are saved.
+/// The messages of a run, the part that the model is shown, and their state of saving.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Conversation {
     pub(super) history: History,
-    /// In a box, as is `talk`: a run that needs neither should not have room for them.
+    /// Boxed, as is `talk`: a run that needs neither should not reserve room for them.
     #[serde(default)]
     pub(super) shown: Box<Shown>,
-    /// The messages of the history that are this run's alone: what the model is told on the side.
+    /// The indexes of messages that are only for this run: notes for the model.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) notes: BTreeSet<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) talk: Option<Box<Talk>>,
-    /// What was said meanwhile; the next turn takes it in.
+    /// The messages that arrived meanwhile; the next turn adds them.
     pub(super) said: Vec<Arc<Message>>,
 }
 
@@ -60,12 +60,12 @@ impl Conversation {
         conversation
     }
 
-    /// What cannot be in a conversation that a machine saved, if there is something.
+    /// Returns the first inconsistency of a saved conversation, if there is one.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         let len = self.history.len();
         match () {
             () if self.notes.last().is_some_and(|at| *at >= len) || self.shown.is_beyond(len) => {
-                Some("it points to messages that are not there")
+                Some("it points to messages that do not exist")
             }
             () if self.talk.as_ref().is_some_and(|talk| talk.is_beyond(len)) => {
                 Some("more of the conversation is saved than there is")
@@ -74,7 +74,7 @@ impl Conversation {
         }
     }
 
-    /// Adds a message that has been rid of calls and results, so it always has its place.
+    /// Adds a message without calls and results, which a history always accepts.
     pub(super) fn add(&mut self, message: impl Into<Arc<Message>>, reader: &str) {
         let from = self.history.len();
         let added = self.history.say(message);
@@ -85,21 +85,20 @@ impl Conversation {
         self.show_more(from, reader);
     }
 
-    /// Adds a message that is for this run only.
+    /// Adds a note that is for this run only.
     pub(super) fn add_note(&mut self, message: Message, reader: &str) {
         self.notes.insert(self.history.len());
         self.add(message, reader);
     }
 
-    /// Adds what was said meanwhile.
+    /// Adds the messages that arrived meanwhile.
     pub(super) fn take_in_said(&mut self, reader: &str) {
         for message in std::mem::take(&mut self.said) {
             self.add(message, reader);
         }
     }
 
-    /// Adds an exchange; calls without an answer are answered with `unanswered`. Returns the
-    /// messages that are new.
+    /// Adds an exchange, and answers open calls with `unanswered`. Returns the new messages.
     pub(super) fn close(
         &mut self,
         exchange: Exchange,
@@ -112,7 +111,7 @@ impl Conversation {
         self.history.messages().get(from..).unwrap_or_default()
     }
 
-    /// The messages of this run.
+    /// Returns the messages of this run.
     pub(super) fn own(&self) -> &[Arc<Message>] {
         self.history
             .messages()
@@ -120,12 +119,12 @@ impl Conversation {
             .unwrap_or_default()
     }
 
-    /// The messages of this run, without what the model was told on the side.
+    /// Returns the messages of this run, without notes for the model.
     pub(super) fn own_said(&self) -> Vec<Arc<Message>> {
         self.said_between(self.shown.task, self.history.len(), |_| true)
     }
 
-    /// The messages between two places, without those of the run's own that `left_out` says.
+    /// Returns the messages between two indexes, without those of this run that `left_out` selects.
     pub(super) fn said_between(
         &self,
         from: usize,
@@ -143,7 +142,7 @@ impl Conversation {
         said.map(|(_, message)| message.clone()).collect()
     }
 
-    /// The last thing the model said in words in this run; what it said before is no part of it.
+    /// Returns the last text of the model in this run, ignoring earlier runs.
     pub(super) fn last_words(&self) -> String {
         let replies = self
             .own()
@@ -156,7 +155,7 @@ impl Conversation {
         text.map(Into::into).unwrap_or_default()
     }
 
-    /// What the last tools returned that returned something in this run, in words that say so.
+    /// Returns the last tool results of this run as a text that names them as such.
     pub(super) fn last_results(&self) -> String {
         let found = |message: &Arc<Message>| {
             let results = message.results().filter(|result| !result.is_error());
@@ -169,7 +168,7 @@ impl Conversation {
         self.own().iter().rev().find_map(found).unwrap_or_default()
     }
 
-    /// What the model said in the last messages.
+    /// Returns the text of the model in the last messages.
     pub(super) fn text_of_last(&self, count: u32) -> String {
         let messages = self.history.messages();
         let count = usize::try_from(count).unwrap_or(usize::MAX);

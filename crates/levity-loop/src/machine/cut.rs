@@ -1,4 +1,4 @@
-//! Asks again for replies that a limit cut, and makes room for replies that had none.
+//! Retries replies that a limit cut, and makes room for replies that had none.
 
 use levity_core::{MachineOutput, Message, Role};
 
@@ -7,21 +7,20 @@ use crate::notes;
 use super::AgentMachine;
 use super::phase::{Question, Turn};
 
-/// The limit on a reply is raised this many times over, up to [`HIGHEST`] tokens.
+/// The factor by which the limit on a reply is raised, up to [`HIGHEST`] tokens.
 const RAISE: u64 = 4;
 const HIGHEST: u64 = 16_384;
 
-/// A reply of fewer tokens that was cut, although more were allowed, had no room in the model's
+/// A cut reply below this many tokens, although more were allowed, had no room in the model's
 /// window.
 const SHORT: u64 = 512;
 
-/// A request of fewer tokens fits every model.
+/// A request below this many tokens fits every model.
 const SMALL: u64 = 1_024;
 
 impl AgentMachine {
-    /// Asks again for a reply that was cut, where that can help: with a higher limit when the limit
-    /// cut a call, and with a smaller request when the model's window was full. Returns whether it
-    /// asked.
+    /// Retries a cut reply if that can help, and returns `true` if it does. It raises the limit if
+    /// the limit cut a call, and shrinks the request if the model's window was full.
     pub(super) fn ask_for_cut_reply(
         &mut self,
         turn: Turn,
@@ -55,7 +54,7 @@ impl AgentMachine {
         true
     }
 
-    /// The limit on the tokens of a reply.
+    /// Returns the limit on the tokens of a reply.
     pub(super) fn max_reply(&self) -> Option<u64> {
         self.state
             .corrections
@@ -63,8 +62,8 @@ impl AgentMachine {
             .or(self.spec.options.max_tokens)
     }
 
-    /// Makes requests smaller from now on, if nobody knows how much the model has room for and
-    /// there are results to shorten. This happens once in a run.
+    /// Makes requests smaller from now on, if the model's window is unknown and there are results
+    /// to shorten. This happens once in a run.
     pub(super) fn make_smaller(&mut self) -> bool {
         let conversation = &mut self.state.conversation;
         let sent = conversation.sent_tokens();

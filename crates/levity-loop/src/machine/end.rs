@@ -1,4 +1,4 @@
-//! The end: the answer is checked, or the run stops without one.
+//! The end: validates the answer, or stops the run without one.
 
 use std::sync::Arc;
 
@@ -46,15 +46,15 @@ impl AgentMachine {
         }
     }
 
-    /// Ends without an answer: open calls are closed, and the last words stand in.
+    /// Ends without an answer: closes open calls, and uses the model's last text as the answer.
     pub(super) fn stop(&mut self, status: Status, step: &mut MachineOutput) {
         let text = self.close_open();
         self.end(status, text, None, step);
     }
 
-    /// Ends without an answer and without waiting for what is being saved.
+    /// Ends without an answer, and without waiting for a save in progress.
     pub(super) fn stop_now(&mut self, status: Status, step: &mut MachineOutput) {
-        // There may be an end already.
+        // The run may already have an ending.
         let ending = self.state.phase.take_ending().unwrap_or_else(|| {
             let text = self.close_open();
             Box::new(self.conclude(status, text, None, step))
@@ -62,7 +62,7 @@ impl AgentMachine {
         self.has_ended(ending);
     }
 
-    /// Nothing more comes.
+    /// Marks the run as ended, after which no more input is expected.
     pub(super) fn has_ended(&mut self, mut ending: Box<Ending>) {
         if self.state.task.tells_said {
             ending.said = self.state.conversation.own_said();
@@ -71,7 +71,7 @@ impl AgentMachine {
         self.state.phase = Phase::Ended(ending);
     }
 
-    /// Closes what is open, and returns the last words.
+    /// Closes the open calls, and returns the model's last text.
     fn close_open(&mut self) -> String {
         if let Some(exchange) = self.state.phase.take_exchange() {
             let message =
@@ -100,7 +100,7 @@ impl AgentMachine {
         value: Option<Value>,
         step: &mut MachineOutput,
     ) -> Ending {
-        // What came too late to be taken in is kept for whoever goes on from here.
+        // Messages that arrived too late are retained for a run that continues from here.
         self.state.conversation.take_in_said(self.spec.reader);
         step.tell(EventKind::Phase(Told::End));
         let mut ending = self.state.tally.ending(status, text);

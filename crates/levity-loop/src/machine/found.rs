@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::AgentSpec;
 
-/// How many tools are kept in mind; what is found beyond that can be called and is not offered.
+/// The maximum number of known tools. Tools found beyond it can be called but are not offered.
 const MOST: usize = 256;
-/// No name of a tool is longer.
+/// The maximum length of a tool name.
 const LONGEST: usize = 64;
 
 /// The tools that a run has beyond those that it begins with.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct KnownTools {
-    /// Whether there are earlier results to read, so that the tool for it is offered.
+    /// `true` if there are earlier results to read, so that the tool for it is offered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) reads: bool,
     /// The tools that the conversation has found or called, in that order.
@@ -25,8 +25,8 @@ pub(super) struct KnownTools {
 }
 
 impl KnownTools {
-    /// Notes the tools that messages name. So what is known depends on the history alone, and on
-    /// all of it, whatever the model is shown of it.
+    /// Records the tools that messages name. The known tools depend on the whole history alone, and
+    /// not on the part that the model is shown.
     pub(super) fn look(&mut self, messages: &[Arc<Message>], spec: &AgentSpec) {
         let Some(finder) = spec.finder else { return };
         let mut new: Vec<Arc<str>> = Vec::new();
@@ -39,8 +39,7 @@ impl KnownTools {
         self.add(new);
     }
 
-    /// There is something to read from now on. The tool for it keeps its place among those that are
-    /// found.
+    /// Offers the tool that reads results from now on. It keeps its place among the found tools.
     pub(super) fn may_read(&mut self, spec: &AgentSpec) {
         let is_new = !self.reads;
         self.reads = true;
@@ -56,13 +55,13 @@ impl KnownTools {
     }
 }
 
-/// The tools that a message names by its results, in order.
+/// Returns the tools that a message names in its results, in order.
 fn names<'a>(message: &'a Message, finder: &'a str) -> impl Iterator<Item = &'a str> {
     message
         .results()
         .flat_map(move |result| match result.name == finder {
             true => found(result),
-            // What was called is offered, too: a provider may want it beside the call.
+            // A called tool is offered as well: a provider may require it beside the call.
             false if result.error != Some(ToolErrorKind::NotFound) => vec![&*result.name],
             false => Vec::new(),
         })

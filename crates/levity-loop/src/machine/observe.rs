@@ -1,4 +1,4 @@
-//! Observe and reflect: what the tools answered, and what to make of it.
+//! Observe and reflect: processes the results of tools.
 
 use levity_core::{
     Content, EventKind, MachineOutput, Phase as Told, ToolCall, ToolError, ToolResult,
@@ -19,13 +19,13 @@ impl AgentMachine {
         if let Some(args) = calls.edited.remove(&result.call) {
             tell_edited(&mut result, &args);
         }
-        // It was told, and is not part of what was said.
+        // The intervention was already emitted, and is not part of the conversation.
         result.guarded = Vec::new();
         self.state
             .tally
             .count_calls(0, u64::from(result.is_error()));
         let is_long = result.whole.is_some();
-        // A second answer to a call is of no use.
+        // A second answer to a call is ignored.
         let _ = calls.exchange.answer(result);
         let is_complete = calls.exchange.is_complete();
         if is_long {
@@ -67,14 +67,14 @@ impl AgentMachine {
             Reflection::GoOn => {}
             Reflection::Note(text) => self.note(text, step),
             Reflection::Finish => self.state.budget.enough(),
-            // A call that is the last one left belongs to the answer.
+            // The last remaining call belongs to the answer.
             Reflection::Ask(_) if self.state.budget.is_low() => {}
             Reflection::Ask(prompt) => return self.ask(Question::Reflection(prompt), step),
         }
         self.act(step);
     }
 
-    /// A model has looked back at the turn.
+    /// Handles a model's reflection on the turn.
     pub(super) fn reflected(&mut self, text: &str, step: &mut MachineOutput) {
         if !text.trim().is_empty() {
             self.note(notes::reflection(text), step);
@@ -83,7 +83,7 @@ impl AgentMachine {
     }
 }
 
-/// Tells the model that its call was made with other arguments.
+/// Notes in the result that the call was made with other arguments.
 fn tell_edited(result: &mut ToolResult, args: &Value) {
     if result.content.is_empty() {
         result.content.extend(

@@ -9,29 +9,30 @@ use serde_json::Value;
 
 use super::window::Folding;
 
-/// Where the loop stands.
+/// The current phase of the loop.
 ///
-/// A state that was not begun is saved as `"goal"` by all versions; the form of the others may
-/// change with each version.
+/// All versions save a state before the start as `"goal"`; the form of the other phases may change
+/// with each version.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
-    /// The run has not begun.
+    /// The run has not started.
     Goal,
     /// A model is asked.
     Asking { effect: EffectId, purpose: Purpose },
     /// Tools are called.
     Calling(Calls),
-    /// The run ends like this once all is saved.
+    /// The run ends like this once everything is saved.
     Leaving(Box<Ending>),
     /// The run has ended.
     Ended(Box<Ending>),
-    /// Within one input: the last phase is over, and the next one is not chosen yet.
+    /// A transient phase within one input: the last phase is over, and the next one is not chosen
+    /// yet.
     #[serde(skip)]
     Deciding,
 }
 
-/// What a model is asked for.
+/// The purpose of a question to a model.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Purpose {
@@ -45,7 +46,7 @@ pub(super) enum Purpose {
     },
 }
 
-/// A question to a model that depends on the room there is.
+/// A question to a model that depends on the available room.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Question {
@@ -57,9 +58,9 @@ pub(super) enum Question {
 /// A turn of the model.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Turn {
-    /// Whether tools are offered.
+    /// `true` if tools are offered.
     pub(super) offered: bool,
-    /// How many of the last messages are the beginning of the turn, which the provider interrupted.
+    /// The number of last messages that begin this turn, which the provider interrupted.
     pub(super) paused: u32,
 }
 
@@ -84,7 +85,7 @@ pub(super) enum Waiting {
 }
 
 impl Phase {
-    /// The phase as events name it.
+    /// Returns the phase as events name it.
     pub(super) fn told(&self) -> Told {
         match self {
             Self::Goal => Told::Goal,
@@ -94,7 +95,7 @@ impl Phase {
         }
     }
 
-    /// The last of the effects that it waits for.
+    /// Returns the last of the effects that it waits for.
     pub(super) fn last_effect(&self) -> Option<EffectId> {
         match self {
             Self::Asking { effect, .. } => Some(*effect),
@@ -103,12 +104,12 @@ impl Phase {
         }
     }
 
-    /// Whether it points to messages beyond the end of a history.
+    /// Returns `true` if it points to messages beyond the end of a history.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
         matches!(self, Self::Asking { purpose: Purpose::Summary { folding, .. }, .. } if folding.is_beyond(len))
     }
 
-    /// The exchange under way.
+    /// Returns the exchange in progress.
     pub(super) fn exchange(&self) -> Option<&Exchange> {
         if let Self::Calling(calls) = self {
             Some(&calls.exchange)

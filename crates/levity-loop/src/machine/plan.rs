@@ -1,4 +1,4 @@
-//! Goal and plan, and questions to a model.
+//! Goal and plan, and side questions to a model.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl AgentMachine {
         match self.spec.planner.plan(&Goal { message: &goal }) {
             Planning::None => self.act(step),
             Planning::Steps(steps) => self.planned(steps, step),
-            // A call that is the last one left belongs to the answer.
+            // The last remaining call belongs to the answer.
             Planning::Ask(_) if self.state.budget.is_low() => self.act(step),
             Planning::Ask(prompt) => self.ask(Question::Plan(prompt), step),
         }
@@ -67,7 +67,7 @@ impl AgentMachine {
         self.act(step);
     }
 
-    /// Asks a model, once what it is shown fits.
+    /// Asks a model, once its request fits the window.
     pub(super) fn ask(&mut self, question: Question, step: &mut MachineOutput) {
         match self.make_room(question, step) {
             Some(Question::Reply(turn)) => self.ask_for_reply(turn, step),

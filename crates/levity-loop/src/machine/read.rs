@@ -1,4 +1,4 @@
-//! Earlier results, read in pieces.
+//! Reads earlier results in pieces.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,13 @@ use super::AgentMachine;
 use super::phase::Phase;
 
 impl AgentMachine {
-    /// Whether a call reads an earlier result. The tool is the loop's only once it is offered.
+    /// Returns `true` if a call reads an earlier result. The tool belongs to the loop only once it
+    /// is offered.
     pub(super) fn reads(&self, call: &ToolCall) -> bool {
         self.state.tools.reads && (call.name == self.spec.reader || call.name == OWN)
     }
 
-    /// Whether there is anything that the model can call.
+    /// Returns `true` if there is any tool that the model can call.
     pub(super) fn has_tools(&self) -> bool {
         self.spec.has_tools || self.state.tools.reads
     }
@@ -49,13 +50,13 @@ impl AgentMachine {
         ))
     }
 
-    /// The result of a call, in the open exchange or before it.
+    /// Returns the result of a call, in the open exchange or before it.
     fn result(&self, id: &CallId) -> Option<&ToolResult> {
         let open = self.state.phase.exchange().and_then(|open| open.result(id));
         open.or_else(|| self.state.conversation.history.result(id))
     }
 
-    /// Drops the oldest of what is kept of long results, when it is too much.
+    /// Drops the oldest retained parts of long results when they exceed the limit.
     pub(super) fn bound_kept(&mut self) {
         let conversation = &mut self.state.conversation;
         let open = self.state.phase.exchange().map_or(0, Exchange::kept);
@@ -63,7 +64,7 @@ impl AgentMachine {
         conversation
             .history
             .keep_wholes(MOST_KEPT.saturating_sub(open));
-        // What is sent shares its messages with the history, and follows from it.
+        // The sent history shares its messages with the full history and is derived from it.
         if conversation.history.kept() < before {
             conversation.show_summary(self.spec.reader);
         }

@@ -1,4 +1,4 @@
-//! What was said goes into its conversation, turn by turn.
+//! Saves the messages to their conversation, turn by turn.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use super::AgentMachine;
 use super::conversation::Conversation;
 use super::phase::Phase;
 
-/// How often a last save is tried again.
+/// The number of retries of the last save.
 const LAST_TRIES: u32 = 2;
-/// So many messages without a summary by a model are brought back by the next run; beyond that, a
-/// digest has to do.
+/// The number of messages without a model's summary that the next run loads; beyond that, a digest
+/// replaces them.
 const OWED: usize = 128;
 
 /// The conversation that a run is part of.
@@ -24,33 +24,32 @@ pub(crate) struct Talk {
     id: ConversationId,
     /// The position of the first message of the history.
     base: u64,
-    /// How much of the history is saved.
+    /// The number of messages of the history that are saved.
     saved: usize,
-    /// Up to where messages are in the summary that is saved.
+    /// The position up to which the saved summary covers the messages.
     upto: u64,
     saving: Option<Saving>,
     tries: u32,
-    /// Whether nothing more is saved.
+    /// `true` once nothing more is saved.
     pub(super) off: bool,
-    /// Whether the run was forked from another: it saves only as long as the conversation has not
-    /// gone on without it.
+    /// `true` if the run was forked: it saves only as long as no other run has continued the
+    /// conversation.
     forked: bool,
 }
 
-/// A save that is not known to be made.
+/// A save that is not confirmed yet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Saving {
-    /// It may have been made although it failed, so it is made again as it was, whatever came
-    /// since.
+    /// It may have succeeded although it reported a failure, so it is repeated unchanged.
     save: Save,
-    /// How much of the history is saved with it.
+    /// The number of messages of the history that are saved with it.
     to: usize,
-    /// The effect by which it is made, while that is under way.
+    /// The effect of the save while it is in progress.
     effect: Option<EffectId>,
 }
 
 impl Talk {
-    /// Goes on with a conversation whose last `loaded` messages are the history.
+    /// Continues a conversation whose last `loaded` messages are the history.
     pub(crate) fn new(id: ConversationId, end: u64, loaded: usize, upto: u64) -> Self {
         let base = end.saturating_sub(loaded as u64);
         Self {
@@ -65,7 +64,7 @@ impl Talk {
         }
     }
 
-    /// Whether more is saved than the history has.
+    /// Returns `true` if more is saved than the history has.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
         self.saving
             .as_ref()
@@ -82,7 +81,7 @@ impl Talk {
         self
     }
 
-    /// Where a message of the history stands in the conversation; notes are not in it.
+    /// Returns the position of a message of the history in the conversation, which has no notes.
     fn position(&self, at: usize, notes: &BTreeSet<usize>) -> u64 {
         let notes = notes.range(..at).count();
         self.base.saturating_add(at.saturating_sub(notes) as u64)
@@ -90,22 +89,22 @@ impl Talk {
 }
 
 impl Conversation {
-    /// How a run leaves it.
+    /// Returns the state in which a run leaves its conversation.
     pub(super) fn talk_end(&self) -> Option<TalkEnd> {
         let mut end = TalkEnd::new(self.talk.as_ref()?.id.clone(), self.session());
         end.unsaved = self.unsaved();
         Some(end)
     }
 
-    /// What it is about, in a few words.
+    /// Returns the topic of the conversation, in a few words.
     pub(super) fn session(&self) -> String {
         let recent = self.said_between(self.shown.view.start(), self.history.len(), |_| true);
         let window = self.shown.window.clone().unwrap_or_default();
         window.digest(self.shown.view.summary().map(|summary| &**summary), &recent)
     }
 
-    /// What was said and is not known to be saved. What was being saved comes first, as it was: it
-    /// may be there.
+    /// Returns the messages that are not known to be saved. A save in progress comes first,
+    /// unchanged: it may have succeeded.
     pub(super) fn unsaved(&self) -> Vec<Save> {
         let Some(talk) = self.talk.as_ref().filter(|talk| !talk.off) else {
             return Vec::new();
@@ -118,7 +117,7 @@ impl Conversation {
             .collect()
     }
 
-    /// What was said between two places of the history, and the summary.
+    /// Returns the messages between two indexes of the history, and the summary.
     fn change(&self, talk: &Talk, from: usize, to: usize) -> Option<Save> {
         let new = self.said_between(from, to, |_| true);
         let mut change =
@@ -129,7 +128,7 @@ impl Conversation {
         (!change.is_empty()).then(|| Save::new(talk.id.clone(), change))
     }
 
-    /// The summary, if it is another than the one that is saved.
+    /// Returns the summary if it differs from the saved one.
     fn summary(&self, talk: &Talk) -> Option<Summary> {
         let view = &self.shown.view;
         let (text, start) = match &self.shown.owed {
@@ -139,16 +138,16 @@ impl Conversation {
             _ => (view.summary()?, view.start()),
         };
         let upto = talk.position(start, &self.notes);
-        // Before the first message, it is what the run began with.
+        // Before the first message, the summary is the one that the run began with.
         (start > 0 && upto > talk.upto).then(|| Summary::new(text.clone(), upto))
     }
 
-    /// The effect by which something is being saved.
+    /// Returns the effect of the save in progress.
     pub(super) fn saving(&self) -> Option<EffectId> {
         self.talk.as_ref()?.saving.as_ref()?.effect
     }
 
-    /// What is to be saved next, by an effect.
+    /// Returns the next save, to be made by this effect.
     fn next_save(&mut self, effect: EffectId) -> Option<Save> {
         let talk = self.talk.as_ref().filter(|talk| !talk.off)?;
         let saving = match &talk.saving {
@@ -175,12 +174,12 @@ impl Conversation {
 }
 
 impl AgentMachine {
-    /// The conversation it is part of, by its id.
+    /// Returns the id of the conversation that the run is part of.
     pub(crate) fn conversation(&self) -> Option<&ConversationId> {
         self.state.conversation.talk.as_deref().map(Talk::id)
     }
 
-    /// Saves what is new, unless something is being saved: then the next save has it.
+    /// Saves new messages, unless a save is in progress: then the next save includes them.
     pub(super) fn save(&mut self, step: &mut MachineOutput) {
         if let Some(save) = self.state.conversation.next_save(self.state.next) {
             let effect = self.next_effect();
@@ -193,7 +192,7 @@ impl AgentMachine {
             Outcome::Saved(done) => done,
             _ => Err(MemoryError::new(
                 MemoryErrorKind::Io,
-                "nobody knows whether it was saved",
+                "the outcome of the save is unknown",
             )),
         };
         let Some(talk) = &mut self.state.conversation.talk else {
@@ -226,7 +225,7 @@ impl AgentMachine {
         self.leave(step);
     }
 
-    /// The conversation cannot be saved: it went on elsewhere, or the store is broken.
+    /// Handles a conversation that cannot be saved: another run continued it, or the store failed.
     fn not_saved(&mut self, error: MemoryError, step: &mut MachineOutput) {
         let failed = Status::Failed(Failure::Memory(error));
         let Some(mut ending) = self.state.phase.take_ending() else {
@@ -238,13 +237,13 @@ impl AgentMachine {
         self.has_ended(ending);
     }
 
-    /// Ends once all is saved.
+    /// Ends the run once everything is saved.
     pub(super) fn end_saved(&mut self, ending: Ending, step: &mut MachineOutput) {
         self.state.phase = Phase::Leaving(Box::new(ending));
         self.leave(step);
     }
 
-    /// Saves what is left if the run is about to end, and ends it when all is saved.
+    /// Saves the rest if the run is about to end, and ends it when everything is saved.
     fn leave(&mut self, step: &mut MachineOutput) {
         if !matches!(self.state.phase, Phase::Leaving(_)) {
             return;

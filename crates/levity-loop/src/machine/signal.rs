@@ -1,4 +1,4 @@
-//! Signals: what the model tells whoever runs it.
+//! Signals: calls by which the model notifies the caller of the run.
 
 use levity_core::{
     Exchange, MachineOutput, Signal, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput,
@@ -11,16 +11,16 @@ use crate::asked;
 
 use super::AgentMachine;
 
-/// How many signals a run takes in.
+/// The maximum number of signals in a run.
 const MOST: usize = 256;
-/// How many bytes their arguments may have together, as JSON.
+/// The maximum size of their arguments together, in bytes of JSON.
 const MOST_BYTES: usize = 256 << 10;
 
 /// The signals of a run.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Noted {
     pub(super) signals: Vec<Signal>,
-    /// How many bytes their arguments have.
+    /// The size of their arguments in bytes.
     bytes: usize,
 }
 
@@ -29,8 +29,7 @@ impl AgentMachine {
         self.spec.signals.contains_key(&call.name)
     }
 
-    /// Takes in the signal that a run ends with, if that is all that is called for. Returns the
-    /// words beside it.
+    /// Records the signal that ends a run, if it is the only call. Returns the text beside it.
     pub(super) fn take_last(&mut self, exchange: &mut Exchange) -> Option<String> {
         if self.has_more_to_hear() {
             return None;
@@ -46,7 +45,7 @@ impl AgentMachine {
         Some(exchange.reply().text().into_owned())
     }
 
-    /// The run ends with a signal.
+    /// Ends the run with a signal.
     pub(super) fn end_with_signal(
         &mut self,
         exchange: Exchange,
@@ -58,7 +57,7 @@ impl AgentMachine {
         self.end(Status::Complete, text, None, step);
     }
 
-    /// Takes in a signal after which the run goes on, or says why not.
+    /// Records a signal that does not end the run, or answers with the reason for not recording it.
     pub(super) fn signal(&mut self, call: &ToolCall, step: &mut MachineOutput) {
         let outcome = match self.signal_args(call) {
             Ok(_) if self.is_last(call) => Err(self.put_off(call)),
@@ -71,7 +70,7 @@ impl AgentMachine {
         self.answered(ToolResult::new(call, outcome), step);
     }
 
-    /// Whether a call is a signal that the run ends with.
+    /// Returns `true` if a call is a signal that ends the run.
     fn is_last(&self, call: &ToolCall) -> bool {
         self.spec
             .signals
@@ -79,7 +78,7 @@ impl AgentMachine {
             .is_some_and(|tool| tool.is_last)
     }
 
-    /// Why a signal that ends the run, and with which nothing else is wrong, does not end it.
+    /// Returns the error for a valid ending signal that does not end the run.
     fn put_off(&self, call: &ToolCall) -> ToolError {
         let open = self.state.phase.exchange();
         let why = match open.and_then(|open| open.reply().calls().nth(1)) {
@@ -89,11 +88,11 @@ impl AgentMachine {
         ToolError::new(ToolErrorKind::Denied, why)
     }
 
-    /// The arguments of a signal and how many bytes they are, if they are right and there is room
-    /// for them.
+    /// Returns the arguments of a signal and their size in bytes, if they are valid and there is
+    /// room for them.
     fn signal_args(&self, call: &ToolCall) -> Result<(Value, usize), ToolError> {
         let Some(tool) = self.spec.signals.get(&call.name) else {
-            return Err(ToolError::failed("this is no signal"));
+            return Err(ToolError::failed("this tool is not a signal"));
         };
         let args = tool.arguments.of(call)?.into_owned();
         let bytes = args.to_string().len();

@@ -1,4 +1,4 @@
-//! All that changes while the loop runs.
+//! All state that changes while the loop runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::found::KnownTools;
 use super::phase::Phase;
 use super::signal::Noted;
 
-/// The state of a run. It is saved flat: the journals of all versions begin with it as it is in
+/// The state of a run. It is saved flat: the journals of all versions begin with the state in
 /// [`Phase::Goal`].
 #[derive(Serialize)]
 pub(super) struct State {
@@ -38,26 +38,26 @@ pub(super) struct State {
     pub(super) next: EffectId,
 }
 
-/// What the run was given, and its plan.
+/// The input of the run, and its plan.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) goal: Arc<Message>,
     pub(super) system: Option<Arc<str>>,
     pub(super) output: Option<Arc<OutputSchema>>,
-    /// Whether the answer is also read as a type of the host's, which cannot be saved.
+    /// `true` if the answer is also parsed as a type of the host, which cannot be saved.
     pub(super) typed: bool,
-    /// The guards that stepped in on the goal.
+    /// The interventions of guards on the goal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) guarded: Vec<Intervention>,
-    /// What stands beside the goal for this run only.
+    /// The context beside the goal, for this run only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) beside: Option<Arc<str>>,
     pub(super) plan: Vec<String>,
-    /// How many bytes of an earlier result are read at a time; what the agent has now, if it is not
-    /// said.
+    /// The number of bytes of an earlier result that are read at a time; the agent's current
+    /// setting if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_piece: Option<usize>,
-    /// Whether the ending has what was said.
+    /// `true` if the ending includes the messages of the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) tells_said: bool,
     /// The [`RULES`](super::RULES) that the run began with.
@@ -65,37 +65,37 @@ pub(super) struct Task {
     pub(super) rules: u32,
 }
 
-/// How often the model was corrected, and what was tried to help it.
+/// The corrections that the model was given.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Corrections {
     pub(super) wrong_answers: u32,
     pub(super) empty_replies: u32,
-    /// The limit on the tokens of a reply, once it was raised.
+    /// The limit on the tokens of a reply, once raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_reply: Option<u64>,
     failures: BTreeMap<String, Failed>,
 }
 
-/// How a call with certain arguments failed, and how often in a row.
+/// A failure of a call with certain arguments, and its count in a row.
 #[derive(Serialize, Deserialize)]
 struct Failed {
     how: Digest,
     times: u32,
 }
 
-/// What the ending tells of the run.
+/// The counts that the ending reports.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Tally {
     pub(super) usage: Usage,
     pub(super) stats: Stats,
     pub(super) finish: Option<Finish>,
-    /// What the model told whoever runs it.
+    /// The signals that the model sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) noted: Option<Box<Noted>>,
 }
 
 impl State {
-    /// Reads a saved state: each part takes its own keys.
+    /// Reads a saved state: each part reads its own keys.
     pub(super) fn read(state: &Value) -> Result<Self, serde_json::Error> {
         Ok(Self {
             task: Task::deserialize(state)?,
@@ -110,21 +110,21 @@ impl State {
         })
     }
 
-    /// What cannot be in a state that a machine saved, if there is something.
+    /// Returns the first inconsistency of a saved state, if there is one.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         let saving = self.conversation.saving();
         let last = self.phase.last_effect().max(saving);
         let has_begun = !matches!(self.phase, Phase::Goal);
         match () {
             () if last.is_some_and(|id| id >= self.next) => {
-                Some("an effect is under way that was not asked for")
+                Some("an effect is in progress that was not requested")
             }
             () if self.run.is_none() && last.is_some() => {
-                Some("effects are under way before the run began")
+                Some("effects are in progress before the run started")
             }
-            () if self.run.is_some() && !has_begun => Some("the run has an id before it began"),
+            () if self.run.is_some() && !has_begun => Some("the run has an id before it started"),
             () if self.phase.is_beyond(self.conversation.history.len()) => {
-                Some("it sums up messages that are not there")
+                Some("it summarises messages that do not exist")
             }
             () => self.conversation.contradiction(),
         }
@@ -132,7 +132,7 @@ impl State {
 }
 
 impl Corrections {
-    /// How often this call has failed like this in a row, once it is more than once.
+    /// Returns how many times this call has failed like this in a row, if more than once.
     pub(super) fn repeated_failure(&mut self, call: &ToolCall, result: &ToolResult) -> Option<u32> {
         if !result.is_error() && self.failures.is_empty() {
             return None;
@@ -158,13 +158,13 @@ impl Corrections {
 }
 
 impl Tally {
-    /// Counts calls of tools, and those of them that failed.
+    /// Counts tool calls, and those of them that failed.
     pub(super) fn count_calls(&mut self, calls: u64, failed: u64) {
         self.stats.tool_calls = self.stats.tool_calls.saturating_add(calls);
         self.stats.failed_calls = self.stats.failed_calls.saturating_add(failed);
     }
 
-    /// Counts a call of a model.
+    /// Counts a call of a model, with its usage.
     pub(super) fn count_model_call(&mut self, usage: Option<Usage>) {
         self.stats.model_calls = self.stats.model_calls.saturating_add(1);
         self.usage += usage.unwrap_or_default();
@@ -178,7 +178,7 @@ impl Tally {
         ending
     }
 
-    /// What the model has told whoever runs it.
+    /// Returns the signals that the model sent.
     pub(super) fn signals(&self) -> &[Signal] {
         self.noted.as_ref().map_or(&[], |noted| &noted.signals)
     }

@@ -1,4 +1,4 @@
-//! What the model is shown, and what is done when that becomes too much.
+//! Selects the part of the history that the model is shown, and shrinks it when it is too long.
 
 use std::sync::Arc;
 
@@ -14,37 +14,38 @@ use super::AgentMachine;
 use super::conversation::Conversation;
 use super::phase::{Purpose, Question};
 
-/// How often a request that is too long for the provider is made shorter before the run fails.
+/// The number of times a request that is too long for the provider is shortened before the run
+/// fails.
 const TOO_LONG: u32 = 3;
-/// After how many turns a model is asked again for a summary that it did not make.
+/// The number of turns after which a missing summary is requested again.
 const AGAIN: u64 = 3;
 
-/// What the model is shown of the history.
+/// The part of the history that the model is shown.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Shown {
-    /// How much there is room for; without it, everything is shown.
+    /// The available room; without it, everything is shown.
     pub(super) window: Option<Window>,
-    /// Whether what has left is listed, and no model is asked to sum it up.
+    /// `true` if messages that left the window are listed, without a summary by a model.
     lists: bool,
     counter: Counter,
     pub(super) view: WindowView,
-    /// What is sent, once that is not simply the history.
+    /// The history that is sent, once it differs from the full history.
     #[serde(skip)]
     sent: Option<History>,
-    /// Where this run begins in the history.
+    /// The index in the history at which this run begins.
     pub(super) task: usize,
-    /// What is shown in any case: the goal, and what stands beside it.
+    /// The messages that are always shown: the goal and the context beside it.
     pins: Vec<usize>,
-    /// What the messages of the last request were estimated at.
+    /// The estimated tokens of the messages in the last request.
     asked: u64,
     pub(super) owed: Option<Owed>,
-    /// How often the provider found a request too long in a row.
+    /// The number of times in a row that the provider found a request too long.
     too_long: u32,
 }
 
 impl Shown {
-    /// Shows the past from where its summary ends.
+    /// Shows the past from the end of its summary.
     pub(super) fn new(window: Window, lists: bool, summary: Option<Arc<str>>, beside: u64) -> Self {
         let counter = Counter::new().beside(beside);
         Self {
@@ -56,7 +57,7 @@ impl Shown {
         }
     }
 
-    /// Whether it points to messages beyond the end of a history.
+    /// Returns `true` if it points to messages beyond the end of a history.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
         let owed = self.owed.as_ref().map_or(0, |owed| owed.from);
         let pinned = self.pins.iter().any(|pin| *pin >= len);
@@ -67,48 +68,48 @@ impl Shown {
     }
 }
 
-/// A summary that is being made.
+/// A summary in progress.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Folding {
-    /// What is shown when it is there.
+    /// The view that is shown once the summary exists.
     view: WindowView,
-    /// What was summed up before, and the first message that was not.
+    /// The previous summary, and the first message that is not in it.
     old: Option<Arc<str>>,
     from: usize,
-    /// How many tokens it is made of.
+    /// The number of tokens that it summarises.
     given: u64,
 }
 
 impl Folding {
-    /// Whether it points to messages beyond the end of a history.
+    /// Returns `true` if it points to messages beyond the end of a history.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
         self.from.max(self.view.start()) > len
     }
 }
 
-/// A summary that no model has made yet; a digest stands in for it.
+/// A summary that no model has made yet, replaced by a digest.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Owed {
     /// The last summary that a model made, and the first message that is not in it.
     pub(super) summary: Option<Arc<str>>,
     pub(super) from: usize,
-    /// When a model is asked again, and how many turns after that.
+    /// The turn at which a model is asked again, and the number of turns until the next attempt.
     turn: u64,
     wait: u64,
 }
 
 impl Conversation {
-    /// What is sent to the model.
+    /// Returns the history that is sent to the model.
     pub(super) fn sent(&self) -> &History {
         self.shown.sent.as_ref().unwrap_or(&self.history)
     }
 
-    /// The tokens of the next request, as far as they can be told.
+    /// Returns the tokens of the next request, as well as they can be estimated.
     pub(super) fn sent_tokens(&self) -> u64 {
         self.shown.counter.count(self.sent().tokens())
     }
 
-    /// What is remembered beyond the history.
+    /// Returns the memory beyond the history.
     pub(super) fn remembered(&self) -> Value {
         let mut memory = serde_json::Map::new();
         if let Some(talk) = &self.talk {
@@ -120,7 +121,7 @@ impl Conversation {
         Value::Object(memory)
     }
 
-    /// Begins with what was summed up before the history.
+    /// Begins with the summary of the messages before the history.
     pub(super) fn show_summary(&mut self, reader: &str) {
         if self.shown.view != WindowView::default() {
             self.show_anew(reader);
@@ -135,7 +136,7 @@ impl Conversation {
         self.shown.sent = Some(sent);
     }
 
-    /// Shows what was added to the history from a place on.
+    /// Shows the messages that were added to the history from an index on.
     pub(super) fn show_more(&mut self, from: usize, reader: &str) {
         let Some(sent) = &mut self.shown.sent else {
             return;
@@ -145,17 +146,17 @@ impl Conversation {
         }
     }
 
-    /// Says that what this run says begins here.
+    /// Marks the current end of the history as the beginning of this run.
     pub(super) fn task_begins(&mut self) {
         self.shown.task = self.history.len();
     }
 
-    /// Shows the last message in any case.
+    /// Pins the last message, so that it is always shown.
     pub(super) fn pin_last(&mut self) {
         self.shown.pins.extend(self.history.len().checked_sub(1));
     }
 
-    /// Whether more is to be sent than there is room for; looks at no message.
+    /// Returns `true` if the request exceeds the available room. Reads no message.
     fn is_over(&self) -> bool {
         let shown = &self.shown;
         let past = shown.task.saturating_sub(shown.view.start());
@@ -178,7 +179,8 @@ impl Conversation {
         )
     }
 
-    /// A summary of all that is not in `view`, from where the last one that a model made ends.
+    /// Returns a summary of everything that is not in `view`, starting from the end of the last one
+    /// that a model made.
     fn folding(&self, view: WindowView) -> Folding {
         let (old, from) = match &self.shown.owed {
             Some(owed) => (owed.summary.clone(), owed.from),
@@ -192,26 +194,26 @@ impl Conversation {
         }
     }
 
-    /// What is to be summed up. What stands beside the goal is shown in any case, and nobody has
-    /// said it.
+    /// Returns the messages to summarise. The context beside the goal is always shown and is not a
+    /// message of anyone, so it is excluded.
     fn leaving(&self, folding: &Folding) -> Vec<Arc<Message>> {
         self.said_between(folding.from, folding.view.start(), |message| {
             message.role == Role::User
         })
     }
 
-    /// Notes what is asked, to learn from what the provider counts for it.
+    /// Records the estimate of a request, to calibrate it with the provider's count.
     pub(super) fn note_asked(&mut self) {
         self.shown.asked = self.sent().tokens();
     }
 
-    /// Takes in what the provider counted.
+    /// Calibrates the estimate with the provider's count.
     pub(super) fn learn(&mut self, response: &Response) {
         let shown = &mut self.shown;
         shown.too_long = 0;
         let counted = response.usage.input.filter(|_| !response.usage.estimated);
-        // A layer that asked more than once has added its counts up, and one that asked nobody has
-        // counted nothing.
+        // A layer that called a model more than once has added its counts up, and one that called
+        // none has counted nothing.
         let most = shown
             .counter
             .count(shown.asked)
@@ -225,8 +227,8 @@ impl Conversation {
         }
     }
 
-    /// The provider finds the request too long: there is less room than was thought. Returns
-    /// whether it can be tried again with less.
+    /// Handles a request that the provider finds too long: there is less room than estimated.
+    /// Returns `true` if a retry with less is possible.
     pub(super) fn less_room(&mut self, error: &ModelError) -> bool {
         let sent = self.sent_tokens();
         let shown = &mut self.shown;
@@ -234,7 +236,7 @@ impl Conversation {
             return false;
         }
         shown.too_long += 1;
-        // A run of a version without windows goes on as it would have.
+        // A run of a version without windows continues under its old rules.
         let Some(window) = shown.window.take() else {
             return false;
         };
@@ -245,8 +247,8 @@ impl Conversation {
 }
 
 impl AgentMachine {
-    /// Sees to it that what is to be sent fits, and returns what can be asked now. It is nothing if
-    /// a model has to be asked for a summary first.
+    /// Makes the next request fit, and returns the question that can be asked now. Returns `None`
+    /// if a model has to be asked for a summary first.
     pub(super) fn make_room(
         &mut self,
         next: Question,
@@ -260,7 +262,7 @@ impl AgentMachine {
         };
         let shown = &self.state.conversation.shown;
         if fit.view.start() > shown.view.start() {
-            // What does not fit with any summary is not worth one.
+            // A history that does not fit with any summary is not worth one.
             let why_not = if fit.fits {
                 self.no_summaries()
             } else {
@@ -274,7 +276,7 @@ impl AgentMachine {
         Some(next)
     }
 
-    /// Asks a model again for a summary that it owes, when it is time.
+    /// Asks a model again for a missing summary, when it is due.
     fn ask_again(&mut self, next: Question, step: &mut MachineOutput) -> Option<Question> {
         let turn = self.state.tally.stats.turns;
         let shown = &self.state.conversation.shown;
@@ -285,7 +287,7 @@ impl AgentMachine {
         self.summarise(shown.view.clone(), None, next, step)
     }
 
-    /// Why no model is asked for summaries, if none is.
+    /// Returns the reason for which no model is asked for summaries, if there is one.
     fn no_summaries(&self) -> Option<&'static str> {
         match () {
             () if self.state.conversation.shown.lists => Some("no model is asked for summaries"),
@@ -326,7 +328,7 @@ impl AgentMachine {
         None
     }
 
-    /// A model made a summary, or did not; the run goes on either way.
+    /// Handles a summary or its failure; the run continues either way.
     pub(super) fn summarised(
         &mut self,
         folding: Folding,
@@ -360,7 +362,7 @@ impl AgentMachine {
                 Ok(response)
             }
             Outcome::Refused(limit) => Err(format!("the limit on {limit} forbids it")),
-            _ => Err("nobody knows what came of it".to_owned()),
+            _ => Err("the outcome of the call is unknown".to_owned()),
         }
     }
 
@@ -392,7 +394,7 @@ impl AgentMachine {
         self.tighten(step);
     }
 
-    /// Makes room for a summary that is longer than the one before.
+    /// Makes room for a summary that is longer than the previous one.
     fn tighten(&mut self, step: &mut MachineOutput) {
         let conversation = &self.state.conversation;
         let fit = if conversation.is_over() {
@@ -404,16 +406,16 @@ impl AgentMachine {
             return;
         };
         if view.start() > conversation.shown.view.start() {
-            let why = "the summary was too long to be shown with all the rest".to_owned();
+            let why = "the summary was too long to be shown with the remaining messages".to_owned();
             self.fold(conversation.folding(view), Err(why), step);
         } else if view != conversation.shown.view {
             self.show(view, None, step);
         }
     }
 
-    /// Shows something else from now on, and says so.
+    /// Changes the view from now on, and emits an event.
     fn show(&mut self, view: WindowView, fell_back: Option<String>, step: &mut MachineOutput) {
-        // What is shown shorter can be read.
+        // A shortened message can be read in full with the tool for it.
         if view.shortened() > 0 {
             self.state.tools.may_read(&self.spec);
         }
