@@ -1,4 +1,4 @@
-//! Runs as bytes, to be moved from one journal to another; and runs that are over, to be dropped.
+//! Exports runs as bytes, imports them into another journal, and removes runs that have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +9,20 @@ use levity_core::{
 
 use crate::files::format::{self, Flaw};
 
-/// How large an export may be, in bytes.
+/// The maximum size of an export, in bytes.
 const LARGEST: usize = 256 << 20;
 
-/// How often runs are looked for that were started meanwhile: once for each level of runs below
-/// runs.
+/// The number of passes that look for newly started runs: one for each level of child runs.
 const LEVELS: usize = 64;
 
-/// Writes a run and all runs below it down as lines of JSON.
+/// Exports a run and all its child runs as lines of JSON.
 ///
-/// Each run has the lines that it has in a file of [`FileJournal`](crate::FileJournal), with long
-/// texts in their places, and stands before those below it. So the export of a run without others
-/// below it is itself a file that a `FileJournal` reads. `docs/journal.md` describes the format.
+/// Each run has the same lines as in a file of [`FileJournal`](crate::FileJournal), with long texts
+/// inline, and precedes its children. So the export of a run without children is itself a file that
+/// a `FileJournal` reads. `docs/journal.md` describes the format.
 ///
-/// A run that goes on meanwhile is exported as it was at some moment: what it had started is in the
-/// export as well.
+/// A run in progress is exported as it was at some moment; the runs that it had started by then are
+/// in the export as well.
 ///
 /// ```
 /// # use levity_core::{Entry, Journal, Limits, MachineKind, Opened, Record, RunId, Timestamp};
@@ -43,13 +42,14 @@ const LEVELS: usize = 64;
 /// ```
 ///
 /// # Errors
-/// When there is no such run, when it takes more than 256 MiB, or when the journal fails.
+/// Returns an error if there is no such run, if it takes more than 256 MiB, or if the journal
+/// fails.
 pub async fn export(journal: &dyn Journal, run: &RunId) -> Result<Vec<u8>, RuntimeError> {
     let mut found = BTreeMap::from([(run.clone(), journal.read(run).await?)]);
     if found.values().all(Vec::is_empty) {
         return Err(RuntimeError::NotFound(run.clone()));
     }
-    // A run is read before those below it are looked for: none that it names is missed.
+    // A run is read before its children are looked up, so none that it names is missed.
     for _ in 0..LEVELS {
         let listed = journal.list(&RunQuery::new().below(run.clone())).await?;
         let new: Vec<_> = listed
@@ -79,7 +79,7 @@ fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), Run
         format::write(record, None, bytes)?;
         if bytes.len() > LARGEST {
             let message = format!(
-                "run `{run}` and those above it take more than 256 MiB; export fewer at once"
+                "run `{run}` and its parents take more than 256 MiB; export fewer runs at once"
             );
             return Err(JournalError::new(JournalErrorKind::Refused, message).into());
         }
@@ -87,21 +87,20 @@ fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), Run
     Ok(())
 }
 
-/// Takes in what [`export`] has written, and returns the runs that are in it, the first one first.
+/// Imports the output of [`export`], and returns the runs in it, the first one first.
 ///
-/// All of it is looked at before anything is written. A run that is there already with the same
-/// records is left as it is. Runs below others are written first and the first run last, so that
-/// after a crash half-way the same import can be made again.
+/// The whole input is validated before anything is written. A run that already exists with the same
+/// records is left as it is. Child runs are written first and the first run last, so you can repeat
+/// the import after a crash.
 ///
 /// # Errors
-/// - [`RuntimeError::Archive`] when a line is not what it should be: damaged, foreign, or from a
-///   newer version;
-/// - [`RuntimeError::Exists`] when a run is there with other records;
-/// - [`RuntimeError::Journal`] when the journal fails, or keeps nothing.
+/// - [`RuntimeError::Archive`] if a line is damaged, foreign, or from a newer version;
+/// - [`RuntimeError::Exists`] if a run exists with other records;
+/// - [`RuntimeError::Journal`] if the journal fails, or stores nothing.
 pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, RuntimeError> {
     let runs = parse(bytes)?;
     if !journal.keeps() {
-        let message = "this journal keeps nothing, so nothing can be imported";
+        let message = "this journal stores no records, so it cannot import runs";
         return Err(JournalError::new(JournalErrorKind::Refused, message).into());
     }
     let mut missing = Vec::new();
@@ -112,7 +111,7 @@ pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, R
             _ => return Err(RuntimeError::Exists(run.clone())),
         }
     }
-    // Nobody may begin the first run while those below it are being written.
+    // No process may start the first run while its children are being written.
     let mut missing = missing.into_iter();
     let first = match missing.next() {
         Some((run, records)) => Some((run, records, vacant(journal, run).await?)),
@@ -127,7 +126,7 @@ pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, R
     Ok(runs.into_keys().collect())
 }
 
-/// A run that has no records yet.
+/// Opens a run that has no records yet.
 async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, RuntimeError> {
     let open = journal.open(run).await?;
     if open.records.is_empty() {
@@ -137,14 +136,15 @@ async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, RuntimeEr
     }
 }
 
-/// Removes the runs that ended before this time, with all below them, and says how many there were.
+/// Removes the runs that ended before this time, with all their children, and returns their number.
 ///
-/// Only runs that no other run started are looked at, and one that somebody has open is left. So is
-/// one whose id another run's id goes on from, such as `monday` beside `monday.two`, unless that
-/// has ended as well: it would be removed together with the first.
+/// It considers only runs without a parent, and skips a run that a process has open. It also skips
+/// a run whose id is a prefix of another run's id, such as `monday` beside `monday.two`, unless
+/// that run has ended as well: the two would be removed together.
 ///
 /// # Errors
-/// When the journal fails, or removes no runs; what was removed before stays removed.
+/// Returns an error if the journal fails or does not support removal. Runs removed before the error
+/// stay removed.
 pub async fn remove_ended_before(
     journal: &dyn Journal,
     time: Timestamp,
@@ -168,10 +168,13 @@ pub async fn remove_ended_before(
     Ok(removed)
 }
 
-/// The runs in an export, each with its records.
+/// Parses the runs in an export, each with its records.
 fn parse(bytes: &[u8]) -> Result<BTreeMap<RunId, Vec<Record>>, RuntimeError> {
     if bytes.len() > LARGEST {
-        return Err(at(1, Flaw::damaged("an export is of at most 256 MiB")));
+        return Err(at(
+            1,
+            Flaw::damaged("the export has more than 256 MiB; import fewer runs at once"),
+        ));
     }
     let mut runs = Runs::default();
     let mut last = 0;
@@ -197,7 +200,7 @@ fn at(line: usize, flaw: Flaw) -> RuntimeError {
 
 #[derive(Default)]
 struct Runs {
-    /// The runs, the line on which each begins, and its records.
+    /// The runs, each with its first line and its records.
     all: BTreeMap<RunId, (usize, Vec<Record>)>,
     first: Option<RunId>,
     /// The run whose records are being read.
@@ -214,7 +217,7 @@ impl Runs {
         }
         let now = self.now.as_ref().and_then(|now| self.all.get_mut(now));
         let Some((_, records)) = now else {
-            return Err(Flaw::damaged("it belongs to no run"));
+            return Err(Flaw::damaged("it does not belong to a run"));
         };
         let record = format::record(line, records.len() as u64, None)?;
         if format::is_too_deep(line) {
@@ -222,7 +225,7 @@ impl Runs {
         }
         if records.is_empty() != matches!(record.entry, Entry::Opened(_)) {
             return Err(Flaw::damaged(
-                "a run is opened by its first record, and only by that",
+                "the first record of a run, and only that one, must open it",
             ));
         }
         if matches!(
@@ -232,7 +235,7 @@ impl Runs {
                 ..
             })
         ) {
-            return Err(Flaw::damaged("the run has ended before it"));
+            return Err(Flaw::damaged("it follows the end of the run"));
         }
         records.push(record);
         Ok(())
@@ -240,30 +243,32 @@ impl Runs {
 
     fn begin(&mut self, number: usize, line: &[u8]) -> Result<(), Flaw> {
         if !line.ends_with(b"\n") {
-            return Err(Flaw::damaged("it has no end"));
+            return Err(Flaw::damaged("it is incomplete"));
         }
         let run = format::parse_header(line)?;
         let first = self.first.get_or_insert_with(|| run.clone());
         if !run.is_within(first) {
-            return Err(Flaw::damaged(format!("run `{run}` is not below `{first}`")));
+            return Err(Flaw::damaged(format!(
+                "run `{run}` is not a child of `{first}`"
+            )));
         }
         if self.all.insert(run.clone(), (number, Vec::new())).is_some() {
-            return Err(Flaw::damaged(format!("run `{run}` is here twice")));
+            return Err(Flaw::damaged(format!("run `{run}` occurs twice")));
         }
         self.now = Some(run);
         Ok(())
     }
 
-    /// Whether the run that was being read has records.
+    /// Checks that the run before has records.
     fn close(&self) -> Result<(), Flaw> {
         match self.now.as_ref().and_then(|now| self.all.get(now)) {
             Some((_, records)) if !records.is_empty() => Ok(()),
             Some(_) => Err(Flaw::damaged("the run before it has no records")),
-            None => Err(Flaw::damaged("there is no run in it")),
+            None => Err(Flaw::damaged("it contains no run")),
         }
     }
 
-    /// Whether each run that another one started has that one beside it; but for the first.
+    /// Checks that the parent of each run is in the export, except that of the first run.
     fn check_parents(&self) -> Result<(), RuntimeError> {
         for (run, (number, records)) in &self.all {
             let child = matches!(records.first(), Some(Record { entry: Entry::Opened(opened), .. }) if opened.origin.is_some());
@@ -273,7 +278,7 @@ impl Runs {
             if child && alone && self.first.as_ref() != Some(run) {
                 return Err(at(
                     *number,
-                    Flaw::damaged(format!("the run that started `{run}` is not here")),
+                    Flaw::damaged(format!("the parent of run `{run}` is missing")),
                 ));
             }
         }

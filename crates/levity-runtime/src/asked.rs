@@ -3,10 +3,10 @@ use std::sync::Arc;
 use levity_core::{Digest, EffectKind, EffectNote, History, Message, ToolCall, ToolError};
 use serde_json::Value;
 
-/// The calls that the replies of a run ask for, under the ids by which the run makes them.
+/// The tool calls in the replies of a run, under the ids that the run uses for them.
 ///
-/// A reply may use one id twice, or one that was used before. [`History`] renames such calls, and
-/// so does this.
+/// A reply may use an id twice, or one that was used before. [`History`] renames such calls, and so
+/// does this type.
 #[derive(Debug, Default)]
 pub struct AskedCalls {
     calls: Vec<ToolCall>,
@@ -22,18 +22,19 @@ impl AskedCalls {
         };
         self.calls.extend(exchange.reply().calls().cloned());
         self.history
-            .close(exchange, &ToolError::failed("no answer is looked for"));
+            .close(exchange, &ToolError::failed("the answer is not needed"));
     }
 
-    /// Changes the arguments of the call that an effect is about, as somebody decided.
+    /// Replaces the arguments of the call of an effect, after a person edited them.
     pub fn edit(&mut self, note: &EffectNote, args: &Value) {
         if let Some(at) = self.place(note) {
             self.calls[at].args = args.clone();
         }
     }
 
-    /// The call that an effect performs, or asks about. `None` when no call has the id, the name
-    /// and the arguments that the effect was begun with: another one must not be taken for it.
+    /// Returns the call that an effect performs, or asks approval for. Returns `None` if no call
+    /// has the id, the name and the arguments of the effect: it must not be confused with another
+    /// one.
     pub fn find(&self, note: &EffectNote) -> Option<&ToolCall> {
         self.calls.get(self.place(note)?)
     }
@@ -53,8 +54,8 @@ impl AskedCalls {
             .calls
             .iter()
             .rposition(|call| call.id == *id && fits(call));
-        // Ids of a conversation before the run are not known here, and a call may have been renamed
-        // because of them.
+        // The ids of a conversation before the run are not known here, and a call may have been
+        // renamed because of them.
         by_id.or_else(|| {
             self.calls
                 .iter()

@@ -1,9 +1,9 @@
-//! The checksum of a record: CRC-32 as in gzip, PNG and zlib, so that any language has it at hand.
+//! The checksum of a record: CRC-32 as in gzip, PNG and zlib, which every language has at hand.
 //!
-//! It finds every single flipped bit, and every damage of up to 32 bits in a row. It is no seal:
-//! whoever changes a record on purpose can write the right one beside it.
+//! It detects every single flipped bit, and every damage of up to 32 consecutive bits. It is not a
+//! signature: an attacker who changes a record can write the matching checksum beside it.
 
-/// What a byte does to the checksum when so many others follow it.
+/// The effect of a byte on the checksum, by the number of bytes that follow it.
 const TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -32,13 +32,13 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// The checksum of all these, one behind the other.
+/// Returns the checksum of these parts, concatenated.
 pub(crate) fn checksum(parts: &[&[u8]]) -> u32 {
     !parts.iter().fold(!0, |sum, part| add(sum, part))
 }
 
 fn add(mut sum: u32, bytes: &[u8]) -> u32 {
-    // Eight bytes at a time: the tables say what each of them does.
+    // Eight bytes at a time: the tables contain the effect of each of them.
     let (eights, rest) = bytes.as_chunks::<8>();
     for [a, b, c, d, e, f, g, h] in eights {
         let first = sum ^ u32::from_le_bytes([*a, *b, *c, *d]);

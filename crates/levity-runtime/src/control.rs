@@ -8,16 +8,16 @@ use levity_core::{
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many commands may wait for a run; whoever sends one more waits.
+/// The maximum number of queued commands of a run; further senders wait.
 const WAITING_COMMANDS: usize = 64;
 
-/// Tells a run, and the runs below it, what to do. Clones tell the same run.
+/// Controls a run and its child runs. Clones control the same run.
 ///
 /// Every method returns once the command is in the journal.
 #[derive(Clone)]
 pub struct Control {
     run: RunId,
-    /// Only the agents of this name directly below the run are meant.
+    /// The name of the direct child agents to address, if set.
     agent: Option<Arc<str>>,
     board: Arc<Switchboard>,
 }
@@ -31,25 +31,25 @@ impl Control {
         }
     }
 
-    /// Tells a run that was not begun.
+    /// Returns a control for a run that was not started.
     pub(crate) fn of_nobody(run: RunId) -> Self {
         Self::new(run, Arc::default())
     }
 
-    /// The run.
+    /// Returns the id of the run.
     pub(crate) fn run(&self) -> &RunId {
         &self.run
     }
 
-    /// Tells a child of this run, named by the `run` of its events.
+    /// Returns the control of a child of this run, named by the `run` of its events.
     #[must_use]
     pub fn child(&self, run: &RunId) -> Self {
         Self::new(run.clone(), self.board.clone())
     }
 
-    /// Tells the agents of this name directly below the run, such as a worker of a swarm: all its
-    /// runs that are under way, each time. A command fails with [`ControlError::NotAtWork`] when
-    /// there are none.
+    /// Addresses the direct child agents of this name, such as a worker of a swarm. Each command
+    /// goes to all its runs in progress. It fails with [`ControlError::NotAtWork`] if there are
+    /// none.
     #[must_use]
     pub fn agent(&self, name: &str) -> Self {
         Self {
@@ -58,27 +58,28 @@ impl Control {
         }
     }
 
-    /// Begins nothing new, here and in the children; what has begun goes on to its end.
+    /// Pauses the run and its children: nothing new starts, and effects in progress continue to
+    /// their end.
     ///
     /// # Errors
-    /// When the run is not running.
+    /// Returns an error if the run is not running.
     pub async fn pause(&self) -> Result<(), ControlError> {
         self.command(ControlCommand::Pause).await
     }
 
-    /// Goes on after a pause.
+    /// Resumes the run after a pause.
     ///
     /// # Errors
-    /// When the run is not running.
+    /// Returns an error if the run is not running.
     pub async fn resume(&self) -> Result<(), ControlError> {
         self.command(ControlCommand::Resume).await
     }
 
-    /// Ends the run now. What is under way is dropped, and open calls are answered with an error,
-    /// so that the history stays whole.
+    /// Cancels the run now. Effects in progress are dropped, and open calls are answered with an
+    /// error, so that the history stays valid.
     ///
     /// # Errors
-    /// When the run is not running.
+    /// Returns an error if the run is not running.
     pub async fn cancel(&self, reason: impl Into<String>) -> Result<(), ControlError> {
         self.command(ControlCommand::Cancel {
             reason: reason.into(),
@@ -86,61 +87,61 @@ impl Control {
         .await
     }
 
-    /// Says something, to be taken in before the next call of a model.
+    /// Sends a message, which the run adds before the next model call.
     ///
     /// # Errors
-    /// When the run is not running, or has a lot to take in already.
+    /// Returns an error if the run is not running, or has too many pending messages.
     pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
         let message = Arc::new(message.into());
         self.command(ControlCommand::Say { message }).await
     }
 
-    /// Allows what was asked.
+    /// Approves the call of a question.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn approve(&self, ask: &Ask) -> Result<(), ControlError> {
         self.decide(ask, Decision::Allow).await
     }
 
-    /// Allows what was asked, with other arguments.
+    /// Approves the call of a question, with other arguments.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn edit(&self, ask: &Ask, args: Value) -> Result<(), ControlError> {
         self.decide(ask, Decision::edit(args)).await
     }
 
-    /// Forbids what was asked; the model is told why.
+    /// Denies the call of a question; the model gets the reason.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn deny(&self, ask: &Ask, reason: impl Into<String>) -> Result<(), ControlError> {
         self.decide(ask, Decision::deny(reason)).await
     }
 
-    /// Answers a question of the model's, or tells it this in place of what a call would return.
+    /// Answers a question of the model, or gives it this text in place of the result of a call.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn answer(&self, ask: &Ask, text: impl Into<String>) -> Result<(), ControlError> {
         self.decide(ask, Decision::answer(text)).await
     }
 
-    /// Decides on what was asked.
+    /// Sends a decision on a question.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn decide(&self, ask: &Ask, decision: Decision) -> Result<(), ControlError> {
         self.child(&ask.run)
             .order(What::Decide(ask.effect, decision))
             .await
     }
 
-    /// Says what came of a call that an earlier process had begun.
+    /// Reports the outcome of a call that an earlier process started.
     ///
     /// # Errors
-    /// When that is known, or nobody waits for it any more.
+    /// Returns an error if the outcome is already known, or the run no longer waits for it.
     pub async fn resolve(
         &self,
         effect: EffectId,
@@ -149,10 +150,10 @@ impl Control {
         self.order(What::Resolve(effect, resolution)).await
     }
 
-    /// The questions of this run and the runs below it that wait for a decision.
+    /// Returns the questions of this run and its child runs that wait for a decision.
     ///
     /// # Errors
-    /// When the run is not running.
+    /// Returns an error if the run is not running.
     pub async fn asks(&self) -> Result<Vec<Ask>, ControlError> {
         let mut asks = Vec::new();
         let mut told = Told::default();
@@ -169,12 +170,12 @@ impl Control {
         told.by(self).map(|()| asks)
     }
 
-    /// Tells each run that is meant.
+    /// Sends a command to each addressed run.
     async fn command(&self, command: ControlCommand) -> Result<(), ControlError> {
         let mut told = Told::default();
         for to in self.meant() {
             told.add(match command {
-                // What holds up a run holds up those below it.
+                // A command that pauses a run also pauses its children.
                 ControlCommand::Pause | ControlCommand::Resume => to.tell_all(&command).await,
                 _ => to.order(What::Command(command.clone())).await,
             })?;
@@ -203,8 +204,7 @@ impl Control {
 
     async fn tell_all(&self, command: &ControlCommand) -> Result<(), ControlError> {
         self.order(What::Command(command.clone())).await?;
-        // A run that is told to go on may begin others, so the list is looked at until it has
-        // nobody new.
+        // A resumed run may start others, so the list is read until it has no new run.
         let mut told = BTreeSet::new();
         loop {
             let new = self
@@ -217,7 +217,7 @@ impl Control {
                 return Ok(());
             }
             for run in new {
-                // A child that has ended meanwhile needs no telling.
+                // A child that has ended meanwhile needs no command.
                 let _ = self.child(&run).order(What::Command(command.clone())).await;
                 told.insert(run);
             }
@@ -236,7 +236,7 @@ impl Control {
     }
 }
 
-/// Whether anybody was told; a run that has ended meanwhile needs no telling.
+/// The result of sending to several runs. A run that has ended meanwhile needs no command.
 #[derive(Default)]
 struct Told(bool);
 
@@ -268,14 +268,14 @@ impl fmt::Debug for Control {
     }
 }
 
-/// A command on its way to a run, and the way back for the answer.
+/// A command on its way to a run, with the channel for its reply.
 pub(crate) struct Order {
     pub(crate) what: What,
     pub(crate) done: oneshot::Sender<Result<(), ControlError>>,
 }
 
 impl Order {
-    /// The reason for the end, if the order is a cancel.
+    /// Returns the reason, if the order is a cancel.
     fn cancels(&self) -> Option<&str> {
         match &self.what {
             What::Command(ControlCommand::Cancel { reason }) => Some(reason),
@@ -291,19 +291,19 @@ pub(crate) enum What {
     Asks(oneshot::Sender<Vec<Ask>>),
 }
 
-/// Which runs of a tree can be told something now.
+/// The runs of a tree that can receive commands now.
 #[derive(Default)]
 pub(crate) struct Switchboard(Mutex<BTreeMap<RunId, Connected>>);
 
-/// A run that takes commands.
+/// A run that accepts commands.
 struct Connected {
     sender: mpsc::Sender<Order>,
-    /// The agent, of a child.
+    /// The agent's name, for a child.
     agent: Option<Arc<str>>,
 }
 
 impl Switchboard {
-    /// Takes a run's commands until the line is dropped.
+    /// Accepts the commands of a run until the line is dropped.
     pub(crate) fn connect(self: &Arc<Self>, run: &RunId, agent: Option<Arc<str>>) -> Line {
         let (sender, orders) = mpsc::channel(WAITING_COMMANDS);
         self.runs().insert(run.clone(), Connected { sender, agent });
@@ -330,7 +330,7 @@ impl Switchboard {
             .collect()
     }
 
-    /// The runs of an agent directly below a run.
+    /// Returns the runs of an agent directly below a run.
     fn named(&self, run: &RunId, agent: &str) -> Vec<RunId> {
         let runs = self.runs();
         let is_meant = |(below, connected): &(&RunId, &Connected)| {
@@ -351,12 +351,12 @@ pub(crate) struct Line {
     run: RunId,
     board: Arc<Switchboard>,
     orders: mpsc::Receiver<Order>,
-    /// What came before the run could take it.
+    /// The orders that arrived before the run could accept them.
     early: VecDeque<Order>,
 }
 
 impl Line {
-    /// The next order; there is none any more when everybody has hung up.
+    /// Returns the next order; pending forever when all senders are gone.
     pub(crate) async fn next(&mut self) -> Order {
         match self.early.pop_front() {
             Some(order) => order,
@@ -364,7 +364,7 @@ impl Line {
         }
     }
 
-    /// Waits for a cancel, and keeps all orders for later. The cancel comes first then.
+    /// Waits for a cancel, and queues all other orders. The cancel is then the first in the queue.
     pub(crate) async fn cancelled(&mut self) {
         loop {
             let order = self.arriving().await;
@@ -375,14 +375,14 @@ impl Line {
         }
     }
 
-    /// Whether the next order is a cancel that came before the run could take it.
+    /// Returns `true` if the next order is a cancel that arrived before the run could accept it.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.early
             .front()
             .is_some_and(|order| order.cancels().is_some())
     }
 
-    /// Obeys that cancel in place of the run, and returns its reason.
+    /// Accepts that cancel in place of the run, and returns its reason.
     pub(crate) fn take_cancel(&mut self) -> Option<String> {
         let reason = self.early.front()?.cancels()?.to_owned();
         let order = self.early.pop_front()?;

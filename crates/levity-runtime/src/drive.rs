@@ -33,26 +33,26 @@ use host::Preparing;
 use park::{Next, Resting};
 use under_way::UnderWay;
 
-/// How many effects are begun, or taken in, before the run looks whether it is to stop.
+/// The number of effects that are started or finished before the run checks for orders.
 const BATCH: usize = 256;
 
-/// How many records are folded in before others have the thread.
+/// The number of records that are folded before the task yields.
 pub(crate) const AT_ONCE: usize = 4_096;
 
-/// How long it may begin effects, or take them in, before it looks.
+/// The time for which the run may start or finish effects before it checks for orders.
 const SLICE: Duration = Duration::from_millis(5);
 
 /// Drives one machine to its end.
 ///
-/// Whatever a model asks for, orders and limits are seen soon: the driver works in slices of at
-/// most [`BATCH`] effects and about [`SLICE`], and lets others have the thread in between.
+/// The driver reacts quickly to orders and limits, whatever a model requests. It works in slices of
+/// at most [`BATCH`] effects and about [`SLICE`], and yields in between.
 pub(crate) struct Driver<M> {
     core: RunDriver<M>,
     around: Around,
     line: Option<Line>,
     effects: UnderWay<Performed>,
     children: UnderWay<Performed>,
-    /// Withdraws questions about effects from those who were asked.
+    /// Handles that withdraw pending questions about effects.
     asked: BTreeMap<EffectId, AbortHandle>,
     preparing: Preparing,
     screening: screen::Screening,
@@ -61,52 +61,51 @@ pub(crate) struct Driver<M> {
     deadline: Option<BoxFuture<'static, ()>>,
     acks: Vec<Ack>,
     slice: Slice,
-    /// How the run is looked over at its end.
+    /// The check of the run at its end.
     audit: Option<Audit<M>>,
     trace: Trace,
-    /// Last, so that what is dropped with the driver has let go of its own logs before this one is
-    /// free.
+    /// Last, so that everything else in the driver has released its logs before this one is free.
     log: Box<dyn RunLog>,
 }
 
-/// An effect that was performed, and what came of it; `None` when nobody wants to know any more. An
-/// error is not the effect's: the run cannot be driven on.
+/// A performed effect with its result; `None` if the result is no longer needed. An error does not
+/// belong to the effect: the run cannot continue.
 type Performed = (EffectId, Result<Option<EffectResult>, RuntimeError>);
 
-/// What a run is driven with.
+/// The environment in which a run is driven.
 pub(crate) struct Around {
     pub(crate) shared: Arc<Shared>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) hub: Option<Arc<Hub>>,
     pub(crate) cancel: Option<CancelToken>,
-    /// The number of runs above this one.
+    /// The number of parents of this run.
     pub(crate) depth: usize,
-    /// What tells a child that is this one's from another of the same id.
+    /// Distinguishes this run's own child from another run of the same id.
     pub(crate) origin: Option<Digest>,
-    /// Whether the run is left in its journal when all it does is wait.
+    /// `true` if the run is parked in its journal when it only waits.
     pub(crate) park: bool,
-    /// Whether the runs below it are looked over at their ends.
+    /// `true` if child runs are checked at their ends.
     pub(crate) audit: bool,
-    /// What earlier processes have used.
+    /// The usage of earlier processes.
     pub(crate) before: below::Before,
-    /// Where a child says that it does nothing but wait, and which child it is.
+    /// The place where a child reports that it only waits, and the child's effect.
     pub(crate) rests: Option<(Resting, EffectId)>,
-    /// What the agent is called, for those who trace.
+    /// The name of the agent, for traces.
     pub(crate) name: Option<Arc<str>>,
-    /// The span that the run's is below.
+    /// The parent span of the run.
     pub(crate) above: Above,
-    /// What the program gave this run and those below it.
+    /// The values that the program gave to this run and its children.
     pub(crate) given: Option<Arc<Given>>,
     /// Interventions of guards in the input of a new run.
     pub(crate) guarded: Vec<Intervention>,
 }
 
-/// What a program gives one run, and no journal keeps.
+/// The values that a program gives to one run, which no journal stores.
 #[derive(Clone, Default)]
 pub(crate) struct Given {
     pub(crate) values: Values,
-    /// Answers the questions of the run, in place of the approver of what is run.
+    /// Answers the questions of the run, in place of the agent's approver.
     pub(crate) approver: Option<Arc<dyn Approver>>,
 }
 
@@ -116,7 +115,7 @@ impl Around {
     }
 }
 
-/// How much was taken in since others had the thread.
+/// The amount of work since the task last yielded.
 #[derive(Default)]
 struct Slice {
     entries: usize,
@@ -133,7 +132,7 @@ impl Slice {
         self.until = at;
     }
 
-    /// Whether it is over; then a new one begins.
+    /// Returns `true` if the slice is over; then a new one begins.
     fn ends(&mut self) -> bool {
         let over = self.entries >= BATCH || self.until.since(self.since) >= SLICE;
         if over {
@@ -152,7 +151,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// The core of a driver, and the records that it has yet to fold in.
+    /// Returns the core of a driver, and the records that it has yet to fold.
     fn split<M: Machine>(
         run: RunId,
         machine: M,
@@ -189,11 +188,11 @@ impl Loaded {
     }
 }
 
-/// The machine as it was left, and why it was left, if it did not end.
+/// The machine in its last state, with the error if it did not end.
 pub(crate) type Driven<M> = Result<M, (Option<M>, RuntimeError)>;
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Folds in what the run's log holds, or what a fork begins with.
+    /// Folds the records of the run's log, or those that a fork begins with.
     pub(crate) fn new(
         run: RunId,
         machine: M,
@@ -210,7 +209,7 @@ impl<M: Machine + 'static> Driver<M> {
         Self::of(core, folded, loaded)
     }
 
-    /// The same for a run with many records: others have the thread in between.
+    /// Does the same for a run with many records, and yields in between.
     pub(crate) async fn load(
         run: RunId,
         machine: M,
@@ -232,7 +231,7 @@ impl<M: Machine + 'static> Driver<M> {
         Self::of(core, folded, loaded)
     }
 
-    /// The driver of a run whose records were folded in.
+    /// Creates the driver of a run whose records are folded.
     fn of(
         mut core: RunDriver<M>,
         folded: Result<(), Divergence>,
@@ -277,7 +276,8 @@ impl<M: Machine + 'static> Driver<M> {
             .unwrap_or_else(|driver| Box::pin(driver.drive()))
     }
 
-    /// Drives the run within its span, where somebody wants one. Nobody else pays for another box.
+    /// Drives the run within its span, if a subscriber is interested. Other runs do not pay for
+    /// another box.
     pub(crate) fn traced(self: Box<Self>) -> Result<BoxFuture<'static, Driven<M>>, Box<Self>> {
         if !self.trace.is_on() {
             return Err(self);
@@ -286,7 +286,7 @@ impl<M: Machine + 'static> Driver<M> {
         Ok(span.within(Box::pin(self.drive())))
     }
 
-    /// Has the run looked over once it has ended; `restore` builds its machine again.
+    /// Checks the run once it has ended; `restore` rebuilds its machine.
     pub(crate) fn audited(mut self: Box<Self>, restore: Option<LaterRestore<M>>) -> Box<Self> {
         self.audit = restore.map(|restore| Audit::new(restore, self.core.seq()));
         self
@@ -315,7 +315,7 @@ impl<M: Machine + 'static> Driver<M> {
         }
         self.begin().await?;
         while self.core.ending().is_none() {
-            // A run that is only driven on to be ended begins nothing.
+            // A run that is only resumed to be ended starts nothing.
             let cancelled = self.is_cancelled();
             let actions = if cancelled {
                 Vec::new()
@@ -353,7 +353,7 @@ impl<M: Machine + 'static> Driver<M> {
         self.end().await
     }
 
-    /// Whether the run above it, or an order that came before the run could take it, ends the run.
+    /// Returns `true` if the parent run, or an order that arrived early, cancels the run.
     fn is_cancelled(&self) -> bool {
         let above = self
             .around
@@ -363,7 +363,7 @@ impl<M: Machine + 'static> Driver<M> {
         above || self.line.as_ref().is_some_and(Line::is_cancelled)
     }
 
-    /// Opens a new run, or goes on with an old one.
+    /// Opens a new run, or continues an old one.
     async fn begin(&mut self) -> Result<(), RuntimeError> {
         self.commit().await?;
         self.count_below().await?;
@@ -396,7 +396,8 @@ impl<M: Machine + 'static> Driver<M> {
         Ok(())
     }
 
-    /// Ends what is under way, lets the children write their ends, and writes this run's.
+    /// Stops the effects in progress, lets the children write their ends, and writes the end of
+    /// this run.
     async fn end(&mut self) -> Result<(), RuntimeError> {
         self.preparing.clear();
         self.effects.clear();
@@ -417,14 +418,14 @@ impl<M: Machine + 'static> Driver<M> {
         self.around.shared.journal.keeps()
     }
 
-    /// The time, for what the core takes in next; and whether anybody watches.
+    /// Returns the time for the next input of the core, and updates the flag for subscribers.
     fn now(&mut self) -> Timestamp {
         let watched = self.around.hub.as_ref().is_some_and(|hub| hub.is_watched());
         self.core.watch(watched || self.audit.is_some());
         self.around.shared.world.now()
     }
 
-    /// Writes down what was folded in, and then tells those who watch and those who wait for it.
+    /// Appends the folded records to the journal, then notifies subscribers and waiting senders.
     async fn commit(&mut self) -> Result<(), RuntimeError> {
         if !self.core.records().is_empty() {
             self.log.append(self.core.records()).await?;
@@ -443,13 +444,13 @@ impl<M: Machine + 'static> Driver<M> {
         Ok(())
     }
 
-    /// Writes down that effects begin, and has them performed.
+    /// Appends the start of effects to the journal, and performs them.
     async fn perform(&mut self, actions: Vec<Action>) -> Result<(), RuntimeError> {
         self.commit().await?;
         if self.log.wants_snapshot()
             && let Some(snapshot) = self.core.snapshot()
         {
-            // It only saves time when the run is resumed.
+            // A snapshot only saves time when the run is resumed.
             let _ = self.log.snapshot(snapshot).await;
         }
         self.trace.begins(&actions);
@@ -502,7 +503,7 @@ impl<M: Machine + 'static> Driver<M> {
         });
     }
 
-    /// Has the executor find out what came of an effect that an earlier process began.
+    /// Asks the executor for the outcome of an effect that an earlier process started.
     fn look_up(&mut self, id: EffectId, effect: Effect) {
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
         self.push_withdrawable(id, async move {
@@ -528,8 +529,8 @@ impl<M: Machine + 'static> Driver<M> {
         }
     }
 
-    /// Waits until the time that was written when the wait began, and never longer than it was to
-    /// be: the clock may have been set back since.
+    /// Waits until the time in the journal, and never longer than the whole wait: the clock may
+    /// have been set back since.
     fn sleep(&mut self, id: EffectId, longest: Duration) {
         let world = self.around.shared.world.clone();
         let left = self
@@ -570,10 +571,10 @@ impl<M: Machine + 'static> Driver<M> {
             .with_max_input(start.max_input)
     }
 
-    /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
+    /// Waits for the next input, and processes all input that has arrived meanwhile.
     async fn wait(&mut self) -> Result<(), RuntimeError> {
         if self.slice.ends() {
-            // A time that has passed, and orders, are known only once others had the thread.
+            // An elapsed timer and orders become visible only after the task has yielded.
             tokio::task::yield_now().await;
         }
         let (keeps, has_children, more) = (
@@ -585,7 +586,7 @@ impl<M: Machine + 'static> Driver<M> {
         tokio::select! {
             biased;
             () = parent_cancelled(self.around.cancel.as_ref()) => {
-                let (now, reason) = (self.now(), "the run above it ended".to_owned());
+                let (now, reason) = (self.now(), "its parent run ended".to_owned());
                 let _ = self.core.command(now, ControlCommand::Cancel { reason });
             }
             () = passed(&mut self.deadline) => {
@@ -615,14 +616,13 @@ impl<M: Machine + 'static> Driver<M> {
         }
     }
 
-    /// An effect, or else a child, that has finished.
+    /// Returns an effect, or else a child, that has finished.
     fn performed_by_now(&mut self) -> Option<Performed> {
         let effect = self.effects.next().now_or_never().flatten();
         effect.or_else(|| self.children.next().now_or_never().flatten())
     }
 
-    /// Takes in an effect that finished and others that have finished too; as many as a slice has
-    /// room for.
+    /// Processes a finished effect and others that have finished too, as many as fit into a slice.
     fn finished(&mut self, first: Performed) -> Result<(), RuntimeError> {
         let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.lateness());
         while let Some((id, performed)) = next.take() {
@@ -638,7 +638,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 }
 
-/// The outcome, for those who trace.
+/// Returns the outcome, for traces.
 fn outcome((_, performed): &Performed) -> Option<&Outcome> {
     match performed {
         Ok(Some(EffectResult::Finished(outcome, _))) => Some(outcome),
@@ -655,7 +655,7 @@ async fn parent_cancelled(cancel: Option<&CancelToken>) {
     }
 }
 
-/// Resolves when there may be room in a budget for those who wait for it.
+/// Resolves when a budget may have room for waiting effects.
 async fn freed(token: Option<&CancelToken>) {
     match token {
         Some(token) => token.cancelled().await,
@@ -670,7 +670,7 @@ async fn next_order(line: &mut Option<Line>) -> Order {
     }
 }
 
-/// What others have left for the run; a journal that keeps nothing has nothing.
+/// Returns the requests of others for the run; a journal that stores nothing has none.
 async fn next_posts(log: &mut dyn RunLog, keeps: bool) -> Result<Vec<RunRequest>, RuntimeError> {
     if keeps {
         Ok(log.posted().await?)
@@ -686,7 +686,7 @@ async fn passed(moment: &mut Option<BoxFuture<'static, ()>>) {
     }
 }
 
-/// Where an effect sends its fleeting events.
+/// The target of an effect's transient events.
 struct Tap {
     hub: Arc<Hub>,
     world: Arc<dyn World>,
@@ -709,7 +709,7 @@ impl LiveSink for Tap {
     }
 }
 
-/// The limits of a run that has none of its own.
+/// Returns the meter of a run without its own limits.
 pub(crate) fn meter(limits: Limits) -> Arc<Meter> {
     Arc::new(Meter::new(limits, None))
 }

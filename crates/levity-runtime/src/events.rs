@@ -9,27 +9,27 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 use levity_core::{Event, EventKind};
 
-/// What happens in a run and its children, as it happens.
+/// A stream of the events in a run and its children, as they happen.
 ///
-/// At most [`CAPACITY`](Self::CAPACITY) events wait for a slow listener. Then fleeting ones are
-/// left out first, the oldest next, and [`EventKind::Lagged`] says how many: a listener never holds
-/// up a run.
+/// At most [`CAPACITY`](Self::CAPACITY) events wait for a slow receiver. Beyond that, transient
+/// events are dropped first, then the oldest, and [`EventKind::Lagged`] reports their number: a
+/// receiver never blocks a run.
 pub struct Events {
     queue: Arc<Queue>,
 }
 
 impl Events {
-    /// How many events wait for a slow listener.
+    /// The maximum number of events that wait for a slow receiver.
     pub const CAPACITY: usize = 4096;
 
-    /// Those of a run that was not begun.
+    /// Returns the stream of a run that was not started.
     pub(crate) fn none() -> Self {
         let queue = Arc::new(Queue::default());
         queue.close();
         Self { queue }
     }
 
-    /// The next event, or `None` after the last one of the run.
+    /// Returns the next event, or `None` after the last one of the run.
     pub async fn next(&mut self) -> Option<Event> {
         poll_fn(|cx| self.queue.poll(cx)).await
     }
@@ -66,8 +66,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Leaves out all that is fleeting, or the oldest event when nothing is. All at once, so that a
-    /// listener that has gone to sleep costs no more than one that is awake.
+    /// Drops all transient events, or the oldest event if there are none. It drops all at once, so
+    /// that an idle receiver costs no more than an active one.
     fn make_room(&mut self) {
         if self.fleeting == 0 {
             self.missed += u64::from(self.events.pop_front().is_some());
@@ -131,11 +131,11 @@ impl Queue {
     }
 }
 
-/// Called with each event, in order; it must not block. What a blocking tool reports of its
-/// progress comes from that tool's thread, all else from the task that drives the run.
+/// A callback for each event, in order; it must not block. Progress of a blocking tool is reported
+/// from that tool's thread, everything else from the task that drives the run.
 pub type Watcher = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Passes the events of a run and its children on to those who watch.
+/// Forwards the events of a run and its children to all receivers.
 #[derive(Default)]
 pub(crate) struct Hub {
     queues: Mutex<Vec<Weak<Queue>>>,
@@ -189,7 +189,7 @@ impl Hub {
         }
     }
 
-    /// After this, listeners get what waits for them, and then the end.
+    /// Closes the streams: receivers get their pending events, and then the end.
     pub(crate) fn close(&self) {
         let queues = std::mem::take(&mut *self.queues());
         self.closed.store(true, Ordering::Release);
@@ -204,7 +204,7 @@ impl Hub {
     }
 }
 
-/// Ends the listeners' streams however the run ends, be it by an abort.
+/// Ends the receivers' streams however the run ends, even by an abort.
 pub(crate) struct CloseOnDrop(pub(crate) Arc<Hub>);
 
 impl Drop for CloseOnDrop {
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(
             kinds[1],
             EventKind::Paused,
-            "the oldest of what lasts is there"
+            "the oldest durable event is still there"
         );
         assert_eq!(kinds[2..12], [const { EventKind::Resumed }; 10]);
         assert_eq!(kinds.len(), 13);

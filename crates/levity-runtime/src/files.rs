@@ -22,17 +22,17 @@ pub(crate) use format::{DEEP, depth};
 use levity_system::files as private;
 use snapshot::LastLine;
 
-/// Keeps each run in a file of its own: one JSON object on a line for each record.
+/// A journal that stores each run in its own file, with one JSON object per line for each record.
 ///
 /// The file of run `r` is `r.jsonl`; read it with `cat` and `jq`, attach it to a bug report, delete
-/// it. Texts of more than 64 KiB are beside it, in `bodies/`, under the SHA-256 of what they say.
+/// it. Texts of more than 64 KiB are stored beside it, in `bodies/`, under their SHA-256.
 /// `docs/journal.md` describes the format.
 ///
-/// - A record is on the disk when `append` returns, as far as that matters: see [`Durability`].
-/// - A run is driven by one process at a time: its file is locked.
-/// - A run is resumed from its last snapshot, `.r.snapshot`, which may be deleted at any time.
-/// - A last line that was not written to its end is cut off when the run is opened. Anything else
-///   that is not as it should be is refused and left as it is.
+/// - A record is on disk when `append` returns, as far as that matters: see [`Durability`].
+/// - One process at a time drives a run: its file is locked.
+/// - A run is resumed from its last snapshot, `.r.snapshot`, which you may delete at any time.
+/// - An incomplete last line is cut off when the run is opened. A file with any other damage is
+///   rejected and left unchanged.
 ///
 /// ```
 /// # use levity_core::{Journal, RunId};
@@ -52,35 +52,36 @@ use snapshot::LastLine;
 pub struct FileJournal {
     dir: Arc<Path>,
     durability: Durability,
-    /// After how many bytes a snapshot is taken, at least.
+    /// The minimum number of bytes between two snapshots.
     snapshots: u64,
     room: Arc<Room>,
 }
 
-/// After how many bytes of records a snapshot is taken, unless told.
+/// The default number of bytes of records between two snapshots.
 const SNAPSHOTS: u64 = 1 << 20;
 
-/// How many more may read at the same time.
+/// The number of further concurrent readers.
 #[derive(Debug)]
 struct Room {
-    /// Runs.
+    /// The permits for reading runs.
     reads: Arc<Semaphore>,
-    /// Lists, for which runs that have not ended are read whole, one after the other.
+    /// The permits for listing runs: runs that have not ended are read completely, one after the
+    /// other.
     lists: Arc<Semaphore>,
 }
 
-/// How many may read runs at the same time, each with all of its run in memory; others wait until
-/// they may.
+/// The maximum number of concurrent readers of runs, each with its whole run in memory; further
+/// ones wait.
 const READS: usize = 8;
 
-/// How many may list runs at the same time.
+/// The maximum number of concurrent lists of runs.
 const LISTS: usize = 4;
 
 impl FileJournal {
-    /// Keeps runs in this folder, which is made if it is not there.
+    /// Opens a journal in this folder, which is created if it does not exist.
     ///
     /// # Errors
-    /// When the folder can neither be found nor made.
+    /// Returns an error if the folder neither exists nor can be created.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let dir = dir.into();
         private::make_dir(&dir).map_err(|error| failed(&dir, "made", error))?;
@@ -101,23 +102,23 @@ impl FileJournal {
         Ok(journal)
     }
 
-    /// What is wrong with how the runs are kept: other users of the system can read them, for
-    /// instance. New files can be read by their owner alone, and those that are there stay as they
-    /// are.
+    /// Returns problems with the stored runs, such as read access for other users of the system.
+    /// New files can be read by their owner alone; existing ones stay as they are.
     pub fn problems(&self) -> Vec<String> {
         private::warning(&self.dir).into_iter().collect()
     }
 
-    /// How safe a record is once it was appended; [`Durability::Synced`] by default.
+    /// Sets how safe an appended record is; [`Durability::Synced`] by default.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Takes a snapshot of a run whenever so many bytes were appended since the last one, and at
-    /// least as many as that one has; 1 MiB by default. A run is resumed from its last snapshot, so
-    /// that resuming it takes no longer the longer it gets.
+    /// Sets the number of bytes between two snapshots of a run; 1 MiB by default. A snapshot is
+    /// taken once this many bytes were appended since the last one, and at least as many as that
+    /// one has. A run is resumed from its last snapshot, so that resuming does not take longer as
+    /// the run grows.
     #[must_use]
     pub fn with_snapshot_interval(mut self, bytes: u64) -> Self {
         self.snapshots = bytes;
@@ -128,7 +129,7 @@ impl FileJournal {
         let id = run.as_str();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if id.is_empty() || id.len() > 200 || id.starts_with('.') || !id.bytes().all(plain) {
-            let message = "a run that is kept in a file needs an id of at most 200 letters, \
+            let message = "a run that is stored in a file needs an id of at most 200 letters, \
                 digits, `.`, `_` and \
                            `-` that does not begin with `.`";
             return Err(JournalError::new(JournalErrorKind::Refused, message));
@@ -136,15 +137,16 @@ impl FileJournal {
         Ok(self.dir.join(format!("{id}.jsonl")))
     }
 
-    /// Removes long texts that no run names any more, and says how many there were.
+    /// Removes long texts that no run refers to any more, and returns their number.
     ///
-    /// [`remove`](Journal::remove) leaves them, since other runs may name them, too. This reads
-    /// every file of the folder, so it is best done after removing many runs. Runs may go on
-    /// meanwhile: a text that is about to be named is not removed.
+    /// [`remove`](Journal::remove) leaves them, since other runs may refer to them, too. This reads
+    /// every file of the folder, so call it after removing many runs. Runs may continue meanwhile:
+    /// a text that is about to be referred to is not removed.
     ///
     /// # Errors
-    /// `Busy` when a long text is being written at this moment; `Io` when a file cannot be read,
-    /// since nobody knows what it names. In neither case is a text removed that a run needs.
+    /// Returns `Busy` if a long text is being written at this moment, and `Io` if a file cannot be
+    /// read, since its references are then unknown. In neither case is a text removed that a run
+    /// needs.
     pub async fn sweep(&self) -> Result<usize, JournalError> {
         let bodies = self.bodies();
         on_thread(move || bodies.sweep()).await
@@ -165,7 +167,7 @@ impl FileJournal {
             .map_err(|error| failed(&path, "read", error))?;
         let read = format::read(run, &path, &bytes, &bodies)?;
         if read.records.is_empty() {
-            // A snapshot of a run that was deleted by hand is of no use to this one.
+            // A snapshot of a run that was deleted by hand does not belong to this one.
             snapshot::remove(&path);
         }
         let good = bytes.get(..read.good).unwrap_or_default();
@@ -175,7 +177,7 @@ impl FileJournal {
         Ok(OpenRun::new(read.records, log))
     }
 
-    /// Opens a run from its last snapshot, if there is a good one.
+    /// Opens a run from its last snapshot, if there is a valid one.
     fn open_latest_now(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let path = self.path(run)?;
         let mut file = lock(&path, run)?;
@@ -199,8 +201,8 @@ impl FileJournal {
         }
     }
 
-    /// The snapshot of a run and the records behind it. Flaws are found again when all of the file
-    /// is read.
+    /// Reads the snapshot of a run and the records behind it. Damage is reported later, when the
+    /// whole file is read.
     fn read_after_snapshot(
         &self,
         run: &RunId,
@@ -228,7 +230,7 @@ impl FileJournal {
         })
     }
 
-    /// The log of a file of this length, without what stands behind its last good line.
+    /// Returns the log of a file of this length, without the bytes behind its last valid line.
     fn log(
         &self,
         run: &RunId,
@@ -258,7 +260,7 @@ impl FileJournal {
         })
     }
 
-    /// Reads without the lock and without mending anything: somebody may be writing.
+    /// Reads without the lock and without repairing anything: another process may be writing.
     fn read_now(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let path = self.path(run)?;
         let bytes = match read_plain(&path) {
@@ -281,14 +283,14 @@ impl FileJournal {
                 .is_none_or(|above| run.is_within(above))
         };
         let (files, by_first) = (self.files(asked)?, list::by_first(query));
-        // One that has gone meanwhile, or cannot be read, does not hide the others.
+        // A file that was removed meanwhile, or cannot be read, does not hide the others.
         let found = files
             .iter()
             .filter_map(|(run, path)| list::summary(run, path, &by_first, &bodies));
         Ok(query.select(found))
     }
 
-    /// The files of the runs that are asked for.
+    /// Returns the files of the requested runs.
     fn files(&self, asked: impl Fn(&RunId) -> bool) -> Result<Vec<(RunId, PathBuf)>, JournalError> {
         let unread = |error| failed(&self.dir, "read", error);
         let mut files = Vec::new();
@@ -335,8 +337,8 @@ impl Journal for FileJournal {
         in_room(&self.room.lists, move || journal.list_now(&query)).await
     }
 
-    /// Removes the file of a run and those of all runs below it. Long texts stay until
-    /// [`sweep`](FileJournal::sweep). After a crash half-way, it can be called again.
+    /// Removes the file of a run and those of all its child runs. Long texts stay until
+    /// [`sweep`](FileJournal::sweep). You can call it again after a crash.
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
         let (journal, run) = (self.clone(), run.clone());
         on_thread(move || journal.remove_now(&run)).await
@@ -346,11 +348,11 @@ impl Journal for FileJournal {
 /// A run from its last snapshot on.
 struct AfterSnapshot {
     snapshot: Snapshot,
-    /// The offset in the file at which it was taken, and its length.
+    /// The offset in the file at which the snapshot was taken, and its length.
     at: u64,
     len: u64,
     records: Vec<Record>,
-    /// The length of the file, and its last good line.
+    /// The length of the file, and its last valid line.
     found: (usize, LastLine),
 }
 
@@ -364,16 +366,16 @@ struct FileLog {
     last: LastLine,
     /// The number of the next record.
     next: u64,
-    /// Bytes that were appended since the last snapshot, the length of that snapshot, and the least
+    /// The bytes appended since the last snapshot, the length of that snapshot, and the minimum
     /// interval between two.
     since_snapshot: u64,
     last_snapshot: u64,
     interval: u64,
-    /// Whether it is certain that a power cut leaves the file's name in its folder.
+    /// `true` once the file's name is certain to survive a power failure.
     listed: bool,
     durability: Durability,
-    /// Not after a failure, or an append that was dropped half-way: nobody knows what is in the
-    /// file then.
+    /// `false` after a failure, or an append that was dropped half-way: the content of the file is
+    /// then unknown.
     usable: bool,
 }
 
@@ -392,7 +394,7 @@ impl RunLog for FileLog {
         }
         if !std::mem::replace(&mut self.usable, false) {
             let message = format!(
-                "run `{}` could not be written before; open it again",
+                "an earlier write of run `{}` failed; open the run again",
                 self.run
             );
             return Err(JournalError::new(JournalErrorKind::Io, message));
@@ -451,7 +453,7 @@ impl RunLog for FileLog {
 }
 
 impl FileLog {
-    /// Keeps long texts, and holds them until they are named in the file.
+    /// Stores long texts, and protects them until the file refers to them.
     async fn keep(&self, aside: Texts) -> Result<Option<Kept>, JournalError> {
         if aside.is_empty() {
             return Ok(None);
@@ -461,12 +463,12 @@ impl FileLog {
     }
 
     /// Begins a run with many records: an import or a fork. After a crash, all of them are there or
-    /// none, since half of an old run would be taken for one that goes on.
+    /// none, since half of an old run would look like a run in progress.
     async fn write_whole(&mut self, bytes: Vec<u8>) -> Result<(), JournalError> {
         let (path, run, durability) = (self.path.clone(), self.run.clone(), self.durability);
         let len = bytes.len() as u64;
         let whole = on_thread(move || Whole::write(&path, &run, &bytes, durability)).await?;
-        // Nothing is done to the run's own file but here, where this log still has it.
+        // Only this code changes the run's own file, while this log still holds it.
         if !is_at(&self.file, &self.path, Some(0)) {
             return Err(JournalError::fenced(&self.run));
         }
@@ -477,7 +479,7 @@ impl FileLog {
         Ok(())
     }
 
-    /// Hands all of it to the system at once; what is written in part is taken back.
+    /// Passes all bytes to the system at once; a partial write is undone.
     fn write(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         if !is_at(&self.file, &self.path, Some(self.len)) {
             return Err(JournalError::fenced(&self.run));
@@ -492,7 +494,7 @@ impl FileLog {
     }
 }
 
-/// A file that is locked and written, and then takes the place of another.
+/// A file that is locked and written, and then replaces another.
 struct Whole {
     file: Arc<File>,
     path: PathBuf,
@@ -505,7 +507,7 @@ impl Whole {
         bytes: &[u8],
         durability: Durability,
     ) -> Result<Self, JournalError> {
-        // No run has an id that begins with a dot. What stands there was left by a process that was
+        // No run has an id that begins with a dot. An existing file was left by a process that was
         // killed, or is a link.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let path = path.with_file_name(format!(".{name}.new"));
@@ -531,7 +533,7 @@ impl Whole {
 }
 
 impl Drop for Whole {
-    /// What has not taken the other's place is of no use.
+    /// Removes the file unless it has replaced the other.
     fn drop(&mut self) {
         if is_at(&self.file, &self.path, None) {
             let _ = fs::remove_file(&self.path);
@@ -540,8 +542,8 @@ impl Drop for Whole {
 }
 
 impl Drop for FileLog {
-    /// A run that was only looked for leaves no file behind. The lock is given back by hand: a
-    /// thread that still waits for the disk holds the file as well.
+    /// Removes the file of a run without records. The lock is released explicitly: a thread that
+    /// still waits for the disk holds the file as well.
     fn drop(&mut self) {
         if cfg!(unix) && self.len == 0 && is_at(&self.file, &self.path, Some(0)) {
             let _ = fs::remove_file(&self.path);
@@ -550,7 +552,7 @@ impl Drop for FileLog {
     }
 }
 
-/// Whether a record must be on the disk before anybody goes by it.
+/// Returns `true` if a record must be on disk before anything relies on it.
 pub(crate) fn must_wait(record: &Record) -> bool {
     match &record.entry {
         // Money that may have been spent, and runs that may have spent some, must not be forgotten.
@@ -564,12 +566,12 @@ pub(crate) fn must_wait(record: &Record) -> bool {
     }
 }
 
-/// Reads a file, and nothing that only looks like one: reading a pipe might never end.
+/// Reads a regular file and nothing else: reading a pipe might never end.
 fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
     private::read_at_most(path, private::LARGEST)
 }
 
-/// Opens a file and makes sure that nobody else does.
+/// Opens a file and locks it against other processes.
 fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
     let found = try_lock(
         path,
@@ -579,7 +581,7 @@ fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
     found.ok_or_else(|| failed(path, "opened", io::ErrorKind::NotFound.into()))
 }
 
-/// The same, and `None` when it is not there.
+/// Does the same, and returns `None` if the file does not exist.
 fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>, JournalError> {
     loop {
         let file = match private::open(path, how) {
@@ -598,14 +600,14 @@ fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>,
             Err(TryLockError::WouldBlock) => return Err(JournalError::busy(run)),
             Err(TryLockError::Error(error)) => return Err(failed(path, "locked", error)),
         }
-        // Whoever held the lock before may have taken the file away in the meantime.
+        // The previous holder of the lock may have removed the file in the meantime.
         if is_at(&file, path, None) {
             return Ok(Some(file));
         }
     }
 }
 
-/// Whether a file is still where it was opened, and of this length.
+/// Returns `true` if a file is still where it was opened, and has this length.
 #[cfg(unix)]
 pub(crate) fn is_at(file: &File, path: &Path, len: Option<u64>) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -623,7 +625,7 @@ pub(crate) fn is_at(_: &File, _: &Path, _: Option<u64>) -> bool {
     true
 }
 
-/// Makes a new name in a folder last.
+/// Makes a new name in a folder durable.
 fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(dir)?.sync_all()
@@ -633,7 +635,7 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 fn not_plain(path: &Path) -> JournalError {
-    let message = format!("the journal `{}` is not a plain file", path.display());
+    let message = format!("the journal `{}` is not a regular file", path.display());
     JournalError::new(JournalErrorKind::Refused, message)
 }
 
@@ -653,13 +655,13 @@ fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {
     JournalError::new(JournalErrorKind::Io, message).with_source(error)
 }
 
-/// Does what may block once there is room for it. Whoever leaves does not end it, so that it keeps
-/// its room.
+/// Runs blocking work once there is room for it. Dropping the future does not stop the work, so
+/// that it keeps its room.
 async fn in_room<T: Send + 'static>(
     room: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
 ) -> Result<T, JournalError> {
-    // Nobody ever closes it.
+    // The semaphore is never closed.
     let room = room.clone().acquire_owned().await.ok();
     let work = on_thread(move || {
         let done = work();
@@ -669,7 +671,7 @@ async fn in_room<T: Send + 'static>(
     work.await
 }
 
-/// Does what may block where it holds up nobody.
+/// Runs blocking work on a thread for it.
 pub(crate) async fn on_thread<T, E>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E>
@@ -683,20 +685,20 @@ where
     }
 }
 
-/// The runtime that the work was for is shutting down.
+/// The error of work whose runtime is shutting down.
 pub(crate) struct Gone;
 
 impl From<Gone> for JournalError {
     fn from(_: Gone) -> Self {
         Self::new(
             JournalErrorKind::Io,
-            "the journal's work was given up: the program is ending",
+            "the journal did not finish its work: the program is shutting down",
         )
     }
 }
 
 impl From<Gone> for io::Error {
     fn from(_: Gone) -> Self {
-        Self::other("the program is ending")
+        Self::other("the program is shutting down")
     }
 }

@@ -14,9 +14,9 @@ use crate::run::{Afterwards, finish};
 use crate::runnable::{End, Runnable};
 use crate::runtime::MachineRunHandle;
 
-/// A run under way. Awaiting it gives what it comes to; dropping it stops it.
+/// A handle to a run in progress. Awaiting it returns the result; dropping it stops the run.
 ///
-/// The methods that tell the run something return once that is in its journal.
+/// The methods that send something to the run return once that is in its journal.
 #[must_use = "dropping the handle stops the run"]
 pub struct RunHandle<W: Runnable> {
     control: Control,
@@ -29,7 +29,7 @@ enum State<W: Runnable> {
         what: W,
         after: Afterwards,
     },
-    /// What is left to do once the run has ended.
+    /// The work that remains once the run has ended.
     Ended(BoxFuture<'static, End<W::Output>>),
 }
 
@@ -45,7 +45,7 @@ impl<W: Runnable> RunHandle<W> {
         }
     }
 
-    /// A run that was not begun.
+    /// Returns the handle of a run that was not started.
     pub(crate) fn refused(run: RunId, error: Error) -> Self {
         Self {
             control: Control::of_nobody(run),
@@ -53,13 +53,13 @@ impl<W: Runnable> RunHandle<W> {
         }
     }
 
-    /// The run's id.
+    /// Returns the id of the run.
     pub fn id(&self) -> &RunId {
         self.control.run()
     }
 
-    /// What happens in the run and its children: at the first call from the start, later from now
-    /// on.
+    /// Returns the events of the run and its children: at the first call from the start, later from
+    /// now on.
     pub fn events(&mut self) -> Events {
         match &mut self.state {
             State::Driven { handle, .. } => handle.events(),
@@ -67,8 +67,8 @@ impl<W: Runnable> RunHandle<W> {
         }
     }
 
-    /// The text of the run's own replies, as it comes; that of the runs below it is among the
-    /// [`events`](Self::events).
+    /// Returns the text of the run's own replies as it is streamed; that of its child runs is among
+    /// the [`events`](Self::events).
     pub fn text(&mut self) -> ReplyText {
         ReplyText {
             run: self.id().clone(),
@@ -76,103 +76,104 @@ impl<W: Runnable> RunHandle<W> {
         }
     }
 
-    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is
-    /// left.
+    /// Stops the run where it is, as dropping the handle does, and waits until all its tasks have
+    /// ended.
     pub async fn stop(self) {
         if let State::Driven { handle, .. } = self.state {
             handle.stop().await;
         }
     }
 
-    /// Tells the run what to do, from anywhere: it can be cloned and sent away.
+    /// Returns a control of the run, which you can clone and send to other tasks.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Tells the agents of this name directly below the run what to do; see [`Control::agent`].
+    /// Returns a control of the direct child agents of this name; see [`Control::agent`].
     #[must_use]
     pub fn agent(&self, name: &str) -> Control {
         self.control.agent(name)
     }
 
-    /// Begins nothing new; what has begun goes on to its end.
+    /// Pauses the run: nothing new starts, and effects in progress continue to their end.
     ///
     /// # Errors
-    /// When the run has ended.
+    /// Returns an error if the run has ended.
     pub async fn pause(&self) -> Result<(), ControlError> {
         self.control.pause().await
     }
 
-    /// Goes on after a pause.
+    /// Resumes the run after a pause.
     ///
     /// # Errors
-    /// When the run has ended.
+    /// Returns an error if the run has ended.
     pub async fn resume(&self) -> Result<(), ControlError> {
         self.control.resume().await
     }
 
-    /// Ends the run now; awaiting it then gives an error with what was reached.
+    /// Cancels the run now; awaiting it then returns an error with the partial result.
     ///
     /// # Errors
-    /// When the run has ended.
+    /// Returns an error if the run has ended.
     pub async fn cancel(&self, reason: impl Into<String>) -> Result<(), ControlError> {
         self.control.cancel(reason).await
     }
 
-    /// Says something, to be taken in before the next call of the model.
+    /// Sends a message, which the run adds before the next model call.
     ///
     /// # Errors
-    /// When the run has ended.
+    /// Returns an error if the run has ended.
     pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
         self.control.say(message).await
     }
 
-    /// The questions of this run and the runs below it that wait for a decision.
+    /// Returns the questions of this run and its child runs that wait for a decision.
     ///
     /// # Errors
-    /// When the run has ended.
+    /// Returns an error if the run has ended.
     pub async fn asks(&self) -> Result<Vec<Ask>, ControlError> {
         self.control.asks().await
     }
 
-    /// Allows what was asked.
+    /// Approves the call of a question.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn approve(&self, ask: &Ask) -> Result<(), ControlError> {
         self.control.approve(ask).await
     }
 
-    /// Allows what was asked, with other arguments.
+    /// Approves the call of a question, with other arguments.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn edit(&self, ask: &Ask, args: Value) -> Result<(), ControlError> {
         self.control.edit(ask, args).await
     }
 
-    /// Forbids what was asked; the model is told why.
+    /// Denies the call of a question; the model gets the reason.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn deny(&self, ask: &Ask, reason: impl Into<String>) -> Result<(), ControlError> {
         self.control.deny(ask, reason).await
     }
 
-    /// Answers a question of the model's, or tells it this in place of what a call would return.
+    /// Answers a question of the model, or gives it this text in place of the result of a call.
     ///
     /// # Errors
-    /// When nobody waits for the decision any more.
+    /// Returns an error if the run no longer waits for the decision.
     pub async fn answer(&self, ask: &Ask, text: impl Into<String>) -> Result<(), ControlError> {
         self.control.answer(ask, text).await
     }
 }
 
-// Nothing in it is pinned by itself: what is polled stands in boxes.
+// No field is structurally pinned: everything that is polled is boxed.
 impl<W: Runnable> Unpin for RunHandle<W> {}
 
 impl<W: Runnable> RunHandle<W> {
-    /// Waits for the run, and says whether it could be driven to its end.
+    /// Waits for the run, and distinguishes a run that ended from one that could not be driven to
+    /// its end.
     pub async fn end(mut self) -> End<W::Output> {
         std::future::poll_fn(|cx| self.poll_end(cx)).await
     }
@@ -209,7 +210,7 @@ impl<W: Runnable> fmt::Debug for RunHandle<W> {
     }
 }
 
-/// The text of a run's replies, as it comes; see [`RunHandle::text`].
+/// The text of a run's replies as it is streamed; see [`RunHandle::text`].
 #[derive(Debug)]
 pub struct ReplyText {
     run: RunId,
@@ -217,7 +218,7 @@ pub struct ReplyText {
 }
 
 impl ReplyText {
-    /// The next piece, or `None` after the last one.
+    /// Returns the next piece, or `None` after the last one.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             let event = self.events.next().await?;

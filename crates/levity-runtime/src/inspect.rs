@@ -1,4 +1,4 @@
-//! Looking at runs that nobody drives.
+//! Inspects runs that no process drives.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use levity_core::{
 use crate::runnable::Runnable;
 use levity_driver::{Replay, cut, opened, replay};
 
-/// Folds a run again without performing anything, and tells its events, the same to the byte.
+/// Replays a run without performing any effect, and returns its events, identical to the byte.
 ///
 /// # Errors
-/// When there is no such run, or it is not one of this kind.
+/// Returns an error if there is no such run, or it is not of this kind.
 pub async fn replay_run<W: Runnable>(
     what: &W,
     run: &RunId,
@@ -23,10 +23,10 @@ pub async fn replay_run<W: Runnable>(
     replay(run, &records, |kind, state| what.inspect(kind, state))
 }
 
-/// The questions that a run and the runs below it wait for an answer to, while nobody drives it.
+/// Returns the unanswered questions of a run and its child runs, while no process drives it.
 ///
 /// # Errors
-/// When there is no such run, or it is not one of this kind.
+/// Returns an error if there is no such run, or it is not of this kind.
 pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, RuntimeError> {
     let folded = replay_run(what, run).await?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.under_way);
@@ -40,7 +40,8 @@ pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, Runtim
     .await
 }
 
-/// The events that a fork begins with, as events of its own; `None` when it has begun already.
+/// Returns the events that a fork begins with, as its own events; `None` if the fork already
+/// exists.
 pub(crate) async fn fork_history<W: Runnable>(
     what: &W,
     run: &RunId,
@@ -55,7 +56,7 @@ pub(crate) async fn fork_history<W: Runnable>(
     {
         return None;
     }
-    // Errors of the old journal are reported when the run begins.
+    // Errors of the old journal are reported when the run starts.
     let records =
         cut(from, journal.read(from).await.unwrap_or_default(), after).unwrap_or_default();
     let replayed = replay(from, &records, |kind, state| what.restore(kind, state));
@@ -89,7 +90,7 @@ fn asks_of(
                 Effect::Child(child) => {
                     let below = run.child(id);
                     let records = match read(&*journal, &below).await {
-                        // The process ended before the child could begin.
+                        // The process ended before the child could start.
                         Err(RuntimeError::NotFound(_)) => continue,
                         records => records?,
                     };

@@ -6,10 +6,10 @@ use levity_core::{
     Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunSummary, Snapshot,
 };
 
-/// Keeps records in memory, for as long as the process lives.
+/// A journal in memory, for as long as the process lives.
 ///
-/// Clones share the records. Nothing is ever dropped but by [`remove`](Journal::remove), so a
-/// long-lived program removes what it no longer needs.
+/// Clones share the records. Only [`remove`](Journal::remove) drops records, so a long-lived
+/// program must remove the runs that it no longer needs.
 ///
 /// ```
 /// # use levity_core::{Journal, RunId};
@@ -33,25 +33,25 @@ struct Kept {
     runs: BTreeMap<RunId, Vec<Record>>,
     open: HashSet<RunId>,
     snapshots: BTreeMap<RunId, Snapshot>,
-    /// After how many records a snapshot is wanted.
+    /// The number of records between two snapshots.
     interval: Option<u64>,
 }
 
 impl MemoryJournal {
-    /// An empty journal.
+    /// Creates an empty journal.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has a snapshot taken after every so many records of a run. In memory that saves little: it
-    /// is for tests of machines, whose state is then restored from snapshots.
+    /// Takes a snapshot after every `interval` records of a run. In memory that saves little; use
+    /// it to test machines, whose state is then restored from snapshots.
     #[must_use]
     pub fn with_snapshots(self, interval: u64) -> Self {
         self.kept().interval = Some(interval);
         self
     }
 
-    /// The records of a run; empty when it has none.
+    /// Returns the records of a run, or none if there is no such run.
     pub fn records(&self, run: &RunId) -> Vec<Record> {
         self.kept().runs.get(run).cloned().unwrap_or_default()
     }
@@ -143,7 +143,7 @@ impl RunLog for MemoryLog {
     }
 
     async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
-        // As a journal on a disk does: what is kept is text.
+        // The state is stored as text, as in a journal on disk.
         let state = serde_json::from_str(&snapshot.state.to_string()).unwrap_or_default();
         if self.takes_snapshots() {
             self.journal
@@ -161,7 +161,7 @@ impl Drop for MemoryLog {
     }
 }
 
-/// Keeps nothing: a run ends with its process. The default.
+/// A journal that stores nothing: a run ends with its process. The default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoJournal;
 

@@ -1,17 +1,17 @@
-//! Drives levity's machines.
+//! Drives the machines of levity.
 //!
-//! A [`Machine`](levity_core::Machine) decides; the [`Runtime`] here performs what it wants through
-//! an [`Executor`](levity_core::Executor).
+//! A [`Machine`](levity_core::Machine) decides; the [`Runtime`] performs its effects through an
+//! [`Executor`](levity_core::Executor).
 //!
-//! - What begins is journaled before it begins, and what came of it before anybody sees it.
+//! - The start of an effect is journaled before it starts, and its outcome before anyone sees it.
 //! - Time and ids come from a [`World`](levity_core::World), limits from
 //!   [`Limits`](levity_core::Limits).
-//! - A run is one task; dropping its handle, or its future, stops it and all it owns.
-//! - A [`FileJournal`] keeps runs on disk, and a run goes on from where its process was killed.
+//! - A run is one task; dropping its handle, or its future, stops it and everything it owns.
+//! - A [`FileJournal`] stores runs on disk, so that a run resumes where its process was killed.
 //! - [`export`] and [`import`] move runs between journals, and [`remove_ended_before`] drops old
 //!   ones.
-//! - `SqliteJournal` keeps thousands of them in one file that other processes can look into.
-//! - [`replay`] folds a journal without performing anything and tells the same events.
+//! - `SqliteJournal` stores thousands of runs in one file that other processes can read.
+//! - [`replay`] folds a journal without performing anything and returns the same events.
 //!
 //! ```
 //! use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
@@ -19,14 +19,13 @@
 //! let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(SystemWorld);
 //! assert!(runtime.journal().keeps());
 //! ```
-//!
-//! What a machine wants at once is performed at once, but for tools that run alone: such a tool
-//! waits for those asked for before it, and those asked for after it wait for it, also while a
-//! person decides whether it may run.
+//! Effects that a machine requests together are performed concurrently, except tools that run
+//! alone. Such a tool waits for the calls requested before it, and later calls wait for it, even
+//! while a person decides on its approval.
 //!
 //! # Features
 //! - `sqlite`: `SqliteJournal`.
-//! - `tracing`: a span for each run, call of a model and call of a tool, by OpenTelemetry's names.
+//! - `tracing`: a span for each run, model call and tool call, by OpenTelemetry's names.
 
 mod archive;
 mod asked;
@@ -74,7 +73,7 @@ pub use runtime::{EndedMachine, MachineRun, MachineRunHandle, Runtime, StoppedMa
 pub use sqlite::SqliteJournal;
 pub use tell::Delivery;
 
-/// What levity's other crates need; not for use by hand.
+/// Internal items for levity's other crates; do not use them directly.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::asked::AskedCalls;

@@ -6,10 +6,10 @@ use levity_core::{Event, RunId};
 
 use crate::events::Watcher;
 
-/// Observes runs from beside them: a folder of session files, a metric, a page.
+/// Creates an observer for each run, such as a session file, a metric or a page.
 ///
-/// Give it to one run by [`Run::observe`](crate::Run::observe), or to all runs of a team by
-/// `TeamBuilder::observe`. It has an [`Observer`] for each run. A closure is enough:
+/// Pass it to one run with [`Run::observe`](crate::Run::observe), or to all runs of a team with
+/// `TeamBuilder::observe`. It creates an [`Observer`] for each run. A closure is enough:
 ///
 /// ```
 /// # use levity_core::{EventKind, RunId};
@@ -26,7 +26,7 @@ use crate::events::Watcher;
 /// });
 /// ```
 pub trait Observe: Send + Sync {
-    /// Returns the observer of this run, before the run begins.
+    /// Returns the observer of this run, before the run starts.
     fn observe(&self, run: &RunId) -> Observer;
 }
 
@@ -36,7 +36,7 @@ impl<F: Fn(&RunId) -> Observer + Send + Sync> Observe for F {
     }
 }
 
-/// Observes one run.
+/// An observer of one run.
 pub struct Observer {
     watcher: Watcher,
     earlier: Option<Box<Earlier>>,
@@ -46,8 +46,7 @@ pub struct Observer {
 pub(crate) type Earlier = dyn FnOnce(&[Event]) + Send;
 
 impl Observer {
-    /// Calls `watcher` with each event of the run and of the runs below it, in order; it must not
-    /// block.
+    /// Calls `watcher` with each event of the run and its child runs, in order; it must not block.
     pub fn new(watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self {
             watcher: Arc::new(watcher),
@@ -56,7 +55,7 @@ impl Observer {
         }
     }
 
-    /// Calls `take` before a resumed run or a fork begins, with the events that the run starts
+    /// Calls `take` before a resumed run or a fork starts, with the events that the run starts
     /// from. They are not emitted again.
     #[must_use]
     pub fn earlier(mut self, take: impl FnOnce(&[Event]) + Send + 'static) -> Self {
@@ -82,7 +81,7 @@ impl std::fmt::Debug for Observer {
 #[derive(Default)]
 pub(crate) struct Observers {
     watchers: Vec<Watcher>,
-    /// Those that want the events from before.
+    /// The observers that need the earlier events.
     pub(crate) earlier: Vec<Box<Earlier>>,
     after: Vec<BoxFuture<'static, ()>>,
 }
@@ -94,7 +93,7 @@ impl Observers {
         self.after.extend(observer.after);
     }
 
-    /// One watcher for all of them, and for the caller's own, which comes last.
+    /// Returns one watcher for all of them, and for the caller's own, which is called last.
     pub(crate) fn watcher(&mut self, own: Option<Watcher>) -> Option<Watcher> {
         let mut all = std::mem::take(&mut self.watchers);
         all.extend(own);
@@ -106,7 +105,7 @@ impl Observers {
         }
     }
 
-    /// The work that is left after the run.
+    /// Returns the work that remains after the run.
     pub(crate) fn after(self) -> Option<BoxFuture<'static, ()>> {
         let all = self.after;
         (!all.is_empty()).then(|| -> BoxFuture<'static, ()> {

@@ -9,43 +9,43 @@ use serde::Serialize;
 
 use crate::asked::AskedCalls;
 
-/// What a run came to, as its records tell it.
+/// A report on a run, computed from its records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunReport {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
     /// The run that it was forked from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forked: Option<Forked>,
-    /// How it ended, if it did.
+    /// The status at its end, if it has ended.
     pub status: Option<Status>,
-    /// The last words of its model.
+    /// The last text of its model.
     pub answer: String,
-    /// What it used, children included.
+    /// The usage of the run, including its children.
     pub usage: Usage,
-    /// Calls of a model.
+    /// The number of model calls.
     pub model_calls: u64,
-    /// What it did, in order: calls of tools and agents, and what came of them.
+    /// The steps of the run, in order: calls of tools and agents with their results.
     pub steps: Vec<ReportStep>,
-    /// How long it took, from its first record to its last.
+    /// The duration of the run, from its first record to its last.
     pub time: Duration,
 }
 
-/// Something that a run did.
+/// A step of a run: one call of a tool or an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReportStep {
-    /// The tool or the agent.
+    /// The name of the tool or the agent.
     pub name: String,
-    /// The arguments it was called with, as JSON; empty when the records do not tell.
+    /// The arguments of the call, as JSON; empty if the records do not contain them.
     pub args: String,
-    /// Whether it failed.
+    /// `true` if the call failed.
     pub failed: bool,
 }
 
 impl RunReport {
-    /// What these records of a run tell.
+    /// Builds the report from these records of a run.
     pub fn of(run: &RunId, records: &[Record]) -> Self {
         let span = records.last().zip(records.first());
         let mut report = Self {
@@ -100,7 +100,7 @@ impl RunReport {
     }
 }
 
-/// The calls that a run has asked for so far.
+/// The calls that a run has requested up to now.
 #[derive(Default)]
 struct Calls {
     asked: AskedCalls,
@@ -133,19 +133,19 @@ impl Calls {
     }
 }
 
-/// Two runs side by side: what they answered, what it cost, what they did.
+/// A comparison of two runs: their answers, their cost, their steps.
 ///
 /// Its `Display` is a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunComparison {
-    /// The one.
+    /// The first of the two runs.
     pub left: RunReport,
-    /// The other.
+    /// The second of the two runs.
     pub right: RunReport,
-    /// How many steps are the same in both before they part.
+    /// The number of identical steps before the runs diverge.
     pub same_steps: usize,
-    /// Whether they answered the same, to the letter.
+    /// `true` if the answers are identical.
     pub same_answer: bool,
 }
 

@@ -19,14 +19,13 @@ use crate::observe::{Observe, Observers};
 use crate::runnable::{Conversational, End, Machined, Runnable, Typed, TypedOutput};
 use crate::runtime::{EndedMachine, MachineRun, StoppedMachine};
 
-/// A run that is about to begin, to go on or to go another way: await it for what it gives, or set
-/// something first.
+/// A run that is about to start, resume or fork: await it for the result, or set options first.
 #[must_use = "a run does nothing until it is awaited or started"]
 pub struct Run<W: Runnable> {
     what: W,
     mode: Mode<W::Input>,
     id: Option<RunId>,
-    /// In a box, since a run that has begun keeps the room of what it was made of.
+    /// Boxed, since a started run keeps the room of its settings.
     limits: Option<Box<Limits>>,
     watcher: Option<Watcher>,
     observers: Vec<Arc<dyn Observe>>,
@@ -34,7 +33,7 @@ pub struct Run<W: Runnable> {
     given: Option<Arc<Given>>,
 }
 
-/// What is left to do once a run has ended.
+/// The work that remains once a run has ended.
 pub(crate) type Afterwards = Option<BoxFuture<'static, ()>>;
 
 enum Mode<I> {
@@ -71,17 +70,17 @@ impl<W: Runnable> Run<W> {
         }
     }
 
-    /// A new run.
+    /// Creates a new run.
     pub fn new(what: W, input: impl Into<W::Input>) -> Self {
         Self::of(what, Mode::New(Box::new(input.into())))
     }
 
-    /// An old run, to go on from its journal. What was done is not done again.
+    /// Resumes an old run from its journal. Completed effects are not repeated.
     pub fn resume(what: W, run: impl Into<RunId>) -> Self {
         Self::of(what, Mode::Resume(run.into()))
     }
 
-    /// A new run that begins with the records of an old one, and goes its own way from there.
+    /// Creates a new run that begins with the records of an old one, and diverges from there.
     pub fn fork(what: W, from: impl Into<RunId>) -> Self {
         Self::of(
             what,
@@ -92,9 +91,9 @@ impl<W: Runnable> Run<W> {
         )
     }
 
-    /// The last record of the old run that a fork begins with, by its number; by default the last
-    /// there is, and of a run that has ended the last before the last call of its model. Other runs
-    /// have no use for it.
+    /// Sets the number of the last record of the old run that a fork begins with. By default it is
+    /// the last record, or the last one before the last model call if the run has ended. It has no
+    /// effect on other runs.
     pub fn after(mut self, record: u64) -> Self {
         if let Mode::Fork { after, .. } = &mut self.mode {
             *after = Some(record);
@@ -102,77 +101,76 @@ impl<W: Runnable> Run<W> {
         self
     }
 
-    /// The run's id; a random one by default. A dot stands between a run and its children. A run
-    /// that goes on keeps its own.
+    /// Sets the id of the run; a random one by default. A dot separates a run from its children. A
+    /// resumed run keeps its id.
     pub fn id(mut self, run: impl Into<RunId>) -> Self {
         self.id = Some(run.into());
         self
     }
 
-    /// What this run may use, in place of the limits of what is run; of a run that goes on, in
-    /// place of what it was made with. What it has used counts.
+    /// Sets the limits of this run, in place of the default limits, or in place of the original
+    /// ones for a resumed run. Its previous usage counts.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(Box::new(limits));
         self
     }
 
-    /// Calls `watcher` with each new event, in order; it must not block. What a blocking tool
-    /// reports of its progress comes from that tool's thread, all else from the task that drives
-    /// the run.
+    /// Calls `watcher` with each new event, in order; it must not block. Progress of a blocking
+    /// tool is reported from that tool's thread, everything else from the task that drives the run.
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
         self
     }
 
-    /// Has `observe` follow this run, beside the observers that follow every run of its kind. Use
-    /// it for a session file. For a single closure, [`on_event`](Self::on_event) is shorter.
+    /// Adds an observer of this run, beside the observers of every run of its kind. Use it for a
+    /// session file. For a single closure, [`on_event`](Self::on_event) is shorter.
     pub fn observe(mut self, observe: impl Observe + 'static) -> Self {
         self.observers.push(Arc::new(observe));
         self
     }
 
-    /// Leaves the run in its journal when all it does is wait, for a person or a time: awaiting it
-    /// then gives an error that says so, and until it is resumed, it takes up nothing but its place
-    /// in the journal. Without a journal, it makes no difference.
+    /// Parks the run in its journal when it only waits, for a person or a time. Awaiting it then
+    /// returns an error that reports so. Until it is resumed, it uses no resources except its place
+    /// in the journal. Without a journal, this has no effect.
     pub fn park(mut self) -> Self {
         self.park = true;
         self
     }
 
-    /// Gives the run's tools a value, in place of one of the same type: the user, the tenant, a
-    /// transaction. A tool has it by [`ToolCx::get`](levity_core::ToolCx::get). It is in no
-    /// journal: whoever resumes the run gives it again.
+    /// Gives the run's tools a value, such as the user, the tenant or a transaction. It replaces a
+    /// value of the same type. A tool reads it with [`ToolCx::get`](levity_core::ToolCx::get). No
+    /// journal stores it: pass it again when you resume the run.
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let given = Arc::make_mut(self.given.get_or_insert_default());
         given.values = std::mem::take(&mut given.values).with(value);
         self
     }
 
-    /// Has the questions of this run and the runs below it answered by `approver`, in place of
-    /// whoever answers them otherwise.
+    /// Sets the approver that answers the questions of this run and its child runs, in place of the
+    /// default one.
     pub fn on_ask(mut self, approver: impl Approver + 'static) -> Self {
         Arc::make_mut(self.given.get_or_insert_default()).approver = Some(Arc::new(approver));
         self
     }
 
-    /// Works on a task of its own, and returns a handle on it at once. An input that cannot be
-    /// begun with is told when the handle is awaited.
+    /// Starts the run on a separate task, and returns a handle to it at once. An invalid input is
+    /// reported when the handle is awaited.
     ///
     /// # Panics
-    /// When called outside a tokio runtime.
+    /// Panics when called outside a tokio runtime.
     pub fn start(mut self) -> RunHandle<W> {
         let run = self.settle_id();
         self.try_start()
             .unwrap_or_else(|error| RunHandle::refused(run, error))
     }
 
-    /// As [`start`](Self::start), and tells at once of an input that cannot be begun with.
+    /// Starts the run as [`start`](Self::start) does, but reports an invalid input at once.
     ///
     /// # Errors
-    /// When nothing can be begun with the input.
+    /// Returns an error if the run cannot start with the input.
     ///
     /// # Panics
-    /// When called outside a tokio runtime.
+    /// Panics when called outside a tokio runtime.
     pub fn try_start(self) -> Result<RunHandle<W>, Error> {
         let what = self.what.clone();
         let (job, after) = self.into_job()?;
@@ -181,11 +179,12 @@ impl<W: Runnable> Run<W> {
 
     /// Waits for the run on this thread, for programs that are not async.
     ///
-    /// Each call has an async runtime of its own, which ends with it; a model's client that keeps
-    /// connections open makes them anew.
+    /// Each call has its own async runtime, which ends with it; a model's client has to open its
+    /// connections again.
     ///
     /// # Errors
-    /// Those of the run, and when it is called from async code, where it would hold up others.
+    /// Returns the errors of the run, and an error if it is called from async code, which it would
+    /// block.
     pub fn blocking(self) -> Result<W::Output, Error> {
         if tokio::runtime::Handle::try_current().is_ok() {
             return Err(RuntimeError::InsideAsync.into());
@@ -195,12 +194,12 @@ impl<W: Runnable> Run<W> {
             .build();
         let runtime = runtime.map_err(RuntimeError::NoRuntime)?;
         let ended = runtime.block_on(self.into_future());
-        // A tool that blocks and was given up on must not hold up the caller.
+        // A blocking tool that was abandoned must not block the caller.
         runtime.shutdown_background();
         ended
     }
 
-    /// The id that the run has.
+    /// Fixes and returns the id of the run.
     fn settle_id(&mut self) -> RunId {
         let random = || RunId::random(&**self.what.runtime().world());
         match &self.mode {
@@ -209,7 +208,7 @@ impl<W: Runnable> Run<W> {
         }
     }
 
-    /// The observers of this run, each with its own part of it.
+    /// Returns the observers of this run.
     fn observed(&mut self) -> Observers {
         let mut observers = Observers::default();
         if self.observers.is_empty() && self.what.observers().is_empty() {
@@ -222,7 +221,7 @@ impl<W: Runnable> Run<W> {
         observers
     }
 
-    /// Gives observers the events from before the run begins.
+    /// Passes the earlier events to observers before the run starts.
     fn before(&mut self, observers: &mut Observers) -> Option<BoxFuture<'static, ()>> {
         let earlier = std::mem::take(&mut observers.earlier);
         if earlier.is_empty() || matches!(self.mode, Mode::New(_)) {
@@ -236,7 +235,7 @@ impl<W: Runnable> Run<W> {
         Some(Box::pin(async move {
             let events = match fork {
                 Some((from, after)) => fork_history(&what, &run, &from, after).await,
-                // Errors of the journal are reported when the run goes on.
+                // Errors of the journal are reported when the run resumes.
                 None => Some(
                     replay_run(&what, &run)
                         .await
@@ -250,7 +249,7 @@ impl<W: Runnable> Run<W> {
         }))
     }
 
-    /// The job, and what is left to do at its end.
+    /// Returns the job, and the work that remains at its end.
     fn into_job(mut self) -> Result<(MachineRun<W::Machine>, Afterwards), Error> {
         let mut observers = self.observed();
         let before = self.before(&mut observers);
@@ -317,9 +316,9 @@ fn job<W: Runnable>(
 }
 
 impl<W: Conversational> Run<W> {
-    /// Goes on with a conversation in the memory of what is run, in place of a history: what was
-    /// said before is there, and what is said now is kept. Whoever else works on the conversation
-    /// is waited for. A run that goes on is part of the one it was part of.
+    /// Continues a conversation in the agent's memory, in place of a history: earlier messages are
+    /// loaded, and new ones are stored. The run waits for other users of the conversation. A
+    /// resumed run stays in its original conversation.
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
         if let Mode::New(input) = &mut self.mode
             && let Some(place) = W::conversation(input)
@@ -329,7 +328,7 @@ impl<W: Conversational> Run<W> {
         self
     }
 
-    /// Goes on from earlier messages.
+    /// Continues from earlier messages.
     pub fn history(mut self, history: History) -> Self {
         if let Mode::New(input) = &mut self.mode
             && let Some(place) = W::history(input)
@@ -341,8 +340,8 @@ impl<W: Conversational> Run<W> {
 }
 
 impl<W: TypedOutput> Run<W> {
-    /// Wants the answer as a `T`: the model is given its schema, the answer is checked against it,
-    /// mended where that is safe, and asked for again when it is wrong.
+    /// Requests the answer as a `T`. The model gets the schema, and the answer is validated against
+    /// it, repaired where that is safe, and retried if it is invalid.
     pub fn typed<T: DeserializeOwned + JsonSchema + Send + 'static>(self) -> Run<Typed<W, T>> {
         let Self {
             what,
@@ -368,10 +367,10 @@ impl<W: TypedOutput> Run<W> {
 }
 
 impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Run<Typed<W, T>> {
-    /// Waits for the answer as a `T`, together with all there is to know of it.
+    /// Waits for the answer as a `T`, together with the whole output.
     ///
     /// # Errors
-    /// As for any run, and when the answer keeps having the wrong shape.
+    /// Returns the errors of any run, and an error if the answer remains invalid after the retries.
     pub async fn with_answer(self) -> Result<(T, W::Output), Error> {
         let Self {
             what,
@@ -414,7 +413,7 @@ impl<W: Runnable> IntoFuture for Run<W> {
     }
 }
 
-/// Does what is left to do when a run has ended, and says what it gives.
+/// Does the remaining work of an ended run, and returns its result.
 pub(crate) async fn finish<W: Runnable>(
     what: W,
     ended: Result<EndedMachine<W::Machine>, StoppedMachine<W::Machine>>,

@@ -14,10 +14,10 @@ use serde_json::Value;
 use crate::observe::Observe;
 use crate::runtime::Runtime;
 
-/// Anything that a runtime can run: an agent, a team, a swarm, a machine of your own.
+/// Anything that a runtime can run: an agent, a team, a swarm, your own machine.
 ///
-/// Whatever implements it gets [`Run`](crate::Run), which begins, resumes and forks runs, and
-/// [`RunHandle`](crate::RunHandle), which steers them.
+/// Implementations get [`Run`](crate::Run), which starts, resumes and forks runs, and
+/// [`RunHandle`](crate::RunHandle), which controls them.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -103,109 +103,109 @@ use crate::runtime::Runtime;
 /// # }
 /// ```
 pub trait Runnable: Clone + Send + Sync + 'static {
-    /// The input of a new run: a goal, and what belongs to it.
+    /// The input of a new run: a goal, and its context.
     type Input: Send + 'static;
     /// The machine that decides in its runs.
     type Machine: Machine + 'static;
-    /// The result of a run that ended well.
+    /// The result of a successful run.
     type Output: Send + 'static;
 
-    /// The runtime that drives its runs, with their journal.
+    /// Returns the runtime that drives its runs, with their journal.
     fn runtime(&self) -> &Runtime;
 
-    /// The executor that performs the effects of its runs.
+    /// Returns the executor that performs the effects of its runs.
     fn executor(&self) -> Arc<dyn Executor>;
 
-    /// The limits of a new run, unless it sets others.
+    /// Returns the limits of a new run, unless it sets others.
     fn limits(&self) -> Limits;
 
-    /// Makes the machine of a new run.
+    /// Creates the machine of a new run.
     ///
     /// # Errors
-    /// When nothing can be begun with this input. What is found out later, while the machine is
-    /// made, is a cause of the run's end.
+    /// Returns an error if a run cannot start with this input. A problem found later, while the
+    /// machine is created, ends the run.
     fn begin(&self, input: Self::Input, limits: &Limits)
     -> Result<Beginning<Self::Machine>, Error>;
 
-    /// Builds the machine of an old run again from the state that it saved: before its first input,
-    /// or between two inputs.
+    /// Rebuilds the machine of an old run from the state that it saved: before its first input, or
+    /// between two inputs.
     ///
     /// # Errors
-    /// When that is the state of another kind of machine, or is damaged; the text says what is
-    /// wrong.
+    /// Returns a description of the problem if the state belongs to another kind of machine, or is
+    /// damaged.
     fn restore(&self, kind: &MachineKind, state: &Value) -> Result<Self::Machine, String>;
 
-    /// Builds the machine of an old run to be looked at and not driven: what the answer was wanted
-    /// as makes no difference.
+    /// Rebuilds the machine of an old run for inspection only: the requested type of the answer
+    /// makes no difference.
     ///
     /// # Errors
-    /// As [`restore`](Self::restore).
+    /// Fails in the same cases as [`restore`](Self::restore).
     fn inspect(&self, kind: &MachineKind, state: &Value) -> Result<Self::Machine, String> {
         self.restore(kind, state)
     }
 
-    /// Turns the end of a run into what it gives; [`Reached::finish`] does it. A run that could not
-    /// be driven to its end has an ending that says so.
+    /// Turns the end of a run into its result; [`Reached::finish`] does it. A run that could not be
+    /// driven to its end has an ending that states so.
     ///
     /// # Errors
-    /// When it gives nothing; the error carries what was reached.
+    /// Returns an error with the partial result if the run has no result.
     fn conclude(&self, reached: Reached<Self::Machine>) -> Result<Self::Output, Error>;
 
-    /// Its name, for those who trace its runs.
+    /// Returns the name of the runnable, for traces.
     fn name(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Whether each run is folded again from its journal at its end, to find a machine that is not
-    /// deterministic.
+    /// Returns `true` if each run is replayed from its journal at its end, to find a machine that
+    /// is not deterministic.
     fn audits(&self) -> bool {
         false
     }
 
-    /// Makes the machine of an old run ready for a fork: for instance, with the context of today.
+    /// Prepares the machine of an old run for a fork, for instance with current context.
     fn adapt(&self, machine: Self::Machine) -> BoxFuture<'static, Result<Self::Machine, String>> {
         Box::pin(std::future::ready(Ok(machine)))
     }
 
-    /// Waits for what an old run that has not ended must hold while it is driven, such as its
-    /// conversation.
+    /// Returns a future for the lease that an old run must hold while it is driven, such as that of
+    /// its conversation.
     fn lease(&self, _machine: &Self::Machine) -> Option<LeaseFuture> {
         None
     }
 
-    /// The observers that follow each of its runs.
+    /// Returns the observers of each of its runs.
     fn observers(&self) -> &[Arc<dyn Observe>] {
         &[]
     }
 
-    /// Whether its runs can be part of conversations, which are kept.
+    /// Returns `true` if its runs can be part of stored conversations.
     fn keeps_conversations(&self) -> bool {
         false
     }
 
-    /// The messages of a run that gave this, where it keeps them: the goal first, and each call of
-    /// a tool with its result.
+    /// Returns the messages of the run behind an output, if it has them: the goal first, and each
+    /// tool call with its result.
     fn messages(_output: &Self::Output) -> Option<&[Arc<Message>]> {
         None
     }
 
-    /// The place for the conversation in an input, where runs can be part of one.
+    /// Returns the place for the conversation in an input, if runs can be part of one.
     fn conversation(_input: &mut Self::Input) -> Option<&mut Option<ConversationId>> {
         None
     }
 
-    /// The place for earlier messages in an input, where a run can go on from some.
+    /// Returns the place for earlier messages in an input, if a run can continue from some.
     fn history(_input: &mut Self::Input) -> Option<&mut History> {
         None
     }
 }
 
-/// The end of driving a run.
+/// The result of driving a run.
 #[derive(Debug)]
 pub enum End<T> {
-    /// The run ended, well or badly.
+    /// The run ended, with success or failure.
     Ended(Result<T, Error>),
-    /// It could not be begun, or could not be driven to its end.
+    /// The run could not be started, or could not be driven to its end.
     Stopped(Error),
 }
 
@@ -213,7 +213,7 @@ impl<T> End<T> {
     /// Returns the result of the run.
     ///
     /// # Errors
-    /// When it gives nothing.
+    /// Returns an error if the run has no result.
     pub fn into_result(self) -> Result<T, Error> {
         match self {
             Self::Ended(result) => result,
@@ -222,10 +222,10 @@ impl<T> End<T> {
     }
 }
 
-/// A lease that is waited for.
+/// A future for the lease of a run.
 pub type LeaseFuture = BoxFuture<'static, Result<Lease, SharedError>>;
 
-/// A machine, and what its run holds while it is driven.
+/// A machine, and the lease that its run holds while it is driven.
 #[derive(Debug)]
 pub struct Made<M> {
     pub(crate) machine: M,
@@ -233,7 +233,7 @@ pub struct Made<M> {
 }
 
 impl<M> Made<M> {
-    /// A machine whose run holds this.
+    /// Creates a machine whose run holds this lease.
     pub fn with_lease(machine: M, lease: Option<Lease>) -> Self {
         Self { machine, lease }
     }
@@ -248,7 +248,7 @@ impl<M> From<M> for Made<M> {
     }
 }
 
-/// The machine of a new run.
+/// The machine of a new run, ready or still to be created.
 pub struct Beginning<M>(pub(crate) Machined<M>);
 
 pub(crate) enum Machined<M> {
@@ -257,12 +257,13 @@ pub(crate) enum Machined<M> {
 }
 
 impl<M> Beginning<M> {
-    /// It is there.
+    /// Returns a machine that is ready.
     pub fn now(machine: M) -> Self {
         Self(Machined::Now(machine))
     }
 
-    /// It has yet to be made, which is part of the run: within its time, and until it is cancelled.
+    /// Defers the creation of the machine to the run: within its time limit, and until it is
+    /// cancelled.
     pub fn later(
         machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static,
     ) -> Self {
@@ -280,17 +281,17 @@ impl<M> std::fmt::Debug for Beginning<M> {
 #[diagnostic::on_unimplemented(message = "runs of `{Self}` are not part of conversations")]
 pub trait Conversational: Runnable {}
 
-/// A [`Runnable`] whose answers can be asked for as a type.
+/// A [`Runnable`] whose answers can be requested as a type.
 #[diagnostic::on_unimplemented(message = "`{Self}` cannot give its answers as a type")]
 pub trait TypedOutput: Runnable {
-    /// The same, with answers that have the shape of a `T`.
+    /// Returns the same runnable, with answers of the type `T`.
     #[must_use]
     fn expecting<T: DeserializeOwned + JsonSchema>(&self) -> Self;
 
-    /// Reads an answer as a `T`.
+    /// Parses an answer as a `T`.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns an error if the answer is not a `T`.
     fn parse<T: DeserializeOwned>(output: &Self::Output) -> Result<T, Error>;
 }
 

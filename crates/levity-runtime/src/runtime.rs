@@ -23,8 +23,8 @@ use crate::trace::Above;
 use levity_driver::{Fork, cut};
 use levity_system::SystemWorld;
 
-/// Drives machines: performs their effects, journals what happens, keeps them within their limits
-/// and tells those who watch. Cloning costs nothing.
+/// Drives machines: performs their effects, journals their progress, enforces their limits and
+/// notifies subscribers. Cloning costs nothing.
 ///
 /// ```
 /// # use levity_runtime::{MemoryJournal, Runtime};
@@ -39,7 +39,7 @@ pub struct Runtime {
 pub(crate) struct Shared {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) world: Arc<dyn World>,
-    /// Contents are told in spans, without these secrets.
+    /// The secrets to redact, if spans have contents.
     pub(crate) contents: Option<Secrets>,
 }
 
@@ -50,7 +50,7 @@ impl Default for Runtime {
 }
 
 impl Runtime {
-    /// A runtime that keeps no journal and goes by the real clock.
+    /// Creates a runtime without a journal, on the real clock.
     pub fn new() -> Self {
         let (journal, world) = (Arc::new(NoJournal), Arc::new(SystemWorld));
         Self {
@@ -62,7 +62,7 @@ impl Runtime {
         }
     }
 
-    /// Keeps a journal.
+    /// Sets the journal that stores the runs.
     #[must_use]
     pub fn with_journal(self, journal: impl Journal + 'static) -> Self {
         let shared = Shared {
@@ -74,7 +74,7 @@ impl Runtime {
         }
     }
 
-    /// Goes by another clock and other dice.
+    /// Sets another clock and random source.
     #[must_use]
     pub fn with_world(self, world: impl World + 'static) -> Self {
         let shared = Shared {
@@ -86,8 +86,8 @@ impl Runtime {
         }
     }
 
-    /// Tells in spans what is said to models and tools and what they say, all but these secrets; by
-    /// default spans have no contents. Without the feature `tracing` there are no spans.
+    /// Adds the contents of model and tool calls to spans, without these secrets; by default spans
+    /// have no contents. Without the feature `tracing` there are no spans.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -105,22 +105,23 @@ impl Runtime {
         }
     }
 
-    /// The clock and the dice.
+    /// Returns the clock and random source.
     pub fn world(&self) -> &Arc<dyn World> {
         &self.shared.world
     }
 
-    /// The journal.
+    /// Returns the journal that stores the runs.
     pub fn journal(&self) -> &Arc<dyn Journal> {
         &self.shared.journal
     }
 
     /// Drives a run to its end, on the caller's own task. Dropping the future stops the run where
-    /// it is; with a journal that keeps its records, it can be resumed from there.
+    /// it is. With a journal that stores its records, you can resume it from there.
     ///
     /// # Errors
-    /// When the run could not be driven to an end; [`StoppedMachine`] has what it had reached. A
-    /// run that *ended* badly is no error here: its machine's ending says so.
+    /// Returns an error if the run could not be driven to an end; [`StoppedMachine`] has its
+    /// partial state. A run that *ended* with a failure is not an error here: its machine's ending
+    /// states so.
     pub async fn run<M: Machine + 'static>(
         &self,
         job: MachineRun<M>,
@@ -129,10 +130,10 @@ impl Runtime {
         settle(run, driven)
     }
 
-    /// Drives a run on a task of its own, and returns a handle on it at once.
+    /// Drives a run on a separate task, and returns a handle to it at once.
     ///
     /// # Panics
-    /// When called outside a tokio runtime.
+    /// Panics when called outside a tokio runtime.
     pub fn start<M: Machine + 'static>(&self, mut job: MachineRun<M>) -> MachineRunHandle<M> {
         let run = job
             .id
@@ -166,7 +167,7 @@ impl Runtime {
         attached: Option<(Line, Arc<Hub>)>,
         above: Above,
     ) -> (RunId, Driven<M>) {
-        // In a box, since a run that is driven needs no room for what it began with.
+        // Boxed, since a driven run needs no room for its initial settings.
         let Begun {
             run,
             driver,
@@ -267,7 +268,7 @@ impl Runtime {
         }
     }
 
-    /// Opens the run's log and makes its machine.
+    /// Opens the run's log and creates its machine.
     async fn open<M>(
         &self,
         run: &RunId,
@@ -330,7 +331,7 @@ impl Runtime {
         }
     }
 
-    /// Opens an old run and builds its machine, from its last snapshot if there is a good one.
+    /// Opens an old run and rebuilds its machine, from its last snapshot if there is a valid one.
     async fn stored<M>(
         &self,
         run: &RunId,
@@ -350,8 +351,8 @@ impl Runtime {
         }
     }
 
-    /// Waits for the lease of a run that goes on. One that is cancelled meanwhile needs no lease:
-    /// it only writes its end.
+    /// Waits for the lease of a resumed run. A run that is cancelled meanwhile needs no lease: it
+    /// only writes its end.
     async fn lease(
         &self,
         run: &RunId,
@@ -410,8 +411,7 @@ impl Runtime {
         })
     }
 
-    /// Waits for a machine to be made, no longer than the run may take and only until it is
-    /// cancelled.
+    /// Waits for a machine to be created, within the run's time limit and until it is cancelled.
     async fn prepare<M>(
         &self,
         run: &RunId,
@@ -428,7 +428,7 @@ impl Runtime {
                 Err(RuntimeError::Cancelled { run, reason })
             }
             () = passed(&**world, time) => {
-                let cause = SharedError::new("its time was up before it could begin");
+                let cause = SharedError::new("its time limit was reached before it could start");
                 Err(RuntimeError::Prepare { run, cause })
             }
         }
@@ -457,12 +457,12 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// What an old run must hold before it goes on.
+/// Returns the lease that an old run must hold before it continues.
 type Leasing<M> = Box<dyn FnOnce(&M) -> Option<LeaseFuture> + Send>;
 
 type Restore<M> = Box<dyn Fn(&MachineKind, &Value) -> Result<M, String> + Send + Sync>;
 
-/// A run that can be driven.
+/// A run that is ready to be driven.
 struct Ready<M> {
     machine: M,
     lease: Option<Lease>,
@@ -474,7 +474,7 @@ struct Ready<M> {
 
 type Undriven<M> = Box<(Option<M>, RuntimeError)>;
 
-/// A run that is about to be driven, or why it is not.
+/// A run that is about to be driven, or the error that prevents it.
 struct Begun<M> {
     run: RunId,
     driver: Result<Box<Driver<M>>, Undriven<M>>,
@@ -485,7 +485,7 @@ struct Begun<M> {
 pub(crate) type LaterRestore<M> =
     Box<dyn FnOnce(MachineKind, Value) -> BoxFuture<'static, Result<M, String>> + Send>;
 
-/// How a run is forked.
+/// The parameters of a fork.
 struct ForkPlan<M> {
     from: RunId,
     after: Option<u64>,
@@ -499,12 +499,12 @@ enum Origin<M> {
     Stored(Restore<M>, Option<Leasing<M>>),
 }
 
-/// A run to be driven.
+/// A run of a machine, ready to be driven.
 #[must_use = "a job does nothing until a runtime drives it"]
 pub struct MachineRun<M> {
     origin: Origin<M>,
     executor: Arc<dyn Executor>,
-    /// In a box, since a run that has begun keeps the room of its job.
+    /// Boxed, since a started run keeps the room of its job.
     limits: Option<Box<Limits>>,
     id: Option<RunId>,
     watcher: Option<Watcher>,
@@ -533,12 +533,12 @@ impl<M> MachineRun<M> {
         }
     }
 
-    /// A new run of `machine`, whose effects `executor` performs.
+    /// Creates a new run of `machine`, whose effects `executor` performs.
     pub fn new(machine: M, executor: Arc<dyn Executor>) -> Self {
         Self::of(Origin::New(Box::new(machine)), executor)
     }
 
-    /// A new run whose machine has yet to be made; making it is part of the run.
+    /// Creates a new run whose machine is created as part of the run.
     pub fn deferred(
         machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static,
         executor: Arc<dyn Executor>,
@@ -546,7 +546,7 @@ impl<M> MachineRun<M> {
         Self::of(Origin::Later(Box::pin(machine)), executor)
     }
 
-    /// An old run, to go on from its journal. `restore` builds its machine from a state that it has
+    /// Resumes an old run from its journal. `restore` rebuilds its machine from a state that it has
     /// saved: the one it began with, or a later one.
     pub fn resume(
         run: RunId,
@@ -556,24 +556,25 @@ impl<M> MachineRun<M> {
         Self::of(Origin::Stored(Box::new(restore), None), executor).id(run)
     }
 
-    /// Whether it is a run that has begun before.
+    /// Returns `true` if the run has been started before.
     pub(crate) fn is_old(&self) -> bool {
         matches!(self.origin, Origin::Stored(..))
     }
 
-    /// What the program gives the run.
+    /// Sets the values that the program gives to the run.
     pub(crate) fn given(mut self, given: Option<Arc<Given>>) -> Self {
         self.given = given;
         self
     }
 
-    /// Waits for this before anything of the run begins.
+    /// Waits for this work before anything of the run starts.
     pub(crate) fn before(mut self, work: BoxFuture<'static, ()>) -> Self {
         self.before = Some(work);
         self
     }
 
-    /// What an old run that has not ended must hold before it goes on, such as its conversation.
+    /// Sets the lease that an old run that has not ended must hold before it continues, such as
+    /// that of its conversation.
     pub fn leased(
         mut self,
         lease: impl FnOnce(&M) -> Option<LeaseFuture> + Send + 'static,
@@ -584,12 +585,12 @@ impl<M> MachineRun<M> {
         self
     }
 
-    /// A new run that begins with the records of an old one up to `after`, and goes its own way
-    /// from there; unless told, with all or, of a run that has ended, all before the last call of a
-    /// model. `restore` builds the machine from the state that the old one began with.
+    /// Creates a new run that begins with the records of an old one up to `after`, and diverges
+    /// from there. By default it uses all records, or all before the last model call if the run has
+    /// ended. `restore` rebuilds the machine from the state that the old one began with.
     ///
-    /// What had finished by then is not performed again. A child that was under way then is begun
-    /// anew.
+    /// Effects that had finished by then are not performed again. A child that was in progress then
+    /// is started anew.
     pub fn fork<F>(
         from: RunId,
         after: Option<u64>,
@@ -608,19 +609,20 @@ impl<M> MachineRun<M> {
         Self::of(origin, executor)
     }
 
-    /// What it may use; by default, the defaults for a new run, and what an old one was made with.
+    /// Sets the limits of the run; the defaults for a new run, and the original ones for an old
+    /// run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(Box::new(limits));
         self
     }
 
-    /// The id of a new run; a random one by default.
+    /// Sets the id of a new run; a random one by default.
     pub fn id(mut self, run: RunId) -> Self {
         self.id = Some(run);
         self
     }
 
-    /// What the agent is called, for those who trace the run.
+    /// Sets the name of the agent, for traces.
     pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
@@ -634,9 +636,9 @@ impl<M> MachineRun<M> {
 }
 
 impl<M> MachineRun<M> {
-    /// Folds the run again from its journal when it has ended, and those below it, and fails when
-    /// one does not come out the same: it tells a machine that is not deterministic. `restore`
-    /// builds the machine again.
+    /// Replays the run and its children from the journal at their ends, and fails if one gives
+    /// another result. Use it to find a machine that is not deterministic. `restore` rebuilds the
+    /// machine.
     pub fn audit<F>(
         mut self,
         restore: impl FnOnce(MachineKind, Value) -> F + Send + 'static,
@@ -648,9 +650,9 @@ impl<M> MachineRun<M> {
         self
     }
 
-    /// Leaves the run in its journal when all it does is wait, for a person or a time: driving it
-    /// then ends with [`RuntimeError::Parked`], and it takes up nothing but its place in the
-    /// journal until it is resumed.
+    /// Parks the run in its journal when it only waits, for a person or a time. Driving it then
+    /// ends with [`RuntimeError::Parked`], and it uses no resources except its place in the journal
+    /// until it is resumed.
     pub fn park(mut self) -> Self {
         self.park = true;
         self
@@ -666,25 +668,25 @@ impl<M> fmt::Debug for MachineRun<M> {
     }
 }
 
-/// A run that ended.
+/// The result of a run that ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedMachine<M> {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// Its machine; the ending is there.
+    /// The machine of the run, which contains the ending.
     pub machine: M,
 }
 
-/// A run that could not be driven to its end.
+/// The result of a run that could not be driven to its end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StoppedMachine<M> {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// Its machine as it was left, unless it could not even be built.
+    /// The machine in its last state, unless it could not be built.
     pub machine: Option<M>,
-    /// Why.
+    /// The reason for the stop.
     pub error: RuntimeError,
 }
 
@@ -699,7 +701,7 @@ fn settle<M>(run: RunId, driven: Driven<M>) -> Result<EndedMachine<M>, StoppedMa
     }
 }
 
-/// A run under way. Awaiting it gives its end; dropping it stops it.
+/// A handle to a run in progress. Awaiting it returns its end; dropping it stops the run.
 #[must_use = "dropping the handle stops the run"]
 pub struct MachineRunHandle<M> {
     run: RunId,
@@ -710,26 +712,26 @@ pub struct MachineRunHandle<M> {
 }
 
 impl<M> MachineRunHandle<M> {
-    /// The run's id.
+    /// Returns the id of the run.
     pub fn id(&self) -> &RunId {
         &self.run
     }
 
-    /// What happens in the run and its children: at the first call from the start, later from now
-    /// on.
+    /// Returns the events of the run and its children: at the first call from the start, later from
+    /// now on.
     pub fn events(&mut self) -> Events {
         self.events.take().unwrap_or_else(|| self.hub.subscribe())
     }
 
-    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is
-    /// left; its journal can then be opened by others.
+    /// Stops the run where it is, as dropping the handle does, and waits until all its tasks have
+    /// ended; other processes can then open its journal.
     pub async fn stop(mut self) {
         self.task.abort();
-        // Whether it was stopped or had just ended makes no difference.
+        // A run that was stopped and one that had just ended make no difference here.
         let _ = (&mut self.task).await;
     }
 
-    /// Tells the run what to do.
+    /// Returns a control of the run.
     pub fn control(&self) -> &Control {
         &self.control
     }

@@ -26,29 +26,30 @@ use log::{LastRow, SqliteLog};
 use reads::{AfterSnapshot, Readers};
 use writer::{Held, Work, Writer};
 
-/// A lease is renewed three times before it runs out.
+/// The default duration of a lease, which is renewed three times before it expires.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// An index of ids has to stay small.
+/// The maximum length of an id: an index of ids has to stay small.
 const LONGEST_ID: usize = 1_000;
 
-/// Keeps any number of runs in one SQLite file, which other processes may list and leave word in.
+/// A journal that stores any number of runs in one SQLite file, which other processes may list and
+/// post to.
 ///
-/// It is for thousands of runs, and for programs that look at the runs of others: a list reads no
-/// records, and whoever drives a run gets what others [`post`](Journal::post). `docs/journal.md`
-/// describes the tables; any program that reads SQLite can look into the file.
+/// Use it for thousands of runs, and for programs that inspect the runs of others: a list reads no
+/// records, and the driver of a run receives what others [`post`](Journal::post). `docs/journal.md`
+/// describes the tables; any program that reads SQLite can read the file.
 ///
-/// - What many runs append at the same time goes to the disk at once; see [`Durability`] for what
-///   that means.
-/// - A run is driven by one journal at a time: whoever opens it has a lease, which is renewed while
-///   the log lives. The runs of a process that is gone are free at once, those of one that stands
-///   still when its lease has run out.
-/// - Each opening of a run has a number, and every append names it. So whoever wakes up after
-///   another took the run over writes nothing: it gets [`Fenced`](JournalErrorKind::Fenced).
-/// - A file of another program, of a newer version or with flaws is refused and left as it is.
+/// - Records that many runs append at the same time go to the disk at once; see [`Durability`] for
+///   the guarantees.
+/// - One journal at a time drives a run: opening it takes a lease, which is renewed while the log
+///   lives. The runs of a process that has ended are free at once, those of one that hangs when its
+///   lease has expired.
+/// - Each opening of a run has a number, and every append names it. So a process that wakes up
+///   after another took the run over writes nothing: it gets [`Fenced`](JournalErrorKind::Fenced).
+/// - A file of another program, of a newer version or with damage is rejected and left unchanged.
 ///
-/// Clones are the same owner of runs. The room of runs that were removed is used again; the file
-/// becomes smaller by `VACUUM`.
+/// Clones are the same owner of runs. The space of removed runs is reused; use `VACUUM` to make the
+/// file smaller.
 ///
 /// ```
 /// # use levity_core::{Journal, RunId};
@@ -75,16 +76,17 @@ pub struct SqliteJournal {
 struct Store {
     place: Arc<Place>,
     readers: Arc<Readers>,
-    /// Started by the first who writes.
+    /// The writer, started by the first write.
     writer: Mutex<Option<Arc<Writer>>>,
 }
 
 impl SqliteJournal {
-    /// Keeps runs in this file, which is made if it is not there or empty.
+    /// Opens a journal in this file, which is created if it does not exist or is empty.
     ///
     /// # Errors
-    /// When the file cannot be opened or made, and when it is no journal that this version can
-    /// read: [`Version`](JournalErrorKind::Version) or [`Damaged`](JournalErrorKind::Damaged).
+    /// Returns an error if the file cannot be opened or created, and if this version cannot read it
+    /// as a journal: [`Version`](JournalErrorKind::Version) or
+    /// [`Damaged`](JournalErrorKind::Damaged).
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let (place, checked) = Place::make(&path.into(), LEASE, Arc::new(SystemWorld))?;
         let journal = Self::at(place);
@@ -97,8 +99,8 @@ impl SqliteJournal {
         Ok(journal)
     }
 
-    /// What is wrong with how the runs are kept: other users of the system can read them, for
-    /// instance. A new file can be read by its owner alone, and one that is there stays as it is.
+    /// Returns problems with the stored runs, such as read access for other users of the system. A
+    /// new file can be read by its owner alone; an existing one stays as it is.
     pub fn problems(&self) -> Vec<String> {
         self.store.place.file.exposed().into_iter().collect()
     }
@@ -115,8 +117,8 @@ impl SqliteJournal {
         }
     }
 
-    /// How safe a record is once it was appended; [`Durability::Synced`] by default. The changed
-    /// copy is an owner of its own.
+    /// Sets how safe an appended record is; [`Durability::Synced`] by default. The changed copy is
+    /// a separate owner.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
         Self::at(Place {
@@ -125,8 +127,8 @@ impl SqliteJournal {
         })
     }
 
-    /// How long a process may stand still before others may take its runs over; 10 seconds by
-    /// default, and 10 milliseconds at least. The changed copy is an owner of its own.
+    /// Sets how long a process may hang before others may take over its runs; 10 seconds by
+    /// default, and at least 10 milliseconds. The changed copy is a separate owner.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         let lease = lease.max(Duration::from_millis(10));
@@ -136,7 +138,7 @@ impl SqliteJournal {
         })
     }
 
-    /// Goes by another clock for its lease. The changed copy is an owner of its own.
+    /// Sets another clock for the lease. The changed copy is a separate owner.
     #[must_use]
     pub fn with_world(self, world: impl World + 'static) -> Self {
         Self::at(Place {
@@ -145,10 +147,10 @@ impl SqliteJournal {
         })
     }
 
-    /// Takes a snapshot of a run whenever so many bytes were appended since the last one, and at
-    /// least as many as that one has; 1 MiB by default. A run is resumed from its last snapshot, so
-    /// that resuming it takes no longer the longer it gets. The changed copy is an owner of its
-    /// own.
+    /// Sets the number of bytes between two snapshots of a run; 1 MiB by default. A snapshot is
+    /// taken once this many bytes were appended since the last one, and at least as many as that
+    /// one has. A run is resumed from its last snapshot, so that resuming does not take longer as
+    /// the run grows. The changed copy is a separate owner.
     #[must_use]
     pub fn with_snapshot_interval(self, bytes: usize) -> Self {
         Self::at(Place {
@@ -170,7 +172,7 @@ impl SqliteJournal {
         Ok(writer.insert(started).clone())
     }
 
-    /// Reads, where it holds up nobody; `room` is given back at the end.
+    /// Reads on a blocking thread; `room` is released at the end.
     async fn look<T: Send + 'static>(
         &self,
         room: impl Send + 'static,
@@ -191,7 +193,7 @@ impl SqliteJournal {
         self.look(room, move |readers| readers.records(&run)).await
     }
 
-    /// A run that was taken, with all its records.
+    /// Opens a run that was taken, with all its records.
     async fn open_whole(&self, run: &RunId, held: Held) -> Result<OpenRun, JournalError> {
         let (records, last) = if held.new {
             Default::default()
@@ -229,8 +231,7 @@ impl SqliteJournal {
     }
 }
 
-/// Another journal of this process may have let go of a run, and not have come to write that down:
-/// waits until it has.
+/// Waits for another journal of this process that has released a run and has not written that yet.
 async fn settled(owner: i64) -> bool {
     let Some(other) = owner::in_this_process(owner) else {
         return false;
@@ -242,7 +243,7 @@ fn check_id(run: &RunId) -> Result<(), JournalError> {
     if run.as_str().len() <= LONGEST_ID {
         return Ok(());
     }
-    let message = format!("the id of a run has at most {LONGEST_ID} bytes here");
+    let message = format!("the id of a run must have at most {LONGEST_ID} bytes in this journal");
     Err(JournalError::new(JournalErrorKind::Refused, message))
 }
 
@@ -275,7 +276,7 @@ impl Journal for SqliteJournal {
                 let log = SqliteLog::new(held, summary, last, len, self.store.place.snapshots);
                 Ok(OpenRun::new(records, log).with_snapshot(snapshot))
             }
-            // Flaws are found again when all records are read.
+            // Damage is reported when all records are read.
             _ => self.open_whole(run, held).await,
         }
     }
@@ -311,7 +312,7 @@ impl Journal for SqliteJournal {
     }
 
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
-        let post = file::json(post, "what is posted")?;
+        let post = file::json(post, "the post")?;
         self.writer()?
             .ask(|reply| Work::Post {
                 run: run.clone(),

@@ -1,4 +1,4 @@
-//! A run as a journal gives it back.
+//! A run as loaded from a journal.
 
 use levity_core::{
     Entry, Journal, JournalError, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunLog,
@@ -15,7 +15,7 @@ pub(crate) struct StoredRun {
 }
 
 impl StoredRun {
-    /// A run with all its records.
+    /// Returns a run with all its records.
     pub(crate) fn whole(open: OpenRun) -> Self {
         let OpenRun { records, log, .. } = open;
         Self {
@@ -46,29 +46,31 @@ impl StoredRun {
                 log,
             }),
             Some(Err(_)) => {
-                // Others may open the run once its log is gone.
+                // Others may open the run once its log is dropped.
                 drop(log);
                 journal.open(run).await.map(Self::whole)
             }
         }
     }
 
-    /// The number of records to fold in.
+    /// Returns the number of records to fold.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Returns whether the journal has nothing of the run.
+    /// Returns `true` if the journal has nothing of the run.
     pub(crate) fn is_new(&self) -> bool {
         self.records.is_empty() && !self.has_snapshot()
     }
 
-    /// Returns whether all records can be had in place of a snapshot.
+    /// Returns `true` if the run was opened from a snapshot, so that reading all records is an
+    /// alternative.
     pub(crate) fn has_snapshot(&self) -> bool {
         self.snapshot.is_some()
     }
 
-    /// The record that opened the run; from a snapshot, without the first state of the machine.
+    /// Returns the record that opened the run; from a snapshot, without the first state of the
+    /// machine.
     pub(crate) fn opened(&self) -> Option<&Opened> {
         match (
             &self.snapshot,
@@ -80,7 +82,7 @@ impl StoredRun {
         }
     }
 
-    /// The last state of the machine that is known.
+    /// Returns the last known state of the machine.
     pub(crate) fn state(&self) -> Option<&Value> {
         match &self.snapshot {
             Some(snapshot) => Some(snapshot.machine().1),
@@ -95,19 +97,19 @@ impl StoredRun {
         )
     }
 
-    /// The limits that the run was made with.
+    /// Returns the limits that the run was created with.
     pub(crate) fn limits(&self) -> Limits {
         self.opened()
             .map_or_else(Limits::default, |opened| *opened.limits)
     }
 
-    /// Checks that a run may be driven by itself: one that another started is driven by what that
-    /// one gives it.
+    /// Checks that a run may be driven on its own: a child run needs its parent.
     pub(crate) fn check_is_own(&self, run: &RunId) -> Result<(), RuntimeError> {
         match (self.opened().and_then(|opened| opened.origin), run.parent()) {
             (Some(_), Some(above)) => {
-                let reason =
-                    format!("run `{above}` started it; resume that one, and it goes on, too");
+                let reason = format!(
+                    "it is a child of run `{above}`; resume that run, and this one continues with it"
+                );
                 Err(RuntimeError::Restore {
                     run: run.clone(),
                     reason,
@@ -117,7 +119,7 @@ impl StoredRun {
         }
     }
 
-    /// Builds the machine.
+    /// Rebuilds the machine from the last state.
     pub(crate) fn restore<M>(
         &self,
         run: &RunId,

@@ -9,21 +9,22 @@ use levity_core::{
 use crate::drive::screen::{has_words, screened_post, stepped_in};
 use crate::runtime::Runtime;
 
-/// What became of something that a run was told.
+/// The result of sending a request to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// It is in the run's journal. Nobody drives the run; it goes by it when it is resumed.
+    /// The request is in the run's journal. No process drives the run, which handles it when it is
+    /// resumed.
     Written,
-    /// It was left for the process that drives the run, which takes it shortly. Words for a run
-    /// that has guards and that nobody drives are left for the process that resumes it.
+    /// The request was left for the process that drives the run, which handles it shortly. A
+    /// message for a run that has guards and no driver is left for the process that resumes it.
     Posted,
 }
 
 impl Runtime {
-    /// Tells something to a run of the journal that this process does not drive: answers its
-    /// question, cancels it, says what came of a call. [`Control`](crate::Control) tells runs that
-    /// it does drive.
+    /// Sends a request to a run of the journal that this process does not drive: answers its
+    /// question, cancels it, reports the outcome of a call. Use [`Control`](crate::Control) for
+    /// runs that this process drives.
     ///
     /// ```
     /// # use levity_core::{ControlCommand, RunRequest, RunId};
@@ -34,25 +35,25 @@ impl Runtime {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// What people say to a run with guards is written down once these have looked at it. Where
-    /// nobody drives the run, it is left for whoever resumes it, if the journal takes that
-    /// (`SqliteJournal` does); otherwise [`tell_by`](Self::tell_by) has the guards look.
+    /// A message for a run with guards is journaled after they have checked it. If no process
+    /// drives the run, the message is left for the one that resumes it, if the journal supports
+    /// that (`SqliteJournal` does). Otherwise, use [`tell_by`](Self::tell_by) to call the guards.
     ///
     /// # Errors
-    /// When there is no such run, it has ended, it does not ask or wait for that, it is driven by a
-    /// process that this journal cannot reach, or nobody can ask its guards
-    /// ([`ControlError::Unheard`]).
+    /// Returns an error if there is no such run, it has ended, or it does not wait for the request.
+    /// It also fails if this journal cannot reach the process that drives the run, or if its guards
+    /// cannot be called ([`ControlError::Unheard`]).
     pub async fn tell(&self, run: &RunId, post: RunRequest) -> Result<Delivery, RuntimeError> {
         self.tell_heard(None, run, post).await
     }
 
-    /// The same, and when nobody drives the run, the [screener](levity_core::Inspection::screener)
-    /// of this executor looks at what people say before it is written down. It is to be that of the
-    /// agent whose run it is; of a run below another, that of the agent below.
+    /// Sends a request as [`tell`](Self::tell) does, and screens it with the
+    /// [screener](levity_core::Inspection::screener) of this executor if no process drives the run.
+    /// Pass the executor of the agent whose run it is; for a child run, that of the child agent.
     ///
     /// # Errors
-    /// As [`tell`](Self::tell), and [`ControlError::Blocked`] when a guard does not let it through.
+    /// Fails in the same cases as [`tell`](Self::tell), and with [`ControlError::Blocked`] if a
+    /// guard blocks the request.
     pub async fn tell_by(
         &self,
         executor: &dyn Executor,
@@ -128,7 +129,7 @@ impl Runtime {
         Ok(told?)
     }
 
-    /// Leaves words for whoever drives the run next, and has its guards look at them.
+    /// Leaves a message for the next driver of the run, whose guards check it.
     async fn leave(&self, run: &RunId, post: &RunRequest) -> Result<Delivery, RuntimeError> {
         match self.journal().post(run, post).await {
             Ok(()) => Ok(Delivery::Posted),
@@ -140,7 +141,7 @@ impl Runtime {
     }
 }
 
-/// The entry for what a run is told, if it makes sense to it.
+/// Returns the journal entry for a request, if it is valid for the run.
 fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, ControlError> {
     let begun = |effect: EffectId, kinds: fn(&EffectNote) -> bool| {
         let not_asked = ControlError::NotAsked {
@@ -173,12 +174,12 @@ fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, Con
     }
 }
 
-/// Whether what people say to the run is looked at.
+/// Returns `true` if the run has guards for input from people.
 fn hears(records: &[Record]) -> bool {
     matches!(records.first().map(|record| &record.entry), Some(Entry::Opened(opened)) if opened.hears)
 }
 
-/// The call that a decision is on, without its arguments: these are in no record.
+/// Returns the call that a decision is about, without its arguments: these are in no record.
 fn call_of(records: &[Record], post: &RunRequest) -> Option<ToolCall> {
     let RunRequest::Decide { effect, .. } = post else {
         return None;
@@ -188,7 +189,7 @@ fn call_of(records: &[Record], post: &RunRequest) -> Option<ToolCall> {
     Some(ToolCall::new(id, &*note.name, serde_json::Value::Null))
 }
 
-/// The effects that have begun and not finished.
+/// Returns the effects that have started and not finished.
 fn under_way(records: &[Record]) -> BTreeMap<EffectId, &EffectNote> {
     let mut open = BTreeMap::new();
     for record in records {
@@ -201,7 +202,7 @@ fn under_way(records: &[Record]) -> BTreeMap<EffectId, &EffectNote> {
     open
 }
 
-/// How much the host has said since the last call of a model.
+/// Returns the number of messages from the host since the last model call.
 fn said(records: &[Record]) -> usize {
     let called = |record: &&Record| !matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model);
     let since = records.iter().rev().take_while(called);

@@ -1,7 +1,7 @@
 //! Spans of runs and effects, named after OpenTelemetry's conventions for generative AI.
 //!
-//! Nothing is made and nothing formatted unless a subscriber wants the span: each place asks once,
-//! and holds a null pointer when nobody does.
+//! Nothing is created and nothing formatted unless a subscriber is interested in the span: each
+//! place checks once, and otherwise holds a null pointer.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ mod names;
 
 use names::{Operation, finish, model_error, provider, tool_error};
 
-/// The target of all spans here: what a filter names.
+/// The target of all spans here, which a filter names.
 const TARGET: &str = "levity";
 
-/// The span of a run, if anybody wants it. A pointer, so that a run that nobody traces has no room
-/// for it.
+/// The span of a run, if a subscriber is interested. A pointer, so that an untraced run needs no
+/// room for it.
 #[derive(Default)]
 pub(crate) struct Trace(Option<Box<Traced>>);
 
@@ -37,13 +37,12 @@ struct Traced {
     models: Option<Arc<[(String, ModelCard)]>>,
 }
 
-/// What a run or an effect is below.
+/// The parent span of a run or an effect.
 #[derive(Default)]
 pub(crate) struct Above(Option<Box<Span>>);
 
 impl Above {
-    /// What is under way where this is called: a task that is started from there has no other way
-    /// to know.
+    /// Returns the current span, for a task that is started here and could not find it otherwise.
     pub(crate) fn here() -> Self {
         if !tracing::enabled!(target: TARGET, Level::INFO) {
             return Self(None);
@@ -52,7 +51,7 @@ impl Above {
         Self((!span.is_none()).then(|| Box::new(span)))
     }
 
-    /// Has something done within what is above it.
+    /// Runs a future within the parent span.
     pub(crate) fn within<T: 'static>(self, work: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
         match self.0 {
             Some(span) => Box::pin(work.instrument(*span)),
@@ -62,7 +61,7 @@ impl Above {
 }
 
 impl Trace {
-    /// Begins the span of a run.
+    /// Starts the span of a run.
     pub(crate) fn run(
         run: &RunId,
         machine: &dyn Machine,
@@ -110,17 +109,17 @@ impl Trace {
         })))
     }
 
-    /// What effects of the run are below.
+    /// Returns the parent span for the run's effects.
     pub(crate) fn above(&self) -> Above {
         Above(self.0.as_ref().map(|traced| Box::new(traced.span.clone())))
     }
 
-    /// Whether anybody wants the span.
+    /// Returns `true` if a subscriber is interested in the span.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Looks at what begins: what is saved says which conversation the run belongs to.
+    /// Inspects starting effects: a save names the conversation that the run belongs to.
     pub(crate) fn begins(&mut self, actions: &[Action]) {
         let Some(traced) = self
             .0
@@ -139,7 +138,7 @@ impl Trace {
         }
     }
 
-    /// Begins the span of an effect.
+    /// Starts the span of an effect.
     pub(crate) fn effect(
         &mut self,
         effect: &Effect,
@@ -163,7 +162,7 @@ impl Trace {
         EffectTrace(Some(Box::new((span, contents.cloned()))))
     }
 
-    /// Says how the run ended.
+    /// Records the ending of the run.
     pub(crate) fn ended(&self, ending: Option<&Ending>) {
         let (Some(traced), Some(ending)) = (&self.0, ending) else {
             return;
@@ -184,7 +183,7 @@ impl Trace {
         }
     }
 
-    /// Says that the run was left before its end.
+    /// Records that the run stopped before its end.
     pub(crate) fn left(&self, error: &levity_core::RuntimeError) {
         let Some(traced) = &self.0 else { return };
         if matches!(error, levity_core::RuntimeError::Parked { .. }) {
@@ -194,7 +193,7 @@ impl Trace {
         traced.span.record("levity.status", "stopped");
         failed(&traced.span, "stopped");
         traced.span.in_scope(|| {
-            tracing::error!(target: TARGET, error = %chain(error), "the run could not be driven on");
+            tracing::error!(target: TARGET, error = %chain(error), "the run could not continue");
         });
     }
 }
@@ -266,11 +265,12 @@ impl Traced {
     }
 }
 
-/// The span of an effect, if anybody wants it, and how its contents are told, if they are.
+/// The span of an effect, if a subscriber is interested, with the secrets to redact if contents are
+/// recorded.
 pub(crate) struct EffectTrace(Option<Box<(Span, Option<Secrets>)>>);
 
 impl EffectTrace {
-    /// Performs the effect within its span, and says there what came of it.
+    /// Performs the effect within its span, and records its outcome there.
     pub(crate) fn around<T: Send + 'static>(
         self,
         perform: BoxFuture<'static, T>,
@@ -342,7 +342,7 @@ fn failed(span: &Span, kind: &'static str) {
     span.record("otel.status_code", "ERROR");
 }
 
-/// An operation, and what it is done with where that is known.
+/// An operation, and its object if that is known.
 struct Titled<'a>(&'a str, Option<&'a str>);
 
 impl Display for Titled<'_> {

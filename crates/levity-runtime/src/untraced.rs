@@ -1,4 +1,4 @@
-//! What stands for spans without the feature `tracing`: nothing.
+//! Empty replacements for spans without the feature `tracing`.
 
 use futures_util::future::BoxFuture;
 use levity_core::{Effect, Ending, Executor, Machine, Outcome, RunId, Secrets};

@@ -1,4 +1,4 @@
-//! Runs that are folded again once they have ended, to see whether they come out the same.
+//! Replays runs after their end, to check that they give the same result.
 
 use levity_core::{Divergence, Entry, Event, Machine, Record, RuntimeError};
 use serde_json::Value;
@@ -9,11 +9,11 @@ use super::Driver;
 use crate::journal::NoLog;
 use crate::runtime::LaterRestore;
 
-/// What a run tells while it is driven, and how its machine is built again.
+/// The events of a run while it is driven, and the function that rebuilds its machine.
 pub(crate) struct Audit<M> {
     restore: LaterRestore<M>,
     told: Vec<Event>,
-    /// The first record that was written here.
+    /// The first record that this process wrote.
     from: u64,
 }
 
@@ -32,13 +32,12 @@ impl<M> Audit<M> {
 }
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Folds the run again from its journal, and compares what was told and where the machine
-    /// stands.
+    /// Replays the run from its journal, and compares the events and the state of the machine.
     pub(super) async fn check(&mut self) -> Result<(), RuntimeError> {
         let Some(audit) = self.audit.take().filter(|_| self.keeps()) else {
             return Ok(());
         };
-        // It has ended, and some journals are read only while nobody drives the run.
+        // The run has ended, and some journals can be read only while no process drives the run.
         drop(std::mem::replace(&mut self.log, Box::new(NoLog)));
         let run = self.core.run().clone();
         let records = self.around.shared.journal.read(&run).await?;
@@ -71,11 +70,15 @@ impl<M: Machine + 'static> Driver<M> {
             .find(|(told, again)| as_json(*told) != as_json(*again));
         if let Some((told, again)) = differs {
             let seq = told.or(again).map_or(0, |event| event.seq);
-            let what = format!("it told {} and tells {} now", name(told), name(again));
+            let what = format!(
+                "it emitted {}, but its replay emits {}",
+                name(told),
+                name(again)
+            );
             return Err(Divergence::new(&run, seq, None, what).into());
         }
         if again.machine.save() != self.core.machine().save() {
-            let what = "its machine does not come to the same state";
+            let what = "its replayed machine reaches another state";
             return Err(Divergence::new(&run, self.core.seq(), None, what).into());
         }
         Ok(())
@@ -86,7 +89,7 @@ fn as_json(event: Option<&Event>) -> Option<String> {
     event.and_then(|event| serde_json::to_string(event).ok())
 }
 
-/// What an event is called; what it says may be nobody's business.
+/// Returns the name of an event, without its content, which may be confidential.
 fn name(event: Option<&Event>) -> String {
     let kind = event.and_then(|event| serde_json::to_value(&event.kind).ok());
     match kind {

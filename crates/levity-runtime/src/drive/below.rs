@@ -1,4 +1,4 @@
-//! The spending of earlier processes in runs that they left under way.
+//! Counts the usage of earlier processes in child runs that they left in progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use levity_driver::{DriverSettings, tally};
 
 use super::{Around, Driver};
 
-/// The spending of earlier processes in each run that they left under way, with all below it. The
-/// topmost run has counted it before anything begins.
+/// The usage of earlier processes in each run that they left in progress, with all its children.
+/// The topmost run counts it before anything starts.
 pub(crate) type Before = Option<Arc<BTreeMap<RunId, Spending>>>;
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Counts what earlier processes have used in all runs below that they left under way. If each
-    /// were only counted when it is driven on, the first could spend what the others have spent
-    /// already.
+    /// Counts the usage of earlier processes in all child runs that they left in progress. If each
+    /// child were counted only when it is resumed, the first could spend what the others have
+    /// already spent.
     pub(super) async fn count_below(&mut self) -> Result<(), RuntimeError> {
         let left: Vec<EffectId> = self.core.children().collect();
         if left.is_empty() || self.around.depth > 0 {
@@ -38,7 +38,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 }
 
-/// Reads what earlier processes have used in the children `left` of a run.
+/// Reads the usage of earlier processes in the children `left` of a run.
 fn below<'a>(
     journal: &'a dyn Journal,
     run: &'a RunId,
@@ -59,7 +59,7 @@ fn below<'a>(
 }
 
 impl Around {
-    /// Settings for the core.
+    /// Returns the settings of the core.
     pub(super) fn settings(&self, has_line: bool) -> DriverSettings {
         let mut settings = DriverSettings::new(self.meter.clone());
         (settings.depth, settings.origin) = (self.depth, self.origin);
@@ -70,13 +70,13 @@ impl Around {
         settings
     }
 
-    /// Counts what earlier processes have used in a run that is driven on.
+    /// Counts the usage of earlier processes in a resumed run.
     pub(super) fn count(&self, run: &RunId, records: u64, spent: &Spending) {
         match self.before.as_ref().and_then(|before| before.get(run)) {
-            // The runs above have it in what they used.
+            // The parents already count it in their usage.
             Some(spent) => self.meter.add_here(spent),
             None if records == 0 => {}
-            // One that is only driven on to be ended was left waiting by this process, which has
+            // A run that is only resumed to be ended was left waiting by this process, which has
             // counted it.
             None if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) => {
                 self.meter.add_here(spent);

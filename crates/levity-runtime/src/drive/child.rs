@@ -1,4 +1,4 @@
-//! Runs below a run.
+//! Runs the children of a run.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::runtime::LaterRestore;
 use crate::stored::StoredRun;
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Runs a child to its end: a new one, or one that an earlier process left under way.
+    /// Runs a child to its end: a new one, or one that an earlier process left in progress.
     pub(super) fn child(&self, id: EffectId, child: ChildRun) -> BoxFuture<'static, Performed> {
         let run = self.core.run().child(id);
         let parent = &self.around;
@@ -36,8 +36,7 @@ impl<M: Machine + 'static> Driver<M> {
         let (park, audit) = (parent.park, parent.audit);
         let again = audit.then(|| restore(executor.clone(), child.clone()));
         let rests = Some((self.resting.clone(), id));
-        // One that was begun by an earlier process is driven on to its end, also to be ended at
-        // once.
+        // A child of an earlier process is driven to its end, even if only to be cancelled at once.
         let old = cancel.is_cancelled();
         let (before, given) = (parent.before.clone(), parent.given.clone());
         let (name, below) = (Some(child.agent.clone()), self.trace.above());
@@ -56,7 +55,7 @@ impl<M: Machine + 'static> Driver<M> {
                     return (id, Ok(Some(EffectResult::Finished(outcome, None))));
                 }
                 Err(Some(error)) => return (id, Err(error)),
-                // Nobody waits for it any more.
+                // No one waits for it any more.
                 Err(None) => return (id, Ok(None)),
             };
             let meter = Arc::new(Meter::new(made.limits, Some(above)));
@@ -79,7 +78,7 @@ impl<M: Machine + 'static> Driver<M> {
                 given,
                 guarded: made.guarded,
             };
-            // In a box, since hardly any child needs the room.
+            // Boxed, since hardly any child needs the room.
             let driver = match open.len() > AT_ONCE {
                 true => Box::pin(Driver::load(run, made.machine, open, around, line)).await,
                 false => Driver::new(run, made.machine, open, None, around, line),
@@ -104,7 +103,7 @@ impl<M: Machine + 'static> Driver<M> {
                             None => ending,
                         }))
                     }
-                    None => child_failed("the child did not end"),
+                    None => child_failed("the child run did not end"),
                 },
                 Err(error @ RuntimeError::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
@@ -117,7 +116,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 }
 
-/// Builds a child's machine again, to look its run over.
+/// Rebuilds a child's machine, to check its run.
 fn restore(executor: Arc<dyn Executor>, child: ChildRun) -> LaterRestore<Box<dyn Machine>> {
     Box::new(move |_, state| {
         Box::pin(async move {
@@ -129,15 +128,15 @@ fn restore(executor: Arc<dyn Executor>, child: ChildRun) -> LaterRestore<Box<dyn
     })
 }
 
-/// What came of making a child.
+/// The result of creating a child.
 enum Made {
     Ready(Box<Child>, StoredRun, Option<Lease>),
     Refused(Outcome),
-    /// It was never begun.
+    /// The child was never started.
     Nothing,
 }
 
-/// Opens a child's log and makes its machine: a new one, or the one that the log is of.
+/// Opens a child's log and creates its machine: a new one, or the one that the log belongs to.
 async fn make(
     executor: &dyn Executor,
     journal: &dyn Journal,

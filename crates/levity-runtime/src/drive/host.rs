@@ -1,4 +1,4 @@
-//! Answers of the executor about effects before they begin, at once or later.
+//! Handles answers of the executor about effects before they start, at once or later.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Preparing {
         self.0 = None;
     }
 
-    /// The next answer. Dropping the future loses nothing.
+    /// Returns the next answer. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Answer {
         match &mut self.0 {
             Some(waiting) => match waiting.next().await {
@@ -38,8 +38,7 @@ impl Preparing {
     }
 }
 
-/// Asks the executor for the core; answers that take time are waited for beside all else that
-/// happens.
+/// Asks the executor on behalf of the core; pending answers are awaited beside all other input.
 struct Host<'a> {
     executor: &'a dyn Executor,
     cx: PrepareCx,
@@ -64,7 +63,7 @@ impl DriverHost for Host<'_> {
     }
 }
 
-/// Tells when a slice has lasted long enough, counted from the first question.
+/// Detects the end of a slice, measured from the first question.
 pub(super) struct Lateness {
     world: Arc<dyn World>,
     since: Option<Timestamp>,
@@ -102,7 +101,7 @@ impl<M: Machine + 'static> Driver<M> {
         )
     }
 
-    /// Begins the effects that may begin, until no more may or the slice is over.
+    /// Starts the effects that may start, until there are no more or the slice is over.
     pub(super) fn advance(&mut self) -> Result<Vec<Action>, RuntimeError> {
         let (now, seq) = (self.now(), self.core.seq());
         let (core, mut host) = self.host();
@@ -111,7 +110,7 @@ impl<M: Machine + 'static> Driver<M> {
         Ok(actions)
     }
 
-    /// Asks what an earlier process has asked.
+    /// Repeats the questions of an earlier process.
     pub(super) async fn ask_again(&mut self) -> Result<(), RuntimeError> {
         let now = self.now();
         let (core, mut host) = self.host();
@@ -119,8 +118,8 @@ impl<M: Machine + 'static> Driver<M> {
         self.perform(actions).await
     }
 
-    /// Notes an answer of the executor, and all others that have come by now; as many as a slice
-    /// has room for.
+    /// Records an answer of the executor, and all others that have arrived, as many as fit into a
+    /// slice.
     pub(super) fn take_prepared(&mut self, (id, prepared): Answer) {
         self.core.prepared(id, prepared);
         for _ in 1..BATCH {

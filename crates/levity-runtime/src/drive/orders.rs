@@ -1,4 +1,4 @@
-//! Commands of the holder of a handle to a run that is driven.
+//! Handles commands from the holder of a handle to a run.
 
 use levity_core::Machine;
 

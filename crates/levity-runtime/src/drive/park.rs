@@ -1,4 +1,4 @@
-//! Runs that do nothing but wait.
+//! Parks runs that only wait.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use super::Driver;
 
-/// Which children of a run do nothing but wait. They are driven all the same until the run itself
-/// is left, so that whatever they wait for reaches them while it works.
+/// The children of a run that only wait. They are still driven until the run itself is parked, so
+/// that their input reaches them while it works.
 #[derive(Clone, Default)]
 pub(crate) struct Resting(Arc<Rests>);
 
@@ -44,25 +44,25 @@ impl Resting {
             .contains(&child)
     }
 
-    /// Resolves when one more child does nothing but wait.
+    /// Resolves when one more child only waits.
     pub(super) async fn changed(&self) {
         self.0.changed.notified().await;
     }
 }
 
-/// What a run that may be left is to do.
+/// The next step of a run that may be parked.
 pub(super) enum Next {
-    /// Leave it: it only waits, for this.
+    /// Park the run: it only waits, for this.
     Leave(Vec<Waiting>),
-    /// Go on: others have left something for it, which was taken in.
+    /// Continue: requests from others have been processed.
     Taken,
-    /// Wait for what happens next.
+    /// Wait for the next input.
     Wait,
 }
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Whether to leave the run in its journal. What others have left for it is looked at before,
-    /// since nobody may look again for days.
+    /// Decides if the run is parked in its journal. It reads the requests of others before, since
+    /// no process may read them again for days.
     pub(super) async fn leave(&mut self) -> Result<Next, RuntimeError> {
         let Some(waiting) = self.only_waits() else {
             return Ok(Next::Wait);
@@ -81,14 +81,14 @@ impl<M: Machine + 'static> Driver<M> {
         })
     }
 
-    /// Says that the run does something again.
+    /// Reports that the run works again.
     pub(super) fn stir(&self) {
         if let Some((resting, id)) = &self.around.rests {
             resting.set(*id, false);
         }
     }
 
-    /// What the run waits for, if it may be left in its journal and does nothing else.
+    /// Returns the conditions that the run waits for, if it may be parked and does nothing else.
     fn only_waits(&self) -> Option<Vec<Waiting>> {
         if !self.around.park || !self.keeps() || !self.screening.is_empty() {
             return None;

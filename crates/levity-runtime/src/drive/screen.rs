@@ -1,4 +1,4 @@
-//! What people say to a run is screened before it is written down, where somebody does that.
+//! Screens messages and decisions of people before they are journaled, if the run has a screener.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -15,11 +15,11 @@ use levity_driver::EffectResult;
 use super::{Around, Driver};
 use crate::control::{Order, What};
 
-/// Orders that are screened, one after the other, while the run goes on.
+/// Orders that are being screened, one after the other, while the run continues.
 #[derive(Default)]
 pub(super) struct Screening(VecDeque<BoxFuture<'static, ScreenedOrder>>);
 
-/// What is left of an order, and who stepped in.
+/// The remaining order after screening, and the interventions.
 pub(super) type ScreenedOrder = (Option<Order>, Vec<Intervention>);
 
 impl Screening {
@@ -27,7 +27,7 @@ impl Screening {
         self.0.is_empty()
     }
 
-    /// The next order that was screened. Dropping the future loses nothing.
+    /// Returns the next screened order. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> ScreenedOrder {
         let Some(first) = self.0.front_mut() else {
             return pending().await;
@@ -39,14 +39,14 @@ impl Screening {
 }
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Takes an order at once, unless there is something in it to screen.
+    /// Processes an order at once, unless it has content to screen.
     pub(super) fn screen_order(&mut self, order: Order) {
         let call = match &order.what {
             What::Command(ControlCommand::Say { .. }) => None,
             What::Decide(effect, decision) if is_worded(decision) => match self.core.asked(*effect)
             {
                 Some(call) => Some(call),
-                // It is refused, and nobody need look at it.
+                // The order is rejected, so it needs no screening.
                 None => return self.take_order(order),
             },
             _ => return self.take_order(order),
@@ -60,7 +60,7 @@ impl<M: Machine + 'static> Driver<M> {
             .push_back(Box::pin(screened_order(screener, run, call, order)));
     }
 
-    /// Takes what is left of an order that was screened.
+    /// Processes the remaining part of a screened order.
     pub(super) fn take_screened(&mut self, (order, guarded): ScreenedOrder) {
         let now = self.now();
         self.core.guarded(now, guarded);
@@ -69,8 +69,8 @@ impl<M: Machine + 'static> Driver<M> {
         }
     }
 
-    /// Takes what others have left for the run. The run waits while that is screened: what a
-    /// journal has given out is forgotten with the next append.
+    /// Processes the requests of others. The run waits while they are screened: a journal forgets
+    /// delivered requests with the next append.
     pub(super) async fn screen_posts(&mut self, posts: Vec<RunRequest>) {
         let screener = self
             .around
@@ -103,8 +103,8 @@ impl<M: Machine + 'static> Driver<M> {
         left
     }
 
-    /// Takes what people have left for a run with a screener while nobody drove it, before it asks
-    /// again and before a model is called.
+    /// Processes the requests that people left for a run with a screener while no process drove it,
+    /// before it asks again and before a model is called.
     pub(super) async fn screen_left(&mut self) -> Result<(), RuntimeError> {
         if !self.keeps() || self.around.screener().is_none() {
             return Ok(());
@@ -149,8 +149,8 @@ async fn screened_order(
     }
 }
 
-/// What is left of something that was left for a run, and who stepped in. `call` is what a decision
-/// is on.
+/// Returns the remaining part of a request after screening, and the interventions. `call` is the
+/// call that a decision is about.
 pub(crate) async fn screened_post(
     screener: &dyn Screener,
     run: &RunId,
@@ -172,8 +172,8 @@ pub(crate) async fn screened_post(
     }
 }
 
-/// What somebody in this process has decided, once it was screened. What is blocked is no answer,
-/// and the call is not made.
+/// Returns the screened decision of a caller in this process. A blocked answer does not count, and
+/// the call is not made.
 pub(super) async fn decided(
     executor: &dyn Executor,
     run: &RunId,
@@ -198,7 +198,7 @@ pub(super) async fn decided(
     EffectResult::Decided(decision, guarded)
 }
 
-/// What is left and who had a hand in it, or who blocked it.
+/// The remaining item with its interventions, or the intervention that blocked it.
 struct Left<T>(Result<(T, Vec<Intervention>), Intervention>);
 
 impl<T> Left<T> {
@@ -215,7 +215,7 @@ impl<T> From<Screened<T>> for Left<T> {
             _ => Err(Intervention::blocked(
                 "guard",
                 Stage::Input,
-                "nobody knows what was said",
+                "the screener returned nothing",
             )),
         })
     }
@@ -225,7 +225,7 @@ async fn said(screener: &dyn Screener, run: &RunId, message: Arc<Message>) -> Le
     screener.message(run, message).await.into()
 }
 
-/// Screens what a person says by a decision. A denial holds whatever becomes of its reason.
+/// Screens the text of a decision. A denial holds even if its reason is blocked.
 async fn screened_decision(
     screener: &dyn Screener,
     run: &RunId,
@@ -250,12 +250,12 @@ async fn screened_decision(
     }
 }
 
-/// Whether a person says something by this.
+/// Returns `true` if a decision contains text of a person.
 fn is_worded(decision: &Decision) -> bool {
     !matches!(decision, Decision::Allow)
 }
 
-/// The same of what is left for a run.
+/// Returns `true` if a request contains text of a person.
 pub(crate) fn has_words(post: &RunRequest) -> bool {
     match post {
         RunRequest::Command(command) => matches!(command, ControlCommand::Say { .. }),

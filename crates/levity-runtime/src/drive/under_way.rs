@@ -1,4 +1,4 @@
-//! Futures that are under way.
+//! Futures in progress.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
 
-/// What is performed at the same time. Mostly that is one thing, which is polled as it is: a
-/// [`FuturesUnordered`] would have itself polled once more each time that it had to wait.
+/// The effects that are performed concurrently. Usually there is one, which is polled directly: a
+/// [`FuturesUnordered`] would cause one more poll each time that it had to wait.
 pub(super) struct UnderWay<T> {
     one: Option<BoxFuture<'static, T>>,
     more: FuturesUnordered<BoxFuture<'static, T>>,

@@ -1,4 +1,4 @@
-//! Long texts, kept beside the runs' files under the SHA-256 of what they say.
+//! Stores long texts beside the runs' files under their SHA-256.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, TryLockError};
@@ -16,17 +16,17 @@ use levity_system::files as private;
 
 use super::{failed, read_plain, sync_dir};
 
-/// Stands in place of a text that was put aside: `{"$body": "<sha256>"}`.
+/// The key of a reference to a stored text: `{"$body": "<sha256>"}`.
 const BODY: &str = "$body";
-/// Stands around an object that happens to have one of these two keys.
+/// The key that wraps an object that happens to have one of these two keys.
 const QUOTED: &str = "$quoted";
-/// Texts that are longer are put aside.
+/// The length above which a text is stored separately.
 const LONG: usize = 16 << 10;
 
-/// Texts to be kept, by their names.
+/// Texts to be stored, by their names.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// Keeps texts from being swept away before they are named.
+/// Protects texts from removal until a file refers to them.
 #[derive(Debug)]
 pub(super) struct Kept {
     _lock: File,
@@ -36,8 +36,8 @@ pub(super) struct Kept {
 pub(crate) struct Bodies {
     dir: PathBuf,
     durability: Durability,
-    /// The bytes that may still be put back into one run: a small file can name a long text many
-    /// times.
+    /// The bytes that may still be inserted into one run: a small file can refer to a long text
+    /// many times.
     room: Arc<AtomicU64>,
 }
 
@@ -50,7 +50,7 @@ impl Bodies {
         }
     }
 
-    /// The same texts, with room for another run.
+    /// Returns the same texts, with room for another run.
     pub(super) fn for_another(&self) -> Self {
         Self {
             room: Arc::new(private::LARGEST.into()),
@@ -58,17 +58,17 @@ impl Bodies {
         }
     }
 
-    /// Whether a line may name bodies. Only lines that do begin with this key.
+    /// Returns `true` if a line may refer to bodies. Only such lines begin with this key.
     pub(super) fn are_named_in(line: &[u8]) -> bool {
         line.starts_with(b"{\"$aside\":")
     }
 
-    /// The record in a line, as short as it stands there.
+    /// Returns the record in a line, with its references.
     pub(super) fn record_in(line: &Value) -> &Value {
         line.get("$aside").unwrap_or(line)
     }
 
-    /// The record as it was.
+    /// Returns the record with its long texts inserted.
     pub(super) fn put_back(&self, marked: Value) -> Result<Value, JournalError> {
         match marked {
             Value::Object(mut map) => self.lengthen(map.remove("$aside").unwrap_or_default()),
@@ -99,8 +99,8 @@ impl Bodies {
         }
     }
 
-    /// Keeps texts. Until what it returns is dropped, none of them is swept away, so whoever is
-    /// going to name them in a file holds it until the name is there.
+    /// Stores texts. None of them is removed until the returned guard is dropped, so hold it until
+    /// the file refers to them.
     pub(super) fn keep(&self, texts: &Texts) -> Result<Kept, JournalError> {
         let failed = |error| failed(&self.dir, "written", error);
         self.make_dir().map_err(failed)?;
@@ -108,8 +108,8 @@ impl Bodies {
         lock.lock_shared().map_err(failed)?;
         for (name, text) in texts {
             let path = self.dir.join(name);
-            // What is there already is not written again. Room that a power cut left unwritten has
-            // the right length, too.
+            // An existing text is not written again. A file that a power failure left unwritten has
+            // the right length, too, so the content is compared.
             let there = read_plain(&path).is_ok_and(|there| there == text.as_bytes());
             let kept = if there {
                 self.sync(&path)
@@ -133,7 +133,7 @@ impl Bodies {
         self.dir.parent().map_or(Ok(()), sync_dir)
     }
 
-    /// Writers of texts share its lock, and whoever sweeps has it alone.
+    /// Opens the lock file: writers of texts share the lock, and a sweep has it exclusively.
     fn lock_file(&self) -> io::Result<File> {
         private::refuse_link(&self.dir)?;
         private::open(
@@ -142,7 +142,7 @@ impl Bodies {
         )
     }
 
-    /// Removes the texts that no file beside the folder names, and says how many there were.
+    /// Removes the texts that no file beside the folder refers to, and returns their number.
     pub(super) fn sweep(&self) -> Result<usize, JournalError> {
         if !self.dir.is_dir() {
             return Ok(0);
@@ -153,12 +153,12 @@ impl Bodies {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let message =
-                    "long texts are being written, so none was swept away; sweep again later";
+                    "long texts are being written, so none was removed; sweep again later";
                 return Err(JournalError::new(JournalErrorKind::Busy, message));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // From here on nobody can have written a text without having named it.
+        // From here on, every written text is already referred to.
         let mut unnamed = self.all().map_err(failed)?;
         self.spare_named(&mut unnamed).map_err(failed)?;
         for name in &unnamed {
@@ -167,7 +167,7 @@ impl Bodies {
         Ok(unnamed.iter().filter(|name| is_name(name)).count())
     }
 
-    /// All texts, and what is left of texts that were not written to their end.
+    /// Returns all texts, and incomplete files of texts.
     fn all(&self) -> io::Result<HashSet<String>> {
         let mut names = HashSet::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -179,7 +179,8 @@ impl Bodies {
         Ok(names)
     }
 
-    /// Takes out what any file beside the folder names, whatever else is in that file.
+    /// Removes from `names` the texts that any file beside the folder refers to, whatever else is
+    /// in that file.
     fn spare_named(&self, names: &mut HashSet<String>) -> io::Result<()> {
         let Some(journal) = self.dir.parent() else {
             return Ok(());
@@ -192,7 +193,8 @@ impl Bodies {
             };
             match file {
                 Ok(file) => words(BufReader::new(file), |word| _ = names.remove(word))?,
-                // A run that was removed meanwhile needs nothing. One that cannot be read may.
+                // A run that was removed meanwhile needs no text. One that cannot be read may need
+                // some.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -200,11 +202,11 @@ impl Bodies {
         Ok(())
     }
 
-    /// Writes a file that is either whole or not there.
+    /// Writes a file that is either complete or absent.
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
         let unique = format!("tmp-{}-{:p}", std::process::id(), &text);
         let temporary = path.with_extension(unique);
-        // A process of the same number may have left one; a link there is not followed.
+        // A process of the same id may have left one; a link there is not followed.
         let _ = fs::remove_file(&temporary);
         let written = self
             .fill(&temporary, text)
@@ -215,7 +217,7 @@ impl Bodies {
         written
     }
 
-    /// Whoever wrote it may not have waited for the disk.
+    /// The writer of the file may not have waited for the disk.
     fn sync(&self, path: &Path) -> io::Result<()> {
         if self.durability == Durability::Synced {
             File::open(path)?.sync_data()
@@ -240,7 +242,7 @@ impl Bodies {
             JournalError::new(JournalErrorKind::Damaged, message)
         };
         if !is_name(name) {
-            return Err(damaged("has a name that no text has"));
+            return Err(damaged("has an invalid name"));
         }
         let text = read_plain(&self.dir.join(name));
         let text = text.map_err(|error| damaged("cannot be read").with_source(error))?;
@@ -251,19 +253,20 @@ impl Bodies {
             .is_err()
         {
             return Err(damaged(&format!(
-                "and those before it have more than {} MiB",
+                "and those before it exceed the limit of {} MiB",
                 private::LARGEST >> 20
             )));
         }
-        let text = String::from_utf8(text).map_err(|_| damaged("is not what was written"))?;
+        let text = String::from_utf8(text)
+            .map_err(|_| damaged("is damaged: it is not the text that was written"))?;
         if sha256(text.as_bytes()) != name {
-            return Err(damaged("is not what was written"));
+            return Err(damaged("is damaged: it is not the text that was written"));
         }
         Ok(text)
     }
 }
 
-/// A record with its long texts replaced by names; the texts are added to `aside`.
+/// Returns a record with references in place of its long texts, which are added to `aside`.
 pub(super) fn put_aside(record: Value, aside: &mut Texts) -> Value {
     named("$aside", shorten(record, aside))
 }
@@ -290,7 +293,7 @@ fn shorten(value: Value, aside: &mut Texts) -> Value {
     }
 }
 
-/// Whether this is the name of a text.
+/// Returns `true` if this is the name of a text.
 fn is_name(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -305,7 +308,7 @@ fn words(mut file: impl BufRead, mut found: impl FnMut(&str)) -> io::Result<()> 
         }
         for byte in bytes {
             if byte.is_ascii_hexdigit() {
-                // A longer word is no name, and need not be kept.
+                // A longer word is not a name, and need not be stored.
                 if word.len() <= 64 {
                     word.push(char::from(*byte));
                 }
@@ -355,7 +358,7 @@ mod tests {
         assert!(error.to_string().contains("MiB"), "{error}");
         assert!(
             bodies.for_another().put_back(short).is_ok(),
-            "the next run has room of its own"
+            "the next run has its own room"
         );
         fs::remove_dir_all(folder).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What is in a run's file, line by line. An export has the same lines.
+//! Reads and writes a run's file, line by line. An export has the same lines.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::bodies::{Bodies, Texts, put_aside};
 use crate::checksum::checksum;
 
-/// The version of the format that is written. Older ones are read, newer ones are refused.
+/// The version of the format that is written. Older versions are read, newer ones are rejected.
 const FORMAT: u32 = 1;
 
-/// Lines that are longer have their long texts put aside.
+/// The length above which the long texts of a line are stored separately.
 const LONG: usize = 64 << 10;
 
-/// A reader of JSON stops at 128 levels.
+/// The maximum nesting: a reader of JSON stops at 128 levels.
 pub(crate) const DEEP: usize = 120;
 
 #[derive(Serialize, Deserialize)]
@@ -26,7 +26,7 @@ struct Header {
 }
 
 /// A record in a line without a checksum. The versions that wrote such lines knew no other fields,
-/// so another name is a damaged one: the checksum's, say.
+/// so an unknown field is a damaged one, such as the checksum.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
@@ -41,11 +41,11 @@ impl From<Unchecked> for Record {
     }
 }
 
-/// What stands before the checksum in a line, and behind it.
+/// The bytes before the checksum in a line, and after it.
 const CHECK: (&[u8], &[u8]) = (b",\"crc\":\"", b"\"}\n");
 
-/// Ends a line with the checksum of what stands in it from `start` on. An older version takes it
-/// for a field that it does not know, and passes it over.
+/// Ends a line with the checksum of its bytes from `start` on. Older versions ignore it as an
+/// unknown field.
 pub(super) fn seal(bytes: &mut Vec<u8>, start: usize) {
     // The brace moves behind the checksum.
     bytes.pop();
@@ -55,15 +55,15 @@ pub(super) fn seal(bytes: &mut Vec<u8>, start: usize) {
     bytes.extend_from_slice(CHECK.1);
 }
 
-/// Whether a line is as it was written; `None` when it has no checksum, as all lines of older
-/// versions.
+/// Returns `true` if a line is as it was written, and `None` if it has no checksum, like all lines
+/// of older versions.
 pub(super) fn is_intact(line: &[u8]) -> Option<bool> {
     let (line, sum) = line.strip_suffix(CHECK.1)?.split_last_chunk::<8>()?;
     let line = line.strip_suffix(CHECK.0)?;
     Some(format!("{:08x}", checksum(&[line])).as_bytes() == sum)
 }
 
-/// The first line of a run.
+/// Returns the first line of a run.
 pub(crate) fn header(run: &RunId) -> Vec<u8> {
     let header = Header {
         levity_journal: FORMAT,
@@ -75,12 +75,12 @@ pub(crate) fn header(run: &RunId) -> Vec<u8> {
     line
 }
 
-/// Whether a line is meant to be a header: of this version, or of any other.
+/// Returns `true` if a line is a header, of this version or any other.
 pub(crate) fn is_header(line: &[u8]) -> bool {
     line.starts_with(b"{\"levity_journal\":")
 }
 
-/// The line of a record. Long texts of a long line go to `aside`, if there is one.
+/// Appends the line of a record. The long texts of a long line go to `aside`, if there is one.
 pub(crate) fn write(
     record: &Record,
     aside: Option<&mut Texts>,
@@ -90,7 +90,7 @@ pub(crate) fn write(
     serde_json::to_writer(&mut *bytes, record).map_err(|error| unreadable(record.seq, error))?;
     if is_too_deep(&bytes[start..]) {
         let message = format!(
-            "record {} is nested deeper than {DEEP} levels, and could not be read again",
+            "record {} is nested deeper than the limit of {DEEP} levels",
             record.seq
         );
         return Err(JournalError::new(JournalErrorKind::Refused, message));
@@ -104,7 +104,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// A line without the room behind it that was never written.
+/// Returns a line without the unwritten zeros behind it.
 fn without_zeros(line: &[u8]) -> &[u8] {
     let end = line
         .iter()
@@ -113,12 +113,12 @@ fn without_zeros(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
-/// Whether a line is nested so deep that it could not be read again.
+/// Returns `true` if a line is nested so deeply that it could not be read again.
 pub(crate) fn is_too_deep(line: &[u8]) -> bool {
     depth(line) > DEEP
 }
 
-/// How deep the values of a line are nested.
+/// Returns the nesting depth of the values of a line.
 pub(crate) fn depth(line: &[u8]) -> usize {
     let (mut depth, mut deepest, mut text, mut escaped) = (0usize, 0, false, false);
     for byte in line {
@@ -140,15 +140,14 @@ fn unreadable(seq: u64, error: serde_json::Error) -> JournalError {
     JournalError::new(JournalErrorKind::Damaged, message).with_source(error)
 }
 
-/// What a file holds.
+/// The content of a file.
 pub(super) struct Read {
     pub(super) records: Vec<Record>,
-    /// How many bytes of it are whole lines; the rest was being written when the process ended.
+    /// The number of bytes in complete lines; the rest was being written when the process ended.
     pub(super) good: usize,
 }
 
-/// Reads a file. What stands after its last whole line is no concern; anything else must be as it
-/// should.
+/// Reads a file. Bytes after its last complete line are ignored; any other damage is an error.
 pub(super) fn read(
     run: &RunId,
     path: &Path,
@@ -168,7 +167,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads the rest of a file, from the record of this number, which stands at this place of it.
+/// Reads the rest of a file, from the record of this number, which begins at this offset.
 pub(super) fn read_from(
     path: &Path,
     bytes: &[u8],
@@ -203,55 +202,57 @@ pub(super) fn read_from(
     Ok(read)
 }
 
-/// Whether the header is whole; a flaw when the file is another's, or from a newer version.
+/// Returns `true` if the header is complete, and a flaw if the file belongs to another run or to a
+/// newer version.
 pub(super) fn check_header(run: &RunId, line: &[u8]) -> Result<bool, Flaw> {
-    // A beginning of what is written first, and nothing after it.
+    // A part of the first line, and nothing after it.
     if !line.ends_with(b"\n") && header(run).starts_with(without_zeros(line)) {
         return Ok(false);
     }
     let found = parse_header(line)?;
     if found != *run {
-        return Err(Flaw::damaged(format!("it is of run `{found}`")));
+        return Err(Flaw::damaged(format!("it belongs to run `{found}`")));
     }
     Ok(line.ends_with(b"\n"))
 }
 
-/// The run that a header names.
+/// Returns the run that a header names.
 pub(crate) fn parse_header(line: &[u8]) -> Result<RunId, Flaw> {
     let found: Header = serde_json::from_slice(line)
-        .map_err(|error| Flaw::damaged("it is not a journal of levity's").because(error))?;
+        .map_err(|error| Flaw::damaged("it is not a levity journal").because(error))?;
     if found.levity_journal == 0 {
-        return Err(Flaw::damaged("it is not a journal of levity's"));
+        return Err(Flaw::damaged("it is not a levity journal"));
     }
     if found.levity_journal > FORMAT {
         let format = found.levity_journal;
         let what = format!(
-            "it has format {format}, and this version reads up to {FORMAT}; use a newer one"
+            "it has format {format}, but this version of levity reads formats up to {FORMAT}; use \
+                a newer version"
         );
         return Err(Flaw::version(what));
     }
     Ok(found.run)
 }
 
-/// Whether a line that stands at this place of the file was not written to its end, or has room in
-/// it that was not. Any other was written, and somebody may have gone by it.
+/// Returns `true` if a line at this offset was not written completely, or has unwritten parts. Any
+/// other line was written, and its content may have been relied on.
 fn is_torn(line: &[u8], at: usize, is_last: bool) -> bool {
     let written = if is_last { without_zeros(line) } else { line };
     if written.contains(&0) {
         return has_holes(written, at);
     }
-    // A beginning of a record: what is no JSON only because it stops there.
+    // The beginning of a record: it is invalid JSON only because it stops there.
     let stops = |error: serde_json::Error| error.is_eof();
     written.len() < line.len()
         || (!line.ends_with(b"\n")
             && serde_json::from_slice::<IgnoredAny>(line).map_or_else(stops, |_| true))
 }
 
-/// Disks write so many bytes at once.
+/// The number of bytes that a disk writes at once.
 const SECTOR: usize = 512;
 
-/// Whether all zeros in a line are room that was never written: whole sectors, but for the first of
-/// the line. A zero that stands alone is damage, since no JSON has one.
+/// Returns `true` if all zeros in a line are unwritten sectors, of which the first may be partial.
+/// A single zero is damage, since JSON contains none.
 fn has_holes(line: &[u8], at: usize) -> bool {
     let mut from = 0;
     while let Some(start) = line
@@ -273,16 +274,16 @@ fn has_holes(line: &[u8], at: usize) -> bool {
     true
 }
 
-/// What is wrong with a line.
+/// The damage of a line.
 #[derive(Debug)]
 pub(crate) enum Flaw {
-    /// The line itself.
+    /// The line itself is damaged.
     Line {
         kind: JournalErrorKind,
         what: String,
         cause: Option<serde_json::Error>,
     },
-    /// A text that it names.
+    /// A text that it refers to is damaged.
     Body(JournalError),
 }
 
@@ -304,7 +305,7 @@ impl Flaw {
     }
 
     fn because(self, error: serde_json::Error) -> Self {
-        // What serde says of a value of the wrong type shows the value.
+        // The error of serde for a value of the wrong type shows the value.
         let shows = error.is_data() && error.to_string().starts_with("invalid");
         match self {
             Self::Line { kind, what, .. } if !shows => Self::Line {
@@ -316,7 +317,7 @@ impl Flaw {
         }
     }
 
-    /// The error for a line of a file.
+    /// Returns the error for a line of a file.
     pub(super) fn of(self, path: &Path, line: usize) -> JournalError {
         let name = path
             .file_name()
@@ -327,7 +328,7 @@ impl Flaw {
         self.with_way_out(line).into_error(&place)
     }
 
-    /// Says what can be done about a damaged record.
+    /// Adds advice about a damaged record.
     fn with_way_out(self, line: usize) -> Self {
         match self {
             Self::Line {
@@ -338,8 +339,7 @@ impl Flaw {
                 let before = line - 1;
                 let what = format!(
                     "{what}; restore the file from a copy, or cut it after line {before} to resume \
-                        from there, where what \
-                     ran later may run again"
+                        from there; later effects may then run again"
                 );
                 Self::Line {
                     kind: JournalErrorKind::Damaged,
@@ -351,7 +351,7 @@ impl Flaw {
         }
     }
 
-    /// The error, with what stands before it.
+    /// Returns the error, prefixed with its place.
     pub(crate) fn into_error(self, place: &str) -> JournalError {
         match self {
             Self::Line { kind, what, cause } => {
@@ -366,17 +366,17 @@ impl Flaw {
     }
 }
 
-/// The record of this number in a line; without bodies, a line that names one is flawed.
+/// Parses the record of this number in a line; without bodies, a line that refers to one is flawed.
 pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<Record, Flaw> {
     let other = || Flaw::damaged(format!("it is not record {seq}"));
-    // Without its end, a line may be JSON by chance: a number that goes on, say.
+    // An incomplete line may be JSON by chance, such as a number that was cut.
     if !line.ends_with(b"\n") {
-        return Err(Flaw::damaged("it has no end"));
+        return Err(Flaw::damaged("it is incomplete"));
     }
     let checked = is_intact(line);
     if checked == Some(false) {
         return Err(Flaw::damaged(format!(
-            "it is not record {seq} as it was written: its checksum is another"
+            "record {seq} is damaged: its checksum does not match"
         )));
     }
     let is_checked = checked.is_some();
@@ -387,7 +387,7 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
         }
         let Some(bodies) = bodies else {
             return Err(Flaw::damaged(
-                "it has a text that is kept aside, in a folder that is not here",
+                "it refers to a text that is stored in a separate folder, which is missing",
             ));
         };
         let whole = bodies.put_back(short).map_err(Flaw::Body)?;
@@ -403,7 +403,7 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
     match decoded {
         Ok(record) if record.seq == seq => Ok(record),
         Ok(_) => Err(other()),
-        // The field may be the checksum's, and its name what was damaged.
+        // The field may be the checksum with a damaged name.
         Err(error) if !is_checked && error.to_string().starts_with("unknown field") => {
             Err(other().because(error))
         }
@@ -413,8 +413,8 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
     }
 }
 
-/// The flaw of a record that is whole, in its place, and has something that this version does not
-/// know; `None` when it is no such record.
+/// Returns the flaw of an intact record that contains something unknown to this version; `None` if
+/// it is not such a record.
 fn unknown(line: &[u8], seq: u64, error: &serde_json::Error) -> Option<Flaw> {
     let line: Value = serde_json::from_slice(line).ok()?;
     let record = Bodies::record_in(&line);
@@ -426,7 +426,7 @@ fn unknown(line: &[u8], seq: u64, error: &serde_json::Error) -> Option<Flaw> {
     let kind = entry
         .as_str()
         .or_else(|| entry.as_object()?.keys().next().map(String::as_str));
-    // What serde says of an enum without such a variant. Anything else may have a payload in it.
+    // Only the message of serde about an unknown variant is safe. Any other may contain a payload.
     let error = error.to_string();
     let name = error
         .strip_prefix("unknown variant `")
@@ -435,17 +435,21 @@ fn unknown(line: &[u8], seq: u64, error: &serde_json::Error) -> Option<Flaw> {
     Some(Flaw::version(match name {
         Some(name) if kind == Some(name) => {
             format!(
-                "record {seq} is a `{}`, which this version does not know; use a newer one",
+                "record {seq} is a `{}`, which this version of levity does not know; use a newer \
+                    version",
                 short(name)
             )
         }
         Some(name) => {
             format!(
-                "record {seq} has a `{}`, which this version does not know; use a newer one",
+                "record {seq} has a `{}`, which this version of levity does not know; use a newer \
+                    version",
                 short(name)
             )
         }
-        None => format!("record {seq} is not of a form that this version knows; use a newer one"),
+        None => format!(
+            "record {seq} has a form that this version of levity does not know; use a newer version"
+        ),
     }))
 }
 
@@ -499,13 +503,13 @@ mod tests {
         bytes
     }
 
-    /// No bit of a file can be another without an error: neither is a record taken that is not the
-    /// one that was written, nor is one cut off.
+    /// No bit of a file can change without an error: a changed record is neither accepted nor cut
+    /// off.
     #[test]
     fn every_flipped_bit_of_a_file_is_found() {
         let (run, path) = (RunId::new("r"), Path::new("r.jsonl"));
         let bodies = Bodies::new(Path::new("nowhere"), Durability::Buffered);
-        // A run that goes on may end with any of its records.
+        // A run in progress may end with any of its records.
         for count in 1..=records().len() {
             let whole = written(&run, &records()[..count]);
             let found = read(&run, path, &whole, &bodies).unwrap();

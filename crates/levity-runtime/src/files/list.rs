@@ -1,4 +1,4 @@
-//! What a list shows of a run, from as little of its file as that takes.
+//! Builds the summary of a run from as little of its file as possible.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -17,11 +17,11 @@ use levity_system::files as private;
 use super::bodies::Bodies;
 use super::format;
 
-/// How much is read at first, from either end.
+/// The number of bytes read at first, from either end.
 const PIECE: usize = 4 << 10;
 
-/// What a query says of a run's first record alone: the rest of a file makes the run no older, and
-/// no child.
+/// Returns the part of a query that depends on a run's first record alone: the rest of a file
+/// changes neither its age nor its parent.
 pub(super) fn by_first(query: &RunQuery) -> RunQuery {
     let mut query = query.clone();
     query.state = None;
@@ -29,12 +29,12 @@ pub(super) fn by_first(query: &RunQuery) -> RunQuery {
     query
 }
 
-/// What a list shows of a run; `None` when its file holds none, or one whose first record is not
-/// asked for.
+/// Returns the summary of a run; `None` if its file has none, or one whose first record does not
+/// match.
 ///
-/// The first record says when the run was made and whether it is a child, and the last one how it
-/// ended. Only a run that has not ended is read whole, for what it waits for. A file is shown as
-/// far as it can be read.
+/// The first record has the run's creation time and parent, and the last one its end. Only a run
+/// that has not ended is read completely, to find what it waits for. A file is shown as far as it
+/// can be read.
 pub(super) fn summary(
     run: &RunId,
     path: &Path,
@@ -68,7 +68,7 @@ pub(super) fn summary(
     Some(summary)
 }
 
-/// Takes in all lines after the first record, up to one that is not whole.
+/// Adds all lines after the first record, up to one that is incomplete.
 fn fold(lines: &[u8], bodies: &Bodies, summary: &mut RunSummary) {
     for line in lines.split_inclusive(|byte| *byte == b'\n').skip(1) {
         match Line::parse(line, bodies) {
@@ -82,7 +82,7 @@ fn fold(lines: &[u8], bodies: &Bodies, summary: &mut RunSummary) {
 struct Pieces {
     file: File,
     len: usize,
-    /// What has been read from the beginning on.
+    /// The bytes read from the beginning.
     start: Vec<u8>,
 }
 
@@ -98,7 +98,7 @@ impl Pieces {
         })
     }
 
-    /// Reads on from the beginning until there are so many bytes, or all.
+    /// Reads more from the beginning until there are this many bytes, or all.
     fn grow(&mut self, to: usize) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.start.len() as u64))?;
         let more = to.min(self.len).saturating_sub(self.start.len());
@@ -106,13 +106,13 @@ impl Pieces {
             .take(more as u64)
             .read_to_end(&mut self.start)?;
         if read < more {
-            // Somebody has cut it meanwhile.
+            // Another process has truncated it meanwhile.
             self.len = self.start.len();
         }
         Ok(())
     }
 
-    /// The header and the first record, if both are whole.
+    /// Returns the header and the first record, if both are complete.
     fn first_lines(&mut self) -> io::Result<Option<(&[u8], &[u8])>> {
         loop {
             let mut ends = self
@@ -131,7 +131,7 @@ impl Pieces {
         }
     }
 
-    /// The last line, if it is whole.
+    /// Returns the last line, if it is complete.
     fn last_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut size = PIECE;
         loop {
@@ -163,15 +163,15 @@ impl Pieces {
         Ok(tail)
     }
 
-    /// All that stands from there on.
+    /// Returns all bytes from an offset on.
     fn rest(&mut self, from: usize) -> io::Result<&[u8]> {
         self.grow(self.len)?;
         Ok(self.start.get(from..).unwrap_or_default())
     }
 }
 
-/// What a summary needs of a record; everything else is passed over, and long texts are not looked
-/// for.
+/// The part of a record that a summary needs; everything else is skipped, and long texts are not
+/// loaded.
 #[derive(Deserialize)]
 struct Line {
     seq: u64,
@@ -212,7 +212,7 @@ struct Finish {
     effect: EffectId,
 }
 
-/// A line that names long texts.
+/// A line that refers to long texts.
 #[derive(Deserialize)]
 struct Aside {
     #[serde(rename = "$aside")]
@@ -230,12 +230,12 @@ impl Line {
         if let Ok(aside) = serde_json::from_slice::<Aside>(line) {
             return Some(aside.record);
         }
-        // How a run ended may itself be a long text.
+        // The end of a run may itself be a long text.
         let whole = bodies.put_back(serde_json::from_slice(line).ok()?).ok()?;
         serde_json::from_value(whole).ok()
     }
 
-    /// Lets the summary take in the record, without what it does not look at.
+    /// Adds the record to the summary, without the parts that it does not use.
     fn add_to(self, summary: &mut RunSummary) {
         let (seq, at) = (self.seq, self.at);
         match self.entry.into_entry() {
@@ -277,7 +277,7 @@ impl Kind {
     }
 }
 
-/// A command, without what it says.
+/// Returns a command without its content.
 fn command_of(command: &Value) -> Option<ControlCommand> {
     match command {
         Value::String(word) if word == "pause" => Some(ControlCommand::Pause),

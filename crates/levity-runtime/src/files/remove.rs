@@ -1,4 +1,4 @@
-//! Removing runs.
+//! Removes runs from a journal of files.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -12,30 +12,32 @@ use levity_system::files as private;
 
 use super::{FileJournal, failed, sync_dir, try_lock};
 
-/// How many files are locked at the same time; a process can have only so many open.
+/// The maximum number of files locked at the same time; a process can have only so many open.
 const MOST: usize = 128;
 
 impl FileJournal {
-    /// Removes a run and those below it: none of them, if one is driven.
+    /// Removes a run and its children, or none of them if one is being driven.
     pub(super) fn remove_now(&self, run: &RunId) -> Result<bool, JournalError> {
         let own = self.path(run)?;
-        // Whoever makes a run below has this one open, so none comes while it is locked here.
+        // A process that starts a child has this run open, so no child is added while it is locked
+        // here.
         let own = held(run, own)?;
         let below = self.files(|other| other != run && other.is_within(run))?;
         let (mut all, many) = (Vec::new(), below.len() > MOST);
         for (other, path) in below {
             match held(&other, path) {
-                // A copy, or another program's: it is no run, whatever it is called.
+                // A copy, or a file of another program: it is not a run, whatever its name is.
                 Err(error) if error.kind() == JournalErrorKind::Damaged => {}
                 held => all.extend(held?),
             }
-            // Of more, each is looked at, and locked again when it is its turn: who drives the run
-            // above is kept out meanwhile, and nobody else drives them.
+            // Beyond the limit, each file is checked and locked again when it is removed: the
+            // driver of the parent run is locked out meanwhile, and no one else drives the
+            // children.
             if let Some(last) = all.last_mut().filter(|_| many) {
                 last.lock = None;
             }
         }
-        // The deepest first: what a crash leaves is a run that can be removed again.
+        // The deepest run is removed first, so that a crash leaves a run that can be removed again.
         all.sort_by_key(|file| std::cmp::Reverse(file.path.as_os_str().len()));
         all.extend(own);
         for Held { run, path, lock } in &all {
@@ -59,7 +61,7 @@ impl FileJournal {
     }
 }
 
-/// A run's file that nobody else has open.
+/// The file of a run that no other process has open.
 struct Held {
     run: RunId,
     path: PathBuf,

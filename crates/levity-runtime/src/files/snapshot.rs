@@ -1,8 +1,7 @@
 //! The last snapshot of a run, in a file beside the run's own.
 //!
-//! A snapshot saves the reading of the records before it. It is good only if it is whole and if the
-//! line of the run's file that ends where it was taken is the same still; otherwise all records are
-//! read.
+//! A snapshot saves reading the records before it. It is valid only if it is complete and the line
+//! of the run's file at which it was taken is unchanged; otherwise all records are read.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -18,7 +17,7 @@ use super::format::{self, DEEP, depth, is_intact, seal};
 use super::{failed, read_plain};
 use crate::checksum::checksum;
 
-/// A line at the end of what a snapshot is of.
+/// The last line that a snapshot covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LastLine {
     /// The offset of its end in the file.
@@ -28,7 +27,7 @@ pub(super) struct LastLine {
 }
 
 impl LastLine {
-    /// The last line of what was written, which ends there.
+    /// Returns the last line of the written bytes, which end at this offset.
     pub(super) fn of(bytes: &[u8], end: u64) -> Self {
         let line = bytes
             .split_inclusive(|byte| *byte == b'\n')
@@ -41,7 +40,7 @@ impl LastLine {
         }
     }
 
-    /// Returns whether the line stands in the file of a run.
+    /// Returns `true` if the line is in the file of a run.
     fn is_in(&self, file: &mut File, run: &RunId) -> io::Result<bool> {
         let header = format::header(run);
         let Some(start) = self.end.checked_sub(self.len) else {
@@ -74,14 +73,14 @@ struct Kept {
     state: Value,
 }
 
-/// The file of a run's snapshot. No run has an id that begins with a dot.
+/// Returns the path of a run's snapshot. No run has an id that begins with a dot.
 pub(super) fn path_of(run: &Path) -> PathBuf {
     let name = run.file_stem().unwrap_or_default().to_string_lossy();
     run.with_file_name(format!(".{name}.snapshot"))
 }
 
-/// Reads the snapshot of a run, if there is a good one; where the records begin that follow it, and
-/// how long it is.
+/// Reads the snapshot of a run, if there is a valid one, with the offset of the records that follow
+/// it and its length.
 pub(super) fn read(path: &Path, run: &RunId, file: &mut File) -> Option<(Snapshot, LastLine, u64)> {
     let bytes = read_plain(&path_of(path)).ok()?;
     if is_intact(&bytes) != Some(true) {
@@ -99,7 +98,7 @@ pub(super) fn read(path: &Path, run: &RunId, file: &mut File) -> Option<(Snapsho
     })
 }
 
-/// Writes the snapshot of a run in place of the last one, and returns how long it is.
+/// Replaces the snapshot of a run, and returns its length.
 pub(super) fn write(
     path: &Path,
     run: &RunId,
@@ -118,7 +117,7 @@ pub(super) fn write(
     let mut bytes =
         serde_json::to_vec(&kept).map_err(|error| refused("is not JSON").with_source(error))?;
     if depth(&bytes) > DEEP {
-        return Err(refused("is nested too deep"));
+        return Err(refused("is nested too deeply"));
     }
     seal(&mut bytes, 0);
     let path = path_of(path);
@@ -127,14 +126,14 @@ pub(super) fn write(
     Ok(bytes.len() as u64)
 }
 
-/// Removes the snapshot of a run, if there is one, and what a process that was killed left of one.
+/// Removes the snapshot of a run, if there is one, and the remains of an interrupted write.
 pub(super) fn remove(path: &Path) {
     let path = path_of(path);
     let _ = fs::remove_file(beside(&path));
     let _ = fs::remove_file(path);
 }
 
-/// The path that a snapshot is written to before it is renamed.
+/// Returns the path that a snapshot is written to before it is renamed.
 fn beside(path: &Path) -> PathBuf {
     path.with_extension("snapshot.new")
 }

@@ -1,4 +1,4 @@
-//! What the writer's thread does with the work it is given.
+//! Performs the jobs of the writer's thread.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,31 +15,31 @@ use super::owner;
 use super::writer::{Held, Reply, Work, Writer};
 use crate::Durability;
 
-/// How often to look for what other processes have left.
+/// The interval between checks for posts of other processes.
 const LOOK: Duration = Duration::from_millis(150);
 
 mod inbox;
 mod rows;
 
-/// Said to whoever asked, once it is known whether all of it was written.
+/// The reply to a job, sent once the result of the whole transaction is known.
 type Answer = Box<dyn FnOnce(&mut Desk, Option<&JournalError>)>;
 
 pub(super) struct Desk {
     place: Arc<Place>,
     owners: PathBuf,
-    /// Opened when there is something to write.
+    /// The connection, opened for the first write.
     connection: Option<Connection>,
     synced: bool,
     owner: Option<Owner>,
-    /// When the lease was renewed.
+    /// The time of the last renewal of the lease.
     renewed: Option<i64>,
-    /// The runs whose logs are alive, and the numbers they were opened under.
+    /// The runs whose logs are alive, with the numbers they were opened under.
     held: HashMap<i64, i64>,
-    /// Runs that were let go of, when that could not be written.
+    /// The runs that were released while the release could not be written.
     unreleased: Vec<(i64, i64)>,
-    /// Where what is left for runs is wanted.
+    /// The mailboxes of the runs that watch for posts.
     watched: HashMap<i64, Watched>,
-    /// What the file was like when it was last looked at for others' posts.
+    /// The version of the file at the last check for posts of others.
     version: Option<i64>,
     looked: Option<Instant>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Desk {
 struct Watched {
     fence: i64,
     mailbox: Arc<Mailbox>,
-    /// The last post that was brought.
+    /// The last post that was delivered.
     last: i64,
 }
 
@@ -68,7 +68,7 @@ impl Desk {
         }
     }
 
-    /// How long nothing needs to be done; for ever, when nobody has a run.
+    /// Returns how long nothing needs to be done; forever if there are no runs.
     pub(super) fn leisure(&self) -> Option<Duration> {
         let renew =
             (!self.held.is_empty() || !self.unreleased.is_empty()).then(|| self.place.lease / 3);
@@ -99,18 +99,17 @@ impl Desk {
         }
     }
 
-    /// Begins a transaction that nobody else can come between.
+    /// Begins an exclusive transaction.
     fn begin(&mut self, works: &[Work]) -> Result<(), JournalError> {
         let sync = self.place.durability == Durability::Synced && works.iter().any(must_last);
         if self.connection.is_none() {
             self.connection = Some(self.place.connect()?);
-            // What another connection said of the file is not to be compared with what this one
-            // says.
+            // The data version of another connection cannot be compared with that of this one.
             (self.synced, self.version) = (!sync, None);
         }
         self.place.check_place()?;
         if self.synced != sync {
-            // A full sync takes along what was written before without one.
+            // A full sync also covers earlier writes without one.
             self.execute(if sync {
                 "PRAGMA synchronous = FULL"
             } else {
@@ -142,10 +141,10 @@ impl Desk {
         self.renewed = None;
     }
 
-    /// Does one thing; what fails leaves nothing behind. `failed` is set when nothing else can go
-    /// on either.
+    /// Does one job; a failed one leaves nothing behind. `failed` is set if no other job can
+    /// continue either.
     fn perform(&mut self, work: Work, alone: bool, failed: &mut Option<JournalError>) -> Answer {
-        // What is alone goes with the whole transaction.
+        // A single job is rolled back with the whole transaction.
         let mark = if alone {
             Ok(())
         } else {
@@ -156,7 +155,7 @@ impl Desk {
             return self.refuse(work);
         }
         let (answer, error) = self.apply(work);
-        // Some failures, such as a full disk, end the transaction by themselves.
+        // Some failures, such as a full disk, end the transaction automatically.
         let ended = self
             .connection
             .as_ref()
@@ -219,7 +218,7 @@ impl Desk {
         }
     }
 
-    /// What is left to do for a work when nothing can be written.
+    /// Returns the reply to a job when nothing can be written.
     fn refuse(&mut self, work: Work) -> Answer {
         match work {
             Work::Take { reply, .. } => answered(reply, Ok(Err(0))).0,
@@ -242,14 +241,14 @@ impl Desk {
         }
     }
 
-    /// Renews the lease and looks for what others have left, when it is time.
+    /// Renews the lease and checks for posts of others, when it is time.
     pub(super) fn look_around(&mut self) {
         if !self.unreleased.is_empty() || (!self.held.is_empty() && self.is_due()) {
             self.settle(Vec::new());
         }
         #[expect(
             clippy::disallowed_methods,
-            reason = "how often a file is looked at is no part of a run"
+            reason = "the interval of checks is not part of a run"
         )]
         let now = Instant::now();
         if !self.watched.is_empty() && self.looked.is_none_or(|looked| now - looked >= LOOK) {
@@ -282,7 +281,7 @@ impl Drop for Desk {
     fn drop(&mut self) {
         if let Some(owner) = &self.owner {
             owner::forget(owner.id());
-            // Others would find out by themselves.
+            // Others would notice without it.
             let _ = self.write(|connection| {
                 connection.execute("DELETE FROM owners WHERE id = ?1", [owner.id()])
             });
@@ -290,8 +289,8 @@ impl Drop for Desk {
     }
 }
 
-/// Whether it must be on the disk before anybody goes by it. Who has a run is of no use after a
-/// power cut.
+/// Returns `true` if a job must be on disk before anything relies on it. The owner of a run is
+/// irrelevant after a power failure.
 fn must_last(work: &Work) -> bool {
     matches!(
         work,
@@ -305,7 +304,7 @@ fn answered<T: 'static>(
 ) -> (Answer, Option<JournalError>) {
     let error = done.as_ref().err().cloned();
     let answer = Box::new(move |_: &mut Desk, failed: Option<&JournalError>| {
-        // Nobody may wait for it any more.
+        // The receiver may be gone.
         let _ = reply.send(failed.map_or(done, |error| Err(error.clone())));
     });
     (answer, error)
@@ -334,13 +333,13 @@ fn took(
                 writer,
             })),
         };
-        // If nobody waits for it any more, dropping it gives the run back.
+        // If the receiver is gone, dropping the answer releases the run.
         let _ = reply.send(answer);
     });
     (answer, None)
 }
 
-/// A run that was let go of is free for this owner at once, and for others when that is written.
+/// A released run is free for this owner at once, and for others when that is written.
 fn let_go(key: i64, fence: i64, late: bool) -> Answer {
     Box::new(move |desk, failed| {
         if late || failed.is_some() {

@@ -1,4 +1,4 @@
-//! The file: what is in it, and how it is used.
+//! The SQLite file: its tables and its settings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,7 @@ use crate::Durability;
 use crate::checksum::checksum;
 use crate::files::{DEEP, depth};
 
-/// `docs/journal.md` says what the columns mean. Keys and the numbers of posts are never used
-/// twice.
+/// `docs/journal.md` describes the columns. Keys and the numbers of posts are never reused.
 macro_rules! tables {
     ($checksum:literal) => {
         concat!(
@@ -61,7 +60,7 @@ macro_rules! snapshots {
 
 const TABLES: &str = concat!(tables!(", crc INTEGER"), snapshots!());
 
-/// The tables of earlier files. [`bring_up_to_date`] changes them.
+/// The tables of earlier files, which [`bring_up_to_date`] changes.
 const WITHOUT_SNAPSHOTS: &str = tables!(", crc INTEGER");
 const WITHOUT_CHECKSUMS: &str = tables!("");
 
@@ -83,19 +82,19 @@ static FORMAT: Format = Format {
     overwrites: false,
 };
 
-/// A file of runs, and how it is used.
+/// A file of runs, with its settings.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) file: SharedFile,
     pub(super) durability: Durability,
-    /// After how many bytes a snapshot is taken, at least.
+    /// The minimum number of bytes between two snapshots.
     pub(super) snapshots: usize,
     pub(super) lease: Duration,
     pub(super) world: Arc<dyn World>,
 }
 
 impl Place {
-    /// Makes the file if there is none, and makes sure that it is one of ours.
+    /// Creates the file if there is none, and checks that it is a journal.
     pub(super) fn make(
         path: &Path,
         lease: Duration,
@@ -119,18 +118,18 @@ impl Place {
         self.file.path()
     }
 
-    /// Where owners hold their locks.
+    /// Returns the folder in which owners hold their locks.
     pub(super) fn owners(&self) -> PathBuf {
         self.file.beside("-owners")
     }
 
-    /// A connection to a file that is known to be ours.
+    /// Opens a connection to a file that is known to be a journal.
     pub(super) fn connect(&self) -> Result<Connection, JournalError> {
         self.file.connect().map_err(told)
     }
 
-    /// Whether the file is still where it was. What is written to one that was taken away is lost,
-    /// and nobody else would know who drives its runs.
+    /// Checks that the file is still in its place. Writes to a removed file are lost, and no other
+    /// process would know who drives its runs.
     pub(super) fn check_place(&self) -> Result<(), JournalError> {
         self.file.check_place().map_err(told)
     }
@@ -148,7 +147,7 @@ impl Place {
     }
 }
 
-/// Makes room for checksums and snapshots in a file of a version that had none.
+/// Adds checksums and snapshots to a file of a version that had none.
 fn bring_up_to_date(connection: &Connection) -> rusqlite::Result<()> {
     let columns = |table: &str| {
         let count = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = 'crc'";
@@ -170,7 +169,7 @@ fn bring_up_to_date(connection: &Connection) -> rusqlite::Result<()> {
     added
 }
 
-/// The checksum of a row of `records`: of its columns in their order, with commas between.
+/// Returns the checksum of a row of `records`: of its columns in their order, with commas between.
 pub(super) fn row_checksum(run: i64, seq: i64, at: i64, entry: &str) -> i64 {
     i64::from(checksum(&[
         format!("{run},{seq},{at},").as_bytes(),
@@ -178,7 +177,7 @@ pub(super) fn row_checksum(run: i64, seq: i64, at: i64, entry: &str) -> i64 {
     ]))
 }
 
-/// The same as an error of a journal.
+/// Converts an error of SQLite to a journal error.
 fn told(error: Error) -> JournalError {
     let kind = match error.kind() {
         ErrorKind::Refused | ErrorKind::TooBig => JournalErrorKind::Refused,
@@ -193,14 +192,14 @@ fn told(error: Error) -> JournalError {
     }
 }
 
-/// A value as JSON that can be read again.
+/// Returns a value as JSON that can be read again.
 pub(super) fn json(value: &impl Serialize, what: &str) -> Result<String, JournalError> {
     let refused = |why: &str| JournalError::new(JournalErrorKind::Refused, format!("{what} {why}"));
     let text = serde_json::to_string(value);
     let text = text.map_err(|error| refused("cannot be written as JSON").with_source(error))?;
     if depth(text.as_bytes()) > DEEP {
         return Err(refused(&format!(
-            "is nested deeper than {DEEP} levels, and could not be read again"
+            "is nested deeper than the limit of {DEEP} levels"
         )));
     }
     Ok(text)

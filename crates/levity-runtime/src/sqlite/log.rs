@@ -1,4 +1,4 @@
-//! One run's log.
+//! The log of one run.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::files::{must_wait, on_thread};
 
 pub(super) struct SqliteLog {
     held: Held,
-    /// What the run's row says once all that was appended is written.
+    /// The content of the run's row once all appended records are written.
     summary: RunSummary,
     mailbox: Option<Arc<Mailbox>>,
-    /// The last post that was given out, unless an append has taken it away since.
+    /// The last post that was delivered, unless an append has removed it since.
     given: Option<i64>,
-    /// Why nothing more can be appended.
+    /// The error that prevents further appends.
     broken: Option<JournalError>,
-    /// The last record.
+    /// The last record of the run.
     last: LastRow,
-    /// Bytes that were appended since the last snapshot, the length of that snapshot, and the least
+    /// The bytes appended since the last snapshot, the length of that snapshot, and the minimum
     /// interval between two.
     since_snapshot: usize,
     last_snapshot: usize,
@@ -33,14 +33,15 @@ pub(super) struct SqliteLog {
 /// The last record of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastRow {
-    /// Its checksum.
+    /// The checksum of the record.
     pub(super) crc: i64,
     /// The bytes of this record and of those that were read before it.
     pub(super) bytes: usize,
 }
 
 impl SqliteLog {
-    /// The log of a run whose records were read, up to `last`, since a snapshot of this length.
+    /// Creates the log of a run whose records were read, up to `last`, since a snapshot of this
+    /// length.
     pub(super) fn new(
         held: Held,
         summary: RunSummary,
@@ -103,7 +104,7 @@ impl SqliteLog {
         })
     }
 
-    /// Where the writer's thread brings what is left for the run.
+    /// Returns the mailbox to which the writer's thread delivers the posts of the run.
     fn mailbox(&mut self) -> Arc<Mailbox> {
         let mailbox = self.mailbox.get_or_insert_with(|| {
             let mailbox = Arc::new(Mailbox::default());
@@ -147,9 +148,9 @@ impl RunLog for SqliteLog {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
-        // Until it is known what came of this.
+        // This holds until the result of the append is known.
         let message = format!(
-            "run `{}` could not be written before; open it again",
+            "an earlier write of run `{}` failed; open the run again",
             self.summary.run
         );
         self.broken = Some(JournalError::new(JournalErrorKind::Io, message));
@@ -210,13 +211,13 @@ impl RunLog for SqliteLog {
     }
 }
 
-/// What an append writes.
+/// The rows that an append writes.
 pub(super) struct Rows {
     pub(super) rows: Vec<Row>,
     pub(super) updated: i64,
-    /// How many records there are then.
+    /// The number of records after the append.
     pub(super) count: i64,
-    /// What else has changed for those who list runs.
+    /// The changed columns that a list shows.
     pub(super) shape: Option<Shape>,
 }
 
@@ -235,8 +236,8 @@ pub(super) struct SnapshotRow {
 }
 
 impl SnapshotRow {
-    /// The row of a snapshot. Its checksum covers that of the record before it, so that it is of no
-    /// other.
+    /// Returns the row of a snapshot. Its checksum covers that of the record before it, so that it
+    /// fits no other.
     fn of(key: i64, before: i64, snapshot: &Snapshot) -> Result<Self, JournalError> {
         let (seq, state) = (number(snapshot.seq)?, json(&snapshot.state, "a snapshot")?);
         let crc = row_checksum(key, seq, before, &state);
@@ -244,7 +245,7 @@ impl SnapshotRow {
     }
 }
 
-/// Where a run stands, as a list shows it.
+/// The state of a run as a list shows it.
 pub(super) struct Shape {
     pub(super) opened: i64,
     pub(super) state: i64,
@@ -268,7 +269,7 @@ impl Shape {
             state: state(summary.state()),
             child: summary.child,
             paused: summary.paused,
-            // A time that never comes is as good as the last one there is.
+            // A time that never arrives is replaced by the last one there is.
             wakes: summary
                 .wakes()
                 .map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
@@ -278,7 +279,7 @@ impl Shape {
     }
 }
 
-/// The number by which a state is written.
+/// Returns the number by which a state is stored.
 pub(super) fn state(state: RunState) -> i64 {
     match state {
         RunState::Open => 0,

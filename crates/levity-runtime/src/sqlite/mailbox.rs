@@ -1,11 +1,11 @@
-//! What others have left for a run, on its way to the run's log.
+//! The posts of others for a run, on their way to the run's log.
 
 use std::sync::{Mutex, PoisonError};
 
 use levity_core::{JournalError, RunRequest};
 use tokio::sync::Notify;
 
-/// Filled by the writer's thread, emptied by the log.
+/// A queue that the writer's thread fills and the log empties.
 #[derive(Default)]
 pub(super) struct Mailbox {
     inside: Mutex<Vec<Result<(i64, RunRequest), JournalError>>>,
@@ -24,8 +24,7 @@ impl Mailbox {
         self.filled.notify_one();
     }
 
-    /// Waits until there is something, and takes it out: the number of the last post, and all
-    /// posts.
+    /// Waits until there are posts, and removes them: the number of the last one, and all posts.
     pub(super) async fn take(&self) -> Result<(i64, Vec<RunRequest>), JournalError> {
         loop {
             if let Some(posts) = self.take_now()? {
@@ -35,7 +34,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes out what there is, if there is something.
+    /// Removes the posts, if there are any.
     pub(super) fn take_now(&self) -> Result<Option<(i64, Vec<RunRequest>)>, JournalError> {
         let inside =
             std::mem::take(&mut *self.inside.lock().unwrap_or_else(PoisonError::into_inner));

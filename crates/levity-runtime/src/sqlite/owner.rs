@@ -11,7 +11,7 @@ fn in_process() -> MutexGuard<'static, Vec<(i64, Weak<Writer>)>> {
     OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes an owner, until [`forget`] is called.
+/// Registers an owner, until [`forget`] is called.
 pub(super) fn note(owner: i64, writer: &Arc<Writer>) {
     in_process().push((owner, Arc::downgrade(writer)));
 }
@@ -20,7 +20,7 @@ pub(super) fn forget(owner: i64) {
     in_process().retain(|(id, _)| *id != owner);
 }
 
-/// The writer of an owner, if it is in this process.
+/// Returns the writer of an owner, if it is in this process.
 pub(super) fn in_this_process(owner: i64) -> Option<Arc<Writer>> {
     in_process()
         .iter()

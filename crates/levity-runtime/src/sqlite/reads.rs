@@ -1,4 +1,4 @@
-//! What only looks, on connections of its own: nobody who writes is in its way.
+//! Reads on separate connections, which no writer blocks.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::file::{Place, row_checksum};
 use super::log::{LastRow, state};
 
-/// How many may look at the same time, each with a connection; others wait until they may.
+/// The maximum number of concurrent readers, each with a connection; further ones wait.
 const MOST: usize = 4;
 
-/// How many of them may read runs whole, which takes long: whoever lists runs never waits for all
-/// of these.
+/// The maximum number of concurrent readers of whole runs, which take long: a list never waits for
+/// all of these.
 const WHOLE: usize = MOST - 1;
 
 /// A run from its last snapshot on.
@@ -31,7 +31,7 @@ pub(super) struct AfterSnapshot {
     pub(super) summary: RunSummary,
 }
 
-/// A part of a table that is not worth a thread.
+/// The size of a table below which threads do not pay off.
 const SMALL: i64 = 5_000;
 
 pub(super) struct Readers {
@@ -52,12 +52,12 @@ impl Readers {
         }
     }
 
-    /// Waits until one more may look. Nobody ever closes the door, so there always is an answer.
+    /// Waits for a read permit. The semaphore is never closed, so there always is one.
     pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         self.room.clone().acquire_owned().await.ok()
     }
 
-    /// Waits until one more may read a run whole, and then for [`room`](Self::room).
+    /// Waits for a permit to read a whole run, and then for [`room`](Self::room).
     pub(super) async fn room_for_whole(&self) -> [Option<OwnedSemaphorePermit>; 2] {
         let whole = self.whole.clone().acquire_owned().await.ok();
         [whole, self.room().await]
@@ -89,10 +89,10 @@ impl Readers {
         })
     }
 
-    /// The records of a run, and what the last of them is; none when it is not there.
+    /// Returns the records of a run, and its last row; none if there is no such run.
     pub(super) fn records(&self, run: &RunId) -> Result<(Vec<Record>, LastRow), JournalError> {
         self.look(|connection| {
-            // Both are of the same moment.
+            // Both reads see the same moment.
             let moment = connection.unchecked_transaction()?;
             let mut find = moment.prepare_cached("SELECT key, records FROM runs WHERE id = ?1")?;
             let found = find
@@ -104,14 +104,14 @@ impl Readers {
         })
     }
 
-    /// The last snapshot of a run and the records behind it, with what its row says; `None` if
-    /// there is no good one.
+    /// Returns the last snapshot of a run and the records behind it, with its row; `None` if there
+    /// is no valid one.
     pub(super) fn after_snapshot(
         &self,
         run: &RunId,
     ) -> Result<Option<AfterSnapshot>, JournalError> {
         self.look(|connection| {
-            // All are of the same moment.
+            // All reads see the same moment.
             let moment = connection.unchecked_transaction()?;
             let select = "SELECT key, snapshots.seq, snapshots.state, crc FROM snapshots JOIN runs \
                 ON run = key WHERE id = ?1";
@@ -163,7 +163,7 @@ impl Readers {
         })
     }
 
-    /// The runs that are asked for.
+    /// Returns the runs that match a query.
     pub(super) fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         if query.limit.is_some() {
             return self.part(query, None);
@@ -181,7 +181,7 @@ impl Readers {
         Ok(runs)
     }
 
-    /// Reads parts of the table at the same time.
+    /// Reads parts of the table concurrently.
     fn side_by_side(
         &self,
         query: &RunQuery,
@@ -202,7 +202,7 @@ impl Readers {
         })
     }
 
-    /// Into which ranges of keys to cut the table; none when it is small.
+    /// Returns the ranges of keys to divide the table into; none if it is small.
     fn parts(&self) -> Result<Vec<(i64, i64)>, JournalError> {
         let (first, last) = self.look(|connection| {
             let ends = "SELECT coalesce(min(key), 0), coalesce(max(key), 0) FROM runs";
@@ -227,7 +227,7 @@ impl Readers {
         Ok((0..cores).map(|part| (start(part), end(part))).collect())
     }
 
-    /// The runs of a range of keys, in any order unless there is a limit.
+    /// Returns the runs of a range of keys, in any order unless there is a limit.
     fn part(
         &self,
         query: &RunQuery,
@@ -239,7 +239,7 @@ impl Readers {
             let mut rows = select.query(params_from_iter(values))?;
             let mut runs = Vec::new();
             while let Some(row) = rows.next()? {
-                // One that cannot be read does not hide the others.
+                // A row that cannot be read does not hide the others.
                 runs.extend(summary(row).filter(|run| query.asks_for(run)));
             }
             Ok(runs)
@@ -247,7 +247,7 @@ impl Readers {
     }
 }
 
-/// Whether no index helps to find what is asked for.
+/// Returns `true` if no index helps to answer the query.
 fn is_scan(query: &RunQuery) -> bool {
     let RunQuery {
         state,
@@ -287,12 +287,12 @@ fn records(
         let next = from + records.len() as u64;
         let flaw = |what: &str| Flaw::Run(run.clone(), format!("record {next} {what}"));
         if row.get_ref(0)? != ValueRef::Integer(next.cast_signed()) {
-            return Err(flaw("is not there"));
+            return Err(flaw("is missing"));
         }
         let (Ok(at), Ok(entry)) = (row.get::<_, i64>(1), row.get_ref(2)?.as_str()) else {
-            return Err(flaw("is not as it should be"));
+            return Err(flaw("is damaged"));
         };
-        // Rows of older versions have none.
+        // Rows of older versions have no checksum.
         let crc = row.get_ref(3)?;
         last = LastRow {
             crc: row_checksum(key, next.cast_signed(), at, entry),
@@ -300,17 +300,17 @@ fn records(
         };
         if crc != ValueRef::Null && crc != ValueRef::Integer(last.crc) {
             return Err(flaw(
-                "is not as it should be: its checksum is another; restore the file from a copy, or \
+                "is damaged: its checksum does not match; restore the file from a copy, or \
                     remove the run",
             ));
         }
         let at = u64::try_from(at).unwrap_or_default();
-        let entry = serde_json::from_str(entry).map_err(|_| flaw("is not as it should be"))?;
+        let entry = serde_json::from_str(entry).map_err(|_| flaw("is damaged"))?;
         records.push(Record::new(next, Timestamp::from_millis(at), entry));
     }
     let found = from + records.len() as u64;
     if found != count {
-        let what = format!("it has {found} records and should have {count}");
+        let what = format!("it has {found} records but should have {count}");
         return Err(Flaw::Run(run.clone(), what));
     }
     Ok((records, last))
@@ -320,7 +320,7 @@ fn records(
 const COLUMNS: &str =
     "SELECT id, opened, updated, records, child, paused, waiting, status FROM runs";
 
-/// The question, and the values that belong in it.
+/// Returns the SQL query, and its parameters.
 fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
     let mut sql = format!("{COLUMNS} WHERE records > 0");
     let mut values: Vec<Value> = Vec::new();
@@ -359,14 +359,14 @@ fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// The id of a run, and between what the ids of those below it lie: they begin with `id.`, and `/`
-/// is what follows the dot.
+/// Returns the id of a run, and the bounds of its children's ids: they begin with `id.`, and `/` is
+/// the character after the dot.
 pub(super) fn within(run: &RunId) -> [String; 3] {
     [run.to_string(), format!("{run}."), format!("{run}/")]
 }
 
-/// What a row says, as far as it can be read: a newer version may have ends that this one does not
-/// know.
+/// Returns the summary in a row, as far as it can be read: a newer version may have endings that
+/// this one does not know.
 fn summary(row: &Row<'_>) -> Option<RunSummary> {
     let number = |column| natural(row, column).ok();
     let run = RunId::new(row.get_ref(0).ok()?.as_str().ok()?);
@@ -388,8 +388,8 @@ fn summary(row: &Row<'_>) -> Option<RunSummary> {
     Some(summary)
 }
 
-/// The usual case, `[{"effect":1,"until":2}]`, without the effort that any JSON takes: a list has
-/// many of them.
+/// Parses the usual case, `[{"effect":1,"until":2}]`, without a JSON parser: a list has many of
+/// them.
 fn one_waiting(text: &[u8]) -> Option<Waiting> {
     let text = std::str::from_utf8(text).ok()?;
     let inside = text.strip_prefix("[{\"effect\":")?.strip_suffix("}]")?;
@@ -400,12 +400,12 @@ fn one_waiting(text: &[u8]) -> Option<Waiting> {
     Some(Waiting::new(EffectId::new(effect.parse().ok()?), until))
 }
 
-/// A number that is never negative, unless somebody else wrote it.
+/// Returns a number that is never negative, unless another program wrote it.
 fn natural(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default())
 }
 
-/// Sorting what was read is faster than reading it in order.
+/// Sorts the runs in memory, which is faster than reading them in order.
 fn sort(runs: &mut [RunSummary], newest_first: bool) {
     runs.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
     if newest_first {

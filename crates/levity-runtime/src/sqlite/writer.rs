@@ -1,4 +1,4 @@
-//! The thread that writes: it takes what many ask for and does it in one go.
+//! The writer's thread, which performs the jobs of many callers in one transaction.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,18 +12,18 @@ use super::log::{Rows, SnapshotRow};
 use super::mailbox::Mailbox;
 use super::reads::Readers;
 
-/// How many may wait for the writer; others wait until they may.
+/// The maximum number of callers that wait for the writer; further ones wait for a permit.
 const ROOM: usize = 1_024;
 
-/// Something to be written.
+/// A job for the writer's thread.
 pub(super) enum Work {
-    /// Take a run for this owner; the answer may be who has it.
+    /// Take a run for this owner; the reply may be the owner that holds it.
     Take {
         run: RunId,
         writer: Arc<Writer>,
         reply: Reply<Result<Held, i64>>,
     },
-    /// Add records to a run, and forget the posts up to `given`.
+    /// Add records to a run, and delete the posts up to `given`.
     Append {
         run: RunId,
         key: i64,
@@ -33,7 +33,7 @@ pub(super) enum Work {
         sync: bool,
         reply: Reply<()>,
     },
-    /// Keep the last snapshot of a run.
+    /// Store the last snapshot of a run.
     Snapshot {
         run: RunId,
         key: i64,
@@ -41,36 +41,36 @@ pub(super) enum Work {
         row: SnapshotRow,
         reply: Reply<()>,
     },
-    /// Let go of a run.
+    /// Release a run for other owners.
     Release { key: i64, fence: i64 },
-    /// Remove a run and those below it; the answer may be who has which of them.
+    /// Remove a run and its children; the reply may be the owner of one of them.
     Remove {
         run: RunId,
         reply: Reply<Result<bool, (i64, RunId)>>,
     },
-    /// Leave word for a run.
+    /// Store a post for a run.
     Post {
         run: RunId,
         post: String,
         reply: Reply<()>,
     },
-    /// Bring what is left for a run.
+    /// Deliver the posts of a run from now on.
     Watch {
         run: RunId,
         key: i64,
         fence: i64,
         mailbox: Arc<Mailbox>,
     },
-    /// Bring at once what is left for a run that is watched.
+    /// Deliver at once the posts of a run that is watched.
     Look { key: i64, reply: Reply<()> },
-    /// Only say that all before it is done.
+    /// Confirm that all earlier jobs are done.
     Settle { reply: Reply<()> },
 }
 
-/// Where an answer goes.
+/// The channel for the reply to a job.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
 
-/// Takes work for the thread, which ends when the last of its kind is gone.
+/// Sends jobs to the thread, which ends when the last writer is dropped.
 pub(super) struct Writer {
     queue: Sender<Queued>,
     room: Arc<Semaphore>,
@@ -78,7 +78,7 @@ pub(super) struct Writer {
 
 struct Queued {
     work: Work,
-    /// Given back when the work is taken up.
+    /// The permit, released when the job is started.
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -92,8 +92,8 @@ impl Writer {
         let desk = Desk::new(place.clone());
         let started = std::thread::Builder::new().name(name).spawn(move || {
             serve(desk, &queued);
-            // The last connection to be closed tidies up the file, which is no work for those who
-            // wait.
+            // The last connection to be closed cleans up the file, which callers should not wait
+            // for.
             drop(readers);
         });
         started.map_err(|error| place.failed_io("written", error))?;
@@ -103,7 +103,7 @@ impl Writer {
         }))
     }
 
-    /// Has something done, and waits for the answer. It is done, too, if nobody waits any more.
+    /// Sends a job, and waits for the reply. The job is done even if the caller no longer waits.
     pub(super) async fn ask<T>(
         &self,
         work: impl FnOnce(Reply<T>) -> Work,
@@ -124,8 +124,7 @@ impl Writer {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Has something done that nobody waits for. Each log does so twice at most, so it needs no
-    /// room.
+    /// Sends a job without waiting. Each log does so at most twice, so it needs no permit.
     pub(super) fn tell(&self, work: Work) {
         let _ = self.queue.send(Queued { work, _room: None });
     }
@@ -135,11 +134,11 @@ fn gone() -> JournalError {
     JournalError::new(JournalErrorKind::Io, "the journal's thread has ended")
 }
 
-/// A run that this owner has; dropping it lets others have it.
+/// A run that this owner holds; dropping it releases the run.
 pub(super) struct Held {
     pub(super) key: i64,
     pub(super) fence: i64,
-    /// Whether there was no such run before.
+    /// `true` if there was no such run before.
     pub(super) new: bool,
     pub(super) writer: Arc<Writer>,
 }
@@ -153,7 +152,7 @@ impl Drop for Held {
     }
 }
 
-/// Works until nobody is left who could ask for anything.
+/// Performs jobs until all senders are dropped.
 fn serve(mut desk: Desk, queued: &Receiver<Queued>) {
     loop {
         let first = match desk.leisure() {

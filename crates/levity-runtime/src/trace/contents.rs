@@ -1,13 +1,13 @@
-//! What is said, in spans: only where that was asked for, and without secrets.
+//! Records the contents of calls in spans, only on request and without secrets.
 
 use levity_core::{Content, Effect, Message, Outcome, Part, Role, Secrets, ToolResult};
 use serde_json::{Value, json};
 use tracing::Span;
 
-/// The most bytes that one field has; what is longer is left out and said so.
+/// The maximum bytes of one field; a longer one is replaced by a note.
 const MAX: usize = 64 << 10;
 
-/// What goes into an effect.
+/// Records the input of an effect.
 pub(super) fn wanted(span: &Span, effect: &Effect, secrets: &Secrets) {
     match effect {
         Effect::Model(call) => {
@@ -28,7 +28,7 @@ pub(super) fn wanted(span: &Span, effect: &Effect, secrets: &Secrets) {
     }
 }
 
-/// What comes out of it.
+/// Records the output of an effect.
 pub(super) fn came(span: &Span, outcome: &Outcome, secrets: &Secrets) {
     match outcome {
         Outcome::Model(Ok(response)) => {
@@ -46,7 +46,10 @@ fn put(span: &Span, field: &str, value: &Value, secrets: &Secrets) {
     if text.len() > MAX {
         span.record(
             field,
-            tracing::field::display(format_args!("[{} bytes: too long to be told]", text.len())),
+            tracing::field::display(format_args!(
+                "[{} bytes: too long to be recorded]",
+                text.len()
+            )),
         );
     } else {
         span.record(field, text.as_str());
@@ -73,7 +76,7 @@ fn part(part: &Part) -> Value {
         Part::ToolResult(result) => {
             json!({"type": "tool_call_response", "id": result.call, "response": answer(result)})
         }
-        // Bytes of pictures, and what only a provider understands, tell a reader nothing.
+        // Bytes of images, and data that only a provider understands, are meaningless to a reader.
         Part::Media(_) => json!({"type": "media"}),
         _ => json!({"type": "opaque"}),
     }

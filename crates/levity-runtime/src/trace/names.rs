@@ -1,10 +1,10 @@
-//! The words of the conventions.
+//! The names of the conventions.
 
 use levity_core::{Failure, Finish, MachineKind, ModelErrorKind, Status, ToolErrorKind};
 
 use super::Titled;
 
-/// What a run is, in the conventions' words.
+/// The kind of a run, in the terms of the conventions.
 #[derive(Clone, Copy)]
 pub(super) enum Operation {
     Agent,
@@ -31,7 +31,7 @@ impl Operation {
         }
     }
 
-    /// Where the name of what runs stands.
+    /// Returns the field for the name of the runnable.
     pub(super) fn name_field(self) -> &'static str {
         match self {
             Self::Agent => "gen_ai.agent.name",
@@ -45,7 +45,7 @@ impl Operation {
     }
 }
 
-/// A provider's name: the conventions have their own for some.
+/// Returns a provider's name: the conventions have their own for some.
 pub(super) fn provider(name: &str) -> &str {
     match name {
         "gemini" => "gcp.gemini",

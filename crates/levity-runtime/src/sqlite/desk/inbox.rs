@@ -1,4 +1,4 @@
-//! What others leave for runs.
+//! Stores and delivers the posts of others for runs.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::super::mailbox::Mailbox;
 use super::super::writer::Reply;
 use super::{Answer, Desk, Watched};
 
-/// How much can be left for a run.
+/// The maximum number of undelivered posts of a run.
 const MOST: i64 = 1_000;
 
 impl Desk {
-    /// Leaves word for a run; the answer is the run's key.
+    /// Stores a post for a run; returns the run's key.
     pub(super) fn post(&self, run: &RunId, post: &str) -> Result<i64, JournalError> {
         let refused = |what: &str| {
             JournalError::new(JournalErrorKind::Refused, format!("run `{run}` {what}"))
@@ -32,11 +32,11 @@ impl Desk {
         let (key, waiting, ended): (i64, i64, bool) =
             found.ok_or_else(|| refused("is not in this journal"))?;
         if ended {
-            return Err(refused("has ended, and takes no posts"));
+            return Err(refused("has ended and accepts no posts"));
         }
         if waiting >= MOST {
             return Err(refused(&format!(
-                "has {MOST} posts that nobody took; resume it, and post again"
+                "has {MOST} undelivered posts; resume it, and post again"
             )));
         }
         self.write(|connection| {
@@ -48,16 +48,16 @@ impl Desk {
         Ok(key)
     }
 
-    /// Brings what was left for a run if it is driven here, and says so.
+    /// Delivers the posts of a run if it is driven here, and confirms the post.
     pub(super) fn posted(&mut self, key: i64, reply: Reply<()>, failed: Option<&JournalError>) {
         if failed.is_none() {
             self.deliver(key);
         }
-        // Nobody may wait for it any more.
+        // The receiver may be gone.
         let _ = reply.send(failed.map_or(Ok(()), |error| Err(error.clone())));
     }
 
-    /// From now on, brings what is left for a run, unless a newer log of it has come meanwhile.
+    /// Delivers the posts of a run from now on, unless a newer log of it exists.
     pub(super) fn watch(
         &mut self,
         run: &RunId,
@@ -79,14 +79,14 @@ impl Desk {
         Box::new(move |desk, _| desk.deliver(key))
     }
 
-    /// Brings what other connections have left since it was last looked for.
+    /// Delivers the posts that other connections have stored since the last check.
     pub(super) fn look(&mut self) {
         let version = self.write(|connection| {
             connection
                 .prepare_cached("PRAGMA data_version")?
                 .query_row([], |row| row.get(0))
         });
-        // What cannot be read now is looked for again.
+        // A file that cannot be read now is checked again later.
         let Ok(version) = version else { return };
         if self.version == Some(version) {
             return;
@@ -102,7 +102,7 @@ impl Desk {
         runs.into_iter().for_each(|key| self.deliver(key));
     }
 
-    /// Brings what is left for a run, if somebody wants it.
+    /// Delivers the posts of a run, if it watches for them.
     fn deliver(&mut self, key: i64) {
         let Some(watched) = self.watched.get(&key) else {
             return;
@@ -121,8 +121,8 @@ impl Desk {
         let Some((newest, _)) = posts.last() else {
             return;
         };
-        // Why it is none may have a part of it in its text.
-        let damaged = |id| self.place.damaged(&format!("post {id} is none"));
+        // The reason may contain a part of the post.
+        let damaged = |id| self.place.damaged(&format!("post {id} is not valid"));
         let read = |(id, post): &(i64, String)| match serde_json::from_str::<RunRequest>(post) {
             Ok(post) => Ok((*id, post)),
             Err(_) => Err(damaged(*id)),

@@ -1,4 +1,4 @@
-//! Runs and their records.
+//! Reads and writes the rows of runs and their records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::super::reads::within;
 use super::super::writer::Writer;
 use super::Desk;
 
-/// What a row says of who has the run.
+/// The owner of a run according to its row.
 struct Hold {
     key: i64,
     owner: Option<i64>,
     fence: i64,
-    /// When the owner's lease runs out; `None` when there is no such owner any more.
+    /// The time at which the owner's lease expires; `None` if the owner no longer exists.
     expires: Option<i64>,
 }
 
@@ -40,9 +40,9 @@ impl Desk {
         i64::try_from(self.place.world.now().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Becomes an owner that others can see, and takes away those who are gone.
+    /// Registers as an owner that others can see, and removes the owners that have ended.
     pub(super) fn appear(&mut self, writer: &Arc<Writer>) -> Result<(), JournalError> {
-        // Where there are no locks, the lease decides.
+        // On systems without locks, the lease decides.
         let owner = Owner::new(
             &self.owners,
             || self.place.world.random(),
@@ -65,7 +65,7 @@ impl Desk {
         self.renew()
     }
 
-    /// Whether the lease has to be renewed; also when the clock was set back.
+    /// Returns `true` if the lease has to be renewed, even when the clock was set back.
     pub(super) fn is_due(&self) -> bool {
         let since = |renewed| {
             self.now()
@@ -96,7 +96,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Takes a run, unless somebody has it; then the answer is who.
+    /// Takes a run, or returns the owner that holds it.
     pub(super) fn take(&mut self, run: &RunId) -> Result<Result<(i64, i64), i64>, JournalError> {
         let me = self.owner.as_ref().map(Owner::id);
         let found = self.write(|connection| {
@@ -128,7 +128,8 @@ impl Desk {
         Ok(Ok((key, fence)))
     }
 
-    /// Who drives a run, if somebody does: an owner that lives and whose lease has not run out.
+    /// Returns the owner that drives a run, if there is one: it lives, and its lease has not
+    /// expired.
     fn driver(&self, found: &Hold) -> Result<Option<i64>, JournalError> {
         let Some(owner) = found.owner else {
             return Ok(None);
@@ -199,7 +200,7 @@ impl Desk {
         })
     }
 
-    /// Keeps the last snapshot of a run, if the run is still held under this number.
+    /// Stores the last snapshot of a run, if the run is still held under this number.
     pub(super) fn keep_snapshot(
         &self,
         run: &RunId,
@@ -221,7 +222,7 @@ impl Desk {
         }
     }
 
-    /// Forgets that a log of the run is alive.
+    /// Removes a log of the run from the living ones.
     pub(super) fn forget(&mut self, key: i64, fence: i64) {
         if self.held.get(&key) == Some(&fence) {
             self.held.remove(&key);
@@ -235,8 +236,7 @@ impl Desk {
         }
     }
 
-    /// Lets others have a run, if it is still held under this number. One without records was only
-    /// looked for.
+    /// Releases a run, if it is still held under this number. A run without records is deleted.
     pub(super) fn release(&self, key: i64, fence: i64) -> Result<(), JournalError> {
         let me = self.owner.as_ref().map(Owner::id);
         self.write(|connection| {
@@ -253,8 +253,7 @@ impl Desk {
         })
     }
 
-    /// Removes a run and those below it, unless somebody drives one of them; then the answer is
-    /// who.
+    /// Removes a run and its children, or returns the owner that drives one of them.
     pub(super) fn remove(&self, run: &RunId) -> Result<Result<bool, (i64, RunId)>, JournalError> {
         let found = self.write(|connection| {
             let select = format!("{HOLD} id = ?1 OR (id >= ?2 AND id < ?3)");
