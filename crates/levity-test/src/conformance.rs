@@ -1,7 +1,7 @@
-//! One suite per trait: does an implementation keep the promises of its contract?
+//! Conformance suites, one per trait, that check an implementation against its contract.
 //!
-//! A suite is an `async fn` that runs on any executor. It panics at the first broken promise, with
-//! a message that begins with the trait and names the promise, so it is called from a test:
+//! A suite is an `async fn` that runs on any executor. Call it from a test: it panics at the first
+//! broken promise, with a message that begins with the trait and names the promise:
 //!
 //! ```
 //! use levity_test::{ScriptedModel, conformance};
@@ -11,9 +11,8 @@
 //! conformance::model(|| ScriptedModel::new().reply("Good morning!")).await;
 //! # }
 //! ```
-//!
-//! Most suites take a function that makes what is tested, since one check must not stand in the way
-//! of the next. What cannot be seen from outside is not checked; each suite says what that is.
+//! Most suites take a function that creates the tested value, since one check must not affect the
+//! next. Promises that cannot be observed from outside are not checked; each suite lists them.
 
 mod approver;
 mod check;

@@ -1,9 +1,9 @@
-//! Crashes on purpose: a scenario is stopped after every record in turn, and gone on with.
+//! Crash tests: stops a scenario after every record in turn, and resumes it.
 //!
-//! The scenario is an async closure that starts its run, or goes on with it, and returns what is to
-//! be the same whatever happened in between. It is called once to the end, and then again and
-//! again: a first time with a journal that stands still after so many records, where everything is
-//! dropped as if the process had been killed, and a second time with what the journal holds.
+//! The scenario is an async closure that starts or resumes its run, and returns a value that must
+//! be the same whatever happened in between. It is called once to the end, and then twice for each
+//! stop. The first call has a journal that blocks after so many records, where everything is
+//! dropped as if the process had been killed. The second call gets the content of that journal.
 //!
 //! ```
 //! # use std::collections::BTreeMap;
@@ -54,7 +54,6 @@
 //! assert_eq!(twice[0].to_string(), "stopped after record 2 (`wrapped` of run `r`), before the next was written");
 //! # }
 //! ```
-//!
 //! With an agent, a scenario is as short:
 //!
 //! ```ignore
@@ -73,14 +72,12 @@
 //!     assert!(end.world.left("mail") <= 1, "{end}");
 //! }
 //! ```
-//!
-//! Every record has two moments: [`Moment::Written`], when nothing that follows from it has begun,
-//! and [`Moment::BeforeNext`], when all that follows from it was done and not written down. Records
-//! are counted over a run and its children, one by one, also when the runtime writes several at
+//! Every record has two moments. At [`Moment::Written`], nothing that follows from it has started.
+//! At [`Moment::BeforeNext`], everything that follows from it was done and not recorded. Records
+//! are counted over a run and its children, one by one, even when the runtime writes several at
 //! once.
 //!
-//! What runs on a thread of its own cannot be dropped and goes on, as nothing does after a real
-//! crash.
+//! Work on a separate thread cannot be dropped and continues, unlike after a real crash.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -103,12 +100,12 @@ pub use tally::CrashTally;
 
 use journal::Plan;
 
-/// Stops a scenario after every record in turn, and goes on with it; see the [module](self).
+/// Stops a scenario after every record in turn, and resumes it; see the [module](self).
 ///
-/// `journal` makes an empty journal. [`Crashes`] has more to set.
+/// `journal` creates an empty journal. Use [`Crashes`] for more settings.
 ///
 /// # Panics
-/// When the scenario panics, writes nothing to its journal, or does not come to its end.
+/// Panics if the scenario panics, writes nothing to its journal, or does not end.
 pub async fn after_every_record<J: Journal + 'static, T>(
     journal: impl Fn() -> J,
     scenario: impl AsyncFn(Life) -> T,
@@ -119,16 +116,17 @@ pub async fn after_every_record<J: Journal + 'static, T>(
 /// One life of a scenario: from its start, or its restart, to its end or the crash.
 #[non_exhaustive]
 pub struct Life<W = CrashTally> {
-    /// Keeps the scenario's runs from life to life.
+    /// The journal, which stores the scenario's runs from life to life.
     pub journal: CrashJournal,
-    /// What the scenario does outside its runs, from life to life.
+    /// The effects of the scenario outside its runs, shared from life to life.
     pub world: Arc<W>,
-    /// 1 at first, and one more after each crash.
+    /// The number of the life: 1 at first, and one more after each crash.
     pub number: usize,
 }
 
 impl<W> Life<W> {
-    /// Whether the journal has records of this run, so that it is to be resumed and not started.
+    /// Returns `true` if the journal has records of this run, so that it must be resumed and not
+    /// started.
     pub async fn knows(&self, run: impl Into<RunId>) -> bool {
         self.journal
             .read(&run.into())
@@ -159,7 +157,7 @@ impl<W> fmt::Debug for Life<W> {
 /// report.await.assert_same_by(|end| end.world.lock().unwrap().clone());
 /// # }
 /// ```
-#[must_use = "nothing is done until `run`"]
+#[must_use = "crash tests do nothing until `run`"]
 pub struct Crashes<'a, W = CrashTally> {
     journal: Box<dyn Fn() -> Arc<dyn Journal> + 'a>,
     world: Box<dyn Fn() -> W + 'a>,
@@ -168,8 +166,7 @@ pub struct Crashes<'a, W = CrashTally> {
 }
 
 impl<'a> Crashes<'a> {
-    /// Crashes with journals that `journal` makes, each empty, and a [`CrashTally`] for what is
-    /// done.
+    /// Creates crash tests with the empty journals of `journal`, and a [`CrashTally`] for effects.
     pub fn new<J: Journal + 'static>(journal: impl Fn() -> J + 'a) -> Self {
         let journal = Box::new(move || Arc::new(journal()) as Arc<dyn Journal>);
         Self {
@@ -182,8 +179,8 @@ impl<'a> Crashes<'a> {
 }
 
 impl<'a, W> Crashes<'a, W> {
-    /// Makes what the scenario does outside its runs; one for each stop, shared by the lives of
-    /// that stop.
+    /// Sets the type that holds the effects outside the runs; one for each stop, shared by the
+    /// lives of that stop.
     pub fn world<V>(self, make: impl Fn() -> V + 'a) -> Crashes<'a, V> {
         let Self {
             journal,
@@ -199,24 +196,24 @@ impl<'a, W> Crashes<'a, W> {
         }
     }
 
-    /// How many records one life may write. 1,000 by default.
+    /// Sets the maximum number of records that one life may write; 1,000 by default.
     pub fn max_records(mut self, records: usize) -> Self {
         self.max_records = records;
         self
     }
 
-    /// Stops the second life as well, after each of its first `records` records, before a third
-    /// goes to the end. 0 by default, which is never; the cost grows with the length of the run
-    /// times this.
+    /// Stops the second life as well, after each of its first `records` records, before a third one
+    /// runs to the end. 0 by default, which is never; the cost grows with the length of the run
+    /// times this number.
     pub fn stop_again(mut self, records: usize) -> Self {
         self.again = records;
         self
     }
 
-    /// Lets the scenario run to its end, and then be stopped after every record in turn.
+    /// Runs the scenario to its end, and then stops it after every record in turn.
     ///
     /// # Panics
-    /// When the scenario panics, writes nothing to its journal, or does not come to its end.
+    /// Panics if the scenario panics, writes nothing to its journal, or does not end.
     pub async fn run<T>(self, scenario: impl AsyncFn(Life<W>) -> T) -> Report<T, W> {
         let whole = self.trial(&[], &scenario).await.0;
         let mut stops = Vec::new();
@@ -253,7 +250,8 @@ impl<'a, W> Crashes<'a, W> {
         }
     }
 
-    /// Lives that are stopped as planned, and one more that goes to the end; and whether they were.
+    /// Runs lives that are stopped as planned, and one more to the end; returns `true` if all were
+    /// stopped.
     async fn trial<T>(
         &self,
         plans: &[Plan],
@@ -306,7 +304,7 @@ impl<W> fmt::Debug for Crashes<'_, W> {
     }
 }
 
-/// Lets a scenario live until it ends or its journal stands still; then nothing of it is left.
+/// Runs a scenario until it ends or its journal blocks; then it is dropped entirely.
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 async fn live<T>(
     scenario: impl Future<Output = T>,

@@ -3,12 +3,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, Purpose, Usage};
 
-/// How many components its vectors have, unless told otherwise.
+/// The default number of components of its vectors.
 const DIMENSIONS: usize = 256;
 
-/// An embedder that goes by words: texts lie close when they share words, or words that it was told
-/// are [alike](Self::alike). It needs no model, makes the same vectors everywhere, and remembers
-/// what it was asked. Clones share that.
+/// An embedder based on words: texts are close if they share words, or words that are
+/// [alike](Self::alike). It needs no model, gives the same vectors everywhere, and remembers its
+/// calls. Clones share them.
 ///
 /// ```
 /// use levity_core::{Embedder, Purpose};
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl WordEmbedder {
-    /// An embedder that knows no words that are alike.
+    /// Creates an embedder without synonyms.
     pub fn new() -> Self {
         let card = EmbedderCard::new("test", "words").with_dimensions(DIMENSIONS);
         Self {
@@ -47,26 +47,26 @@ impl WordEmbedder {
         }
     }
 
-    /// Goes by another name, as an embedder does whose vectors cannot be compared with others.
+    /// Sets another name, like an embedder whose vectors cannot be compared with others.
     #[must_use]
     pub fn named(mut self, id: impl Into<String>) -> Self {
         self.card.id = id.into();
         self
     }
 
-    /// Takes these words for one.
+    /// Treats these words as one.
     #[must_use]
     pub fn alike(mut self, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.alike.push(words.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Fails with this from now on, or no longer.
+    /// Fails with this error from now on, or no longer.
     pub fn fail(&self, error: impl Into<Option<ModelError>>) {
         self.state().fails = error.into();
     }
 
-    /// What it was asked, in order.
+    /// Returns its calls, in order.
     pub fn calls(&self) -> Vec<(Vec<String>, Purpose)> {
         self.state().calls.clone()
     }
@@ -92,7 +92,7 @@ impl WordEmbedder {
             let bytes = word.bytes().fold(0, |hash: u64, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
-            // Three places a word, so that two words seldom share all of theirs.
+            // Each word has three components, so that two words seldom share all of theirs.
             let mut state = bytes;
             for _ in 0..3 {
                 let place = crate::manual::splitmix(&mut state) as usize % DIMENSIONS;
@@ -101,7 +101,7 @@ impl WordEmbedder {
         }
         let length = vector.iter().map(|part| part * part).sum::<f32>().sqrt();
         if length == 0.0 && !text.trim().is_empty() {
-            // A text without words still says something.
+            // A text without words still has a vector.
             vector[0] = 1.0;
         } else if length > 0.0 {
             vector.iter_mut().for_each(|part| *part /= length);

@@ -29,7 +29,7 @@ pub struct FunctionModel {
 type Answer = dyn Fn(&Request) -> Result<Response, ModelError> + Send + Sync;
 
 impl FunctionModel {
-    /// A model that answers with what `answer` returns.
+    /// Creates a model that answers with the result of `answer`.
     pub fn new(
         answer: impl Fn(&Request) -> Result<Response, ModelError> + Send + Sync + 'static,
     ) -> Self {

@@ -9,12 +9,12 @@ use levity_core::{
 };
 use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, RunDriver};
 
-/// Drives a run by hand: a test performs each effect itself, in any order, and kills the process
-/// wherever it likes.
+/// Drives a run by hand: a test performs each effect itself, in any order, and can kill the process
+/// at any point.
 ///
 /// It hosts the same [`RunDriver`] as the tokio runtime, without a task, a clock or an executor.
-/// Effects that may begin are [open](Self::open); [`finish`](Self::finish) says what came of one.
-/// [`crash`](Self::crash) goes on with the records alone.
+/// Effects that may start are [open](Self::open); [`finish`](Self::finish) reports the outcome of
+/// one. [`crash`](Self::crash) continues with the records alone.
 ///
 /// ```
 /// # use levity_core::{Effect, EffectId, Ending, Input, Machine, MachineKind, Outcome, Status, MachineOutput, Wait};
@@ -59,19 +59,19 @@ impl DriverHost for Host {
 }
 
 impl<M: Machine> ManualHost<M> {
-    /// Begins a run, without limits. Every effect may begin at once.
+    /// Starts a run without limits. Every effect may start at once.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn new(run: impl Into<RunId>, machine: M) -> Result<Self, Divergence> {
         Self::prepared_by(run, machine, |_| Prepared::default())
     }
 
-    /// Begins a run in which `prepare` speaks for the executor: the class of an effect, whether it
-    /// runs alone, what policy says.
+    /// Starts a run in which `prepare` replaces the executor: the class of an effect, its
+    /// exclusivity, the decision of the policy.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn prepared_by(
         run: impl Into<RunId>,
         machine: M,
@@ -119,11 +119,11 @@ impl<M: Machine> ManualHost<M> {
         Ok(host)
     }
 
-    /// Ends the process and goes on from the records, with a machine in the state that the first
-    /// one began with.
+    /// Ends the process and resumes from the records, with a machine in the initial state of the
+    /// first one.
     ///
     /// # Errors
-    /// When the records do not fit the machine.
+    /// Returns an error if the records do not fit the machine.
     pub fn crash(self, machine: M) -> Result<Self, Divergence> {
         Self::go_on(
             self.driver.run().clone(),
@@ -134,7 +134,7 @@ impl<M: Machine> ManualHost<M> {
         )
     }
 
-    /// Writes what was folded in, and takes up what may begin.
+    /// Records the folded entries, and starts the effects that may start.
     fn advance(&mut self) -> Result<(), Divergence> {
         loop {
             let actions = self.driver.advance(self.now, usize::MAX, &mut self.host)?;
@@ -175,20 +175,20 @@ impl<M: Machine> ManualHost<M> {
         }
     }
 
-    /// The effects that have begun and that nobody has finished.
+    /// Returns the effects that have started and not finished.
     pub fn open(&self) -> impl Iterator<Item = (EffectId, &Effect)> {
         self.open.iter().map(|(id, effect)| (*id, effect))
     }
 
-    /// The effects that an earlier process had begun, and of which nobody knows what came.
+    /// Returns the effects that an earlier process had started, with unknown outcome.
     pub fn lost(&self) -> impl Iterator<Item = (EffectId, &Effect)> {
         self.lost.iter().map(|(id, effect)| (*id, effect))
     }
 
-    /// Says what came of an effect.
+    /// Reports the outcome of an effect.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn finish(&mut self, id: EffectId, outcome: Outcome) -> Result<(), Divergence> {
         self.open.remove(&id);
         self.driver
@@ -196,10 +196,10 @@ impl<M: Machine> ManualHost<M> {
         self.advance()
     }
 
-    /// Says what is known of an effect that was lost.
+    /// Resolves an effect with unknown outcome.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn resolve(&mut self, id: EffectId, resolution: Resolution) -> Result<(), Divergence> {
         self.lost.remove(&id);
         self.driver
@@ -207,45 +207,45 @@ impl<M: Machine> ManualHost<M> {
         self.advance()
     }
 
-    /// Decides on a question of the run, and returns whether it was asked.
+    /// Decides on a question of the run, and returns `true` if it was open.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn decide(&mut self, id: EffectId, decision: Decision) -> Result<bool, Divergence> {
         let decided = self.driver.decide(self.now, id, decision).is_ok();
         self.advance().map(|()| decided)
     }
 
-    /// Gives the run a command, and returns whether it was taken.
+    /// Sends the run a command, and returns `true` if it was accepted.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn command(&mut self, command: ControlCommand) -> Result<bool, Divergence> {
         let taken = self.driver.command(self.now, command).is_ok();
         self.advance().map(|()| taken)
     }
 
-    /// Lets time pass, for the records that follow.
+    /// Advances the time, for the records that follow.
     pub fn sleep(&mut self, time: Duration) {
         self.now = self.now.after(time);
     }
 
-    /// The driver, for whatever else there is to know.
+    /// Returns the driver, for everything else.
     pub fn driver(&self) -> &RunDriver<M> {
         &self.driver
     }
 
-    /// The ending of the run, once it has one.
+    /// Returns the ending of the run, once it has one.
     pub fn ending(&self) -> Option<&Ending> {
         self.driver.ending()
     }
 
-    /// All records that were written.
+    /// Returns all written records.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The events since the last crash.
+    /// Returns the events since the last crash.
     pub fn events(&self) -> &[Event] {
         &self.events
     }

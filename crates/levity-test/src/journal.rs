@@ -7,10 +7,10 @@ use levity_core::{
     RunSummary, Snapshot,
 };
 
-/// A journal that fails where a test wants it to. Clones share their counts, and so do all runs.
+/// A journal that fails on request of a test. Clones share their counts, and so do all runs.
 ///
-/// What fails keeps nothing, except where it is [cut](Self::cut_after_records), and after a failed
-/// append its log fails for good. To stop a whole scenario after every record in turn, see
+/// A failed append stores nothing, unless it is [cut](Self::cut_after_records), and its log then
+/// fails permanently. To stop a whole scenario after every record in turn, see
 /// [`crash`](crate::crash).
 ///
 /// ```no_run
@@ -44,7 +44,7 @@ struct Counts {
 }
 
 impl FaultyJournal {
-    /// Passes everything on to `inner` until told otherwise.
+    /// Creates a journal that forwards everything to `inner`.
     pub fn new(inner: impl Journal + 'static) -> Self {
         Self {
             inner: Arc::new(inner),
@@ -53,48 +53,48 @@ impl FaultyJournal {
         }
     }
 
-    /// Fails every `open`.
+    /// Makes every `open` fail.
     #[must_use]
     pub fn fail_open(mut self) -> Self {
         self.plan.opens_fail = true;
         self
     }
 
-    /// Fails the `n`th append, counted from 1.
+    /// Makes the `n`th append fail, counted from 1.
     #[must_use]
     pub fn fail_append(mut self, n: usize) -> Self {
         self.plan.appends.push(n);
         self
     }
 
-    /// Fails the `n`th append, counted from 1, and all after it.
+    /// Makes the `n`th append, counted from 1, and all after it fail.
     #[must_use]
     pub fn fail_from(mut self, n: usize) -> Self {
         self.plan.from = Some(n);
         self
     }
 
-    /// Keeps `n` records and fails every append that would add more, whole.
+    /// Stores `n` records, and fails every append that would add more, completely.
     #[must_use]
     pub fn stop_after_records(mut self, n: usize) -> Self {
         self.plan.records = Some(n);
         self
     }
 
-    /// Keeps `n` records and fails every append that would add more, after the part of it that
-    /// still fits: what a kill leaves.
+    /// Stores `n` records, and fails every append that would add more, after the part that still
+    /// fits, as after a kill.
     #[must_use]
     pub fn cut_after_records(mut self, n: usize) -> Self {
         self.plan.cut = Some(n);
         self
     }
 
-    /// How many appends there were, failed ones included.
+    /// Returns the number of appends, failed ones included.
     pub fn appends(&self) -> usize {
         self.counts().appends
     }
 
-    /// How many records were passed on.
+    /// Returns the number of forwarded records.
     pub fn records(&self) -> usize {
         self.counts().records
     }
@@ -112,7 +112,7 @@ impl FaultyJournal {
         opened
     }
 
-    /// Counts an append, and says how many of its records are kept, or why it fails if it does.
+    /// Counts an append, and returns the number of its records to store, or its error.
     fn admit(&self, records: usize) -> Result<usize, JournalError> {
         let mut counts = self.counts();
         counts.appends += 1;
@@ -125,7 +125,7 @@ impl FaultyJournal {
         let total = counts.records + records;
         if let Some(most) = self.plan.records.filter(|most| total > *most) {
             return Err(fault(format!(
-                "append {nth} fails as planned: {most} records are kept, no more"
+                "append {nth} fails as planned: only {most} records are stored"
             )));
         }
         let fit = self.plan.cut.map_or(records, |most| {
@@ -190,7 +190,7 @@ impl RunLog for FaultyLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         if self.broken {
             return Err(fault(
-                "an append failed before, and the log may be used no more",
+                "an earlier append failed, so this log cannot be used any more",
             ));
         }
         // Until the append has succeeded it may still fail, or be dropped half-way.
@@ -201,7 +201,7 @@ impl RunLog for FaultyLog {
             .await?;
         if kept < records.len() {
             return Err(fault(format!(
-                "the append is cut as planned: {kept} of its records are kept"
+                "the append is cut as planned: {kept} of its records are stored"
             )));
         }
         self.broken = false;

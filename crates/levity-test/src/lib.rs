@@ -1,5 +1,5 @@
-//! Test kit for levity: scripted models, a manual clock, faults, crashes, one conformance suite per
-//! trait.
+//! A test kit for levity: scripted models, a manual clock, faults, crashes, one conformance suite
+//! per trait.
 //!
 //! ```
 //! use levity_core::{Message, Model, Request};
@@ -14,17 +14,16 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
 //! Nothing here needs a key, the network, real time or a certain async runtime.
 //!
-//! - [`ScriptedModel`] and [`FunctionModel`] stand in for a model, [`ManualWorld`] for clock and
-//!   chance.
-//! - [`WordEmbedder`] makes vectors of words, and fails when told to.
-//! - [`FaultyJournal`] and [`FaultyTool`] fail when told to; [`RecordingTool`] remembers its calls.
+//! - [`ScriptedModel`] and [`FunctionModel`] replace a model, [`ManualWorld`] replaces clock and
+//!   randomness.
+//! - [`WordEmbedder`] makes vectors of words, and fails on request.
+//! - [`FaultyJournal`] and [`FaultyTool`] fail on request; [`RecordingTool`] remembers its calls.
 //! - [`ManualHost`] drives a run by hand, in any order of outcomes, without an async runtime.
-//! - [`crash`] stops a scenario after every record in turn, goes on with it and compares.
-//! - [`story`] tells a run in lines that can be compared.
-//! - [`conformance`] holds an implementation of one of levity's traits to its contract.
+//! - [`crash`] stops a scenario after every record in turn, resumes it and compares the results.
+//! - [`story`] renders a run as lines that can be compared.
+//! - [`conformance`] checks an implementation of one of levity's traits against its contract.
 
 pub mod conformance;
 pub mod crash;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{Timestamp, World};
 
-/// A world whose clock stands still until a test turns it. Clones share it.
+/// A world whose clock stops until a test advances it. Clones share it.
 ///
 /// ```
 /// use levity_core::World;
@@ -34,8 +34,8 @@ pub struct ManualWorld {
 }
 
 struct State {
-    /// Since the start of 1970. Finer than a [`Timestamp`], so that short sleeps are not cut to
-    /// nothing.
+    /// The time since the start of 1970. Finer than a [`Timestamp`], so that short sleeps are not
+    /// rounded to zero.
     now: Duration,
     random: u64,
     next: u64,
@@ -43,14 +43,14 @@ struct State {
     watchers: Vec<Waker>,
 }
 
-/// When a sleeper wakes; those who wake together do so in the order in which they went to sleep.
+/// The wake-up time of a sleeper; simultaneous ones wake in the order in which they fell asleep.
 type Place = (Duration, u64);
 
 impl ManualWorld {
-    /// Where the clock starts: 2025-01-01T00:00:00Z.
+    /// The start of the clock: 2025-01-01T00:00:00Z.
     pub const START: Timestamp = Timestamp::from_millis(1_735_689_600_000);
 
-    /// A clock at [`START`](Self::START) that stands still.
+    /// Creates a stopped clock at [`START`](Self::START).
     pub fn new() -> Self {
         let state = State {
             now: since_1970(Self::START),
@@ -65,9 +65,9 @@ impl ManualWorld {
         }
     }
 
-    /// A clock that turns itself: when every sleeper has had its turn to be polled, the first to
-    /// wake does, and no real time passes. A time limit around work that waits for something else
-    /// than this clock is therefore over at once.
+    /// Creates a clock that advances automatically, without real time passing. When every sleeper
+    /// has been polled, the clock jumps to the first wake-up. A timeout around work that waits for
+    /// anything but this clock therefore elapses at once.
     pub fn auto() -> Self {
         Self {
             turns_itself: true,
@@ -75,31 +75,31 @@ impl ManualWorld {
         }
     }
 
-    /// Sets where [`random`](World::random) starts; 0 by default.
+    /// Sets the seed of [`random`](World::random); 0 by default.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         self.state().random = seed;
         self
     }
 
-    /// Lets time pass and wakes those whose time has come, in the order of their times.
+    /// Advances the time and wakes the sleepers that are due, in the order of their times.
     pub fn advance(&self, time: Duration) {
         let now = self.state().now.saturating_add(time);
         self.turn_to(now);
     }
 
-    /// Sets the clock. Set back, it lets sleepers wait until it has come to their time after all;
-    /// those already woken stay so.
+    /// Sets the clock. If it is set back, sleepers wait until it reaches their time; those already
+    /// woken stay awake.
     pub fn set(&self, now: Timestamp) {
         self.turn_to(since_1970(now));
     }
 
-    /// How many are asleep.
+    /// Returns the number of sleepers.
     pub fn sleepers(&self) -> usize {
         self.state().sleepers.len()
     }
 
-    /// Waits until at least `count` are asleep.
+    /// Waits until there are at least `count` sleepers.
     pub async fn until_sleeping(&self, count: usize) {
         poll_fn(|cx| {
             let mut state = self.state();
@@ -120,7 +120,7 @@ impl ManualWorld {
 
     fn turn_to(&self, now: Duration) {
         let due = self.state().turn_to(now);
-        // Outside the lock, since a waker may run anything.
+        // Wakers are called outside the lock, since a waker may run anything.
         due.into_iter().for_each(Waker::wake);
     }
 
@@ -128,7 +128,7 @@ impl ManualWorld {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes to bed, or looks whether it is time to get up.
+    /// Registers a sleeper, or checks if it is due.
     fn doze(&self, time: Duration, sleeper: &mut Sleeper<'_>, waker: &Waker) -> Poll<()> {
         let mut state = self.state();
         let Some(place) = sleeper.place else {
@@ -172,7 +172,7 @@ impl State {
         place
     }
 
-    /// Sets the clock and returns those whose time has come, first to wake first.
+    /// Sets the clock and returns the due sleepers, the first to wake first.
     fn turn_to(&mut self, now: Duration) -> Vec<Waker> {
         self.now = now;
         let later = self
@@ -207,7 +207,7 @@ impl World for ManualWorld {
     }
 }
 
-/// Gets out of the way when the sleep is dropped.
+/// Removes the sleeper when the sleep is dropped.
 struct Sleeper<'a> {
     world: &'a ManualWorld,
     place: Option<Place>,
@@ -217,13 +217,13 @@ impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             let kept = self.world.state().sleepers.remove(&place);
-            // Outside the lock, since dropping a waker may drop a whole task.
+            // The waker is dropped outside the lock, since that may drop a whole task.
             drop(kept);
         }
     }
 }
 
-/// The next number of the splitmix64 sequence: small, well mixed, and no secret.
+/// Returns the next number of the splitmix64 sequence: small, well mixed, and not secret.
 pub(crate) fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -15,10 +15,10 @@ mod turn;
 pub use json::ScriptError;
 pub use turn::Turn;
 
-/// A model that answers from a script, step by step, in the order in which it is called.
+/// A model that answers from a script, step by step, in the order of its calls.
 ///
-/// A call takes the next step when its future is first polled; a call too many is a
-/// [`BadRequest`](ModelErrorKind::BadRequest) that says so. Clones share the script.
+/// A call takes the next step when its future is first polled. A call beyond the last step is a
+/// [`BadRequest`](ModelErrorKind::BadRequest) that states so. Clones share the script.
 ///
 /// ```
 /// use levity_core::{Message, Model, Request};
@@ -50,11 +50,11 @@ pub struct ScriptedModel {
 struct State {
     steps: VecDeque<Step>,
     endless: Option<Turn>,
-    /// How many steps the script ever had, so that an error can say so.
+    /// The total number of steps of the script, for error messages.
     written: usize,
-    /// How many calls of the model there were.
+    /// The number of calls of the model.
     asked: usize,
-    /// How many ids were made up for tool calls.
+    /// The number of generated ids for tool calls.
     named: u64,
     forgets: bool,
     by_history: bool,
@@ -70,7 +70,7 @@ enum Step {
 }
 
 impl ScriptedModel {
-    /// An empty script.
+    /// Creates an empty script.
     pub fn new() -> Self {
         Self {
             card: Arc::new(ModelCard::new("test", "scripted")),
@@ -79,26 +79,26 @@ impl ScriptedModel {
         }
     }
 
-    /// Answers every call with this turn, once all other steps are used up.
+    /// Creates a script that answers every call with this turn, once all other steps are used.
     pub fn looping(turn: Turn) -> Self {
         let model = Self::new();
         model.state().endless = Some(turn);
         model
     }
 
-    /// Adds a turn that says `text`.
+    /// Adds a turn that replies with `text`.
     #[must_use]
     pub fn reply(self, text: impl Into<String>) -> Self {
         self.turn(Turn::new().text(text))
     }
 
-    /// Adds a turn that calls one tool; its id is made up: `call_1`, `call_2`, …
+    /// Adds a turn that calls one tool, with a generated id: `call_1`, `call_2`, …
     #[must_use]
     pub fn call(self, name: impl Into<String>, args: Value) -> Self {
         self.turn(Turn::new().call(name, args))
     }
 
-    /// Adds a turn.
+    /// Adds a turn to the script.
     #[must_use]
     pub fn turn(self, turn: Turn) -> Self {
         self.step(Step::Turn(Box::new(turn)))
@@ -110,7 +110,7 @@ impl ScriptedModel {
         self.fail_with(ModelError::new(kind, "the script says so"))
     }
 
-    /// Adds a failure.
+    /// Adds a failure with this error.
     #[must_use]
     pub fn fail_with(self, error: ModelError) -> Self {
         self.step(Step::Fail(error))
@@ -122,7 +122,7 @@ impl ScriptedModel {
         self.step(Step::Hang)
     }
 
-    /// Adds a call that panics, which no model may: for tests of what stands around it.
+    /// Adds a call that panics, which no model may do: for tests of the code around it.
     #[must_use]
     pub fn panic(self, message: impl Into<String>) -> Self {
         self.step(Step::Panic(message.into()))
@@ -135,24 +135,24 @@ impl ScriptedModel {
         self
     }
 
-    /// Sets the clock that [`Turn::delay`] waits by.
+    /// Sets the clock for [`Turn::delay`].
     #[must_use]
     pub fn with_world(mut self, world: Arc<dyn World>) -> Self {
         self.world = Some(world);
         self
     }
 
-    /// Keeps no requests. A kept request shares its history with the run, which must then copy the
-    /// list of messages before its next change; a benchmark would measure that.
+    /// Disables the recording of requests. A recorded request shares its history with the run,
+    /// which must then copy the list of messages before its next change; a benchmark would measure
+    /// that.
     #[must_use]
     pub fn without_recording(self) -> Self {
         self.state().forgets = true;
         self
     }
 
-    /// Takes the step that the history asks for, and not the next one: the third, when the model
-    /// has spoken twice in it. So a script that is made anew goes on with a run that was resumed.
-    /// No step is used up.
+    /// Selects the step by the history instead of the next one: the third, if the model has replied
+    /// twice in it. So a new script continues a resumed run. No step is used up.
     ///
     /// ```
     /// # use levity_core::{Message, Model, Request};
@@ -176,7 +176,7 @@ impl ScriptedModel {
     ///
     /// | step | meaning |
     /// |---|---|
-    /// | `{"reply": "7"}` | says it |
+    /// | `{"reply": "7"}` | replies with it |
     /// | `{"call": {"name": "add", "args": {"a": 2}}}` | calls one tool; `"id"` may be added |
     /// | `{"calls": [{..}, {..}], "text": "Let me see."}` | calls several; `"text"` may be left out |
     /// | `{"fail": "overloaded"}` | fails; any [`ModelErrorKind`], in snake case |
@@ -193,25 +193,26 @@ impl ScriptedModel {
     /// ```
     ///
     /// # Errors
-    /// When the text is no JSON list, or a step cannot be understood; the error names the step.
+    /// Returns an error if the text is not a JSON list, or a step is invalid; the error names the
+    /// step.
     pub fn from_json(json: &str) -> Result<Self, ScriptError> {
         Ok(json::steps(json)?.into_iter().fold(Self::new(), Self::step))
     }
 
-    /// The requests so far, as they came in.
+    /// Returns the requests up to now, in order.
     pub fn requests(&self) -> Vec<Request> {
         self.state().requests.clone()
     }
 
-    /// How many steps are left.
+    /// Returns the number of remaining steps.
     pub fn remaining(&self) -> usize {
         self.state().steps.len()
     }
 
-    /// Checks that the script is used up.
+    /// Checks that all steps are used.
     ///
     /// # Panics
-    /// When steps are left; the message lists them.
+    /// Panics if steps remain; the message lists them.
     #[track_caller]
     pub fn assert_finished(&self) {
         let state = self.state();
@@ -242,7 +243,7 @@ impl ScriptedModel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits as long as the turn says, then tells it piece by piece.
+    /// Waits for the delay of the turn, then streams it piece by piece.
     async fn tell(&self, asked: usize, turn: Turn) -> Result<Deltas, ModelError> {
         let bad = |message| ModelError::new(ModelErrorKind::BadRequest, message);
         match (turn.wait(), &self.world) {
@@ -250,7 +251,7 @@ impl ScriptedModel {
             (Some(time), Some(world)) => world.sleep(time).await,
             (Some(_), None) => {
                 return Err(bad(format!(
-                    "step {asked} of the script has a delay and no clock; add one by \
+                    "step {asked} of the script has a delay but no clock; add one with \
                         `.with_world(..)`"
                 )));
             }
@@ -274,7 +275,7 @@ impl State {
         let step = next.or_else(|| self.endless.clone().map(|turn| Step::Turn(Box::new(turn))));
         let step = step.ok_or_else(|| {
             let message = format!(
-                "call {} of the model, and the script has only {} steps",
+                "call {} of the model has no step: the script has only {} steps",
                 self.asked, self.written
             );
             ModelError::new(ModelErrorKind::BadRequest, message)
@@ -282,7 +283,7 @@ impl State {
         Ok((self.asked, step))
     }
 
-    /// The step that the history asks for. Names for calls go on where the history's end.
+    /// Returns the step that the history selects. Generated call ids continue those of the history.
     fn step_for(&mut self, request: &Request) -> Option<Step> {
         let messages = request.history.messages();
         self.named = messages
@@ -312,7 +313,7 @@ impl Model for ScriptedModel {
                         format!("step {asked} of the script expects another request: {mismatch}");
                     ModelError::new(ModelErrorKind::BadRequest, message)
                 })?;
-                // A request kept over the wait would keep the run's history shared.
+                // A request held during the wait would keep the run's history shared.
                 drop(request);
                 self.tell(asked, *turn).await
             }

@@ -4,10 +4,10 @@ use levity_core::{
     Content, Decision, Delta, Ending, Event, EventKind, Message, Part, ToolCall, ToolResult, Usage,
 };
 
-/// What happened, one line for each event: the run, the kind and what matters of it.
+/// Renders events as text, one line for each: the run, the kind and the relevant content.
 ///
-/// It leaves out times, so the story of a run that is repeated is the same to the byte, and texts
-/// are quoted, so that each stays on its line. Made for snapshots.
+/// It leaves out times, so that the story of a repeated run is identical to the byte. Texts are
+/// quoted, so that each stays on its line. It is made for snapshots.
 ///
 /// ```
 /// use levity_core::{Event, EventKind, RunId, Timestamp};
@@ -44,7 +44,7 @@ fn line(kind: &EventKind) -> String {
     }
 }
 
-/// What is said of the run as a whole.
+/// Renders an event about the run as a whole.
 fn of_run(kind: &EventKind) -> String {
     match kind {
         EventKind::RunStarted { machine } => format!("started: {machine}"),
@@ -60,7 +60,7 @@ fn of_run(kind: &EventKind) -> String {
         EventKind::LimitPassed(limit) => format!("limit passed: {limit}"),
         EventKind::RunEnded(end) => format!("ended: {}", ending(end)),
         EventKind::Custom { name, data } => format!("{name} {data}"),
-        // Kinds that are younger than this list.
+        // Kinds that are newer than this list.
         other => serde_json::to_string(other).unwrap_or_else(|_| "?".into()),
     }
 }

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
 
-/// A tool that does what no tool should. Clones share their count.
+/// A tool that misbehaves on purpose. Clones share their count.
 ///
-/// Each takes any object as arguments and is named after what it does wrong.
+/// Each one accepts any object as arguments and is named after its fault.
 ///
 /// ```
 /// use levity_core::{Tool, ToolCx};
@@ -41,22 +41,22 @@ enum Fault {
 }
 
 impl FaultyTool {
-    /// Panics.
+    /// Creates a tool that panics.
     pub fn panics() -> Self {
         Self::new("panics", Fault::Panic)
     }
 
-    /// Never returns.
+    /// Creates a tool that never returns.
     pub fn hangs() -> Self {
         Self::new("hangs", Fault::Hang)
     }
 
-    /// Returns a text of this many bytes.
+    /// Creates a tool that returns a text of this many bytes.
     pub fn huge(bytes: usize) -> Self {
         Self::new("huge", Fault::Huge(bytes))
     }
 
-    /// Promises `{"sum": number}` and returns `{"sum": "seven"}`.
+    /// Creates a tool that promises `{"sum": number}` and returns `{"sum": "seven"}`.
     pub fn wrong_output() -> Self {
         let mut tool = Self::new("wrong_output", Fault::WrongOutput);
         tool.spec = tool.spec.with_output(json!({
@@ -67,26 +67,27 @@ impl FaultyTool {
         tool
     }
 
-    /// Fails the first `times` calls for a reason that may pass, then returns `done`.
+    /// Creates a tool that fails the first `times` calls with a transient error, then returns
+    /// `done`.
     pub fn fails(times: usize) -> Self {
         Self::new("fails", Fault::Fail(times))
     }
 
-    /// Sets the name.
+    /// Sets the name of the tool.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.spec.name = name.into();
         self
     }
 
-    /// Sets the hints.
+    /// Sets the hints of the tool.
     #[must_use]
     pub fn with_hints(mut self, hints: Hints) -> Self {
         self.spec.hints = hints;
         self
     }
 
-    /// How often it was called.
+    /// Returns the number of calls.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
@@ -132,7 +133,7 @@ pub(crate) fn panic_as_planned(message: &str) -> ! {
     panic!("{message}")
 }
 
-/// A tool that is a function and remembers how it was called. Clones share what is remembered.
+/// A tool made of a function that remembers its calls. Clones share them.
 ///
 /// ```
 /// use levity_core::{Tool, ToolCx, ToolOutput};
@@ -159,17 +160,17 @@ pub struct RecordingTool {
 type Work = dyn Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync;
 type Undo = dyn Fn(&Value) -> Result<(), ToolError> + Send + Sync;
 
-/// How a [`RecordingTool`] was called.
+/// A recorded call of a [`RecordingTool`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RecordedCall {
-    /// The arguments.
+    /// The arguments of the call.
     pub args: Value,
-    /// The key, which is the same for every attempt.
+    /// The idempotency key, which is the same for every attempt.
     pub key: Arc<str>,
-    /// Which attempt it was, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// Whether an earlier process had begun the call.
+    /// `true` if an earlier process had started the call.
     pub resumed: bool,
 }
 
@@ -185,7 +186,7 @@ impl RecordedCall {
 }
 
 impl RecordingTool {
-    /// A tool that takes any object as arguments and returns what `work` makes of them.
+    /// Creates a tool that accepts any object as arguments and returns the result of `work`.
     pub fn new(
         name: impl Into<String>,
         work: impl Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync + 'static,
@@ -207,14 +208,14 @@ impl RecordingTool {
         self
     }
 
-    /// Sets the hints.
+    /// Sets the hints of the tool.
     #[must_use]
     pub fn with_hints(mut self, hints: Hints) -> Self {
         self.spec.hints = hints;
         self
     }
 
-    /// Makes the tool compensable: its calls are taken back by `undo`.
+    /// Makes the tool compensable: `undo` undoes its calls.
     #[must_use]
     pub fn with_undo(
         mut self,
@@ -225,12 +226,12 @@ impl RecordingTool {
         self
     }
 
-    /// The calls so far.
+    /// Returns the calls up to now.
     pub fn calls(&self) -> Vec<RecordedCall> {
         recorded(&self.calls).clone()
     }
 
-    /// The calls that were to be undone so far.
+    /// Returns the calls that were undone up to now.
     pub fn undone(&self) -> Vec<RecordedCall> {
         recorded(&self.undone).clone()
     }

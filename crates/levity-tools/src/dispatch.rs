@@ -28,23 +28,23 @@ mod judge;
 mod output;
 mod turns;
 
-/// With more tools than this, their names are not all told to a model that wrote a wrong one.
+/// The number of tools above which their names are not all listed to a model that used a wrong one.
 const FEW: usize = 20;
 
-/// What the tool that reads long results is called; by the second name when a tool of the registry
-/// has the first.
+/// The names of the tool that reads long results; the second one if a tool of the registry has the
+/// first.
 const READERS: [&str; 2] = ["read_result", "levity_read_result"];
 
-/// Takes a model's tool calls from end to end; cheap to clone.
+/// Executes a model's tool calls from end to end; cheap to clone.
 ///
-/// Find, check the arguments, ask the policy, run under a time limit, retry what may be repeated,
-/// undo what must be undone before, check the output, cut what is too long: each failure on the way
-/// becomes a result that tells the model what to do. One dispatcher serves any number of runs, and
-/// no call disturbs another.
+/// It finds the tool, validates the arguments, applies the policy, runs the tool under a timeout,
+/// and retries repeatable calls. It also undoes calls where needed, validates the output and cuts
+/// long results. Each failure on the way becomes a result that the model can act on. One dispatcher
+/// serves any number of runs, and no call affects another.
 ///
-/// A result that was cut has its [`whole`](ToolResult::whole) with it, and names the tool to read
-/// it with and the id of the call. An agent's loop offers that tool and answers its calls; whoever
-/// drives calls without one does the same, or takes the whole as it is.
+/// A cut result carries its [`whole`](ToolResult::whole) output, and names the tool to read it with
+/// and the id of the call. An agent's loop offers that tool and answers its calls. Without a loop,
+/// do the same, or use the whole output directly.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Inner>);
 
@@ -64,12 +64,12 @@ struct Inner {
 }
 
 impl Dispatcher {
-    /// Begins a dispatcher for these tools.
+    /// Starts building a dispatcher for these tools.
     pub fn builder(registry: Registry) -> DispatcherBuilder {
         DispatcherBuilder::new(registry)
     }
 
-    /// Does what `call` asks for. `approved` says that a person was asked and agreed.
+    /// Executes `call`. `approved` is `true` if a person has approved it.
     ///
     /// Dropping the future cancels the call.
     pub async fn dispatch(&self, call: &ToolCall, approved: bool, cx: CallCx) -> Dispatched {
@@ -91,23 +91,24 @@ impl Dispatcher {
         Dispatched::Done(result)
     }
 
-    /// What a model is told: the registry's tools. The same `Arc` until something changes.
+    /// Returns the specs for a request: the registry's tools. The same `Arc` until something
+    /// changes.
     pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
         self.0.registry.specs()
     }
 
-    /// What results that were cut call the tool that reads the rest: `read_result`, or
+    /// Returns the name of the tool that cut results refer to for the rest: `read_result`, or
     /// `levity_read_result` if there was a tool of that name when the dispatcher was built.
     pub fn reader(&self) -> &'static str {
         self.0.reader
     }
 
-    /// How many bytes of text a result shows.
+    /// Returns the maximum bytes of text that a result shows.
     pub fn max_output(&self) -> usize {
         self.0.max_output
     }
 
-    /// What a second call of the tool would do; for an unknown tool the most careful guess.
+    /// Returns the effect of a second call of the tool; for an unknown tool the most careful guess.
     pub fn class(&self, name: &str) -> EffectClass {
         if self.finds(name) {
             return EffectClass::ReadOnly;
@@ -117,7 +118,7 @@ impl Dispatcher {
             .unwrap_or_default()
     }
 
-    /// Whether the tool may not run beside other calls of its turn.
+    /// Returns `true` if the tool may not run beside other calls of its turn.
     pub fn runs_alone(&self, name: &str) -> bool {
         !self.finds(name)
             && self
@@ -125,9 +126,9 @@ impl Dispatcher {
                 .is_some_and(|entry| !entry.spec.hints.runs_in_parallel())
     }
 
-    /// What policy says of a call, before anything is done about it. A call that could not be made
-    /// anyway is allowed: [`dispatch`](Self::dispatch) says what is wrong with it. What may block
-    /// its thread happens on another one.
+    /// Returns the policy's decision on a call, without executing it. A call that cannot be made
+    /// anyway is allowed: [`dispatch`](Self::dispatch) reports the problem. A rule that may block
+    /// runs on another thread.
     pub fn permit(&self, call: &ToolCall) -> Eventual<Permit> {
         let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
         let Some(entry) = entry else {
@@ -139,10 +140,10 @@ impl Dispatcher {
         }
     }
 
-    /// The arguments of a call, once they match the schema of its tool.
+    /// Returns the arguments of a call, once they match the schema of its tool.
     ///
     /// # Errors
-    /// When there is no such tool, or the arguments do not match.
+    /// Returns an error if there is no such tool, or the arguments do not match.
     pub fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
         let entry = self
             .find(&call.name)
@@ -150,7 +151,7 @@ impl Dispatcher {
         self.corrected(&entry, call).map(|(args, _)| args)
     }
 
-    /// The arguments of a call, and what the model is told of them if they were corrected.
+    /// Returns the arguments of a call, and a note for the model if they were corrected.
     fn corrected<'a>(&self, entry: &Entry, call: &'a ToolCall) -> Result<Corrected<'a>, ToolError> {
         match self.0.corrects {
             true => entry.input.corrected(call),
@@ -158,7 +159,7 @@ impl Dispatcher {
         }
     }
 
-    /// The tools.
+    /// Returns the registry of the tools.
     pub fn registry(&self) -> &Registry {
         &self.0.registry
     }
@@ -217,7 +218,7 @@ impl Dispatcher {
     }
 
     fn judge(&self, entry: &Arc<Entry>, args: &Value) -> Eventual<Permit> {
-        // A rule may have a closure of the user's, and it looks at what a model wrote.
+        // A rule may contain a closure of the user, and it reads text that a model wrote.
         let blocks = || {
             let policy = &self.0.policy;
             policy.blocks()
@@ -267,7 +268,7 @@ impl fmt::Debug for Dispatcher {
     }
 }
 
-/// An output with a note before it.
+/// Returns an output with a note before it.
 fn told(mut output: ToolOutput, note: &str) -> ToolOutput {
     if output.content.is_empty() {
         output.content.extend(
@@ -288,25 +289,25 @@ fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
         .join(", ")
 }
 
-/// What a dispatcher is told about a call besides the call itself.
+/// The context of a call, beside the call itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CallCx {
-    /// The run that calls.
+    /// The run that makes the call.
     pub run: RunId,
-    /// The same for every attempt at this call, also after a crash.
+    /// The idempotency key: the same for every attempt at this call, even after a crash.
     pub key: Arc<str>,
-    /// Whether an earlier process had begun this call and did not finish it. What can be undone is
-    /// then undone before it is called, and what must not be called twice has an unknown outcome.
+    /// `true` if an earlier process had started this call and did not finish it. A compensable call
+    /// is then undone before it is repeated, and an at-most-once call has an unknown outcome.
     pub again: bool,
-    /// Takes word of how far the tool is.
+    /// The receiver of the tool's progress.
     pub progress: Progress,
-    /// What the program gave the run.
+    /// The values that the program gave to the run.
     pub values: Values,
 }
 
 impl CallCx {
-    /// A call of `run`, with nobody listening to its progress.
+    /// Creates the context of a call of `run`, without a receiver of progress.
     pub fn new(run: RunId, key: impl Into<Arc<str>>) -> Self {
         Self {
             run,
@@ -317,58 +318,59 @@ impl CallCx {
         }
     }
 
-    /// Says whether an earlier process had begun this call and did not finish it.
+    /// Sets if an earlier process had started this call and did not finish it.
     #[must_use]
     pub fn with_again(mut self, again: bool) -> Self {
         self.again = again;
         self
     }
 
-    /// Says what the program gave the run.
+    /// Sets the values that the program gave to the run.
     #[must_use]
     pub fn with_values(mut self, values: Values) -> Self {
         self.values = values;
         self
     }
 
-    /// Says who listens to the progress.
+    /// Sets the receiver of the progress.
     #[must_use]
     pub fn with_progress(mut self, progress: Progress) -> Self {
         self.progress = progress;
         self
     }
 
-    /// Why a call is not made. One that had begun may have taken effect when the tool was another.
+    /// Returns the reason for which a call is not made. A call that had started may have taken
+    /// effect if the tool was another one then.
     fn stop(&self, error: ToolError, entry: Option<&Arc<Entry>>) -> Stop {
         let harmless = entry.is_some_and(|entry| entry.spec.hints.class.may_repeat());
         if !self.again || harmless {
             return Stop::Failed(error);
         }
         Stop::Unknown(format!(
-            "the call had begun before, and cannot be made or undone now: {}",
+            "the call had started before, and cannot be made or undone now: {}",
             error.explain()
         ))
     }
 }
 
-/// What became of a call.
+/// The result of dispatching a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dispatched {
-    /// It has a result; a failure is one too.
+    /// The call has a result, which may be a failure.
     Done(ToolResult),
-    /// Nothing was done yet: a person has to be asked first.
+    /// Nothing was done yet: a person has to approve the call first.
     NeedsApproval {
-        /// Why, for the person.
+        /// The reason, for the person.
         reason: String,
     },
-    /// An earlier process had begun it, and nobody knows whether it took effect.
+    /// An earlier process had started the call, and its outcome is unknown.
     Unknown {
-        /// Why nobody knows.
+        /// The reason for which the outcome is unknown.
         reason: String,
     },
 }
 
-/// Why a call has no output.
+/// The reason for which a call has no output.
 enum Stop {
     Failed(ToolError),
     Ask(String),

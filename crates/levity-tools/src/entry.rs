@@ -7,19 +7,21 @@ use crate::error::Error;
 use crate::schema::ToolSchema;
 use crate::text::Short;
 
-/// A tool with all that is worked out once.
+/// A tool with everything that is computed once.
 pub(crate) struct Entry {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) spec: Arc<ToolSpec>,
     pub(crate) input: Arc<ToolSchema>,
     pub(crate) output: Option<Arc<ToolSchema>>,
-    /// Why its outputs are not checked, though it has a schema for them.
+    /// The reason for which its outputs are not validated, although it has a schema for them.
     pub(crate) flaw: Option<Error>,
 }
 
 impl Entry {
+    /// Creates the entry of a tool.
+    ///
     /// # Errors
-    /// When the tool has an impossible name or schema.
+    /// Returns an error if the tool has an invalid name or schema.
     pub(crate) fn new(tool: Arc<dyn Tool>) -> Result<Self, Error> {
         let entry = Self::lenient(tool)?;
         match entry.flaw {
@@ -28,11 +30,10 @@ impl Entry {
         }
     }
 
-    /// An entry for a tool of somebody else's: a schema of its outputs that cannot be used is no
-    /// reason to do without the tool.
+    /// Creates the entry of a foreign tool, which may have an invalid output schema.
     ///
     /// # Errors
-    /// When the tool has an impossible name or input schema.
+    /// Returns an error if the tool has an invalid name or input schema.
     pub(crate) fn lenient(tool: Arc<dyn Tool>) -> Result<Self, Error> {
         let spec = Arc::new(tool.spec().clone());
         let name = &*spec.name;
@@ -56,7 +57,7 @@ impl Entry {
         })
     }
 
-    /// An entry for a tool of the same spec, with nothing compiled again.
+    /// Returns an entry for a tool of the same spec, without compiling anything again.
     pub(crate) fn with_tool(&self, tool: Arc<dyn Tool>) -> Self {
         Self {
             tool,
@@ -73,7 +74,7 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// A tool under another name.
+/// A tool with another name.
 pub(crate) struct Renamed<T> {
     spec: ToolSpec,
     tool: T,

@@ -2,9 +2,9 @@ use std::fmt;
 
 use levity_core::SharedError;
 
-/// Why a set of tools, or a dispatcher for them, cannot be made.
+/// The error for an invalid set of tools, or an invalid dispatcher.
 ///
-/// All of it is found before the first call; what goes wrong with a call is a
+/// All errors occur before the first call. A problem with a call is a
 /// [`ToolResult`](levity_core::ToolResult) for the model, never an error.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -12,11 +12,11 @@ pub enum Error {
     /// Two tools have one name.
     #[error("two tools are named `{0}`; rename one with `.tool_as(..)`")]
     DuplicateName(String),
-    /// Providers would refuse the name.
-    #[error("`{0}` is no tool name; use 1 to 64 letters, digits, `_` and `-`")]
+    /// A tool has a name that providers reject.
+    #[error("`{0}` is not a valid tool name; use 1 to 64 letters, digits, `_` and `-`")]
     InvalidName(String),
-    /// The arguments of a tool are an object, so its input schema has to say so.
-    #[error("the input schema of `{0}` is no object schema; give it `\"type\": \"object\"`")]
+    /// The input schema of a tool is not an object schema, which arguments require.
+    #[error("the input schema of `{0}` is not an object schema; give it `\"type\": \"object\"`")]
     NotAnObject(String),
     /// A schema needs another document, and schemas are never fetched.
     #[error(
@@ -24,43 +24,43 @@ pub enum Error {
             `$defs`"
     )]
     RemoteReference {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// Which of its schemas.
+        /// The side of the schema.
         side: SchemaSide,
-        /// What it refers to.
+        /// The reference in the schema.
         reference: String,
     },
-    /// A schema is no JSON Schema.
+    /// A schema is not a valid JSON Schema.
     #[error("the {side} schema of `{tool}` does not compile")]
     InvalidSchema {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// Which of its schemas.
+        /// The side of the schema.
         side: SchemaSide,
-        /// What is wrong with it.
+        /// The error of the compiler.
         #[source]
         cause: SharedError,
     },
     /// A folder of tools cannot be used.
-    #[error("the tools of `{folder}` cannot be had")]
+    #[error("the tools of `{folder}` cannot be loaded")]
     Folder {
-        /// The folder.
+        /// The path of the folder.
         folder: String,
-        /// Why not.
+        /// The error behind it.
         #[source]
         cause: SharedError,
     },
-    /// A source has something that it cannot make a tool of.
+    /// A source has an item that it cannot turn into a tool.
     #[error("{0}")]
     Source(String),
-    /// A dispatcher that may run no call at a time runs none.
-    #[error("`max_concurrent` is 0, so that no call could ever start; give it at least 1")]
+    /// The limit on concurrent calls is 0, so no call could run.
+    #[error("`max_concurrent` is 0, so no call could ever start; set it to at least 1")]
     NoConcurrency,
 }
 
 impl Error {
-    /// Whether doing the same again may help: never, the program has to change.
+    /// Returns `true` if a retry may help: never, the program has to change.
     pub fn is_retryable(&self) -> bool {
         false
     }
@@ -69,9 +69,9 @@ impl Error {
 /// One of a tool's two schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchemaSide {
-    /// Of the arguments.
+    /// The schema of the arguments.
     Input,
-    /// Of the output's value.
+    /// The schema of the output's value.
     Output,
 }
 

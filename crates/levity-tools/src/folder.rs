@@ -13,22 +13,22 @@ pub use load::{FileLoader, LinkedLoader, Loaded, ToolFile};
 mod files;
 mod load;
 
-/// How often the folder is looked at, at most.
+/// The minimum interval between two scans of the folder.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Tools that lie in a folder, and are there without any wiring.
+/// Tools that are loaded from a folder, without further setup.
 ///
 /// - `NAME.tool.json` beside an executable `NAME`: a tool that gets its arguments as JSON on
-///   standard input and writes its result as JSON to standard output, run within the command
+///   standard input and writes its result as JSON to standard output. It runs within the command
 ///   sandbox (feature `commands` of `levity` or `levity-builtin-tools`; docs/tools.md has the
 ///   manifest).
-/// - `*.py`: every public function with type hints and a docstring is a tool, run in an interpreter
-///   that can touch nothing (feature `python` of `levity`).
-/// - Other files, for which a [`FileLoader`] is given.
+/// - `*.py`: every public function with type hints and a docstring is a tool. It runs in an
+///   interpreter without access to the system (feature `python` of `levity`).
+/// - Other files, for which you add a [`FileLoader`].
 ///
-/// Files whose names begin with `_` or `.` are private, and folders within are not looked into.
-/// When files change, so do the tools. A file that makes no tool is told by
-/// [`problems`](ToolSource::problems), and the others work.
+/// Files whose names begin with `_` or `.` are private, and subfolders are ignored. When files
+/// change, so do the tools. [`problems`](ToolSource::problems) reports a file without a valid tool,
+/// and the others work.
 ///
 /// ```
 /// use levity_core::ToolSource;
@@ -43,8 +43,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// assert!(registry.specs().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// Whoever can write to the folder can add tools: keep it out of reach of the agent's own writing.
+/// Everyone with write access to the folder can add tools: the agent itself must not be able to
+/// write to it.
 #[derive(Clone)]
 pub struct FolderTools(Arc<Inner>);
 
@@ -62,7 +62,7 @@ struct State {
     looked: Option<std::time::Instant>,
     seen: BTreeMap<String, Seen>,
     files: BTreeMap<String, Loaded>,
-    /// Why the folder could not be looked at.
+    /// The error of the last scan, if it failed.
     failed: Option<String>,
 }
 
@@ -70,12 +70,12 @@ impl FolderTools {
     /// Reads the tools of a folder, with every loader that is linked into this program.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         Self::builder(folder).build()
     }
 
-    /// Begins with other settings.
+    /// Starts building with other settings.
     pub fn builder(folder: impl AsRef<Path>) -> FolderBuilder {
         FolderBuilder {
             folder: folder.as_ref().to_owned(),
@@ -84,7 +84,7 @@ impl FolderTools {
         }
     }
 
-    /// Looks at the folder now, and not only when the next look is due.
+    /// Scans the folder now, without waiting for the next scan.
     pub fn reload(&self) {
         self.look(&mut self.state());
     }
@@ -93,7 +93,7 @@ impl FolderTools {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, after a look at the folder if one is due.
+    /// Returns the state, after a scan of the folder if one is due.
     fn current(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         if state
@@ -108,7 +108,7 @@ impl FolderTools {
     fn look(&self, state: &mut State) {
         #[expect(
             clippy::disallowed_methods,
-            reason = "what is read from files is never part of a replay"
+            reason = "files are never part of a replay"
         )]
         let now = std::time::Instant::now();
         state.looked = Some(now);
@@ -127,7 +127,7 @@ impl FolderTools {
         }
     }
 
-    /// Loads what is new, keeps what is the same, and forgets what is gone.
+    /// Loads new files, retains unchanged ones, and drops removed ones.
     fn take(&self, state: &mut State, found: Vec<Found>) {
         let seen: BTreeMap<String, Seen> = found
             .iter()
@@ -186,7 +186,9 @@ impl ToolSource for FolderTools {
             for tool in &loaded.tools {
                 let name = &*tool.spec().name;
                 if let Some(first) = makers.get(name) {
-                    problems.push(format!("`{file}`: a tool `{name}` is in `{first}` already"));
+                    problems.push(format!(
+                        "`{file}`: the tool `{name}` is already in `{first}`"
+                    ));
                 }
                 makers.entry(name).or_insert(file);
             }
@@ -201,7 +203,7 @@ impl fmt::Debug for FolderTools {
     }
 }
 
-/// Settings of [`FolderTools`].
+/// A builder of [`FolderTools`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct FolderBuilder {
     folder: PathBuf,
@@ -210,23 +212,23 @@ pub struct FolderBuilder {
 }
 
 impl FolderBuilder {
-    /// Makes tools of more files. A loader given here comes before those that are linked into the
+    /// Adds a loader for more files. It takes precedence over those that are linked into the
     /// program.
     pub fn loader(mut self, loader: impl FileLoader + 'static) -> Self {
         self.loaders.push(Arc::new(loader));
         self
     }
 
-    /// How long what was seen in the folder holds; half a second by default.
+    /// Sets how long a scan of the folder stays valid; half a second by default.
     pub fn look_every(mut self, time: Duration) -> Self {
         self.look_every = time;
         self
     }
 
-    /// Reads the folder.
+    /// Reads the folder and its tools.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn build(self) -> Result<FolderTools, Error> {
         let name = self.folder.display().to_string();
         let fail = |cause: levity_core::SharedError| Error::Folder {

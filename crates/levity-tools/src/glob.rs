@@ -1,9 +1,9 @@
 use std::str::Chars;
 
-/// Whether `pattern` fits all of `text`: `*` stands for any text, `?` for one character.
+/// Returns `true` if `pattern` matches all of `text`: `*` matches any text, `?` one character.
 ///
-/// Only the last `*` is ever tried again, as the ones before it have no better choice to make. So
-/// the time is at most that of reading the text once for each character of the pattern.
+/// Only the last `*` is retried, as the ones before it have no better choice. So the time is at
+/// most that of reading the text once for each character of the pattern.
 pub(crate) fn fits(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     let mut star: Option<(Chars<'_>, Chars<'_>)> = None;

@@ -1,4 +1,4 @@
-//! Tools that a model can call, and what stands between the model and them.
+//! Tools that a model can call, and the registry, policy and dispatcher around them.
 //!
 //! ```
 //! use levity_core::{RunId, Tool, ToolCall, ToolErrorKind};
@@ -35,28 +35,28 @@
 //! # Ok(())
 //! # }
 //! ```
+//! A [`Registry`] holds the tools, a [`Policy`] decides which calls are allowed, and a
+//! [`Dispatcher`] executes a call from end to end. The dispatcher guarantees:
 //!
-//! A [`Registry`] holds the tools, a [`Policy`] says what may be called, and a [`Dispatcher`] takes
-//! a call from end to end. What it promises:
-//!
-//! - Every call gets a result. Whatever goes wrong, the result says so in words the model can act
-//!   on, and no other call notices.
-//! - A tool only sees arguments that match its schema, and nobody sees an output that does not
-//!   match its.
-//! - What must not happen twice is never retried; what may be is, with growing random pauses.
-//! - What is shown of an output is bounded. The whole of what was cut, 8 MiB at most, stays with
-//!   the result.
-//! - Dropping the future of a call cancels it; a tool that blocks its thread is told by its
+//! - Every call gets a result. If anything fails, the result describes it in words the model can
+//!   act on, and no other call is affected.
+//! - A tool only gets arguments that match its schema, and an output that does not match its schema
+//!   is never returned.
+//! - A call that must not happen twice is never retried; other calls are, with growing random
+//!   pauses.
+//! - The shown part of an output is bounded. The whole of a cut output, up to 8 MiB, stays with the
+//!   result.
+//! - Dropping the future of a call cancels it; a tool that blocks its thread is notified by its
 //!   [`CancelToken`](levity_core::CancelToken).
 //! - A tool that is ready at once costs no task, no timer and a few microseconds at most.
 //!
-//! [`FolderTools`] are tools that lie in a folder. Ready-made tools are in `levity-builtin-tools`.
+//! [`FolderTools`] loads tools from a folder. Ready-made tools are in `levity-builtin-tools`.
 //!
 //! # Features
-//! - `tracing`: what a tool logs on a thread of its own is in the call's span.
+//! - `tracing`: logs of a tool on a separate thread are in the call's span.
 //!
-//! What is deliberately absent: tools, and what they touch; the order of a turn's calls, which is
-//! the runtime's to choose; fetching schemas from anywhere; a clock and randomness, which come in
+//! Deliberately absent: tools themselves and their side effects; the order of a turn's calls, which
+//! the runtime chooses; fetching schemas from anywhere; a clock and randomness, which come in
 //! through [`World`](levity_core::World).
 
 mod dispatch;

@@ -6,11 +6,11 @@ pub use rule::{ArgMatch, HintMatch, Rule, RuleBuilder};
 
 mod rule;
 
-/// What may be called: rules, of which the first that matches decides.
+/// The rules for calls, of which the first that matches decides.
 ///
-/// Without rules, calls of tools that may destroy something are asked about, and so are those that
-/// a tool wants to be asked about ([`Tool::permit`](levity_core::Tool::permit)); all others are
-/// allowed. A policy is data, and can stand in a file:
+/// Without rules, calls of destructive tools require approval, and so do those for which a tool
+/// requests it ([`Tool::permit`](levity_core::Tool::permit)). All others are allowed. A policy is
+/// data, and can be stored in a file:
 ///
 /// ```
 /// use levity_core::{Hints, ToolSpec};
@@ -43,36 +43,37 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Tools that may destroy something are asked about, all others allowed.
+    /// Creates a policy under which destructive tools require approval and all others are allowed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Everything is allowed.
+    /// Creates a policy that allows everything.
     pub fn allow_all() -> Self {
         Self::new().otherwise(Permit::Allow)
     }
 
-    /// Everything is asked about.
+    /// Creates a policy under which every call requires approval.
     pub fn ask_all() -> Self {
-        Self::new().otherwise(Permit::ask("every call is asked about"))
+        Self::new().otherwise(Permit::ask("every call requires approval"))
     }
 
-    /// Adds a rule behind those that are there.
+    /// Adds a rule after the existing ones.
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Says what holds when no rule matches, in place of asking about what may destroy something.
+    /// Sets the verdict for calls that no rule matches, in place of asking for approval of
+    /// destructive tools.
     #[must_use]
     pub fn otherwise(mut self, verdict: Permit) -> Self {
         self.otherwise = Some(verdict);
         self
     }
 
-    /// Decides on a call.
+    /// Decides on a call of a tool.
     pub fn judge(&self, spec: &ToolSpec, args: &Value) -> Permit {
         match self.ruled(spec, args) {
             Some(verdict) => verdict.clone(),
@@ -81,12 +82,12 @@ impl Policy {
         }
     }
 
-    /// Whether deciding may block its thread.
+    /// Returns `true` if a decision may block its thread.
     pub(crate) fn blocks(&self) -> bool {
         self.rules.iter().any(Rule::blocks)
     }
 
-    /// What the first rule that matches says, or what holds otherwise, where that was said.
+    /// Returns the verdict of the first rule that matches, or the default verdict, if one was set.
     pub(crate) fn ruled(&self, spec: &ToolSpec, args: &Value) -> Option<&Permit> {
         let first = self.rules.iter().find(|rule| rule.matches(spec, args));
         first.map(Rule::verdict).or(self.otherwise.as_ref())

@@ -15,7 +15,7 @@ mod suggest;
 
 /// The tools of an agent, in the order in which they were added; cheap to clone.
 ///
-/// The order never changes by itself, so that providers can cache the prompt that begins with it.
+/// The order never changes, so that providers can cache the prompt that begins with it.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -45,58 +45,58 @@ pub struct Registry(Arc<Inner>);
 struct Inner {
     fixed: Arc<Snapshot>,
     sources: Vec<Arc<dyn ToolSource>>,
-    /// The fixed tools and what the sources last had; untouched when there are no sources.
+    /// The fixed tools and the last tools of the sources; unused if there are no sources.
     latest: Mutex<Arc<Snapshot>>,
 }
 
 impl Registry {
-    /// Begins an empty set.
+    /// Starts building a registry.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::default()
     }
 
-    /// Every tool linked into this program, and no other.
+    /// Returns every tool linked into this program, and no other.
     ///
     /// # Errors
-    /// When two of them have one name, or one has an impossible name or schema.
+    /// Returns an error if two of them have the same name, or one has an invalid name or schema.
     pub fn linked() -> Result<Self, Error> {
         Self::builder().linked().build()
     }
 
-    /// The tools of a folder, and no others; see [`FolderTools`](crate::FolderTools).
+    /// Returns the tools of a folder, and no others; see [`FolderTools`](crate::FolderTools).
     ///
     /// # Errors
-    /// When the folder cannot be read, or commands cannot be run at all.
+    /// Returns an error if the folder cannot be read, or commands cannot be run at all.
     pub fn folder(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::builder().source(FolderTools::open(path)?).build()
     }
 
-    /// What a model is told: fixed tools first, then each source's. The same `Arc` until something
-    /// changes.
+    /// Returns the specs for a request: fixed tools first, then each source's. The same `Arc` until
+    /// something changes.
     pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
         self.snapshot().specs.clone()
     }
 
-    /// The tool of this name.
+    /// Returns the tool of this name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.entry(name).map(|entry| entry.tool.clone())
     }
 
-    /// Names that somebody who wrote `name` may have meant, the nearest first; at most three.
+    /// Returns names that `name` may have been meant for, the nearest first; at most three.
     pub fn suggest(&self, name: &str) -> Vec<String> {
         suggest::nearest(name, self.specs().iter().map(|spec| &*spec.name))
     }
 
-    /// What the sources offer and the registry had to leave out.
+    /// Returns the problems with tools of sources that the registry had to leave out.
     pub fn problems(&self) -> Vec<ToolProblem> {
         self.snapshot().problems.clone()
     }
 
-    /// The tools of sources that fit a question in words best, the best first.
+    /// Returns the tools of sources that match a query in words best, the best first.
     ///
     /// Names count most, then names of arguments, then descriptions; `readFile`, `read_file` and
-    /// "read files" are the same words. Tools that were added one by one are not among them: models
-    /// are told of those anyway.
+    /// "read files" are the same words. Tools that were added one by one are not included: models
+    /// see those anyway.
     pub fn find(&self, query: &str, limit: usize) -> Vec<Arc<ToolSpec>> {
         let snapshot = self.snapshot();
         let best = snapshot.index().best(query, limit);
@@ -105,8 +105,8 @@ impl Registry {
             .collect()
     }
 
-    /// About how many tokens a model is told for the tools of each source, or of each of its parts,
-    /// as often as it is called.
+    /// Returns the approximate number of tokens that each request spends on the tools of each
+    /// source, or of each of its parts.
     pub fn cost(&self) -> Vec<Cost> {
         let snapshot = self.snapshot();
         let cost = |(source, specs): (&str, &[Arc<ToolSpec>])| Cost {
@@ -117,23 +117,23 @@ impl Registry {
         snapshot.parts().map(cost).collect()
     }
 
-    /// How many tools there are, and how many of them are of sources.
+    /// Returns the number of tools, and the number of those from sources.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let snapshot = self.snapshot();
         (snapshot.specs.len(), snapshot.source_specs().len())
     }
 
-    /// Whether tools may come from somewhere.
+    /// Returns `true` if there are sources of tools.
     pub(crate) fn has_sources(&self) -> bool {
         !self.0.sources.is_empty()
     }
 
-    /// The tools that never change.
+    /// Returns the tools that never change.
     pub(crate) fn fixed(&self) -> Vec<Arc<ToolSpec>> {
         self.snapshot().fixed_specs().to_vec()
     }
 
-    /// The tool of this name, if it is one of a source's.
+    /// Returns the tool of this name, if it comes from a source.
     pub(crate) fn of_source(&self, name: &str) -> Option<Arc<ToolSpec>> {
         let snapshot = self.snapshot();
         snapshot
@@ -155,7 +155,7 @@ impl Registry {
         if latest.is_current(sources) {
             return latest;
         }
-        // Sources are foreign code, so no lock is held while they are asked.
+        // Sources are foreign code, so no lock is held while they are called.
         let next = Arc::new(Snapshot::new(fixed, sources, &latest));
         let mut slot = self.latest();
         if !slot.is_as_new_as(&next) {
@@ -178,7 +178,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// What the tools of a source, or of a part of one, cost.
+/// The cost of the tools of a source, or of a part of one.
 ///
 /// ```
 /// # use levity_tools::Registry;
@@ -190,28 +190,28 @@ impl fmt::Debug for Registry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cost {
-    /// The source, or the part of it: a server.
+    /// The source, or the part of it, such as a server.
     pub source: String,
-    /// How many tools it has.
+    /// The number of its tools.
     pub tools: usize,
-    /// About how many tokens their names, descriptions and input schemas are.
+    /// The approximate number of tokens of their names, descriptions and input schemas.
     pub tokens: u64,
 }
 
-/// About how many tokens a model is told for a tool.
+/// Returns the approximate number of tokens of a tool in a request.
 pub(crate) fn tokens(spec: &ToolSpec) -> u64 {
     let schema = estimate_tokens(&spec.input.to_string());
     estimate_tokens(&spec.name) + estimate_tokens(&spec.description) + schema
 }
 
-/// A tool of a source that was left out, or something else that its source has to say; the others
-/// are there.
+/// A tool of a source that was left out, or another problem of a source; its other tools are
+/// available.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolProblem {
-    /// The source's name.
+    /// The name of the source.
     pub source: String,
-    /// Why the tool was left out; it names the tool.
+    /// The reason for which the tool was left out, with its name.
     pub error: Error,
 }
 
@@ -228,8 +228,7 @@ impl fmt::Display for ToolProblem {
     }
 }
 
-/// Collects the tools of a [`Registry`]. A clone has the same tools and sources, not copies of
-/// them.
+/// A builder of a [`Registry`]. A clone has the same tools and sources, not copies of them.
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RegistryBuilder {
@@ -238,7 +237,7 @@ pub struct RegistryBuilder {
 }
 
 impl RegistryBuilder {
-    /// Adds a tool.
+    /// Adds a tool to the registry.
     pub fn tool(self, tool: impl Tool + 'static) -> Self {
         self.shared(Arc::new(tool))
     }
@@ -254,15 +253,16 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds a tool that somebody else holds too.
+    /// Adds a tool that is shared with other owners.
     pub fn shared(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Adds tools that may change; they come after all others, in the order of their sources.
+    /// Adds a source of tools, which may change; its tools follow all others, in the order of the
+    /// sources.
     ///
-    /// One that cannot be offered is left out and told by [`Registry::problems`].
+    /// A tool that cannot be offered is left out and reported by [`Registry::problems`].
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.sources.push(Arc::new(source));
         self
@@ -273,10 +273,10 @@ impl RegistryBuilder {
         self.tools(LinkedTool::all())
     }
 
-    /// Compiles the schemas.
+    /// Compiles the schemas and builds the registry.
     ///
     /// # Errors
-    /// When two tools have one name, or one has an impossible name or schema.
+    /// Returns an error if two tools have the same name, or one has an invalid name or schema.
     pub fn build(self) -> Result<Registry, Error> {
         let fixed = Arc::new(Snapshot::fixed(self.tools)?);
         let latest = Arc::new(Snapshot::new(&fixed, &self.sources, &fixed));

@@ -15,14 +15,14 @@ mod coerce;
 mod of_tool;
 mod plain;
 
-/// How deep arguments, outputs and schemas may be nested. A JSON parser stops at 128 levels, and
-/// what is journaled has to be read back from within a few more.
+/// The maximum nesting of arguments, outputs and schemas. A JSON parser stops at 128 levels, and a
+/// journal adds a few levels around them.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// How many problems the model is told of at a time.
+/// The maximum number of problems in one message.
 const MAX_PROBLEMS: usize = 8;
 
-/// Beyond this many nodes only the first problem is looked for: each takes memory of its own, and a
+/// The number of nodes beyond which only the first problem is searched: each takes memory, and a
 /// long array may have one per item.
 const MAX_SEARCHED: usize = 10_000;
 
@@ -38,23 +38,25 @@ const MAX_SEARCHED: usize = 10_000;
 /// ```
 pub struct Schema(Validator);
 
-/// Why a schema cannot be used.
+/// The reason for which a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// It is no JSON Schema, or one that nobody should write.
+    /// The schema is not a valid JSON Schema, or is unreasonably nested.
     #[error("the schema is not valid: {0}")]
     Invalid(String),
-    /// It refers to something outside itself.
-    #[error("the schema refers to `{0}`; put what it means into the schema")]
+    /// The schema refers to another document.
+    #[error(
+        "the schema refers to `{0}`, which is never fetched; include its definition in the schema"
+    )]
     Remote(String),
 }
 
 impl Schema {
-    /// Compiles a schema without looking beyond it.
+    /// Compiles a schema without fetching anything.
     ///
     /// # Errors
-    /// When it is not valid, nested too deep, or refers to something outside itself.
+    /// Returns an error if the schema is invalid, nested too deeply, or refers to another document.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if nodes(schema, MAX_DEPTH).is_none() {
             let flaw = format!("it is nested deeper than {MAX_DEPTH} levels");
@@ -93,7 +95,7 @@ impl Schema {
         })
     }
 
-    /// What is wrong with `value`, a line for each problem; `None` when nothing is.
+    /// Returns the problems of `value`, a line for each; `None` if there are none.
     pub fn problems(&self, value: &Value) -> Option<String> {
         let Some(nodes) = nodes(value, MAX_DEPTH) else {
             return Some(format!("- it is nested deeper than {MAX_DEPTH} levels"));
@@ -137,7 +139,7 @@ impl std::fmt::Debug for Schema {
     }
 }
 
-/// How many nodes `value` has, unless it is nested deeper than `depth` levels.
+/// Returns the number of nodes of `value`, unless it is nested deeper than `depth` levels.
 pub(crate) fn nodes(value: &Value, depth: usize) -> Option<usize> {
     let sum = |sum: usize, value| Some(sum + nodes(value, depth.checked_sub(1)?)?);
     match value {
@@ -151,7 +153,7 @@ fn line(error: &ValidationError<'_>) -> String {
     format!("- {}", describe(error))
 }
 
-/// The problem in words, and where it is. No part of it is long, whatever the value.
+/// Describes a problem and its place. No part of it is long, whatever the value.
 fn describe(error: &ValidationError<'_>) -> String {
     let mut text = String::new();
     if !error.instance_path().as_str().is_empty() {

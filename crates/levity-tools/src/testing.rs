@@ -1,4 +1,4 @@
-//! A clock that tests turn, and tools made of functions.
+//! A clock that tests control, and tools made of functions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use levity_core::{Timestamp, Tool, ToolCx, ToolError, ToolOutput, ToolSpec, World};
 use serde_json::Value;
 
-/// Time that passes only when told to, or at once whenever somebody sleeps.
+/// A clock that advances only on request, or jumps to the end of every sleep.
 #[derive(Default)]
 pub(crate) struct Clock {
     skips: bool,
@@ -22,12 +22,12 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Stands still until [`advance`](Self::advance).
+    /// Creates a clock that stops until [`advance`](Self::advance).
     pub(crate) fn still() -> Arc<Self> {
         Arc::new(Self::default())
     }
 
-    /// Jumps to the end of every sleep.
+    /// Creates a clock that jumps to the end of every sleep.
     pub(crate) fn skipping() -> Arc<Self> {
         Arc::new(Self {
             skips: true,
@@ -92,7 +92,7 @@ impl FnTool {
         Self(spec, Box::new(move |args, cx| work(args, cx).boxed()))
     }
 
-    /// A tool that answers at once.
+    /// Creates a tool that answers at once.
     pub(crate) fn ready(
         spec: ToolSpec,
         work: impl Fn(Value) -> Outcome + Send + Sync + 'static,
@@ -100,7 +100,7 @@ impl FnTool {
         Self::new(spec, move |args, _| std::future::ready(work(args)))
     }
 
-    /// A tool that only has a name.
+    /// Creates a tool that only has a name.
     pub(crate) fn named(name: &str) -> Self {
         Self::ready(ToolSpec::new(name, ""), |_| Ok(ToolOutput::text("done")))
     }

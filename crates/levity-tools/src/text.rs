@@ -1,6 +1,6 @@
 use std::fmt::{self, Display, Formatter, Write};
 
-/// The last char boundary at or before `at`.
+/// Returns the last char boundary at or before `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len()))
         .rev()
@@ -8,7 +8,7 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// The first char boundary at or after `at`.
+/// Returns the first char boundary at or after `at`.
 pub(crate) fn ceil(text: &str, at: usize) -> usize {
     (at..text.len())
         .find(|&at| text.is_char_boundary(at))
@@ -26,7 +26,7 @@ impl<T: Display> Display for Short<T> {
             full: false,
         };
         let result = write!(cut, "{}", self.0);
-        // A full writer has failed on purpose, to stop whoever writes.
+        // A full writer has failed on purpose, to stop the formatting.
         if cut.full { f.write_str("…") } else { result }
     }
 }

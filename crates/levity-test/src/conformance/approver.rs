@@ -3,19 +3,19 @@ use serde_json::{Value, json};
 
 use super::check::{abandon, calm, patiently, same};
 
-/// Checks an [`Approver`].
+/// Checks an [`Approver`] against its contract.
 ///
-/// `make` returns an approver that answers by itself, within moments; one that asks a person is
-/// given a person of straw.
+/// `make` returns an approver that answers automatically, within moments; replace the person of an
+/// interactive one with a stub.
 ///
-/// What is checked:
+/// The suite checks:
 /// - every question is answered, whatever the call, and none makes it panic;
-/// - a question that waits holds up no other;
+/// - a pending question does not block others;
 /// - dropping a question withdraws it, and the next is answered;
 /// - new arguments are an object, since nothing else can be a tool's arguments.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn approver<A: Approver>(make: impl Fn() -> A) {
     let approver = make();
     for (n, args) in (1..).zip([json!({}), json!({"path": "/"}), json!(null), json!("junk")]) {
@@ -26,7 +26,7 @@ pub async fn approver<A: Approver>(make: impl Fn() -> A) {
     let (first, second) = (ask(1, json!({"a": 1})), ask(2, json!({"a": 2})));
     let mut waiting = approver.decide(&first);
     let early = abandon(&mut waiting);
-    let promise = "approver: a question that waits holds up no other";
+    let promise = "approver: a pending question does not block others";
     check_decision(&patiently(approver.decide(&second), promise).await);
     let late = if early.is_some() {
         early

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// The value, or a panic that names the broken promise.
+/// Returns the value, or panics with the broken promise.
 #[track_caller]
 #[expect(clippy::panic, reason = "a suite reports a broken promise by a panic")]
 pub(super) fn kept<T, E: Error>(result: Result<T, E>, promise: &str) -> T {
@@ -25,7 +25,7 @@ fn causes(error: &dyn Error) -> String {
     text
 }
 
-/// Both are the same, or a panic that names the broken promise.
+/// Compares two values, and panics with the broken promise if they differ.
 #[track_caller]
 pub(super) fn same<T: PartialEq + Debug>(found: &T, expected: &T, promise: &str) {
     assert!(
@@ -59,7 +59,7 @@ pub(super) fn calmly<T>(work: impl FnOnce() -> T, promise: &str) -> T {
     })
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
@@ -68,7 +68,7 @@ pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// Polls once and drops, as a caller does who loses interest.
+/// Polls a future once and drops it, like a caller that loses interest.
 pub(super) fn abandon<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     match future
@@ -80,7 +80,7 @@ pub(super) fn abandon<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Waits for both at once.
+/// Waits for both futures concurrently.
 pub(super) async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut first, mut second) = (None, None);
@@ -109,11 +109,11 @@ fn ready<T>(poll: Poll<T>) -> Option<T> {
     }
 }
 
-/// How often [`patiently`] polls before it gives up.
+/// The number of polls after which [`patiently`] gives up.
 const PATIENCE: usize = 100_000;
 
-/// Polls again and again, without waiting to be woken, and gives up after many times: for what
-/// would otherwise hang for ever.
+/// Polls repeatedly, without waiting for a wake-up, and gives up after many polls: for futures that
+/// might hang forever.
 pub(super) async fn patiently<T>(future: impl Future<Output = T>, promise: &str) -> T {
     let mut future = pin!(future);
     let mut polls = 0;

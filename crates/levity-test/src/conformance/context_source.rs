@@ -4,28 +4,28 @@ use levity_core::{ContextAsk, ContextBlock, ContextLifetime, ContextSource};
 
 use super::check::{abandon, calm, kept, same};
 
-/// Checks a [`ContextSource`].
+/// Checks a [`ContextSource`] against its contract.
 ///
-/// `make` returns a source over the same material each time, better more of it than fits a small
-/// budget.
+/// `make` returns a source over the same material each time, preferably more of it than fits a
+/// small budget.
 ///
-/// What is checked, for budgets from nothing to no limit, with a goal and without one:
+/// The suite checks, for budgets from zero to unlimited, with and without a goal:
 /// - the texts of the blocks together have no more bytes than four times the budget;
 /// - every block has a name, and no two have the same;
 /// - the same sources give the same blocks in the same order;
-/// - how long a block lasts depends neither on the budget nor on the goal;
+/// - the lifetime of a block depends neither on the budget nor on the goal;
 /// - dropping the future is harmless.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn context_source<S: ContextSource>(make: impl Fn() -> S) {
     context_source_for("Tidy up", make).await;
 }
 
-/// Checks a [`ContextSource`] that goes by the goal of a run, as [`context_source`] does.
+/// Checks a [`ContextSource`] that depends on the goal of a run, as [`context_source`] does.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn context_source_for<S: ContextSource>(goal: &str, make: impl Fn() -> S) {
     let source = make();
     let mut seen = BTreeMap::new();
@@ -51,7 +51,7 @@ pub async fn context_source_for<S: ContextSource>(goal: &str, make: impl Fn() ->
 async fn blocks(source: &impl ContextSource, ask: &ContextAsk) -> Vec<ContextBlock> {
     let blocks = calm(
         source.blocks(ask),
-        "context source: no budget and no goal makes it panic",
+        "context source: neither a budget nor a goal makes it panic",
     )
     .await;
     kept(
@@ -60,13 +60,13 @@ async fn blocks(source: &impl ContextSource, ask: &ContextAsk) -> Vec<ContextBlo
     )
 }
 
-/// A block that is before the instructions at one time and behind them at another spoils what
-/// providers have cached.
+/// A block that is sometimes before the instructions and sometimes behind them invalidates the
+/// caches of providers.
 fn check_lasts(blocks: &[ContextBlock], seen: &mut BTreeMap<String, ContextLifetime>) {
     for block in blocks {
         let lasts = *seen.entry(block.name.clone()).or_insert(block.lasts);
         let promise =
-            "context source: how long a block lasts depends neither on the budget nor on the goal";
+            "context source: the lifetime of a block depends neither on the budget nor on the goal";
         assert!(
             lasts == block.lasts,
             "{promise}\nfound both for `{}`",

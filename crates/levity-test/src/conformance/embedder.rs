@@ -2,7 +2,7 @@ use levity_core::{Embedded, Embedder, Purpose};
 
 use super::check::{abandon, calm, kept, same};
 
-/// Texts that mean different things.
+/// Texts of different meanings.
 const TEXTS: [&str; 4] = [
     "The harbour is closed in winter.",
     "Grüner Tee schmeckt am besten kühl.",
@@ -10,7 +10,7 @@ const TEXTS: [&str; 4] = [
     "東京は雨です。",
 ];
 
-/// What texts may look like when nobody looks after them.
+/// Unusual texts, such as unchecked input.
 const ODD: [&str; 6] = [
     "\0",
     "\u{202e}\u{feff}",
@@ -20,28 +20,27 @@ const ODD: [&str; 6] = [
     "a\r\n\tb",
 ];
 
-/// How far from 1 the length of a vector may be.
+/// The tolerance for the length of a unit vector.
 const SLACK: f32 = 1e-3;
 
-/// Checks an [`Embedder`].
+/// Checks an [`Embedder`] against its contract.
 ///
 /// `make` returns an embedder that embeds any text.
 ///
-/// What is checked, for both purposes:
+/// The suite checks, for both purposes:
 /// - `card` always returns the same, and survives JSON;
-/// - there is one vector for each text, from none to some hundred of them, in the order of the
-///   texts;
+/// - there is one vector for each text, for zero to some hundred texts, in the order of the texts;
 /// - all vectors have the same number of components, and the one on the card if it names one;
-/// - a vector has the length 1, or is all zeros when its text says nothing, and has only finite
+/// - a vector has the length 1, or is all zeros if its text has no content, and has only finite
 ///   components;
-/// - odd texts, empty ones among them, fail, if anything, and never panic;
+/// - unusual texts, including empty ones, may fail but never panic;
 /// - dropping a call, polled or not, is harmless.
 ///
 /// Not checked: that nothing is sent before the first poll, that a dropped call is cancelled, and
-/// what the vectors say about the texts.
+/// that the vectors reflect the meaning of the texts.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn embedder<E: Embedder>(make: impl Fn() -> E) {
     let embedder = make();
     let card = embedder.card().clone();
@@ -139,7 +138,7 @@ fn check(embedded: &Embedded, texts: &[String], dimensions: &mut Option<usize>) 
     }
 }
 
-/// Where a text stands decides only where its vector stands.
+/// The position of a text determines only the position of its vector.
 async fn check_order(embedder: &impl Embedder, purpose: Purpose) {
     let texts = owned(&TEXTS);
     let reversed: Vec<String> = texts.iter().rev().cloned().collect();

@@ -6,25 +6,25 @@ use serde_json::json;
 
 use super::check::{abandon, calm, calmly, same};
 
-/// Checks an [`Executor`].
+/// Checks an [`Executor`] against its contract.
 ///
-/// `make` returns an executor that can perform `effects`; of those, a question is only asked if the
-/// executor [answers](levity_core::Prepared::answered) it, and a child run only made. Effects that
-/// nobody knows are added: another model slot, another tool, arguments that are not JSON, another
-/// agent.
+/// `make` returns an executor that can perform `effects`. A question among them is only asked if
+/// the executor [answers](levity_core::Prepared::answered) it, and a child run is only created. The
+/// suite adds unknown effects: another model slot, another tool, arguments that are not JSON,
+/// another agent.
 ///
-/// What is checked:
-/// - `execute` gives an outcome of the effect's kind, never panics, and a tool's answer bears the
+/// The suite checks:
+/// - `execute` returns an outcome of the effect's kind, never panics, and a tool's answer has the
 ///   id of its call;
-/// - a tool and a model that do not exist are failures, and so outcomes; an agent that does not
+/// - a tool and a model that do not exist give a failure as the outcome; an agent that does not
 ///   exist is an error;
-/// - `prepare` gives the same each time, and `inspect` does not panic;
+/// - `prepare` returns the same each time, and `inspect` does not panic;
 /// - dropping `execute` and `prepare`, polled or not, is harmless.
 ///
 /// Not checked: that `prepare` never blocks its thread, and that a dropped effect is cancelled.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
     for effect in effects.into_iter().chain(unknown()) {
         let executor = make();

@@ -7,32 +7,33 @@ use super::check::{abandon, kept, same};
 use super::runs::{check_post, check_query, check_remove};
 use super::samples::{ODD_IDS, records};
 
-/// Checks a [`Journal`].
+/// Checks a [`Journal`] against its contract.
 ///
-/// `make` returns a journal that is empty.
+/// `make` returns an empty journal.
 ///
-/// What is checked:
+/// The suite checks:
 /// - a new run has no records, and an empty journal lists no runs;
-/// - records come back as they were appended and in that order, in one batch or several;
-/// - `read` gives the same records as `open`, and none for a run that is not there;
+/// - records are returned as they were appended and in that order, in one batch or several;
+/// - `read` returns the same records as `open`, and none for a run that does not exist;
 /// - an empty append changes nothing;
 /// - `open` is exclusive: a second one fails with [`Busy`](JournalErrorKind::Busy), and again after
 ///   that failure; other runs can be opened; dropping the log, and nothing else, frees the run;
-/// - an append is all or nothing, also when its future is dropped half-way;
-/// - runs are kept apart, whatever their ids; an id may be refused, but not mixed up;
-/// - `list` is oldest first and says of each run when it was made, how long it is and how it ended,
-///   whether it is open or not; it gives the runs that the query asks for;
-/// - `remove` takes a run with those below it and no others, and none that is driven;
-/// - `open_latest` gives the last snapshot, if the journal takes any, and the records behind it;
-///   all records are still there;
-/// - what is posted to a run reaches whoever drives it, now or next, once and oldest first.
+/// - an append is all or nothing, even when its future is dropped half-way;
+/// - runs are separate, whatever their ids; an id may be rejected, but not confused with another;
+/// - `list` is oldest first and has the creation time, length and ending of each run, open or not;
+///   it returns the runs that match the query;
+/// - `remove` removes a run with its children and no others, and none that is being driven;
+/// - `open_latest` returns the last snapshot, if the journal supports them, and the records behind
+///   it; all records are still there;
+/// - a post to a run reaches its current or next driver, once and oldest first.
 ///
-/// A journal that [`keeps`](Journal::keeps) nothing is only held to be exclusive and empty.
+/// A journal that does not [`keep`](Journal::keeps) records is only required to be exclusive and
+/// empty.
 ///
-/// Not checked: that another process is kept out, and that records outlive this one.
+/// Not checked: that another process is locked out, and that records outlive this one.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn journal<J: Journal>(make: impl AsyncFn() -> J) {
     check_empty(&make().await).await;
     check_exclusive(&make().await).await;
@@ -73,11 +74,11 @@ async fn check_snapshot(journal: &impl Journal) {
         if count == 3 {
             kept(
                 latest.log.append(rest).await,
-                "journal: a run that was opened from a snapshot goes on",
+                "journal: a run that was opened from a snapshot continues",
             );
         }
     }
-    let promise = "journal: a snapshot takes no record away";
+    let promise = "journal: a snapshot removes no record";
     same(&kept(journal.read(&run).await, promise), &written, promise);
     same(
         &open(journal, &run, promise).await.records,
@@ -113,7 +114,7 @@ async fn check_read(journal: &impl Journal) {
 }
 
 const EXCLUSIVE: &str = "journal: `open` is exclusive while the log lives";
-const ORDER: &str = "journal: records come back as they were appended, and in that order";
+const ORDER: &str = "journal: records are returned as they were appended, and in that order";
 const WHOLE: &str = "journal: an append is all or nothing";
 
 async fn open(journal: &impl Journal, run: &RunId, promise: &str) -> OpenRun {
@@ -124,7 +125,7 @@ async fn append(journal: &impl Journal, run: &RunId, records: &[Record]) {
     let mut opened = open(
         journal,
         run,
-        "journal: a run that nobody drives can be opened",
+        "journal: a run that no process drives can be opened",
     )
     .await;
     kept(
@@ -164,7 +165,7 @@ async fn check_exclusive(journal: &impl Journal) {
             .map_err(|error| error.kind());
         same(&second, &Err(JournalErrorKind::Busy), EXCLUSIVE);
     }
-    let promise = "journal: an open run does not keep others from being opened";
+    let promise = "journal: an open run does not prevent others from being opened";
     let child = open(journal, &RunId::new("r1.1"), promise).await;
     drop(log);
     let promise = "journal: dropping the log lets others open the run";
@@ -176,7 +177,7 @@ async fn check_exclusive(journal: &impl Journal) {
 async fn check_keeps_nothing(journal: &impl Journal) {
     let run = RunId::new("r1");
     append(journal, &run, &records(0)).await;
-    let promise = "journal: one that keeps nothing has nothing to return";
+    let promise = "journal: one that stores nothing has nothing to return";
     same(
         &open(journal, &run, promise).await.records,
         &Vec::new(),
@@ -224,7 +225,7 @@ async fn check_whole(journal: &impl Journal) {
 }
 
 async fn check_apart(journal: &impl Journal) {
-    let promise = "journal: runs are kept apart, whatever their ids";
+    let promise = "journal: runs are separate, whatever their ids";
     let mut taken = Vec::new();
     for (start, run) in (0..).zip(ODD_IDS.map(RunId::new)) {
         let Ok(mut opened) = journal.open(&run).await else {
@@ -245,12 +246,12 @@ async fn check_apart(journal: &impl Journal) {
 }
 
 async fn check_list(journal: &impl Journal) {
-    let promise = "journal: `list` is oldest first and says how long each run is and how it ended";
+    let promise = "journal: `list` is oldest first and has the length and the ending of each run";
     let runs =
         [("b", 1_000), ("c", 2_000), ("a", 3_000)].map(|(id, start)| (RunId::new(id), start));
     let mut expected = Vec::new();
     for (n, (run, start)) in runs.iter().enumerate() {
-        // The last run is whole, the others have one record and two.
+        // The last run is complete, the others have one record and two.
         let all = records(*start);
         let sent = if n == 2 { &all[..] } else { &all[..=n] };
         append(journal, run, sent).await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::samples::{ODD_TEXT, media_result};
 use crate::manual::splitmix;
 
-/// Makes up inputs for a machine; the same seed makes up the same.
+/// Generates inputs for a machine; the same seed generates the same inputs.
 pub(super) struct Junk(u64);
 
 impl Junk {
@@ -18,7 +18,7 @@ impl Junk {
         Self(seed)
     }
 
-    /// One time in `of`.
+    /// Returns `true` once in `of` times.
     fn once_in(&mut self, of: u64) -> bool {
         self.below(of) == 0
     }
@@ -33,12 +33,12 @@ impl Junk {
         (index < all.len()).then(|| all.swap_remove(index))
     }
 
-    /// A place among so many.
+    /// Returns an index below `of`.
     pub(super) fn place(&mut self, of: usize) -> usize {
         usize::try_from(self.below(of as u64)).unwrap_or_default()
     }
 
-    /// Changes a state in a place or two.
+    /// Changes a state in one or two places.
     pub(super) fn damage(&mut self, state: &mut Value) {
         for _ in 0..=self.below(2) {
             let mut found = Vec::new();
@@ -51,13 +51,13 @@ impl Junk {
         }
     }
 
-    /// Something that does not belong where it is put; nothing, to have what is there removed.
+    /// Returns a value that does not belong where it is put, or `None` to remove the existing one.
     fn odd(&mut self, state: &Value, from: &[String]) -> Option<Value> {
         let numbers = [0, 1, 7, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
         match self.below(9) {
             0 | 1 => None,
             2..5 => self.pick(numbers).map(Value::from),
-            // What stands elsewhere.
+            // A value from elsewhere in the state.
             5 => from
                 .iter()
                 .try_fold(state, |value, key| {
@@ -72,11 +72,11 @@ impl Junk {
         }
     }
 
-    /// The `n`th input of a run in which these effects were asked for.
+    /// Returns the `n`th input of a run in which these effects were requested.
     pub(super) fn input(&mut self, n: usize, wanted: &[(EffectId, Effect)]) -> Input {
         let run = RunId::new("r1");
         match self.below(40) {
-            // Most runs begin with their beginning.
+            // Most runs begin with their start.
             _ if n == 0 && !self.once_in(8) => {
                 let wrap = if self.once_in(8) {
                     Some(self.limit())
@@ -101,7 +101,7 @@ impl Junk {
         }
     }
 
-    /// An effect finishes: mostly one of the last, at times one that finished before.
+    /// Returns the end of an effect: mostly one of the last, sometimes one that finished before.
     fn finished(&mut self, wanted: &[(EffectId, Effect)]) -> Input {
         let from = if self.once_in(6) {
             0
@@ -159,7 +159,7 @@ impl Junk {
             1 => Part::thinking("hm"),
             2 => Part::text(""),
             3 => Part::ToolCall(ToolCall::from_text("", "add", "{broken")),
-            // Few ids, so that some occur twice.
+            // There are few ids, so that some occur twice.
             n => Part::ToolCall(ToolCall::new(
                 format!("c{}", self.below(3)),
                 "add",
@@ -202,7 +202,7 @@ impl Junk {
 
     fn message(&mut self) -> Message {
         match self.below(4) {
-            // Neither has a place on its own.
+            // Neither is valid on its own.
             0 => Message::new(Role::Tool, []),
             1 => Message::new(Role::Assistant, [self.part()]),
             _ => Message::user("One more thing."),
@@ -254,7 +254,7 @@ impl Junk {
     }
 }
 
-/// The places of all values in a value, as JSON pointers without escapes.
+/// Collects the places of all values in a value, as JSON pointers without escapes.
 fn places(value: &Value, above: &[String], found: &mut Vec<Vec<String>>) {
     let below: Vec<(String, &Value)> = match value {
         Value::Array(items) => items
@@ -272,7 +272,7 @@ fn places(value: &Value, above: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Puts another value in a place, or removes what is there.
+/// Replaces the value in a place, or removes it.
 fn change(value: &mut Value, place: &[String], other: Option<Value>) {
     let Some((key, rest)) = place.split_first() else {
         return;

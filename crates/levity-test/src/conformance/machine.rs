@@ -6,27 +6,27 @@ use serde_json::Value;
 use super::check::{calmly, kept, same};
 use super::junk::Junk;
 
-/// Checks a [`Machine`].
+/// Checks a [`Machine`] against its contract.
 ///
-/// `make` returns the same machine each time, before its first input. It is fed the inputs of many
-/// made-up runs: sensible outcomes, outcomes of the wrong kind, effects that nobody asked for or
-/// that finished before, words of the host, limits, in any order.
+/// `make` returns the same machine each time, before its first input. The suite feeds it the inputs
+/// of many generated runs, in any order: valid outcomes, outcomes of the wrong kind, effects that
+/// were not requested or that finished before, messages of the host, limits.
 ///
-/// What is checked:
-/// - kind and `save` are the same for each machine that `make` returns; what `save` returns
+/// The suite checks:
+/// - kind and `save` are the same for each machine that `make` returns; the result of `save`
 ///   survives JSON, and calling it changes nothing;
 /// - the same inputs in the same order give the same effects, events and ending;
-/// - no input makes it panic, also before the beginning and after the end;
-/// - effects are numbered upwards, over the whole run; a question bears its number and its run;
-/// - it ends at once on `Cancel`, as [`Cancelled`](Status::Cancelled), and on `Stop`, wherever it
-///   stands;
-/// - once it has ended it wants nothing more, and its ending stays.
+/// - no input makes it panic, even before the start and after the end;
+/// - effects are numbered upwards, over the whole run; a question has its number and its run;
+/// - it ends at once on `Cancel`, as [`Cancelled`](Status::Cancelled), and on `Stop`, in every
+///   phase;
+/// - once it has ended it requests nothing more, and its ending does not change.
 ///
-/// That a machine can be built again from what it saved is checked by [`machine_restored`], and
-/// that damaged states do no harm by [`machine_damaged`].
+/// Use [`machine_restored`] to check that a machine can be rebuilt from its saved state, and
+/// [`machine_damaged`] to check that damaged states do no harm.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn machine<M: Machine>(make: impl Fn() -> M) {
     let machine = make();
     same(
@@ -48,16 +48,15 @@ pub async fn machine<M: Machine>(make: impl Fn() -> M) {
     }
 }
 
-/// Checks that what a [`Machine`] saves, at any time between two inputs, is enough to build it
-/// again.
+/// Checks that a [`Machine`] can be rebuilt from its saved state at any time between two inputs.
 ///
 /// `make` returns the same machine each time, before its first input, and `restore` builds one from
-/// what it saved. It is fed the inputs of many made-up runs, and compared with machines that are
-/// built again: before the first input, after every input, and once in the middle. All give the
-/// same effects, events, endings and states, byte for byte.
+/// a saved state. The suite feeds it the inputs of many generated runs, and compares it with
+/// rebuilt machines: before the first input, after every input, and once in the middle. All give
+/// the same effects, events, endings and states, byte for byte.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn machine_restored<M: Machine, R: Machine>(
     make: impl Fn() -> M,
     restore: impl Fn(Value) -> R,
@@ -76,11 +75,11 @@ pub async fn machine_restored<M: Machine, R: Machine>(
     }
 }
 
-/// Checks as [`machine_restored`] does, along the inputs of a run of yours: for states that made-up
-/// inputs do not lead to.
+/// Checks as [`machine_restored`] does, along the inputs of your own run: for states that generated
+/// inputs do not reach.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn machine_restored_along<M: Machine, R: Machine>(
     make: impl Fn() -> M,
     restore: impl Fn(Value) -> R,
@@ -101,13 +100,13 @@ pub async fn machine_restored_along<M: Machine, R: Machine>(
 /// Checks that no damaged state of a [`Machine`] makes `restore`, or the machine that it builds,
 /// panic.
 ///
-/// States that are saved along many made-up runs are changed in one place or in several: a value is
-/// removed, or another one is put there, of another kind or size. `restore` returns an error that
-/// says what is wrong, or a machine. A machine takes any input without a panic, and ends on
-/// `Cancel`.
+/// The suite saves states along many generated runs and changes them in one or several places: it
+/// removes a value, or replaces it with one of another kind or size. `restore` returns an error
+/// that describes the problem, or a machine. A machine accepts any input without a panic, and ends
+/// on `Cancel`.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn machine_damaged<M: Machine, R: Machine>(
     make: impl Fn() -> M,
     restore: impl Fn(&Value) -> Result<R, String>,
@@ -128,7 +127,7 @@ pub async fn machine_damaged<M: Machine, R: Machine>(
                 Err(why) => {
                     assert!(
                         !why.trim().is_empty(),
-                        "machine: the error of `restore` says what is wrong"
+                        "machine: the error of `restore` describes the problem"
                     );
                 }
                 Ok(damaged) => survives(damaged, &inputs, &mut junk),
@@ -137,7 +136,7 @@ pub async fn machine_damaged<M: Machine, R: Machine>(
     }
 }
 
-/// A machine from a damaged state takes inputs, whatever it makes of them, and ends.
+/// Checks that a machine from a damaged state accepts inputs, whatever it does with them, and ends.
 fn survives<M: Machine>(mut machine: M, inputs: &[Input], junk: &mut Junk) {
     let promise = "machine: built from a damaged state, no input makes it panic";
     let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
@@ -165,8 +164,8 @@ fn survives<M: Machine>(mut machine: M, inputs: &[Input], junk: &mut Junk) {
     );
 }
 
-const RESTORED: &str = "machine: what `save` returns between two inputs is enough to build it \
-    again, in the state that it had";
+const RESTORED: &str =
+    "machine: the result of `save` between two inputs is enough to rebuild it, in the same state";
 
 fn restored<R>(state: &Value, restore: &impl Fn(Value) -> R) -> R {
     let json = kept(serde_json::to_string(state), RESTORED);
@@ -174,8 +173,8 @@ fn restored<R>(state: &Value, restore: &impl Fn(Value) -> R) -> R {
     calmly(|| restore(state), RESTORED)
 }
 
-/// Feeds inputs, with the time of each, to a machine, to one that is built again after every input,
-/// and to those that are built again once, after so many inputs. All go the same way.
+/// Feeds inputs, with the time of each, to a machine, to one that is rebuilt after every input, and
+/// to those that are rebuilt once, after so many inputs. All must behave the same.
 pub(super) fn check_restored<M: Machine, R: Machine>(
     make: &impl Fn() -> M,
     restore: &impl Fn(Value) -> R,
@@ -214,13 +213,13 @@ pub(super) fn check_restored<M: Machine, R: Machine>(
     );
 }
 
-/// How many runs are made up.
+/// The number of generated runs.
 const RUNS: u64 = 100;
-/// In how many of them it is built again after every input, or from damaged states.
+/// The number of runs with a rebuild after every input, or from damaged states.
 const RESTORED_RUNS: u64 = 15;
 /// The number of damaged copies of each state.
 const DAMAGES: usize = 20;
-/// How many inputs each has.
+/// The number of inputs of each run.
 const INPUTS: usize = 60;
 
 const SAME: &str =
@@ -233,15 +232,15 @@ fn check_saved(again: &Value, saved: &Value) {
         saved,
         "machine: `save` is the same for the same machine",
     );
-    let promise = "machine: what `save` returns survives JSON";
+    let promise = "machine: the result of `save` survives JSON";
     let read: Value = kept(serde_json::from_str(&saved.to_string()), promise);
     same(&read, saved, promise);
 }
 
-/// All that can be seen of a machine, input by input.
+/// Everything observable of a machine, input by input.
 type Trace = Vec<String>;
 
-/// Makes up a run, and returns its inputs and what the machine did.
+/// Generates a run, and returns its inputs and the behaviour of the machine.
 fn explore<M: Machine>(machine: M, seed: u64) -> (Vec<Input>, Trace) {
     let mut junk = Junk::new(seed);
     let mut driven = Driven::new(machine);
@@ -257,7 +256,7 @@ fn explore<M: Machine>(machine: M, seed: u64) -> (Vec<Input>, Trace) {
 fn feed<M: Machine>(machine: M, inputs: &[Input]) -> Trace {
     let mut driven = Driven::new(machine);
     for input in inputs {
-        // Whatever it does, it must not be seen in the trace.
+        // Calling `save` must not change the trace.
         let _ = calmly(|| driven.machine.save(), "machine: `save` does not panic");
         driven.apply(input.clone());
     }
@@ -286,13 +285,13 @@ fn check_ends<M: Machine>(make: &impl Fn() -> M, inputs: &[Input]) {
             let cancelled = matches!(status, Some(Status::Cancelled { .. }));
             assert!(
                 cancelled,
-                "machine: cancelled, it ends as `Cancelled`\nfound: {status:?}"
+                "machine: when cancelled, it ends as `Cancelled`\nfound: {status:?}"
             );
         }
     }
 }
 
-/// A machine, and what it did so far.
+/// A machine with its behaviour up to now.
 struct Driven<M> {
     machine: M,
     run: RunId,
@@ -310,7 +309,7 @@ impl<M: Machine> Driven<M> {
         }
     }
 
-    /// A machine that is built again from what this one saved, with the same past.
+    /// Returns a machine that is rebuilt from the saved state of this one, with the same past.
     fn restored<R: Machine>(&self, saved: &Value, restore: &impl Fn(Value) -> R) -> Driven<R> {
         let machine = restored(saved, restore);
         Driven {
@@ -321,7 +320,7 @@ impl<M: Machine> Driven<M> {
         }
     }
 
-    /// All that can be seen of it after its last input.
+    /// Returns everything observable of it after its last input.
     fn seen(&self) -> (Option<&String>, String, Ending) {
         let so_far = self.machine.so_far(Status::Complete);
         (self.trace.last(), self.machine.save().to_string(), so_far)
@@ -342,12 +341,16 @@ impl<M: Machine> Driven<M> {
         calmly(|| self.machine.apply(input, &mut step), PANIC);
         let after = self.machine.ending();
         if before.is_some() {
-            same(&after, &before.as_ref(), "machine: an ending stays");
+            same(
+                &after,
+                &before.as_ref(),
+                "machine: an ending does not change",
+            );
         }
         let quiet = after.is_none() || step.effects.is_empty();
         assert!(
             quiet,
-            "machine: after an ending it wants nothing more\nafter {told}\nfound: {:?}",
+            "machine: after an ending it requests nothing more\nafter {told}\nfound: {:?}",
             step.effects
         );
         self.trace.push(format!(
@@ -368,8 +371,8 @@ impl<M: Machine> Driven<M> {
             );
             last = Some(*id);
             if let Effect::Ask(ask) = effect {
-                same(&ask.effect, id, "machine: a question bears its own number");
-                same(&ask.run, &self.run, "machine: a question bears its run");
+                same(&ask.effect, id, "machine: a question has its own number");
+                same(&ask.run, &self.run, "machine: a question has its run");
             }
         }
     }

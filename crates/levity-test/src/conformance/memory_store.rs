@@ -12,35 +12,37 @@ mod held;
 mod listed;
 mod positions;
 
-/// Checks a [`MemoryStore`].
+/// Checks a [`MemoryStore`] against its contract.
 ///
-/// `make` returns a store that is empty.
+/// `make` returns an empty store.
 ///
-/// What is checked:
+/// The suite checks:
 /// - an unknown conversation is an empty one, and can be forgotten;
-/// - messages come back as they were saved and in that order, provider data and media, deep values
-///   and long texts included;
-/// - `load` returns the last ones, oldest first, no more than asked for, and none that are in the
+/// - messages are returned as they were saved and in that order, including provider data and media,
+///   deep values and long texts;
+/// - `load` returns the last ones, oldest first, no more than requested, and none that are in the
 ///   summary;
-/// - `read` goes through a conversation by positions, which never change;
-/// - a save that was made before changes nothing, and one at another position is refused as moved;
-/// - a change without messages and summary makes no conversation;
-/// - a save is whole or not at all: dropped half-way, or beside another;
-/// - conversations are kept apart, whatever their ids; an id may be refused, but not mixed up;
-/// - a summary can be set, replaced, does not touch the messages, and stands only for messages that
-///   are there;
-/// - `search` finds a message by a word of it, in its own conversation only, and no more than asked
-///   for;
-/// - `trim` removes what is before a position, and nothing else;
-/// - `list` has every conversation once, the one unchanged for longest first, and goes on from any;
-/// - one that is held is busy for others, can be saved, and is free when it is let go of;
-/// - `forget` and `expire` leave nothing behind, and leave the others alone.
+/// - `read` pages through a conversation by positions, which never change;
+/// - repeating a save changes nothing, and a save at another position is rejected as moved;
+/// - a change without messages and summary creates no conversation;
+/// - a save is all or nothing: dropped half-way, or beside another;
+/// - conversations are separate, whatever their ids; an id may be rejected, but not confused with
+///   another;
+/// - a summary can be set and replaced, does not touch the messages, and covers only existing
+///   messages;
+/// - `search` finds a message by one of its words, in its own conversation only, and no more than
+///   requested;
+/// - `trim` removes the messages before a position, and nothing else;
+/// - `list` has every conversation once, the one unchanged for longest first, and continues after
+///   any;
+/// - a leased conversation is busy for others, can be saved, and is free when it is released;
+/// - `forget` and `expire` leave nothing behind, and do not affect the others.
 ///
-/// Not checked: how good a search is, what things cost, whether the store outlives the process, and
-/// whether another process finds held what is held here.
+/// Not checked: the quality of a search, the cost of calls, durability beyond the process, and
+/// leases across processes.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn memory_store<S: MemoryStore>(make: impl AsyncFn() -> S) {
     check_unknown(&make().await).await;
     check_order(&make().await).await;
@@ -59,11 +61,11 @@ pub async fn memory_store<S: MemoryStore>(make: impl AsyncFn() -> S) {
 }
 
 const UNKNOWN: &str = "memory store: an unknown conversation is an empty one";
-const ORDER: &str = "memory store: messages come back as they were saved, and in that order";
-const WHOLE: &str = "memory store: a save is whole or not at all";
+const ORDER: &str = "memory store: messages are returned as they were saved, and in that order";
+const WHOLE: &str = "memory store: a save is all or nothing";
 const FORGET: &str = "memory store: `forget` leaves nothing behind";
 
-/// Saves messages where the conversation ends.
+/// Saves messages at the end of the conversation.
 async fn append(
     store: &impl MemoryStore,
     id: &ConversationId,
@@ -110,7 +112,7 @@ async fn set_summary(
         .await
 }
 
-/// A call was refused for this reason.
+/// Checks that a call was rejected for this reason.
 #[track_caller]
 fn refused<T>(result: Result<T, MemoryError>, kind: MemoryErrorKind, promise: &str) {
     let found = result.err().map(|error| error.kind());
@@ -127,7 +129,7 @@ async fn check_unknown(store: &impl MemoryStore) {
         same(&kept(store.forget(&id).await, UNKNOWN), &false, UNKNOWN);
         kept(store.trim(&id, 3).await, UNKNOWN);
     }
-    let promise = "memory store: a change of nothing makes no conversation";
+    let promise = "memory store: an empty change creates no conversation";
     kept(store.save(&id, &ConversationChange::at(0)).await, promise);
     same(
         &listed::names(store, promise).await,
@@ -165,7 +167,7 @@ async fn check_order(store: &impl MemoryStore) {
     kept(append(store, &id, first).await, ORDER);
     kept(
         append(store, &id, &[]).await,
-        "memory store: a change of nothing changes nothing",
+        "memory store: an empty change changes nothing",
     );
     kept(append(store, &id, rest).await, ORDER);
     kept(append(store, &id, first).await, ORDER);
@@ -188,8 +190,8 @@ async fn check_order(store: &impl MemoryStore) {
     }
 }
 
-/// Messages that are hard to keep: deep, long, with numbers at the edge and text that looks like an
-/// escape.
+/// Returns messages that are hard to store: deep, long, with numbers at the edge and text that
+/// looks like an escape.
 fn hard() -> Vec<Arc<Message>> {
     let deep = (0..64).fold(serde_json::json!({"\\ud800": "\\ud800"}), |inner, _| {
         serde_json::json!([inner])
@@ -237,7 +239,7 @@ async fn check_whole(store: &impl MemoryStore) {
         ConversationChange::at(0).with_messages(messages.iter().cloned())
     };
     drop(abandon(store.save(&id, &save(&a))));
-    // A store that works elsewhere may take its time; whichever comes first, the other has moved.
+    // A remote store may take its time; whichever save is first, the other has moved.
     let second = store.save(&id, &save(&b)).await;
     let found = all(store, &id, WHOLE).await;
     same(&found, if second.is_ok() { &b } else { &a }, WHOLE);
@@ -258,7 +260,7 @@ async fn check_whole(store: &impl MemoryStore) {
 }
 
 async fn check_apart(store: &impl MemoryStore) {
-    let promise = "memory store: conversations are kept apart";
+    let promise = "memory store: conversations are separate";
     let mut taken = Vec::new();
     for id in ODD_IDS.map(ConversationId::new) {
         if append(store, &id, &batch(id.as_str())).await.is_ok() {
@@ -268,7 +270,7 @@ async fn check_apart(store: &impl MemoryStore) {
     }
     assert!(
         !taken.is_empty(),
-        "memory store: some conversations can be kept"
+        "memory store: some conversations can be stored"
     );
     for id in &taken {
         same(&all(store, id, promise).await, &batch(id.as_str()), promise);
@@ -300,7 +302,7 @@ async fn check_summary(store: &impl MemoryStore) {
     kept(set_summary(store, &id, "Shorter.", 0).await, promise);
     same(&all(store, &id, promise).await, &messages(), promise);
 
-    let promise = "memory store: what is in the summary is not loaded";
+    let promise = "memory store: summarised messages are not loaded";
     kept(set_summary(store, &id, "Longer.", 3).await, promise);
     same(
         &all(store, &id, promise).await,
@@ -319,7 +321,7 @@ async fn check_summary(store: &impl MemoryStore) {
         promise,
     );
 
-    let promise = "memory store: a summary stands only for messages that are there";
+    let promise = "memory store: a summary covers only existing messages";
     refused(
         set_summary(store, &id, "All of it.", 12).await,
         MemoryErrorKind::Refused,
@@ -351,7 +353,7 @@ async fn search(
 }
 
 async fn check_search(store: &impl MemoryStore) {
-    let promise = "memory store: `search` finds a message by a word of it";
+    let promise = "memory store: `search` finds a message by one of its words";
     let (id, other) = (ConversationId::new("here"), ConversationId::new("there"));
     let wanted = Arc::new(Message::user("The kingfisher is blue."));
     kept(append(store, &id, &batch("a")).await, promise);
@@ -395,7 +397,7 @@ async fn check_search(store: &impl MemoryStore) {
         .into_iter()
         .chain(odd.map(|odd| (odd, 2)))
     {
-        let promise = "memory store: `search` returns no more than asked for, whatever the query";
+        let promise = "memory store: `search` returns no more than requested, whatever the query";
         let found = kept(search(store, &id, query, limit).await, promise);
         assert!(
             found.len() <= limit,
@@ -413,7 +415,7 @@ async fn check_forget(store: &impl MemoryStore) {
     }
     same(&kept(store.forget(&id).await, FORGET), &true, FORGET);
     check_empty(store, &id, FORGET).await;
-    let promise = "memory store: `forget` leaves other conversations alone";
+    let promise = "memory store: `forget` does not affect other conversations";
     same(&all(store, &other, promise).await, &messages(), promise);
     same(
         &summary_of(store, &other, promise).await,

@@ -7,25 +7,25 @@ use serde_json::json;
 use super::check::{abandon, calm, calmly, kept, same};
 use super::samples::{ODD_TEXT, history};
 
-/// Checks a [`Model`].
+/// Checks a [`Model`] against its contract.
 ///
 /// `make` returns a model that answers its first request, whatever it is, each time with the same
-/// reply: a scripted one, or a provider that talks to a recorded exchange.
+/// reply: a scripted one, or a provider with a recorded exchange.
 ///
-/// What is checked:
+/// The suite checks:
 /// - the card is always the same and names a provider and an id;
-/// - `complete` gives what folding `stream` gives, and the reply is the model's own;
+/// - `complete` returns the same as folding `stream`, and the reply has the role of the model;
 /// - a future that is dropped before it was polled has sent nothing: the model still answers;
 /// - dropping a future or a stream half-way is harmless;
-/// - no request makes it panic: empty, odd, with media, foreign provider data, unknown tools;
-/// - `cost_bound` is the same each time, and more for more input;
-/// - an error does not repeat what was sent.
+/// - no request makes it panic: empty, unusual, with media, foreign provider data, unknown tools;
+/// - `cost_bound` is the same each time, and higher for more input;
+/// - an error does not repeat the request.
 ///
-/// Not checked, since it cannot be seen from here: that a dropped call is cancelled at the
+/// Not checked, since it cannot be observed from here: that a dropped call is cancelled at the
 /// provider, and that each request is sent once.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn model<M: Model>(make: impl Fn() -> M) {
     check_card(&make);
     let whole = check_complete(&make).await;
@@ -120,7 +120,7 @@ fn check_worst(model: &impl Model, request: &Request) {
         .with_message(Message::user("And what is 2 + 6?"));
     assert!(
         worst(&more).input >= first.input,
-        "model: more input is never less in the worst case"
+        "model: more input never lowers the cost bound"
     );
 }
 
@@ -132,18 +132,18 @@ async fn check_odd(model: &impl Model, request: Request) {
     }
 }
 
-/// What no error may repeat; it stands in every odd request.
+/// The text that no error may repeat; it is part of every unusual request.
 const SECRET: &str = "s3cret-payl0ad";
 
 fn check_silent(error: &ModelError) {
     let told = format!("{error} {error:?}");
     assert!(
         !told.contains(SECRET),
-        "model: an error does not repeat what was sent\nfound: {told}"
+        "model: an error does not repeat the request\nfound: {told}"
     );
     assert!(
         !error.to_string().is_empty(),
-        "model: an error says what went wrong"
+        "model: an error describes the problem"
     );
 }
 

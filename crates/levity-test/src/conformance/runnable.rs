@@ -19,20 +19,21 @@ use serde_json::Value;
 use super::machine::check_restored;
 use crate::crash::{Crashes, Life};
 
-/// Tests a kind of run: an agent, a team, a swarm, a machine of your own. Needs the feature
+/// Checks a [`Runnable`]: an agent, a team, a swarm, your own machine. Requires the feature
 /// `runtime`.
 ///
-/// `make` makes what is run, with this runtime; what it makes must answer the same however often it
-/// is made, so give its models scripts that go [by history](crate::ScriptedModel::by_history).
-/// `input` is the input of each run. `show` turns an output into what must be the same, whatever
-/// happened on the way.
+/// `make` creates the runnable with this runtime. It must answer the same each time, so give its
+/// models scripts that go [by history](crate::ScriptedModel::by_history). `input` is the input of
+/// each run. `show` turns an output into the value that must be the same in every case.
 ///
-/// Checked are: a replay that tells the same events; a machine that is built again after every
-/// record, from what it saved; a crash after every record, and a run resumed from its records and
-/// from snapshots; a fork from every record; a pause; a cancel, which stays; a run that is stopped
-/// and resumed; questions answered by a function, by the handle, and after the run was parked.
-/// Every question is answered with yes. Not checked: limits, messages to the run, and effects that
-/// happen twice, for which [`crash`](crate::crash) has a tally.
+/// The suite checks: a replay with the same events; a machine rebuilt from its saved state after
+/// every record; a crash after every record, and a run resumed from its records and from snapshots;
+/// a fork from every record; a pause; a cancel, which persists; a run that is stopped and resumed;
+/// questions answered by a function, by the handle, and after the run was parked. Every question is
+/// answered with yes.
+///
+/// Not checked: limits, messages to the run, and effects that happen twice, for which
+/// [`crash`](crate::crash) has a tally.
 ///
 /// ```ignore
 /// conformance::runnable(
@@ -44,7 +45,7 @@ use crate::crash::{Crashes, Life};
 /// ```
 ///
 /// # Panics
-/// At the first promise that is not kept, with its name. When called outside a tokio runtime.
+/// Panics at the first broken promise, with its name, and when called outside a tokio runtime.
 pub async fn runnable<W, T>(
     make: impl Fn(Runtime) -> W,
     input: impl Fn() -> W::Input,
@@ -66,12 +67,12 @@ pub async fn runnable<W, T>(
     suite.parked(&whole).await;
 }
 
-/// Checks that the machine of a run that is in a journal can be built again after every record,
-/// from what it saved: what follows gives the same effects, events, ending and states, byte for
-/// byte. Needs the feature `runtime`.
+/// Checks that the machine of a journaled run can be rebuilt from its saved state after every
+/// record. Requires the feature `runtime`. The rest of the run gives the same effects, events,
+/// ending and states, byte for byte.
 ///
 /// # Panics
-/// When a promise is broken, or the run is not in the journal.
+/// Panics if a promise is broken, or the run is not in the journal.
 pub async fn recorded<W: Runnable>(what: &W, journal: &dyn Journal, run: &RunId) {
     let records = journal
         .read(run)
@@ -100,7 +101,7 @@ struct Suite<M, I, S> {
     show: S,
 }
 
-/// A run that nothing happened to.
+/// An undisturbed run.
 struct Whole<T> {
     journal: MemoryJournal,
     events: Vec<Event>,
@@ -136,7 +137,7 @@ impl<M, I, S> Suite<M, I, S> {
     {
         match result {
             Ok(output) => (self.show)(&output),
-            Err(error) => panic!("Runnable: {when}: the run gives nothing: {error:?}"),
+            Err(error) => panic!("Runnable: {when}: the run has no result: {error:?}"),
         }
     }
 }
@@ -161,7 +162,7 @@ where
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(event.clone());
             });
-        let shown = self.shown("begun and left alone", run.await);
+        let shown = self.shown("run undisturbed", run.await);
         let events = std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner));
         Whole {
             journal,
@@ -170,7 +171,8 @@ where
         }
     }
 
-    /// A replay of the records tells all but the fleeting events, the same to the byte.
+    /// Checks that a replay of the records emits all but the transient events, identical to the
+    /// byte.
     async fn replayed(&self, whole: &Whole<T>) {
         let what = (self.make)(Runtime::new().with_journal(whole.journal.clone()));
         let replayed = replay_run(&what, &id())
@@ -179,7 +181,7 @@ where
         let lasts = |event: &&Event| event.run == id() && !event.kind.is_fleeting();
         let told: Vec<_> = whole.events.iter().filter(lasts).collect();
         let again: Vec<_> = replayed.events.iter().filter(lasts).collect();
-        assert_eq!(told, again, "Runnable: a replay tells the same events");
+        assert_eq!(told, again, "Runnable: a replay emits the same events");
     }
 
     async fn restored(&self, whole: &Whole<T>) {
@@ -208,7 +210,7 @@ where
             for end in &Crashes::new(journal).run(live).await.stops {
                 assert_eq!(
                     end.value, whole.shown,
-                    "Runnable: {end}: a run resumed {how} comes to the same"
+                    "Runnable: {end}: a run resumed {how} has the same result"
                 );
             }
         }
@@ -230,14 +232,14 @@ where
             let shown = self.shown(&format!("forked after record {after}"), fork);
             assert_eq!(
                 shown, whole.shown,
-                "Runnable: a fork after record {after} comes to the same"
+                "Runnable: a fork after record {after} has the same result"
             );
         }
     }
 
     async fn paused(&self, whole: &Whole<T>) {
         let run = self.begin(kept().1).on_ask(yes).start();
-        // One that has ended already cannot be paused.
+        // A run that has already ended cannot be paused.
         if run.pause().await.is_ok() {
             run.resume()
                 .await
@@ -271,7 +273,7 @@ where
             }
         };
         cancelled(run.await);
-        // A run that was cancelled while it was prepared has no records.
+        // A run that was cancelled during its preparation has no records.
         let Ok(records) = journal.read(&id()).await else {
             return;
         };
@@ -312,28 +314,28 @@ where
                 let again = Run::resume((self.make)(runtime), id()).on_ask(yes).await;
                 self.shown("parked and resumed", again)
             }
-            result => self.shown("begun with leave to park", result),
+            result => self.shown("started with `park`", result),
         };
         assert_eq!(
             shown, whole.shown,
-            "Runnable: a parked run goes on as if it had waited"
+            "Runnable: a parked run continues as if it had waited"
         );
     }
 }
 
-/// Allows what a run asks until it ends.
+/// Approves every question of a run until it ends.
 async fn approve<W: Runnable>(mut run: RunHandle<W>) -> Result<W::Output, Error> {
     let mut events = run.events();
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = &event.kind {
-            // One that is no longer asked needs no answer.
+            // A question that is no longer open needs no answer.
             let _ = run.approve(ask).await;
         }
     }
     run.await
 }
 
-/// The input that a record is for the machine of its run.
+/// Returns the inputs that a record is for the machine of its run.
 fn inputs(run: &RunId, record: &Record) -> Vec<(Timestamp, Input)> {
     let inputs = match record.entry.clone() {
         Entry::Opened(opened) => {

@@ -1,4 +1,4 @@
-//! What a journal promises of its runs as a whole: finding, removing, leaving word.
+//! Checks of a journal's runs as a whole: listing, removal, posts.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::check::{kept, same};
 
-/// A run as a journal is asked for it.
+/// A sample run, with its id, its time and its entries.
 struct Sample(&'static str, u64, Vec<Entry>);
 
 fn opened(child: bool) -> Entry {
@@ -120,7 +120,7 @@ pub(super) async fn check_query(journal: &impl Journal) {
         (query().due(at(8_999)), &[]),
     ];
     for (query, expected) in cases {
-        let promise = format!("journal: `list` gives what is asked for by {query:?}");
+        let promise = format!("journal: `list` returns the runs that match {query:?}");
         let found = kept(journal.list(&query).await, &promise);
         let names: Vec<_> = found.iter().map(|run| run.run.as_str()).collect();
         same(&names, &expected.to_vec(), &promise);
@@ -130,10 +130,10 @@ pub(super) async fn check_query(journal: &impl Journal) {
 pub(super) async fn check_remove(journal: &impl Journal) {
     fill(journal).await;
     let (works, child) = (RunId::new("works"), RunId::new("works.1"));
-    let promise = "journal: a run is not removed while one at or below it is driven";
+    let promise = "journal: a run is not removed while it or one of its children is driven";
     let open = kept(journal.open(&child).await, promise);
     let refused = match journal.remove(&works).await {
-        // It may be one that removes nothing at all.
+        // The journal may not support removal at all.
         Err(error) if error.kind() == JournalErrorKind::Refused => return,
         other => other.map_err(|error| error.kind()),
     };
@@ -144,7 +144,7 @@ pub(super) async fn check_remove(journal: &impl Journal) {
         promise,
     );
     drop(open);
-    let promise = "journal: a run is removed with those below it, and no others";
+    let promise = "journal: a run is removed with its children, and no others";
     same(&kept(journal.remove(&works).await, promise), &true, promise);
     let left = kept(journal.list(&RunQuery::new()).await, promise);
     let names: Vec<_> = left.iter().map(|run| run.run.as_str()).collect();
@@ -154,7 +154,7 @@ pub(super) async fn check_remove(journal: &impl Journal) {
         &Vec::new(),
         promise,
     );
-    let promise = "journal: removing what is not there is no error";
+    let promise = "journal: removing a run that does not exist is not an error";
     same(
         &kept(journal.remove(&works).await, promise),
         &false,
@@ -177,7 +177,7 @@ pub(super) async fn check_remove(journal: &impl Journal) {
     );
 }
 
-/// What has been left for a run by now.
+/// Returns the posts for a run that have arrived.
 async fn posted_now(open: &mut OpenRun, promise: &str) -> Option<Vec<RunRequest>> {
     let mut posted = pin!(open.log.posted());
     poll_fn(|cx| {
@@ -196,14 +196,14 @@ pub(super) async fn check_post(journal: &impl Journal) {
         effect: EffectId::new(1),
         decision: Decision::Allow,
     };
-    let promise = "journal: what is posted reaches whoever drives the run next";
+    let promise = "journal: a post reaches the next driver of the run";
     if journal.post(&run, &word).await.is_err() {
-        // It may be one that takes no posts.
+        // The journal may not support posts.
         let mut open = kept(journal.open(&run).await, promise);
         same(
             &posted_now(&mut open, promise).await,
             &None,
-            "journal: one that takes no posts gives none",
+            "journal: one without support for posts returns none",
         );
         return;
     }
@@ -214,7 +214,7 @@ pub(super) async fn check_post(journal: &impl Journal) {
         promise,
     );
     drop(open);
-    let promise = "journal: what was given out comes again until an append";
+    let promise = "journal: a delivered post is delivered again until an append";
     let mut open = kept(journal.open(&run).await, promise);
     same(
         &kept(open.log.posted().await, promise),
@@ -227,8 +227,7 @@ pub(super) async fn check_post(journal: &impl Journal) {
         Entry::Commanded(ControlCommand::Resume),
     )];
     kept(open.log.append(&records).await, promise);
-    let promise =
-        "journal: what is posted reaches whoever drives the run now, oldest first and once";
+    let promise = "journal: a post reaches the current driver of the run, oldest first and once";
     let words = [
         RunRequest::Command(ControlCommand::Pause),
         RunRequest::Command(ControlCommand::Resume),
@@ -248,7 +247,7 @@ pub(super) async fn check_post(journal: &impl Journal) {
     )];
     kept(open.log.append(&records).await, promise);
     drop(open);
-    let promise = "journal: what was given out is gone after an append";
+    let promise = "journal: a delivered post is removed by an append";
     kept(journal.post(&run, &words[0]).await, promise);
     let mut open = kept(journal.open(&run).await, promise);
     same(
@@ -257,7 +256,7 @@ pub(super) async fn check_post(journal: &impl Journal) {
         promise,
     );
     drop(open);
-    let promise = "journal: what was posted by now is given out without waiting";
+    let promise = "journal: posts that have arrived are delivered without waiting";
     let mut open = kept(journal.open(&run).await, promise);
     same(
         &kept(open.log.posted_by_now().await, promise),
@@ -267,6 +266,6 @@ pub(super) async fn check_post(journal: &impl Journal) {
     let missing = journal.post(&RunId::new("nobody"), &words[0]).await;
     assert!(
         missing.is_err(),
-        "journal: a run that is not there takes no posts"
+        "journal: a run that does not exist accepts no posts"
     );
 }

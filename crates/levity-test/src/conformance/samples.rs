@@ -7,11 +7,11 @@ use levity_core::{
 };
 use serde_json::json;
 
-/// Text that is easily spoilt on its way: line ends, quotes, zero, characters of four bytes.
+/// A text that is easily damaged in transit: line ends, quotes, zero, characters of four bytes.
 pub(super) const ODD_TEXT: &str =
     "line one\r\nline \"two\"\t\u{0}\u{2028}\\ ünïcödé 🪁 \u{202e}end";
 
-/// Ids that a careless store would mix up, or take for a path.
+/// Ids that a careless store would confuse, or take for a path.
 pub(super) const ODD_IDS: [&str; 8] = [
     "case",
     "CASE",
@@ -59,7 +59,7 @@ pub(super) fn messages() -> Vec<Arc<Message>> {
     .into()
 }
 
-/// A history of those messages that can stand in one.
+/// Returns a history of those messages that a history accepts.
 pub(super) fn history() -> History {
     let messages = messages()
         .iter()
@@ -68,7 +68,7 @@ pub(super) fn history() -> History {
     History::try_from(messages).unwrap_or_default()
 }
 
-/// The records of a run from its first to its last, beginning at `start`.
+/// Returns the records of a run from its first to its last, beginning at `start`.
 pub(super) fn records(start: u64) -> Vec<Record> {
     let at = |seq: u64| Timestamp::from_millis(start + seq);
     entries()
@@ -115,7 +115,7 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
-/// The first record's entry; its state is larger than one buffer or page.
+/// Returns the entry of the first record; its state is larger than one buffer or page.
 pub(super) fn opened() -> Entry {
     let state = json!({"goal": ODD_TEXT, "long": "x".repeat(200_000)});
     Entry::Opened(Opened::new(
@@ -125,7 +125,7 @@ pub(super) fn opened() -> Entry {
     ))
 }
 
-/// Content that holds nothing but media, to be told from none.
+/// Returns a result with media only, which differs from an empty one.
 pub(super) fn media_result(call: &ToolCall) -> ToolResult {
     let mut result = ToolResult::new(call, Ok(ToolOutput::default()));
     result.content = vec![Content::Media(Media::bytes("image/png", vec![1, 2, 3]))];

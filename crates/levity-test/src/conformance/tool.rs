@@ -3,29 +3,28 @@ use serde_json::{Value, json};
 
 use super::check::{abandon, calm, kept, same};
 
-/// Checks a [`Tool`].
+/// Checks a [`Tool`] against its contract.
 ///
 /// `make` returns a tool that can be called with `args`, and succeeds.
 ///
-/// What is checked:
+/// The suite checks:
 /// - `spec` always returns the same, and survives JSON;
 /// - the name has 1 to 64 letters, digits, `_` and `-`; there is a description; the input schema is
-///   one of an object;
-/// - `call` succeeds with `args`, and returns a value of the right type when there is an output
+///   an object schema;
+/// - `call` succeeds with `args`, and returns a value of the right type if there is an output
 ///   schema;
-/// - arguments that are no object make it fail, if anything, and never panic;
-/// - a failure says something, and not that the outcome is unknown or cancelled: only a dispatcher
-///   knows that;
+/// - arguments that are not an object may make it fail, but never panic;
+/// - a failure has a message, and does not report an unknown outcome or a cancellation: only a
+///   dispatcher knows that;
 /// - dropping a call, polled or not, is harmless;
-/// - a tool whose class says that it can be undone can be: a call that was made, one that was not,
-///   one that was dropped half-way, and one that was undone before; and it can be called again
-///   after that.
+/// - a tool with a compensable class can undo: a call that was made, one that was not, one that was
+///   dropped half-way, and one that was undone before; and it can be called again after that.
 ///
-/// Not checked: that a dropped call is cancelled, that nothing is left of what was undone, and what
-/// is within the schemas; the dispatcher validates that on every call.
+/// Not checked: that a dropped call is cancelled, that nothing remains of an undone call, and that
+/// values match the schemas in detail; the dispatcher validates that on every call.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn tool<T: Tool>(make: impl Fn() -> T, args: Value) {
     let tool = make();
     check_spec(tool.spec());
@@ -92,7 +91,7 @@ async fn check_undo<T: Tool>(make: &impl Fn() -> T, args: &Value) {
             promise,
         );
     };
-    undo(&make(), "tool: a call that never was can be undone").await;
+    undo(&make(), "tool: a call that was never made can be undone").await;
 
     let tool = make();
     call(
@@ -114,7 +113,7 @@ async fn check_undo<T: Tool>(make: &impl Fn() -> T, args: &Value) {
     call(&tool, "tool: a call that was undone can be made again").await;
 }
 
-/// What the contract says of a spec; shared with the suite for sources of tools.
+/// Checks the contract of a spec; shared with the suite for sources of tools.
 pub(super) fn check_spec(spec: &ToolSpec) {
     let name = &spec.name;
     let known = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -130,7 +129,7 @@ pub(super) fn check_spec(spec: &ToolSpec) {
     same(
         &spec.input["type"],
         &json!("object"),
-        "tool: the input schema is one of an object",
+        "tool: the input schema is an object schema",
     );
     let output = spec
         .output
@@ -161,7 +160,7 @@ fn check_output(spec: &ToolSpec, output: &ToolOutput) {
     };
     assert!(
         matches,
-        "tool: the output has the type that the output schema says\nfound: {value}"
+        "tool: the output has the type of the output schema\nfound: {value}"
     );
     let required = schema["required"]
         .as_array()
@@ -171,7 +170,7 @@ fn check_output(spec: &ToolSpec, output: &ToolOutput) {
     for field in required {
         assert!(
             value.get(field).is_some(),
-            "tool: the output has what its schema requires: `{field}`"
+            "tool: the output has the field that its schema requires: `{field}`"
         );
     }
 }
@@ -179,7 +178,7 @@ fn check_output(spec: &ToolSpec, output: &ToolOutput) {
 fn check_error(error: &ToolError) {
     assert!(
         !error.explain().trim().is_empty(),
-        "tool: a failure says what went wrong"
+        "tool: a failure describes the problem"
     );
     let theirs = matches!(
         error.kind(),

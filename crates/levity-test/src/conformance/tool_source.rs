@@ -5,12 +5,12 @@ use levity_core::{ToolSource, ToolSpec};
 use super::check::same;
 use super::tool::check_spec;
 
-/// Checks a [`ToolSource`].
+/// Checks a [`ToolSource`] against its contract.
 ///
-/// `change` changes the tools of the source, and returns once it shows; a source that never changes
-/// passes one that does nothing.
+/// `change` changes the tools of the source, and returns once the change is visible; for a source
+/// that never changes, pass a function that does nothing.
 ///
-/// What is checked, before and after the change:
+/// The suite checks, before and after the change:
 /// - the source has a name;
 /// - no two tools share a name, and each has a spec as [`tool`](super::tool) checks it;
 /// - `tools` and `version` stay the same while nothing changes, order included;
@@ -19,7 +19,7 @@ use super::tool::check_spec;
 /// Not checked: that `tools` returns at once.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn tool_source<S: ToolSource>(source: &S, change: impl AsyncFnOnce(&S)) {
     assert!(!source.name().is_empty(), "tool source: it has a name");
     let before = check_set(source);

@@ -5,22 +5,22 @@ use levity_core::World;
 
 use super::check::{abandon, both, same};
 
-/// Checks a [`World`].
+/// Checks a [`World`] against its contract.
 ///
-/// `make` returns a world whose sleeps end by themselves: the real one, or
+/// `make` returns a world whose sleeps end automatically: the real one, or
 /// [`ManualWorld::auto`](crate::ManualWorld::auto). With a real one this takes some milliseconds.
 ///
-/// What is checked:
-/// - a sleep ends once `now` has advanced by the given time, and not before; one of no time ends
+/// The suite checks:
+/// - a sleep ends once `now` has advanced by the given time, and not before; a sleep of zero ends
 ///   too;
-/// - of two sleeps at once both end, and they wait beside each other;
-/// - a sleep that is dropped is forgotten, and holds up no other;
+/// - two concurrent sleeps both end, and they wait in parallel;
+/// - a dropped sleep is forgotten, and does not block others;
 /// - a thousand random numbers are all different, and every bit of them takes both values.
 ///
-/// Not checked: that nobody can guess them.
+/// Not checked: that the numbers are unpredictable.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a promise is broken.
 pub async fn world<W: World>(make: impl Fn() -> W) {
     let world = make();
     check_sleep(&world).await;

@@ -13,11 +13,11 @@ use levity_core::{
 
 use super::{Moment, Point, Written};
 
-/// The journal of one life. Once that has been stopped, whoever still uses it waits for ever.
+/// The journal of one life. Once the life has been stopped, all further calls wait forever.
 #[derive(Clone)]
 pub struct CrashJournal(Arc<Shared>);
 
-/// When a life is stopped.
+/// The moment at which a life is stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     records: usize,
@@ -25,7 +25,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The moments after so many records. Nothing is written at first, so that this has but one.
+    /// Returns the moments after so many records. Before the first record there is only one.
     pub(super) fn moments(records: usize) -> impl Iterator<Item = Self> {
         let moments = [Moment::Written, Moment::BeforeNext]
             .into_iter()
@@ -38,7 +38,7 @@ struct Shared {
     inner: Arc<dyn Journal>,
     plan: Option<Plan>,
     most: usize,
-    /// What the effects of each run are, for messages.
+    /// The names of the effects of each run, for messages.
     names: Arc<Mutex<HashMap<(RunId, EffectId), String>>>,
     state: Mutex<State>,
 }
@@ -50,7 +50,7 @@ struct State {
     moment: Option<Moment>,
     stopped: bool,
     overrun: bool,
-    /// How many records are being written at the moment.
+    /// The number of records that are being written.
     writing: usize,
     waker: Option<Waker>,
     logs: Vec<Weak<Slot>>,
@@ -70,7 +70,7 @@ impl CrashJournal {
         }))
     }
 
-    /// The same journal in the next life.
+    /// Returns the same journal in the next life.
     pub(super) fn next(&self, plan: Option<Plan>) -> Self {
         let Shared {
             inner, most, names, ..
@@ -85,7 +85,7 @@ impl CrashJournal {
         }))
     }
 
-    /// Wakes whoever drives the scenario when this journal stands still.
+    /// Wakes the driver of the scenario when this journal blocks.
     pub(super) fn watch(&self, waker: &Waker) {
         self.state().waker = Some(waker.clone());
     }
@@ -94,7 +94,7 @@ impl CrashJournal {
         self.state().stopped
     }
 
-    /// How many records were allowed, if there were to be more.
+    /// Returns the limit on records, if it was exceeded.
     pub(super) fn overrun(&self) -> Option<usize> {
         self.state().overrun.then_some(self.0.most)
     }
@@ -109,7 +109,7 @@ impl CrashJournal {
         }
     }
 
-    /// Takes the runs away from whoever still has them open, so that the next life can open them.
+    /// Takes the open runs away, so that the next life can open them.
     pub(super) async fn end(&self) {
         let logs = {
             let mut state = self.state();
@@ -131,7 +131,7 @@ impl CrashJournal {
         .await;
     }
 
-    /// Whether one more record may be written.
+    /// Returns `true` if one more record may be written.
     fn admits(&self) -> bool {
         let mut state = self.state();
         state.overrun |= !state.stopped && state.records >= self.0.most;
@@ -145,7 +145,7 @@ impl CrashJournal {
         !state.stopped
     }
 
-    /// Counts a record, and says whether the life goes on.
+    /// Counts a record, and returns `true` if the life continues.
     fn wrote(&self, run: &RunId, record: &Record) -> bool {
         let entry = self.told(run, &record.entry);
         let mut state = self.state();
@@ -162,7 +162,7 @@ impl CrashJournal {
         !state.stopped
     }
 
-    /// The kind of an entry, and what it is about.
+    /// Describes the kind of an entry, and its subject.
     fn told(&self, run: &RunId, entry: &Entry) -> String {
         match entry {
             Entry::Opened { .. } => "opened".into(),
@@ -190,7 +190,7 @@ impl CrashJournal {
         lock(&self.0.state)
     }
 
-    /// A run whose log stops with the life.
+    /// Returns a run whose log stops with the life.
     fn crashing(&self, run: &RunId, mut opened: OpenRun) -> OpenRun {
         let slot = Arc::new(Mutex::new(Some(opened.log)));
         let mut state = self.state();
@@ -209,7 +209,7 @@ impl CrashJournal {
         opened
     }
 
-    /// Waits for ever if the life has been stopped.
+    /// Waits forever if the life has been stopped.
     async fn alive(&self) {
         if self.is_stopped() {
             pending::<()>().await;
@@ -270,7 +270,7 @@ impl Journal for CrashJournal {
         self.0.inner.remove(run).await
     }
 
-    /// A scenario is one process, and has nobody to leave word for.
+    /// A scenario is one process, so there is no other process to post to.
     async fn post(&self, run: &RunId, _: &RunRequest) -> Result<(), JournalError> {
         Err(JournalError::busy(run))
     }
@@ -339,7 +339,7 @@ impl RunLog for CrashLog {
     }
 }
 
-/// The log while a record is written to it. It goes back to its slot, unless the life has been
+/// The log while a record is written to it. It returns to its slot, unless the life has been
 /// stopped.
 struct Writing<'a> {
     log: Option<Box<dyn RunLog>>,

@@ -5,16 +5,16 @@ use levity_core::RunId;
 
 use super::CrashTally;
 
-/// How many differences are told.
+/// The maximum number of differences in a message.
 const TOLD: usize = 5;
 
-/// How a scenario ended, undisturbed and after each stop.
+/// The results of a scenario, undisturbed and after each stop.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report<T, W = CrashTally> {
-    /// Undisturbed.
+    /// The result of the undisturbed scenario.
     pub whole: CrashEnd<T, W>,
-    /// After each stop, in the order of the records.
+    /// The results after each stop, in the order of the records.
     pub stops: Vec<CrashEnd<T, W>>,
 }
 
@@ -22,7 +22,7 @@ impl<T, W> Report<T, W> {
     /// Checks that the scenario returned the same after every stop as undisturbed.
     ///
     /// # Panics
-    /// When it did not; the message names the records, and what was returned.
+    /// Panics if it did not; the message names the records, and the returned values.
     #[track_caller]
     pub fn assert_same(&self) -> &Self
     where
@@ -31,10 +31,10 @@ impl<T, W> Report<T, W> {
         self.compare(|end| &end.value)
     }
 
-    /// Checks that something about the end is the same after every stop as undisturbed.
+    /// Checks that a part of the result is the same after every stop as undisturbed.
     ///
     /// # Panics
-    /// When it is not; the message names the records, and what was found.
+    /// Panics if it is not; the message names the records, and the found values.
     #[track_caller]
     pub fn assert_same_by<K: PartialEq + Debug>(
         &self,
@@ -61,7 +61,7 @@ impl<T, W> Report<T, W> {
             .collect();
         assert!(
             others.is_empty(),
-            "crash: {} of {} stops end in another way{told}\nexpected: {expected:?}",
+            "crash: {} of {} stops end differently{told}\nexpected: {expected:?}",
             others.len(),
             self.stops.len(),
         );
@@ -69,15 +69,15 @@ impl<T, W> Report<T, W> {
     }
 }
 
-/// How a scenario ended. Shown as text, it says where it was stopped before.
+/// The result of a scenario. Its `Display` shows where it was stopped before.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CrashEnd<T, W = CrashTally> {
-    /// Where it was stopped: not at all, once, or in each of its lives but the last.
+    /// The points at which it was stopped: none, one, or one in each of its lives but the last.
     pub stopped: Vec<Point>,
-    /// What it returned at last.
+    /// The value that it returned in the end.
     pub value: T,
-    /// What it did outside its runs.
+    /// Its effects outside its runs.
     pub world: Arc<W>,
 }
 
@@ -98,22 +98,22 @@ pub(super) fn told(points: &[Point]) -> String {
         .join(", then ")
 }
 
-/// Where a life came to its end.
+/// The point at which a life ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Point {
-    /// How many records this life had written, over its run and the children.
+    /// The number of records that this life had written, over its run and the children.
     pub records: usize,
-    /// The last of them.
+    /// The last record that it had written.
     pub last: Option<Written>,
-    /// When after that.
+    /// The moment after that record.
     pub moment: Moment,
 }
 
 impl Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.moment {
-            Moment::Ended => f.write_str("gone on with after it had ended")?,
+            Moment::Ended => f.write_str("resumed after it had ended")?,
             _ => write!(f, "stopped after record {}", self.records)?,
         }
         if let Some(last) = &self.last {
@@ -131,11 +131,11 @@ impl Display for Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Moment {
-    /// The record is written, and nothing that follows from it has begun.
+    /// The record is written, and nothing that follows from it has started.
     Written,
-    /// All that follows from the record was done, and nothing of that is written.
+    /// Everything that follows from the record was done, and none of it is recorded.
     BeforeNext,
-    /// The scenario has ended by itself.
+    /// The scenario has ended normally.
     Ended,
 }
 
@@ -143,11 +143,11 @@ pub enum Moment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// The run it is of.
+    /// The run of the record.
     pub run: RunId,
-    /// Its number in that run, from 0.
+    /// The number of the record in that run, from 0.
     pub seq: u64,
-    /// The kind of its entry, and what it is about: `started tool add`.
+    /// The kind of its entry, and its subject: `started tool add`.
     pub entry: String,
 }
 

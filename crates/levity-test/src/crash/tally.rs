@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Counts what was done, by name.
+/// Counts actions by name.
 ///
 /// ```
 /// # use levity_test::crash::CrashTally;
@@ -21,12 +21,12 @@ struct Count {
 }
 
 impl CrashTally {
-    /// Nothing was done yet.
+    /// Creates an empty tally.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Something was done.
+    /// Counts an action as done.
     pub fn did(&self, what: impl Into<String>) {
         let mut counts = self.counts();
         let count = counts.entry(what.into()).or_default();
@@ -34,24 +34,24 @@ impl CrashTally {
         count.ever += 1;
     }
 
-    /// Something was taken back, however often it was done; nothing is left of it.
+    /// Counts an action as undone, however often it was done; nothing remains of it.
     pub fn undid(&self, what: &str) {
         if let Some(count) = self.counts().get_mut(what) {
             count.left = 0;
         }
     }
 
-    /// How often something was done, without what was taken back.
+    /// Returns how often an action was done and not undone.
     pub fn left(&self, what: &str) -> usize {
         self.counts().get(what).map_or(0, |count| count.left)
     }
 
-    /// How often something was done at all.
+    /// Returns how often an action was ever done.
     pub fn ever(&self, what: &str) -> usize {
         self.counts().get(what).map_or(0, |count| count.ever)
     }
 
-    /// All that was done and not taken back, and how often.
+    /// Returns all actions that were done and not undone, with their counts.
     pub fn all(&self) -> BTreeMap<String, usize> {
         let counts = self.counts();
         let left = counts.iter().filter(|(_, count)| count.left > 0);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Step, Turn};
 
-/// Why a text is no script.
+/// The error for a text that is not a script.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
@@ -15,18 +15,18 @@ pub enum ScriptError {
     /// A step has fields that are unknown, missing or of the wrong type.
     #[error("step {at} of the script cannot be read")]
     Step {
-        /// Its number, from 1.
+        /// The number of the step, from 1.
         at: usize,
-        /// What was found.
+        /// The error of the JSON parser.
         #[source]
         source: serde_json::Error,
     },
-    /// A step says nothing, or too much at once.
+    /// A step has no content, or conflicting content.
     #[error(
         "step {at} of the script needs one of `reply`, `call`, `calls`, `text`, `fail` and `hang`"
     )]
     Unclear {
-        /// Its number, from 1.
+        /// The number of the step, from 1.
         at: usize,
     },
 }
@@ -85,12 +85,12 @@ fn read(at: usize, step: Value) -> Result<Step, ScriptError> {
     })
 }
 
-/// The error without the value that stands there, which may be a key in the wrong place.
+/// Returns the error without the found value, which may be a key in the wrong place.
 fn without_value(error: &serde_json::Error) -> serde_json::Error {
     serde::de::Error::custom(json_problem(error))
 }
 
-/// A kind, in snake case; the one with a field may leave it out.
+/// Parses a kind in snake case; the one with a field may omit it.
 fn kind(written: Value) -> Result<ModelErrorKind, serde_json::Error> {
     if written == "rate_limited" {
         return Ok(ModelErrorKind::RateLimited { retry_after: None });
@@ -99,7 +99,8 @@ fn kind(written: Value) -> Result<ModelErrorKind, serde_json::Error> {
 }
 
 impl Written {
-    /// Whether it says one thing, and nothing beside it that does not belong there.
+    /// Returns `true` if the step has exactly one kind of content and no field that does not belong
+    /// to it.
     fn is_clear(&self) -> bool {
         let calls = self.call.is_some() || self.calls.is_some();
         let answers = self.reply.is_some() || self.text.is_some() || calls;

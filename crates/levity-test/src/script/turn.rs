@@ -54,12 +54,12 @@ enum Item {
 }
 
 impl Turn {
-    /// A reply without a word.
+    /// Creates an empty reply.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds text.
+    /// Adds text to the reply.
     pub fn text(self, text: impl Into<String>) -> Self {
         self.item(Item::Text(text.into()))
     }
@@ -69,15 +69,15 @@ impl Turn {
         pieces.into_iter().fold(self, Self::text)
     }
 
-    /// Adds thinking.
+    /// Adds thinking to the reply.
     pub fn thinking(self, text: impl Into<String>) -> Self {
         self.item(Item::Thinking(text.into()))
     }
 
-    /// Adds a tool call with an id that is made up.
+    /// Adds a tool call with a generated id.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "what `json!` makes is a value"
+        reason = "`json!` returns an owned value"
     )]
     pub fn call(self, name: impl Into<String>, args: Value) -> Self {
         self.item(Item::Call {
@@ -90,7 +90,7 @@ impl Turn {
     /// Adds a tool call with this id, however strange.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "what `json!` makes is a value"
+        reason = "`json!` returns an owned value"
     )]
     pub fn call_with_id(self, id: impl Into<CallId>, name: impl Into<String>, args: Value) -> Self {
         self.item(Item::Call {
@@ -109,38 +109,38 @@ impl Turn {
         })
     }
 
-    /// Fastens provider data to what was added before.
+    /// Attaches provider data to the last added part.
     pub fn opaque(self, opaque: ProviderState) -> Self {
         self.item(Item::Opaque(opaque))
     }
 
-    /// Says what it cost; unknown by default.
+    /// Sets the token usage; unknown by default.
     pub fn usage(mut self, input: u64, output: u64) -> Self {
         self.usage = Some(Usage::new(input, output));
         self
     }
 
-    /// Says why the model stopped; by default what fits the reply.
+    /// Sets the finish reason; by default the one that fits the reply.
     pub fn finish(mut self, finish: Finish) -> Self {
         self.finish = Some(finish);
         self
     }
 
-    /// Sends each text, thought and argument in `count` pieces of about the same length, cut
+    /// Streams each text, thought and argument in `count` pieces of about the same length, cut
     /// between characters; in one by default.
     pub fn pieces(mut self, count: usize) -> Self {
         self.pieces = count;
         self
     }
 
-    /// Waits before the first piece, by the clock of
+    /// Waits before the first piece, on the clock of
     /// [`with_world`](crate::ScriptedModel::with_world).
     pub fn delay(mut self, time: Duration) -> Self {
         self.delay = Some(time);
         self
     }
 
-    /// Looks at the request first; an `Err` is what the caller gets, as a
+    /// Checks the request first; an `Err` is returned to the caller as a
     /// [`BadRequest`](levity_core::ModelErrorKind::BadRequest).
     pub fn expect(
         mut self,
@@ -150,7 +150,7 @@ impl Turn {
         self
     }
 
-    /// Breaks the reply off with an error after all its pieces.
+    /// Ends the reply with an error after all its pieces.
     pub fn break_off(mut self, error: ModelError) -> Self {
         self.broken = Some(error);
         self
@@ -171,7 +171,7 @@ impl Turn {
             .map_or(Ok(()), |expect| expect(request))
     }
 
-    /// The reply as it arrives; calls without an id are numbered on from `named`.
+    /// Returns the reply as it is streamed; calls without an id are numbered from `named`.
     pub(super) fn pieces_named(self, named: &mut u64) -> Pieces {
         let mut deltas = Vec::new();
         let mut index = 0;
@@ -234,7 +234,7 @@ impl fmt::Display for Turn {
     }
 }
 
-/// `text` in at most `count` pieces; none is empty unless the text is.
+/// Returns `text` in at most `count` pieces; none is empty unless the text is.
 fn cut(text: &str, count: usize) -> impl Iterator<Item = String> + use<> {
     let chars: Vec<char> = text.chars().collect();
     let size = chars.len().div_ceil(count.max(1)).max(1);

@@ -20,16 +20,16 @@ use crate::text::Short;
 
 type Outcome = Result<ToolOutput, ToolError>;
 
-/// What is done with a call.
+/// The action of an attempt.
 #[derive(Clone, Copy, PartialEq)]
 enum Job {
     Call,
-    /// Its output is empty.
+    /// Undoes the call; its output is empty.
     Undo,
 }
 
 impl Dispatcher {
-    /// Calls the tool, and again as long as that is safe and may help.
+    /// Calls the tool, and retries as long as that is safe and may help.
     pub(super) async fn run(
         &self,
         entry: &Entry,
@@ -45,7 +45,7 @@ impl Dispatcher {
             {
                 Err(error) if self.may_retry(entry, &error, attempt) => {
                     if entry.spec.hints.class.needs_undo() {
-                        // Seldom needed, so no call has room for it.
+                        // Boxed, since few calls need it.
                         let undone = self.attempt(
                             entry,
                             Job::Undo,
@@ -67,7 +67,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes back what an earlier process has left of this call, so that it can be made again.
+    /// Undoes the remains of this call from an earlier process, so that it can be made again.
     pub(super) async fn clear(
         &self,
         entry: &Entry,
@@ -80,14 +80,14 @@ impl Dispatcher {
             return Ok(());
         }
         if !class.needs_undo() {
-            return Err("the call had begun before, and must not be made twice".to_owned());
+            return Err("the call had started before, and must not be made twice".to_owned());
         }
         let undone = self
             .attempt(entry, Job::Undo, args.clone(), tool_cx(call, cx, 1))
             .await;
         let failed = |error: ToolError| {
             format!(
-                "the call had begun before, and undoing it failed: {}",
+                "the call had started before, and undoing it failed: {}",
                 error.explain()
             )
         };
@@ -102,14 +102,14 @@ impl Dispatcher {
     }
 
     async fn attempt(&self, entry: &Entry, job: Job, args: Value, mut cx: ToolCx) -> Outcome {
-        // The semaphore is never closed, so waiting for it does not fail.
+        // The semaphore is never closed, so acquiring a permit does not fail.
         let _slot = self.0.slots.acquire().await;
         let world = &*self.0.world;
         let hints = &entry.spec.hints;
         let limit = hints.timeout.unwrap_or(self.0.timeout);
         cx.started = world.now();
         cx.deadline = Deadline::new(cx.started, limit);
-        // However this ends, by a drop too, the tool hears that nobody waits for it any more.
+        // However this ends, even by a drop, the tool is notified of the cancellation.
         let _cancel = cx.cancel.clone().into_guard();
         let outcome = if hints.blocking {
             let turns = hints.class.needs_undo().then_some(&*TURNS);
@@ -135,8 +135,8 @@ fn tool_cx(call: &ToolCall, cx: &CallCx, attempt: u32) -> ToolCx {
     tool_cx
 }
 
-/// The future's output, unless it takes longer than `limit`. A future that is ready at once never
-/// touches the clock.
+/// Returns the future's output, unless it takes longer than `limit`. A future that is ready at once
+/// never uses the clock.
 async fn within<T>(world: &dyn World, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut sleep = None;
@@ -151,7 +151,7 @@ async fn within<T>(world: &dyn World, limit: Duration, work: impl Future<Output 
     .await
 }
 
-/// Calls the tool; a panic is a failure.
+/// Calls the tool, and turns a panic into a failure.
 async fn guarded(tool: &dyn Tool, job: Job, args: Value, cx: &ToolCx) -> Outcome {
     // The call is made within the block, as it may panic before it returns a future.
     let call = async {
@@ -168,7 +168,7 @@ async fn guarded(tool: &dyn Tool, job: Job, args: Value, cx: &ToolCx) -> Outcome
     outcome.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
 }
 
-/// A call under way. It is dropped when its time is up, and its destructors may panic as well.
+/// A call in progress. It is dropped when it times out, and its destructors may panic as well.
 struct Work<'a>(Option<BoxFuture<'a, Outcome>>);
 
 impl Work<'_> {
@@ -186,8 +186,8 @@ impl Drop for Work<'_> {
     }
 }
 
-/// Calls the tool on a thread where it may block; with `turns`, when no other thread is at it any
-/// more.
+/// Calls the tool on a thread where it may block; with `turns`, after other threads with the same
+/// key.
 async fn on_thread(
     tool: Arc<dyn Tool>,
     job: Job,
@@ -197,7 +197,7 @@ async fn on_thread(
 ) -> Outcome {
     let Ok(runtime) = Handle::try_current() else {
         return Err(ToolError::failed(
-            "the tool needs a thread of its own, and no tokio runtime is there",
+            "the tool needs a separate thread, but there is no tokio runtime",
         ));
     };
     let turn = match turns {
@@ -208,7 +208,7 @@ async fn on_thread(
     let work = move || {
         let _turn = turn;
         inside.block_on(async {
-            // What blocks goes on after a cancel; what merely waits ends here.
+            // Blocking code continues after a cancel; code that merely waits ends here.
             match select(
                 pin!(guarded(&*tool, job, args, &cx)),
                 pin!(cx.cancel.cancelled()),
@@ -220,16 +220,16 @@ async fn on_thread(
             }
         })
     };
-    // The thread knows nothing of the call's span by itself.
+    // The thread does not inherit the call's span.
     #[cfg(feature = "tracing")]
     let work = {
         let span = tracing::Span::current();
         move || span.in_scope(work)
     };
-    // It panics where the system has no thread left.
+    // It panics if the system has no thread left.
     let Ok(thread) = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(work))) else {
         return Err(ToolError::transient(
-            "the tool needs a thread of its own, and the system has none left",
+            "the tool needs a separate thread, but the system has none left",
         ));
     };
     let mut thread = Thread(thread);
@@ -241,7 +241,7 @@ async fn on_thread(
         })
 }
 
-/// Takes the work back when it is dropped, if it still waits for a thread.
+/// Aborts the work on drop, if it still waits for a thread.
 struct Thread(JoinHandle<Outcome>);
 
 impl Drop for Thread {
@@ -253,30 +253,30 @@ impl Drop for Thread {
 fn stopped() -> ToolError {
     ToolError::new(
         ToolErrorKind::Cancelled,
-        "the tool was stopped before it was done",
+        "the tool was stopped before it finished",
     )
 }
 
 fn too_slow(limit: Duration) -> ToolError {
     ToolError::new(
         ToolErrorKind::Timeout,
-        format!("the tool was not done within {limit:?}"),
+        format!("the tool timed out after {limit:?}"),
     )
 }
 
-/// The last error of a call that is not undone; one that took too long may still have done its
-/// work.
+/// Returns the last error of a call that is not undone; one that timed out may still have taken
+/// effect.
 fn unsure(entry: &Entry, error: ToolError) -> ToolError {
     if error.kind() != ToolErrorKind::Timeout || entry.spec.hints.class.may_repeat() {
         return error;
     }
     ToolError::new(
         error.kind(),
-        format!("{}; it may have taken effect all the same", error.explain()),
+        format!("{}; it may have taken effect nevertheless", error.explain()),
     )
 }
 
-/// The error of a call that would have been made again, had undoing it not failed.
+/// Returns the error of a call that would have been repeated, had undoing it not failed.
 fn not_undone(error: &ToolError, undo: &ToolError) -> ToolError {
     let (error_text, undo) = (error.explain(), undo.explain());
     let text = format!(
@@ -293,7 +293,7 @@ fn panicked(panic: &(dyn Any + Send)) -> ToolError {
     }
 }
 
-/// The error, and how many attempts it took.
+/// Returns the error with the number of attempts.
 fn counted(error: ToolError, attempts: u32) -> ToolError {
     if attempts == 1 {
         return error;

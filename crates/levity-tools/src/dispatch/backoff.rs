@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// How long to wait between attempts.
+/// The pauses between attempts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
     base: Duration,
@@ -12,15 +12,15 @@ impl Backoff {
         Self { base, max }
     }
 
-    /// The pause after this attempt: a random part of the whole, so that calls which failed
-    /// together do not come back together.
+    /// Returns the pause after this attempt: a random part of the whole, so that calls which failed
+    /// together are not retried together.
     pub(super) fn pause(self, attempt: u32, random: u64) -> Duration {
         let factor = 1_u32
             .checked_shl(attempt.saturating_sub(1))
             .unwrap_or(u32::MAX);
         let whole = self.base.saturating_mul(factor).min(self.max);
         let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
-        // The high half of the product is the part of `nanos` that `random` is of all 64-bit
+        // The high half of the product scales `nanos` by `random` as a fraction of all 64-bit
         // numbers.
         let part = (u128::from(nanos) * u128::from(random)) >> 64;
         Duration::from_nanos(u64::try_from(part).unwrap_or(nanos))

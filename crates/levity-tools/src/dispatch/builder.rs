@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::policy::Policy;
 use crate::registry::Registry;
 
-/// Room for what is said around a cut text, and at least as much text.
+/// The minimum output: room for the note around a cut text, and at least as much text.
 pub(super) const MIN_OUTPUT: usize = 512;
 
-/// Settings of a [`Dispatcher`].
+/// A builder of a [`Dispatcher`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct DispatcherBuilder {
     registry: Registry,
@@ -49,57 +49,56 @@ impl DispatcherBuilder {
         }
     }
 
-    /// The clock that time limits and retries go by; the system's by default.
+    /// Sets the clock for timeouts and retries; the system's by default.
     pub fn world(mut self, world: impl World + 'static) -> Self {
         self.world = Arc::new(world);
         self
     }
 
-    /// What may be called. By default, calls of tools that may destroy something are asked about.
+    /// Sets the policy of calls. By default, calls of destructive tools require approval.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// How long an attempt may take, unless the tool's hints say otherwise. 60 seconds by default.
+    /// Sets the timeout of an attempt, unless the tool's hints set another; 60 seconds by default.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
         self
     }
 
-    /// How often a failure that may pass is retried, if the tool may be called again, as it is or
-    /// once the failed call was undone. 2 by default.
+    /// Sets the number of retries after a transient failure; 2 by default. A call is retried only
+    /// if the tool may be called again, directly or after an undo.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// How long to wait before a retry: a random part of `base`, which doubles each time up to
-    /// `max`. 200 milliseconds and 10 seconds by default.
+    /// Sets the pause before a retry: a random part of `base`, which doubles each time up to `max`.
+    /// 200 milliseconds and 10 seconds by default.
     pub fn backoff(mut self, base: Duration, max: Duration) -> Self {
         self.backoff = Backoff::new(base, max);
         self
     }
 
-    /// How many bytes of text a result shows. 32 KiB by default, 512 at least.
+    /// Sets how many bytes of text a result shows; 32 KiB by default, and at least 512.
     ///
-    /// The whole of what is longer, 8 MiB of it at most, is in
+    /// The whole of a longer output, up to 8 MiB, is in
     /// [`ToolResult::whole`](levity_core::ToolResult::whole). A value whose JSON is longer is left
-    /// out of the result as well. A tool whose hints say how much its results may show is held to
-    /// that instead.
+    /// out of the result as well. The limit in a tool's hints takes precedence.
     pub fn max_output(mut self, bytes: usize) -> Self {
         self.max_output = bytes.max(MIN_OUTPUT);
         self
     }
 
-    /// How many bytes of images, sounds and documents a result may have. 10 MiB by default.
+    /// Sets the maximum bytes of images, sounds and documents in a result; 10 MiB by default.
     pub fn max_media(mut self, bytes: usize) -> Self {
         self.max_media = bytes;
         self
     }
 
-    /// How many attempts may run at once; the others wait for their turn, and the wait is not part
-    /// of their time limit. 1,024 by default.
+    /// Sets the maximum number of concurrent attempts; 1,024 by default. Further attempts wait, and
+    /// the wait does not count towards their timeout.
     ///
     /// A tool that calls others through the same dispatcher holds its place meanwhile.
     pub fn max_concurrent(mut self, calls: usize) -> Self {
@@ -107,26 +106,26 @@ impl DispatcherBuilder {
         self
     }
 
-    /// With more tools than this, models are told only of those that were added one by one, and
-    /// find those of sources by a tool `find_tools`; see [`Dispatcher::offer`]. They are told of
-    /// all by default.
+    /// Sets the number of tools above which models have to search for them; by default, all are
+    /// listed. Above it, models see only the tools that were added one by one, and find those of
+    /// sources with a tool `find_tools`; see [`Dispatcher::offer`].
     pub fn tool_search(mut self, above: usize) -> Self {
         self.search_above = Some(above);
         self
     }
 
-    /// Corrects arguments in the wrong type where nothing is lost (`"5"` for 5, one value for a
-    /// list of one), and tells the model in the result. Agents do this; by default, such arguments
-    /// are refused.
+    /// Corrects arguments of the wrong type where nothing is lost (`"5"` for 5, one value for a
+    /// list of one), and notes it in the result. Agents enable this; by default, such arguments are
+    /// rejected.
     pub fn correct_arguments(mut self) -> Self {
         self.corrects = true;
         self
     }
 
-    /// Makes the dispatcher.
+    /// Builds the dispatcher.
     ///
     /// # Errors
-    /// When `max_concurrent` is 0.
+    /// Returns an error if `max_concurrent` is 0.
     pub fn build(self) -> Result<Dispatcher, Error> {
         if self.max_concurrent == 0 {
             return Err(Error::NoConcurrency);

@@ -1,4 +1,4 @@
-//! The tool by which a model finds others, where there are too many to tell it of all.
+//! The tool by which a model finds others, if there are too many to list them all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,29 +10,29 @@ use super::Dispatcher;
 use crate::registry::Registry;
 use crate::text::{Short, floor};
 
-/// What the tool is called; by the second name when a tool of the registry has the first.
+/// The names of the tool; the second one if a tool of the registry has the first.
 const FINDERS: [&str; 2] = ["find_tools", "levity_find_tools"];
 
-/// How many tools are found, if the model does not say.
+/// The default number of results.
 const USUAL: usize = 5;
-/// How many may be found at a time.
+/// The maximum number of results.
 const MOST: usize = 20;
-/// How many sources are named to the model.
+/// The maximum number of sources named to the model.
 const MOST_SOURCES: usize = 40;
 
-/// When tools are searched in place of being told.
+/// The condition under which tools are searched instead of listed.
 #[derive(Debug)]
 pub(super) struct Search {
-    /// With more tools than this.
+    /// The number of tools above which they are searched.
     above: usize,
     name: &'static str,
-    /// Whether there were so many. Then it stays: tools that come and go should not make a model
-    /// see all of them now and few then.
+    /// `true` once there were so many. It stays: tools that are added and removed should not make a
+    /// model see all of them now and few later.
     on: AtomicBool,
 }
 
 impl Search {
-    /// Nothing where no tool comes from a source, as nothing would be searched.
+    /// Returns `None` if no tool comes from a source, as there is nothing to search.
     pub(super) fn new(above: Option<usize>, registry: &Registry) -> Option<Self> {
         let above = above.filter(|_| registry.has_sources())?;
         let taken = registry.get(FINDERS[0]).is_some();
@@ -53,17 +53,17 @@ impl Search {
 }
 
 impl Dispatcher {
-    /// What the tool is called by which a model finds others; nothing where it is told of all.
+    /// Returns the name of the tool by which a model finds others; `None` if all are listed.
     pub fn finder(&self) -> Option<&'static str> {
         self.0.search.as_ref().map(|search| search.name)
     }
 
-    /// What a model is told when the conversation has found or called these tools.
+    /// Returns the specs for a request, given the tools that the conversation has found or called.
     ///
-    /// That is everything, unless there are more tools than
-    /// [`tool_search`](super::DispatcherBuilder::tool_search) allows. Then it is the tools that
-    /// were added one by one, the one that finds others, and of the others those of `found` that
-    /// are there, in that order: more of them are added behind those that were told before.
+    /// All tools are returned, unless there are more than
+    /// [`tool_search`](super::DispatcherBuilder::tool_search) allows. Then these are the tools that
+    /// were added one by one, the one that finds others, and the existing ones of `found`, in that
+    /// order. Newly found tools are added at the end.
     pub fn offer(&self, found: &[Arc<str>]) -> Arc<[Arc<ToolSpec>]> {
         let registry = &self.0.registry;
         let Some(search) = self
@@ -76,7 +76,7 @@ impl Dispatcher {
         };
         let fixed = registry.fixed().into_iter();
         let found = found.iter().filter_map(|name| registry.of_source(name));
-        // A source may have a tool of this name by now; the dispatcher answers to it.
+        // A source may have a tool of this name by now; the dispatcher still answers to it.
         let found = found.filter(|spec| spec.name != search.name);
         fixed
             .chain([Arc::new(spec(search.name, registry))])
@@ -84,12 +84,12 @@ impl Dispatcher {
             .collect()
     }
 
-    /// Whether a call looks for tools.
+    /// Returns `true` if a call searches for tools.
     pub(super) fn finds(&self, name: &str) -> bool {
         self.finder() == Some(name)
     }
 
-    /// What a call that looks for tools finds.
+    /// Returns the tools that a search call finds.
     pub(super) fn find_tools(&self, call: &ToolCall) -> Result<ToolOutput, ToolError> {
         let wanted = Wanted::of(call)?;
         let found = self.0.registry.find(&wanted.query, wanted.limit);
@@ -105,8 +105,8 @@ impl Dispatcher {
     }
 }
 
-/// What is told of tools that were found: all of the first ones, and of the others as much as there
-/// is room for. They are offered from now on, so what is left out here is told there.
+/// Describes found tools: all of the first ones, and of the others as much as fits. They are
+/// offered from now on, so the model sees the omitted parts there.
 fn shown(found: &[Arc<ToolSpec>], mut room: usize) -> Vec<Value> {
     let length = |tool: &Value| tool.to_string().len() + 1;
     let mut tools = Vec::new();
@@ -152,7 +152,7 @@ fn spec(name: &str, registry: &Registry) -> ToolSpec {
     }))
 }
 
-/// Where tools can be found, in words that change only with the tools.
+/// Describes the sources of tools, in words that change only with the tools.
 fn sources(registry: &Registry) -> String {
     let cost = registry.cost();
     let named = cost
@@ -169,7 +169,7 @@ fn sources(registry: &Registry) -> String {
     text + "."
 }
 
-/// What a call looks for.
+/// The arguments of a search.
 struct Wanted {
     query: String,
     limit: usize,
@@ -191,7 +191,7 @@ impl Wanted {
             .map(str::trim)
             .unwrap_or_default();
         if query.is_empty() {
-            return wrong("`query` must say in words what the tool should do");
+            return wrong("`query` must describe in words what the tool should do");
         }
         let limit = match args.get("limit") {
             None | Some(Value::Null) => USUAL,

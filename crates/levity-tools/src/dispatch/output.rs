@@ -10,21 +10,21 @@ use crate::entry::Entry;
 use crate::schema::{MAX_DEPTH, nodes};
 use crate::text::{ceil, floor};
 
-/// How much of a result that is too long to be shown is kept.
+/// The maximum bytes that are retained of a result that is too long to be shown.
 pub(super) const MAX_WHOLE: usize = 8 << 20;
 
-/// Room for the words around a text that was cut.
+/// The room for the note around a cut text.
 pub(super) const MARKER: usize = 256;
 
 impl Dispatcher {
-    /// Refuses an output that the model must not see.
+    /// Rejects an output that the model must not see.
     pub(super) fn check(&self, entry: &Entry, output: &ToolOutput) -> Result<(), ToolError> {
         let invalid = |text: String| Err(ToolError::new(ToolErrorKind::InvalidOutput, text));
         let media = media_bytes(&output.content);
         if media > self.0.max_media {
             let max = self.0.max_media;
             return invalid(format!(
-                "the tool ran and returned {media} bytes of media; at most {max} are shown"
+                "the tool ran, but returned {media} bytes of media; the limit is {max}"
             ));
         }
         match (&entry.output, &output.value) {
@@ -33,7 +33,7 @@ impl Dispatcher {
             )),
             (None, _) => Ok(()),
             (Some(_), None) => invalid(
-                "the tool ran, but it returned no value, which its output schema asks for".into(),
+                "the tool ran, but returned no value, which its output schema requires".into(),
             ),
             (Some(schema), Some(value)) => match schema.problems(value) {
                 None => Ok(()),
@@ -44,7 +44,7 @@ impl Dispatcher {
         }
     }
 
-    /// Makes a result short enough to be shown; the whole stays with it.
+    /// Shortens a result so that it can be shown; the whole output stays with it.
     pub(super) fn fit(&self, result: &mut ToolResult, hint: Option<usize>) {
         let max = hint.map_or(self.0.max_output, |bytes| bytes.max(MIN_OUTPUT));
         let mut long = Long {
@@ -57,7 +57,7 @@ impl Dispatcher {
             .take_if(|value| is_longer(value, max))
             .map(|value| value.to_string());
         let note = match value {
-            // The value is what the model would see.
+            // The value is the part that the model would see.
             Some(json) if result.content.is_empty() => {
                 result.content.push(Content::Text(json));
                 None
@@ -74,16 +74,16 @@ impl Dispatcher {
     }
 }
 
-/// Collects what of a result is too long to be shown.
+/// Collects the parts of a result that are too long to be shown.
 struct Long {
-    /// The tool that reads it.
+    /// The name of the tool that reads them.
     reader: &'static str,
     call: CallId,
     whole: String,
 }
 
 impl Long {
-    /// Keeps `text`, and shows its head and tail with word of what is missing between them.
+    /// Retains `text`, and returns its head and tail with a note about the missing part.
     fn cut(&mut self, text: String, max: usize) -> String {
         let total = text.len();
         let before = if self.whole.is_empty() {
@@ -108,7 +108,7 @@ impl Long {
         shown
     }
 
-    /// Keeps a value, and says what stands in its place.
+    /// Retains a value, and returns the note that replaces it.
     fn left_out(&mut self, json: String) -> String {
         let total = json.len();
         let way = self.way(0, total);
@@ -116,10 +116,10 @@ impl Long {
         format!("\n[the value of this result, {total} bytes of JSON, is left out; {way}]")
     }
 
-    /// How to read from `offset` on what ends at `end`.
+    /// Returns the instruction to read from `offset` on, up to `end`.
     fn way(&self, offset: usize, end: usize) -> String {
         let kept = match end > MAX_WHOLE {
-            true => format!(" (only the first {MAX_WHOLE} are kept)"),
+            true => format!(" (only the first {MAX_WHOLE} are stored)"),
             false => String::new(),
         };
         let (reader, id) = (self.reader, Value::from(self.call.as_str()));
@@ -132,7 +132,7 @@ impl Long {
     }
 }
 
-/// How many bytes of media there are.
+/// Returns the number of bytes of media.
 fn media_bytes(content: &[Content]) -> usize {
     let bytes = |content: &Content| match content {
         Content::Media(media) => match &media.source {
@@ -158,7 +158,7 @@ fn text_bytes(content: &[Content]) -> usize {
         .sum()
 }
 
-/// Takes all text out of `content`; a single text is moved, not copied.
+/// Removes all text from `content`; a single text is moved, not copied.
 fn take_text(content: &mut Vec<Content>) -> String {
     let mut whole = String::new();
     content.retain_mut(|content| {
@@ -174,7 +174,7 @@ fn take_text(content: &mut Vec<Content>) -> String {
     whole
 }
 
-/// Whether `value` takes more than `max` bytes of JSON; no more than that are looked at.
+/// Returns `true` if `value` takes more than `max` bytes of JSON; it reads no more than that.
 fn is_longer(value: &Value, max: usize) -> bool {
     serde_json::to_writer(Room(max), value).is_err()
 }

@@ -3,19 +3,19 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
-/// Lets what is done under one key be done one after the other.
+/// Serializes work under the same key.
 ///
-/// A tool that blocks goes on when its time is up or nobody waits for it any more. To undo its call
-/// meanwhile would leave what it does afterwards. One for the whole program: a run that was dropped
-/// may be resumed by an agent that was built anew, and the thread of the old one is still there.
+/// A blocking tool continues after its timeout or cancellation. Undoing its call meanwhile would
+/// leave its later effects. There is one for the whole program: a dropped run may be resumed by a
+/// newly built agent, while the thread of the old one still runs.
 pub(super) static TURNS: LazyLock<Turns> = LazyLock::new(Turns::default);
 
-/// See [`TURNS`].
+/// A set of locks by key; see [`TURNS`].
 #[derive(Default)]
 pub(super) struct Turns(Mutex<HashMap<Arc<str>, Weak<Turn<()>>>>);
 
 impl Turns {
-    /// Waits until nothing else is under way under this key; it is free again when the guard is
+    /// Waits until no other work is in progress under this key; it is free again when the guard is
     /// dropped.
     pub(super) async fn wait(&self, key: &Arc<str>) -> OwnedMutexGuard<()> {
         self.of(key).lock_owned().await

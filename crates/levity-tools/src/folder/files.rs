@@ -1,22 +1,22 @@
-//! What lies in a folder.
+//! Scans the files of a folder.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// How many files of a folder are looked at.
+/// The maximum number of files in a folder.
 const MAX_FILES: usize = 1_000;
 
-/// A file that may make tools.
+/// A file that may contain tools.
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) seen: Seen,
-    /// Whether what it makes depends on another file too.
+    /// `true` if its tools depend on another file too.
     pub(super) depends: bool,
 }
 
-/// What tells a file from the same file after a change.
+/// The properties that reveal a change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     len: u64,
@@ -25,7 +25,7 @@ pub(super) struct Seen {
     mode: u32,
 }
 
-/// The files of a folder that are not private, by name.
+/// Returns the files of a folder that are not private, by name.
 pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -33,7 +33,7 @@ pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        // A file that is gone by now will not be there at the next look either.
+        // A file that was removed meanwhile will be missing in the next scan, too.
         let Ok(about) = fs::metadata(entry.path()) else {
             continue;
         };
@@ -42,7 +42,7 @@ pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
         }
         if found.len() == MAX_FILES {
             return Err(io::Error::other(format!(
-                "it has more than {MAX_FILES} files; it is meant for tools alone"
+                "it has more than {MAX_FILES} files; use a folder that contains only tools"
             )));
         }
         let depends = name.ends_with(".tool.json");

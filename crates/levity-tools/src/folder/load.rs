@@ -1,4 +1,4 @@
-//! Tools made of files.
+//! Loads tools from files.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use levity_core::Tool;
 
-/// How large a file may be.
+/// The maximum size of a file.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Makes tools of files of one kind.
+/// Loads tools from files of one kind.
 ///
 /// # Contract
-/// - `takes` goes by the name alone.
-/// - `load` returns soon, runs nothing of the file's beyond what it needs to know the tools, and
-///   says the same about the same file each time.
+/// - `takes` depends on the name alone.
+/// - `load` returns soon, runs no code of the file beyond what it needs to know the tools, and
+///   returns the same for the same file each time.
 pub trait FileLoader: Send + Sync {
-    /// Whether it makes tools of files with this name.
+    /// Returns `true` if it loads tools from files with this name.
     fn takes(&self, name: &str) -> bool;
-    /// The tools of a file, and what is wrong with it.
+    /// Returns the tools of a file, and its problems.
     fn load(&self, file: &ToolFile) -> Loaded;
 }
 
@@ -28,16 +28,16 @@ pub trait FileLoader: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolFile {
-    /// Its name, without the folder.
+    /// The name of the file, without the folder.
     pub name: String,
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What is in it.
+    /// The content of the file.
     pub text: String,
 }
 
 impl ToolFile {
-    /// A file with this text.
+    /// Creates a file with this text.
     pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         let path = path.into();
         let name = path
@@ -53,18 +53,18 @@ impl ToolFile {
     }
 }
 
-/// What a file made.
+/// The result of loading a file.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// Its tools, in a stable order.
+    /// The tools of the file, in a stable order.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What is wrong with it, each in a clause.
+    /// The problems of the file, each as a clause.
     pub problems: Vec<String>,
 }
 
 impl Loaded {
-    /// These tools.
+    /// Creates a result with these tools.
     pub fn tools(tools: Vec<Arc<dyn Tool>>) -> Self {
         Self {
             tools,
@@ -72,7 +72,7 @@ impl Loaded {
         }
     }
 
-    /// Nothing, for this reason.
+    /// Creates a result without tools, for this reason.
     pub fn problem(problem: impl Into<String>) -> Self {
         Self {
             tools: Vec::new(),
@@ -98,7 +98,7 @@ pub struct LinkedLoader {
 }
 
 impl LinkedLoader {
-    /// A loader made by this function; hand it to `inventory::submit!`.
+    /// Creates a loader from this function; pass it to `inventory::submit!`.
     pub const fn new(make: fn() -> Arc<dyn FileLoader>) -> Self {
         Self { make }
     }
@@ -110,7 +110,7 @@ impl LinkedLoader {
 
 inventory::collect!(LinkedLoader);
 
-/// Kinds of files that are surely meant as tools, and what makes tools of them.
+/// Kinds of files that are certainly meant as tools, with the feature that loads them.
 const WANTED: [(&str, &str); 2] = [(".py", "python"), (".tool.json", "commands")];
 
 pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -> Loaded {
@@ -118,7 +118,7 @@ pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -
         let wanted = WANTED.iter().find(|(end, _)| name.ends_with(end));
         let problem = |(_, feature): &(&str, &str)| {
             Loaded::problem(format!(
-                "nothing here makes tools of such files; switch on the feature `{feature}`"
+                "there is no loader for such files; enable the feature `{feature}`"
             ))
         };
         return wanted.map(problem).unwrap_or_default();
@@ -132,7 +132,9 @@ pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -
                 text,
             };
             let loaded = catch_unwind(AssertUnwindSafe(|| loader.load(&file)));
-            loaded.unwrap_or_else(|_| Loaded::problem("its loader panicked: a fault in the loader"))
+            loaded.unwrap_or_else(|_| {
+                Loaded::problem("its loader panicked; this is a bug in the loader")
+            })
         }
         Err(problem) => Loaded::problem(problem),
     }

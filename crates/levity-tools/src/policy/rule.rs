@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::glob;
 
-/// Which calls, and what of them.
+/// A rule of a policy: a condition on calls, and a verdict.
 ///
 /// A rule begins with [`tool`](Self::tool), [`hint`](Self::hint) or [`any`](Self::any) and ends
 /// with a verdict. All of its conditions have to hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-// A misspelt condition would be no condition, and the rule would hold for more than was meant.
+// A misspelt condition would be ignored, and the rule would match more calls than intended.
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,19 +31,19 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Calls of tools with this name: `*` stands for any text, `?` for one character.
+    /// Matches calls of tools with this name: `*` matches any text, `?` one character.
     pub fn tool(name: impl Into<String>) -> RuleBuilder {
         let mut builder = Self::any();
         builder.0.tool = Some(name.into());
         builder
     }
 
-    /// Calls of tools with this hint.
+    /// Matches calls of tools with this hint.
     pub fn hint(hint: HintMatch) -> RuleBuilder {
         Self::any().hint(hint)
     }
 
-    /// All calls.
+    /// Matches all calls of all tools.
     pub fn any() -> RuleBuilder {
         RuleBuilder(Self {
             tool: None,
@@ -81,23 +81,23 @@ impl Rule {
 pub struct RuleBuilder(Rule);
 
 impl RuleBuilder {
-    /// Only tools with this hint.
+    /// Restricts the rule to tools with this hint.
     pub fn hint(mut self, hint: HintMatch) -> Self {
         self.0.hint = Some(hint);
         self
     }
 
-    /// Only calls with such an argument, named by a JSON pointer (`/path`, `/files/0`) or by its
-    /// bare name.
+    /// Restricts the rule to calls with such an argument, named by a JSON pointer (`/path`,
+    /// `/files/0`) or by its bare name.
     pub fn arg(mut self, at: impl Into<String>, is: ArgMatch) -> Self {
         self.0.args.push(Arg { at: at.into(), is });
         self
     }
 
-    /// Only calls this function says yes to, besides the other conditions; the last one given
+    /// Restricts the rule to calls for which this function returns `true`; the last function
     /// counts.
     ///
-    /// A rule with a function cannot be serialised: without it, the rule would hold for more calls.
+    /// A rule with a function cannot be serialized: without it, the rule would match more calls.
     pub fn when(
         mut self,
         when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static,
@@ -109,9 +109,9 @@ impl RuleBuilder {
         self
     }
 
-    /// The same for a function that may block its thread: it reads files, for instance. Agents and
-    /// dispatchers call it on a thread of its own; [`Policy::judge`](crate::Policy::judge) calls it
-    /// where it is.
+    /// Restricts the rule by a function that may block its thread, because it reads files, for
+    /// instance. Agents and dispatchers call it on a separate thread;
+    /// [`Policy::judge`](crate::Policy::judge) calls it in place.
     pub fn when_blocking(
         mut self,
         when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static,
@@ -123,17 +123,17 @@ impl RuleBuilder {
         self
     }
 
-    /// They may run.
+    /// Allows the matching calls.
     pub fn allow(self) -> Rule {
         self.verdict(Permit::Allow)
     }
 
-    /// They may run if a person says so.
+    /// Requires a person's approval of the matching calls.
     pub fn ask(self, reason: impl Into<String>) -> Rule {
         self.verdict(Permit::ask(reason))
     }
 
-    /// They may not run.
+    /// Denies the matching calls.
     pub fn deny(self, reason: impl Into<String>) -> Rule {
         self.verdict(Permit::deny(reason))
     }
@@ -143,20 +143,20 @@ impl RuleBuilder {
     }
 }
 
-/// A hint that a tool has.
+/// A hint of a tool, as a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HintMatch {
-    /// It changes nothing.
+    /// The tool changes nothing.
     ReadOnly,
     /// A second call changes nothing more.
     Idempotent,
-    /// It can be undone.
+    /// A call can be undone.
     Compensable,
-    /// It must not be called twice.
+    /// A call must not be made twice.
     AtMostOnce,
-    /// It may destroy something.
+    /// A call may destroy something.
     Destructive,
 }
 
@@ -191,41 +191,41 @@ impl Arg {
     }
 }
 
-/// What an argument must be; one that is not there matches nothing.
+/// A condition on an argument; a missing argument never matches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ArgMatch {
-    /// A string of this form: `*` stands for any text, `?` for one character.
+    /// A string of this form: `*` matches any text, `?` one character.
     ///
-    /// It sees text and not paths: `/tmp/*` matches `/tmp/../etc/passwd`, too. To allow by it is
-    /// only safe for a tool that keeps to its directory by itself.
+    /// It compares text and not paths: `/tmp/*` matches `/tmp/../etc/passwd`, too. Allow calls by
+    /// it only for a tool that confines itself to its directory.
     Glob(String),
-    /// This very value.
+    /// Exactly this value.
     Equals(Value),
     /// One of these values.
     OneOf(Vec<Value>),
-    /// Anything, `null` included.
+    /// Any value, including `null`.
     Present,
 }
 
 impl ArgMatch {
-    /// A string of this form; see [`Glob`](Self::Glob).
+    /// Matches a string of this form; see [`Glob`](Self::Glob).
     pub fn glob(pattern: impl Into<String>) -> Self {
         Self::Glob(pattern.into())
     }
 
-    /// This very value.
+    /// Matches exactly this value.
     pub fn equals(value: impl Into<Value>) -> Self {
         Self::Equals(value.into())
     }
 
-    /// One of these values.
+    /// Matches one of these values.
     pub fn one_of<V: Into<Value>>(values: impl IntoIterator<Item = V>) -> Self {
         Self::OneOf(values.into_iter().map(Into::into).collect())
     }
 
-    /// Anything that is there.
+    /// Matches any value that is present.
     pub fn present() -> Self {
         Self::Present
     }
@@ -262,6 +262,6 @@ impl PartialEq for When {
 
 fn refuse<S: Serializer>(_: &Option<When>, _: S) -> Result<S::Ok, S::Error> {
     Err(ser::Error::custom(
-        "a rule with a function cannot be written down",
+        "a rule with a function cannot be serialized",
     ))
 }

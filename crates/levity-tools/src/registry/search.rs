@@ -1,4 +1,4 @@
-//! Tools, searched by words.
+//! Searches tools by words.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,31 +6,30 @@ use std::sync::Arc;
 use levity_core::ToolSpec;
 use serde_json::Value;
 
-/// What a word is worth by where it stands.
+/// The weight of a word by its place.
 const IN_NAME: f64 = 3.0;
 const IN_ARGUMENTS: f64 = 1.5;
 const IN_DESCRIPTION: f64 = 1.0;
 
-/// What a word is worth that only begins like the one that is searched for.
+/// The weight of a word that only begins like the searched one.
 const BEGINS: f64 = 0.4;
 
-/// How soon more of the same word adds nothing, and how much the length of a text counts against
-/// it.
+/// The saturation of repeated words, and the penalty for the length of a text.
 const SATURATION: f64 = 1.2;
 const LENGTH: f64 = 0.5;
 
-/// How many bytes of a description and how many words of a question are looked at.
+/// The maximum bytes of a description and the maximum words of a query that are used.
 const MOST_TEXT: usize = 4 << 10;
 const MOST_WORDS: usize = 32;
-/// How deep arguments within arguments are looked for.
+/// The maximum depth of nested arguments.
 const DEEPEST: usize = 3;
 
-/// Which words are in which tools.
+/// An index from words to tools.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// For each word the tools it is in, and how much it weighs there.
+    /// The tools that contain each word, with its weight there.
     words: BTreeMap<String, Vec<(usize, f64)>>,
-    /// How many words each tool has.
+    /// The number of words of each tool.
     lengths: Vec<f64>,
     average: f64,
 }
@@ -60,7 +59,7 @@ impl Index {
         index
     }
 
-    /// The tools that fit best, by their places; those that fit alike in their order.
+    /// Returns the indexes of the tools that match best; equal ones in their order.
     pub(super) fn best(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut scores = vec![0.0; self.lengths.len()];
         for word in words(query).take(MOST_WORDS) {
@@ -75,7 +74,7 @@ impl Index {
         best.into_iter().take(limit).map(|(at, _)| at).collect()
     }
 
-    /// Adds what a word of the question says for each tool.
+    /// Adds the score of a word of the query to each tool.
     fn score(&self, wanted: &str, scores: &mut [f64]) {
         let near = self
             .words
@@ -100,7 +99,7 @@ impl Index {
     }
 }
 
-/// The names of arguments, and of what is in them.
+/// Collects the names of arguments, and of nested ones.
 fn arguments(schema: &Value, deep: usize, add: &mut impl FnMut(&str)) {
     let Some(deep) = deep.checked_sub(1) else {
         return;
@@ -119,7 +118,7 @@ fn arguments(schema: &Value, deep: usize, add: &mut impl FnMut(&str)) {
     }
 }
 
-/// The words of a text or a name, in lower case and in the singular.
+/// Returns the words of a text or a name, in lower case and in the singular.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let parts = text
         .split(|c: char| !c.is_alphanumeric())
@@ -130,7 +129,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
         .filter(|word| !is_filler(word))
 }
 
-/// The parts of a name like `readFile` or `HTTPServer`.
+/// Returns the parts of a name like `readFile` or `HTTPServer`.
 fn humps(name: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -152,7 +151,7 @@ fn humps(name: &str) -> Vec<&str> {
     parts
 }
 
-/// A word without the ending of its plural, as far as that can be told from English letters.
+/// Returns a word without its English plural ending, by a simple rule.
 fn singular(mut word: String) -> String {
     let is_plural =
         word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("us");
@@ -165,7 +164,7 @@ fn singular(mut word: String) -> String {
     word
 }
 
-/// Words that are in nearly every description.
+/// Returns `true` for words that are in nearly every description.
 fn is_filler(word: &str) -> bool {
     [
         "a", "an", "and", "by", "for", "from", "in", "is", "it", "of", "on", "or", "that", "the",

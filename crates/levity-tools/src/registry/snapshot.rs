@@ -10,7 +10,7 @@ use super::search::Index;
 use crate::entry::Entry;
 use crate::error::Error;
 
-/// The tools there are at one moment.
+/// The tools at one moment.
 #[derive(Default)]
 pub(super) struct Snapshot {
     entries: Vec<Arc<Entry>>,
@@ -18,16 +18,16 @@ pub(super) struct Snapshot {
     pub(super) specs: Arc<[Arc<ToolSpec>]>,
     pub(super) problems: Vec<ToolProblem>,
     versions: Vec<u64>,
-    /// How many of the tools never change; they are the first.
+    /// The number of tools that never change; they are the first.
     fixed: usize,
-    /// Where the others are from.
+    /// The sources of the others.
     parts: Vec<(String, Range<usize>)>,
-    /// The others, to be searched.
+    /// The search index of the others.
     index: OnceLock<Index>,
 }
 
 impl Snapshot {
-    /// The tools that never change.
+    /// Creates a snapshot of the tools that never change.
     pub(super) fn fixed(tools: Vec<Arc<dyn Tool>>) -> Result<Self, Error> {
         let mut snapshot = Self::default();
         for tool in tools {
@@ -42,8 +42,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The fixed tools and what the sources have now; what `last` has compiled is not compiled
-    /// again.
+    /// Creates a snapshot of the fixed tools and the current tools of the sources, reusing the
+    /// compiled entries of `last`.
     pub(super) fn new(fixed: &Self, sources: &[Arc<dyn ToolSource>], last: &Self) -> Self {
         let mut snapshot = Self {
             entries: fixed.entries.clone(),
@@ -52,7 +52,7 @@ impl Snapshot {
             ..Self::default()
         };
         for source in sources {
-            // A change between the two calls is seen next time, as the version is the older one.
+            // A change between the two calls is noticed next time, as the version is the older one.
             snapshot.versions.push(source.version());
             for tool in source.tools() {
                 snapshot.add_from(source.as_ref(), tool, last);
@@ -69,7 +69,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Adds a tool of a source, or says why not.
+    /// Adds a tool of a source, or records the problem.
     fn add_from(&mut self, source: &dyn ToolSource, tool: Arc<dyn Tool>, last: &Self) {
         let name = tool.spec().name.clone();
         let mut problem = |error| {
@@ -101,17 +101,17 @@ impl Snapshot {
         }
     }
 
-    /// The tools that never change.
+    /// Returns the tools that never change.
     pub(super) fn fixed_specs(&self) -> &[Arc<ToolSpec>] {
         self.specs.get(..self.fixed).unwrap_or_default()
     }
 
-    /// The tools of sources.
+    /// Returns the tools of sources.
     pub(super) fn source_specs(&self) -> &[Arc<ToolSpec>] {
         self.specs.get(self.fixed..).unwrap_or_default()
     }
 
-    /// Where the tools of sources are from, and which they are.
+    /// Returns the sources of tools, each with its tools.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&str, &[Arc<ToolSpec>])> {
         let specs = |range: &Range<usize>| self.specs.get(range.clone()).unwrap_or_default();
         self.parts
@@ -119,12 +119,12 @@ impl Snapshot {
             .map(move |(name, range)| (&**name, specs(range)))
     }
 
-    /// The tools of sources, to be searched.
+    /// Returns the search index of the tools of sources.
     pub(super) fn index(&self) -> &Index {
         self.index.get_or_init(|| Index::new(self.source_specs()))
     }
 
-    /// Whether a tool is one of a source's.
+    /// Returns `true` if a tool comes from a source.
     pub(super) fn is_from_source(&self, name: &str) -> bool {
         self.places
             .get(name)
@@ -137,7 +137,7 @@ impl Snapshot {
             .and_then(|&place| self.entries.get(place))
     }
 
-    /// Whether the sources have nothing else by now.
+    /// Returns `true` if the sources have not changed.
     pub(super) fn is_current(&self, sources: &[Arc<dyn ToolSource>]) -> bool {
         self.versions.len() == sources.len()
             && self
@@ -147,7 +147,7 @@ impl Snapshot {
                 .all(|(version, source)| *version == source.version())
     }
 
-    /// Whether both were made from the same.
+    /// Returns `true` if both were made from the same versions.
     pub(super) fn is_as_new_as(&self, other: &Self) -> bool {
         self.versions == other.versions
     }
@@ -169,7 +169,7 @@ impl Snapshot {
         }
     }
 
-    /// The specs of `entries`; those already here when they are the very same.
+    /// Returns the specs of `entries`; the existing list if it is identical.
     fn same_specs(&self, entries: &[Arc<Entry>]) -> Arc<[Arc<ToolSpec>]> {
         let same = self.specs.len() == entries.len()
             && self
@@ -185,11 +185,11 @@ impl Snapshot {
     }
 }
 
-/// What is said of a tool whose outputs cannot be checked.
+/// Returns the message about a tool whose outputs cannot be validated.
 fn unchecked(name: &str, flaw: &Error) -> String {
     let cause = flaw
         .source()
         .map(|cause| format!(": {cause}"))
         .unwrap_or_default();
-    format!("what `{name}` returns is not checked, as {flaw}{cause}")
+    format!("the output of `{name}` is not validated, because {flaw}{cause}")
 }

@@ -1,10 +1,11 @@
-/// How alike two names must be, from 0 to 1.
+/// The minimum similarity of two names, from 0 to 1.
 const ALIKE: f64 = 0.6;
 
-/// No name of a tool is longer, and comparing takes the product of both lengths.
+/// The maximum length of a compared name: no tool has a longer one, and comparing takes the product
+/// of both lengths.
 const MAX_NAME: usize = 64;
 
-/// The names most like `wanted`; at most three, the most alike first.
+/// Returns the names most similar to `wanted`; at most three, the most similar first.
 pub(super) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     if wanted.len() > MAX_NAME {
         return Vec::new();
@@ -14,7 +15,7 @@ pub(super) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
         .map(|name| (likeness(&wanted, &plain(name)), name))
         .collect();
     near.retain(|(likeness, _)| *likeness >= ALIKE);
-    // The sort is stable: equally near names keep the order of the tools.
+    // The sort is stable: equally similar names keep the order of the tools.
     near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     near.into_iter()
         .take(3)

@@ -1,7 +1,7 @@
-//! Arguments in the wrong type, where the right value is plain to see.
+//! Corrects arguments of the wrong type, if the intended value is obvious.
 //!
-//! Small models write `"5"` for 5, one value for a list of one, or put the arguments under a key of
-//! their own. Such a value is changed only if nothing is lost, and the model is told.
+//! Small models write `"5"` for 5, one value for a list of one, or put the arguments under an extra
+//! key. Such a value is changed only if nothing is lost, and a note informs the model.
 
 use serde_json::{Map, Value};
 
@@ -11,10 +11,10 @@ use crate::text::Short;
 /// Keys under which models put the arguments that belong at the top.
 const WRAPPERS: [&str; 5] = ["arguments", "parameters", "args", "input", "properties"];
 
-/// How many changes a note tells of.
+/// The maximum number of changes in a note.
 const MAX_TOLD: usize = 8;
 
-/// Arguments as the schema wants them, and what was changed.
+/// Arguments that match the schema, and the changes that were made.
 #[derive(Debug, PartialEq)]
 pub(super) struct Coerced {
     pub(super) args: Value,
@@ -22,7 +22,7 @@ pub(super) struct Coerced {
 }
 
 impl Coerced {
-    /// What the model is told.
+    /// Returns the note for the model.
     pub(super) fn note(&self) -> String {
         let told: Vec<&str> = self
             .changes
@@ -34,7 +34,8 @@ impl Coerced {
     }
 }
 
-/// The arguments with each value in its wanted type; `None` if there is nothing to change.
+/// Returns the arguments with each value in its expected type; `None` if there is nothing to
+/// change.
 pub(super) fn coerce(schema: &Value, args: &Value) -> Option<Coerced> {
     nodes(args, MAX_DEPTH)?;
     let mut changes = Vec::new();
@@ -43,7 +44,7 @@ pub(super) fn coerce(schema: &Value, args: &Value) -> Option<Coerced> {
     (!changes.is_empty()).then_some(Coerced { args, changes })
 }
 
-/// `{"arguments": {..}}`, where the tool has no property of that name.
+/// Unwraps `{"arguments": {..}}`, if the tool has no property of that name.
 fn unwrapped(schema: &Value, args: &Value, changes: &mut Vec<String>) -> Option<Value> {
     let (key, inner) = args
         .as_object()
@@ -107,7 +108,7 @@ fn fit_properties(
     map.into_iter().map(fit_one).collect()
 }
 
-/// The value that is meant, if this one has another type than the schema wants.
+/// Returns the intended value, if this one has another type than the schema expects.
 fn changed(schema: &Value, value: &Value) -> Option<Value> {
     if let (Some(Value::Array(allowed)), Value::String(text)) = (schema.get("enum"), value) {
         return one_of(allowed, text);
@@ -133,7 +134,7 @@ fn changed(schema: &Value, value: &Value) -> Option<Value> {
     }
 }
 
-/// The only allowed text that differs in case or outer blanks alone.
+/// Returns the only allowed text that differs in case or outer blanks alone.
 fn one_of(allowed: &[Value], text: &str) -> Option<Value> {
     let same = |value: &&Value| {
         value
@@ -147,7 +148,7 @@ fn one_of(allowed: &[Value], text: &str) -> Option<Value> {
     }
 }
 
-/// A number that is written exactly so: `5`, `-2`, `3.25`; not `007`, `1e999` or `five`.
+/// Returns a number that is written exactly so: `5`, `-2`, `3.25`; not `007`, `1e999` or `five`.
 fn number(text: &str, is_integer: bool) -> Option<Value> {
     let value: Value = serde_json::from_str(text.trim()).ok()?;
     let number = value.as_number()?;
@@ -155,7 +156,7 @@ fn number(text: &str, is_integer: bool) -> Option<Value> {
     (is_exact && (!is_integer || number.is_i64() || number.is_u64())).then_some(value)
 }
 
-/// Whether arguments are the schema itself, or a part of it, in place of values.
+/// Returns `true` if arguments are the schema itself, or a part of it, in place of values.
 pub(super) fn is_schema(schema: &Value, args: &Value) -> bool {
     let Some(args) = args.as_object() else {
         return false;
@@ -172,7 +173,7 @@ pub(super) fn is_schema(schema: &Value, args: &Value) -> bool {
     as_whole || in_parts
 }
 
-/// Arguments that fit the schema, as an example.
+/// Returns example arguments that match the schema.
 pub(super) fn example(schema: &Value) -> Value {
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);

@@ -9,11 +9,10 @@ use super::{Schema, coerce, plain};
 use crate::error::{Error, SchemaSide};
 use crate::text::Short;
 
-/// A schema of a tool: compiled at once or, where nothing can be wrong with it, when it is first
-/// needed.
+/// A schema of a tool: compiled at once or, if it is certainly valid, when it is first needed.
 ///
-/// The first schema that a program compiles takes longer than all else it does before its first
-/// call of a model, since the schema of schemas is compiled with it.
+/// The first compilation in a program takes longer than everything else before its first model
+/// call, since it also compiles the meta-schema.
 pub(crate) struct ToolSchema {
     spec: Arc<ToolSpec>,
     side: SchemaSide,
@@ -21,18 +20,18 @@ pub(crate) struct ToolSchema {
 }
 
 impl ToolSchema {
-    /// The schema of the tool's arguments.
+    /// Returns the schema of the tool's arguments.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// Returns an error if the schema cannot be used.
     pub(crate) fn input(spec: &Arc<ToolSpec>) -> Result<Self, Error> {
         Self::new(spec, SchemaSide::Input)
     }
 
-    /// The schema of what the tool gives, if it has one.
+    /// Returns the schema of the tool's output, if it has one.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// Returns an error if the schema cannot be used.
     pub(crate) fn output(spec: &Arc<ToolSpec>) -> Result<Option<Self>, Error> {
         spec.output
             .as_ref()
@@ -52,7 +51,7 @@ impl ToolSchema {
         })
     }
 
-    /// What is wrong with `value`, a line for each problem; `None` when nothing is.
+    /// Returns the problems of `value`, a line for each; `None` if there are none.
     pub(crate) fn problems(&self, value: &Value) -> Option<String> {
         match self.compiled.get_or_init(|| compile(&self.spec, self.side)) {
             Ok(schema) => schema.problems(value),
@@ -60,10 +59,10 @@ impl ToolSchema {
         }
     }
 
-    /// The arguments of a call, if they are as the schema wants them.
+    /// Returns the arguments of a call, if they match the schema.
     ///
     /// # Errors
-    /// When they are not, in words that the model can act on.
+    /// Returns an error in words that the model can act on if they do not match.
     pub(crate) fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
         let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidArgs, text);
         if let Some(raw) = &call.raw {
@@ -94,11 +93,11 @@ impl ToolSchema {
         )))
     }
 
-    /// The arguments of a call, also if they match the schema only once values have the wanted
-    /// type. The second is what the model should be told of that.
+    /// Returns the arguments of a call, after correcting types if necessary, and a note about that
+    /// for the model.
     ///
     /// # Errors
-    /// When they do not match.
+    /// Returns an error if they do not match.
     pub(crate) fn corrected<'a>(&self, call: &'a ToolCall) -> Result<Corrected<'a>, ToolError> {
         let error = match self.arguments(call) {
             Ok(args) => return Ok((args, None)),
@@ -114,11 +113,11 @@ impl ToolSchema {
     }
 }
 
-/// Arguments, and what the model is told if they were corrected.
+/// Arguments, and a note for the model if they were corrected.
 pub(crate) type Corrected<'a> = (Cow<'a, Value>, Option<String>);
 
-/// Checks the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is
-/// taken in elsewhere. Cloning costs nothing.
+/// Validates the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is
+/// handled elsewhere. Cloning costs nothing.
 ///
 /// ```
 /// # use levity_core::{ToolCall, ToolErrorKind, ToolSpec};
@@ -135,18 +134,18 @@ pub(crate) type Corrected<'a> = (Cow<'a, Value>, Option<String>);
 pub struct Arguments(Arc<ToolSchema>);
 
 impl Arguments {
-    /// Checks the arguments of this tool.
+    /// Creates a validator of the arguments of this tool.
     ///
     /// # Errors
-    /// When its schema cannot be used.
+    /// Returns an error if its schema cannot be used.
     pub fn new(spec: impl Into<Arc<ToolSpec>>) -> Result<Self, Error> {
         Ok(Self(Arc::new(ToolSchema::input(&spec.into())?)))
     }
 
-    /// The arguments of a call, if they are as the schema wants them.
+    /// Returns the arguments of a call, if they match the schema.
     ///
     /// # Errors
-    /// When they are not, in words that the model can act on.
+    /// Returns an error in words that the model can act on if they do not match.
     pub fn of<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
         self.0.arguments(call)
     }

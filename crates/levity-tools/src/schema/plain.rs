@@ -1,4 +1,4 @@
-//! Schemas of which it is plain to see that they are valid, as those of most tools are.
+//! Recognizes simple schemas that are certainly valid, like those of most tools.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ const TYPES: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",
 ];
 
-/// Whether a schema has only keywords that are known here, with values that they may have, so that
-/// compiling it cannot fail. Others may be valid, too.
+/// Returns `true` if a schema has only known keywords with allowed values, so that compiling it
+/// cannot fail. Other schemas may be valid, too.
 pub(super) fn is_valid(schema: &Value) -> bool {
     nodes(schema, MAX_DEPTH).is_some() && is_schema(schema)
 }
@@ -45,19 +45,19 @@ fn is_type(value: &Value) -> bool {
     value.as_str().is_some_and(|name| TYPES.contains(&name))
 }
 
-/// Whether it is a list of something, and all in it is right.
+/// Returns `true` for a non-empty list whose items are all right.
 fn some(value: &Value, is_right: impl Fn(&Value) -> bool) -> bool {
     value
         .as_array()
         .is_some_and(|items| !items.is_empty() && items.iter().all(is_right))
 }
 
-/// Whether it is a list of texts of which none is there twice.
+/// Returns `true` for a list of texts without duplicates.
 fn is_set(value: &Value) -> bool {
     let Some(items) = value.as_array() else {
         return false;
     };
-    // Long ones are looked at in another way.
+    // Long lists are left to the compiler: this comparison is quadratic.
     let is_new = |(at, item): (usize, &Value)| {
         item.is_string() && !items.iter().take(at).any(|other| other == item)
     };

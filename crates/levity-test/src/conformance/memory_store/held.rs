@@ -1,4 +1,4 @@
-//! Who has a conversation.
+//! Checks of leases on conversations.
 
 use levity_core::{ConversationId, MemoryErrorKind, MemoryStore};
 
@@ -6,7 +6,7 @@ use super::super::check::{abandon, kept, same};
 use super::{all, append, batch, listed, refused};
 
 pub(super) async fn check_hold(store: &impl MemoryStore) {
-    let promise = "memory store: one that is held is busy for others";
+    let promise = "memory store: a leased conversation is busy for others";
     let (id, other) = (ConversationId::new("held"), ConversationId::new("free"));
     let hold = kept(store.hold(&id).await, promise);
     refused(store.hold(&id).await, MemoryErrorKind::Busy, promise);
@@ -14,10 +14,10 @@ pub(super) async fn check_hold(store: &impl MemoryStore) {
     same(
         &listed::names(store, promise).await,
         &Vec::<String>::new(),
-        "memory store: holding makes no conversation",
+        "memory store: a lease creates no conversation",
     );
 
-    let promise = "memory store: one that is held can be saved and read";
+    let promise = "memory store: a leased conversation can be saved and read";
     kept(append(store, &id, &batch("a")).await, promise);
     kept(store.trim(&id, 1).await, promise);
     same(
@@ -27,12 +27,12 @@ pub(super) async fn check_hold(store: &impl MemoryStore) {
     );
     refused(store.forget(&id).await, MemoryErrorKind::Busy, promise);
 
-    let promise = "memory store: others are not held";
+    let promise = "memory store: a lease does not affect other conversations";
     let second = kept(store.hold(&other).await, promise);
     drop(hold);
     refused(store.hold(&other).await, MemoryErrorKind::Busy, promise);
 
-    let promise = "memory store: one that was let go of is free";
+    let promise = "memory store: a released conversation is free";
     drop(abandon(store.hold(&id)));
     drop(kept(store.hold(&id).await, promise));
     drop(second);

@@ -1,4 +1,4 @@
-//! Which conversations there are.
+//! Checks of lists and of the expiry of conversations.
 
 use levity_core::{
     ConversationChange, ConversationId, ConversationInfo, ConversationQuery, MemoryErrorKind,
@@ -8,7 +8,7 @@ use levity_core::{
 use super::super::check::{kept, same};
 use super::{batch, check_empty, refused};
 
-/// The names of all, sorted.
+/// Returns the names of all conversations, sorted.
 pub(super) async fn names(store: &impl MemoryStore, promise: &str) -> Vec<String> {
     let infos = kept(store.list(&ConversationQuery::new()).await, promise);
     let mut names: Vec<_> = infos.iter().map(|info| info.id.to_string()).collect();
@@ -23,7 +23,7 @@ fn change(at: u64, millis: u64) -> ConversationChange {
 }
 
 pub(super) async fn check_list(store: &impl MemoryStore) {
-    let promise = "memory store: `list` has the one that was unchanged for longest first";
+    let promise = "memory store: `list` has the conversation that was unchanged for longest first";
     for (id, millis) in [
         ("c", 3_000),
         ("e", 1_000),
@@ -71,7 +71,7 @@ pub(super) async fn check_list(store: &impl MemoryStore) {
         promise,
     );
 
-    let promise = "memory store: `list` returns what was asked for";
+    let promise = "memory store: `list` returns the requested conversations";
     let early = ConversationQuery::new().unchanged_since(Timestamp::from_millis(3_000));
     same(
         &kept(store.list(&early).await, promise),
@@ -83,7 +83,7 @@ pub(super) async fn check_list(store: &impl MemoryStore) {
         let first = expected[..limit.min(5)].to_vec();
         same(&kept(store.list(&query).await, promise), &first, promise);
     }
-    let promise = "memory store: `list` goes on after any conversation";
+    let promise = "memory store: `list` continues after any conversation";
     for (place, last) in expected.iter().enumerate() {
         let query = ConversationQuery::new().after(last).limit(2);
         let rest = &expected[place + 1..];
@@ -96,7 +96,7 @@ pub(super) async fn check_list(store: &impl MemoryStore) {
 }
 
 pub(super) async fn check_expire(store: &impl MemoryStore) {
-    let promise = "memory store: `expire` removes only what is unchanged";
+    let promise = "memory store: `expire` removes only unchanged conversations";
     let (id, other) = (ConversationId::new("old"), ConversationId::new("new"));
     let moment = Timestamp::from_millis;
     for (id, millis) in [(&id, 1_000), (&other, 2_000)] {

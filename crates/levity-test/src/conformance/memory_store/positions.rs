@@ -1,4 +1,4 @@
-//! Where messages stand.
+//! Checks of the positions of messages.
 
 use levity_core::{
     ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Summary, Timestamp,
@@ -8,7 +8,7 @@ use super::super::check::{kept, same};
 use super::{all, append, batch, refused, set_summary, summary_of};
 
 pub(super) async fn check_pages(store: &impl MemoryStore) {
-    let promise = "memory store: `read` goes through a conversation by positions";
+    let promise = "memory store: `read` pages through a conversation by positions";
     let id = ConversationId::new("pages");
     let sent = [batch("a"), batch("b"), batch("c")].concat();
     for part in sent.chunks(5) {
@@ -38,7 +38,7 @@ pub(super) async fn check_pages(store: &impl MemoryStore) {
 }
 
 pub(super) async fn check_again(store: &impl MemoryStore) {
-    let promise = "memory store: making a save again changes nothing";
+    let promise = "memory store: repeating a save changes nothing";
     let id = ConversationId::new("again");
     let first = ConversationChange::at(0)
         .with_messages(batch("a"))
@@ -74,7 +74,7 @@ pub(super) async fn check_again(store: &impl MemoryStore) {
 }
 
 pub(super) async fn check_moved(store: &impl MemoryStore) {
-    let promise = "memory store: a save at another position than the end is refused as moved";
+    let promise = "memory store: a save at another position than the end is rejected as moved";
     let id = ConversationId::new("moved");
     let save = |at| ConversationChange::at(at).with_messages(batch("a"));
     refused(
@@ -112,7 +112,7 @@ pub(super) async fn check_moved(store: &impl MemoryStore) {
 }
 
 pub(super) async fn check_trim(store: &impl MemoryStore) {
-    let promise = "memory store: `trim` removes what is before a position, and nothing else";
+    let promise = "memory store: `trim` removes the messages before a position, and nothing else";
     let (id, other) = (ConversationId::new("trimmed"), ConversationId::new("whole"));
     for id in [&id, &other] {
         kept(append(store, id, &batch("early")).await, promise);
@@ -153,7 +153,7 @@ pub(super) async fn check_trim(store: &impl MemoryStore) {
     let again = ConversationChange::at(4).with_messages(batch("late"));
     kept(
         store.save(&id, &again).await,
-        "memory store: making a save again changes nothing",
+        "memory store: repeating a save changes nothing",
     );
     let gone = ConversationChange::at(0).with_messages(batch("early"));
     refused(
