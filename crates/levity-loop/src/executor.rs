@@ -334,7 +334,7 @@ impl AgentExecutor {
 
     async fn ask(&self, ask: &Ask) -> Outcome {
         Outcome::Decision(match &self.approver {
-            None => Decision::deny("there is no approver to ask; set one with `.approver(..)`"),
+            None => Decision::deny("nobody is there to ask"),
             Some(approver) => match AssertUnwindSafe(approver.decide(ask)).catch_unwind().await {
                 Ok(decision) => decision,
                 Err(_) => Decision::deny("the approver panicked"),

@@ -52,7 +52,7 @@ impl OutputCheck {
                 Some(problems) => complaint = complaint.or(Some(problems)),
             }
         }
-        Err(complaint.unwrap_or_else(|| "it is not JSON".to_owned()))
+        Err(complaint.unwrap_or_else(|| "it is no JSON".to_owned()))
     }
 
     fn problems(&self, value: &Value) -> Option<String> {

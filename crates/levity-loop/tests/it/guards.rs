@@ -647,12 +647,15 @@ impl Guard for Faulty {
 #[tokio::test]
 async fn a_guard_that_fails_blocks_unless_it_is_to_pass() {
     for (how, reason) in [
-        ("panics", "the guard panicked: a fault in its code"),
-        ("hangs", "the guard said nothing within 1s"),
+        (
+            "panics",
+            "the guard panicked; this is a bug in the guard's code",
+        ),
+        ("hangs", "the guard gave no verdict within 1s"),
         ("fails", "the guard failed: out of order"),
         (
             "mixes up",
-            "the guard put something of another kind in its place",
+            "the guard returned a replacement of another kind",
         ),
     ] {
         let build = |then| {
@@ -848,7 +851,7 @@ async fn sizes_are_limited_where_they_are_set() {
         run(SizeGuard::new().call(12))
             .await
             .unwrap()
-            .contains("it has 13 bytes, and 12 may pass")
+            .contains("it has 13 bytes, but the limit is 12")
     );
     assert!(
         run(SizeGuard::new().result(13))
@@ -884,7 +887,7 @@ async fn secrets_can_be_blocked_or_left_alone() {
     let error = run(SecretGuard::new().blocking()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`secrets` blocked the answer: there is a secret in it"
+        "`secrets` blocked the answer: it contains a secret"
     );
     assert!(
         run(SecretGuard::new().except(Stage::Answer))

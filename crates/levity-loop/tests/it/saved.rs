@@ -147,5 +147,5 @@ fn restore_reads_the_first_state_of_version_0_1_and_refuses_its_later_states() {
         );
     }
     let why = agent.restore(&state("goal", Some("r"))).unwrap_err();
-    assert!(why.contains("the run has an id before it began"), "{why}");
+    assert!(why.contains("the run has an id before it started"), "{why}");
 }

@@ -376,7 +376,7 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
     let checked = is_intact(line);
     if checked == Some(false) {
         return Err(Flaw::damaged(format!(
-            "record {seq} is damaged: its checksum does not match"
+            "it is not record {seq} as it was written: its checksum does not match"
         )));
     }
     let is_checked = checked.is_some();

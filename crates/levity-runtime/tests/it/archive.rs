@@ -184,12 +184,12 @@ async fn what_is_no_export_is_refused_with_its_line() {
             damaged,
             "not a journal of levity's",
         ),
-        (lines[0].to_owned(), 1, damaged, "it has no end"),
+        (lines[0].to_owned(), 1, damaged, "it is incomplete"),
         (join(&lines[..1]), 1, damaged, "has no records"),
         (without(0), 1, damaged, "not a journal of levity's"),
         (without(1), 2, damaged, "it is not record 0"),
         (without(2), 3, damaged, "it is not record 1"),
-        (whole.trim_end().to_owned(), 11, damaged, "it has no end"),
+        (whole.trim_end().to_owned(), 11, damaged, "it is incomplete"),
         (
             join(&[&lines[..6], &lines[8..]].concat()),
             7,
@@ -200,19 +200,19 @@ async fn what_is_no_export_is_refused_with_its_line() {
             join(&[&lines[..5], &lines[8..]].concat()),
             6,
             damaged,
-            "the run that started `r.2.1` is not here",
+            "the parent of run `r.2.1` is missing",
         ),
         (
             join(&[&lines[..], &lines[5..8]].concat()),
             12,
             damaged,
-            "run `r.2` is here twice",
+            "run `r.2` occurs twice",
         ),
         (
             join(&[&lines[5..], &lines[..5]].concat()),
             7,
             damaged,
-            "run `r` is not below `r.2`",
+            "run `r` is not a child of `r.2`",
         ),
         (
             whole.replace(
@@ -221,7 +221,7 @@ async fn what_is_no_export_is_refused_with_its_line() {
             ),
             6,
             version,
-            "use a newer one",
+            "use a newer version",
         ),
         (
             join(&[&lines[..10], &[&unknown]].concat()),

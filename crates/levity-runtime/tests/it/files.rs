@@ -238,7 +238,7 @@ async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
     refused(
         whole.replace("\"run\":\"r\"", "\"run\":\"q\"").as_bytes(),
         damaged,
-        "it is of run `q`",
+        "it belongs to run `q`",
     )
     .await;
     refused(b"name,age\nAda,36\n", damaged, "not a journal of levity's").await;
@@ -247,7 +247,7 @@ async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
     refused(
         newer.as_bytes(),
         JournalErrorKind::Version,
-        "use a newer one",
+        "use a newer version",
     )
     .await;
 }
@@ -275,7 +275,9 @@ async fn long_texts_are_kept_once_and_come_back_as_they_were() {
     fs::write(&kept[0], "something else").unwrap();
     let error = folder.journal().open(&run()).await.map(|_| ()).unwrap_err();
     assert!(
-        error.to_string().contains("is not what was written"),
+        error
+            .to_string()
+            .contains("is damaged: it is not the text that was written"),
         "{error}"
     );
     fs::remove_file(&kept[0]).unwrap();

@@ -310,19 +310,19 @@ async fn flaws_in_a_run_are_said_of_it_and_of_no_other() {
     for (flaw, part) in [
         (
             "DELETE FROM records WHERE run = 1 AND seq = 1",
-            "record 1 is not there",
+            "record 1 is missing",
         ),
         (
             "DELETE FROM records WHERE run = 1 AND seq = 2",
-            "has 2 records and should have 3",
+            "has 2 records but should have 3",
         ),
         (
             "UPDATE records SET entry = '{\"of_a_newer_kind\":{}}' WHERE run = 1 AND seq = 1",
-            "record 1 is not as it should be",
+            "record 1 is damaged",
         ),
         (
             "UPDATE records SET entry = x'ff' WHERE run = 1 AND seq = 1",
-            "record 1 is not as it should be",
+            "record 1 is damaged",
         ),
     ] {
         let folder = Folder::new();
@@ -958,7 +958,7 @@ async fn files_of_versions_without_checksums_are_read_and_go_on() {
     assert!(
         error
             .to_string()
-            .contains("run `r`: record 2 is not as it should be: its checksum"),
+            .contains("run `r`: record 2 is damaged: its checksum"),
         "{error}"
     );
 }

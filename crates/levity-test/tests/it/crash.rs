@@ -131,7 +131,7 @@ fn a_difference_is_told_with_its_record() {
         if found == 1 { "lost" } else { "sent" }
     }));
     let message = panic_of(|| _ = report.assert_same());
-    let expected = "crash: 2 of 5 stops end in another way
+    let expected = "crash: 2 of 5 stops end differently
 stopped after record 1 (`started tool send` of run `r`), as soon as it was written:
    found: \"lost\"
 stopped after record 1 (`started tool send` of run `r`), before the next was written:

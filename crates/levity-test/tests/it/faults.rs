@@ -110,7 +110,7 @@ fn after_a_failure_the_log_fails_for_good() {
         let error = opened.log.append(&records(1)).await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "an append failed before, and the log may be used no more"
+            "an earlier append failed, so this log cannot be used any more"
         );
         drop(opened);
         let mut opened = journal.open(&RunId::new("r1")).await.unwrap();

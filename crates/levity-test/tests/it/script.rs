@@ -132,7 +132,7 @@ fn steps_are_taken_in_order_and_run_out() {
     assert_eq!(error.kind(), ModelErrorKind::BadRequest);
     assert_eq!(
         error.to_string(),
-        "call 4 of the model, and the script has only 3 steps"
+        "call 4 of the model has no step: the script has only 3 steps"
     );
 }
 
@@ -230,7 +230,7 @@ fn a_delay_goes_by_the_clock_it_was_given() {
     let error = ask(&ScriptedModel::new().turn(slow.clone())).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "step 1 of the script has a delay and no clock; add one by `.with_world(..)`"
+        "step 1 of the script has a delay but no clock; add one with `.with_world(..)`"
     );
 
     let world = ManualWorld::new();

@@ -351,7 +351,7 @@ fn an_output_is_held_to_its_schema() {
     check(
         &answer(output, ToolOutput::text("7")),
         ToolErrorKind::InvalidOutput,
-        "the tool ran, but it returned no value, which its output schema asks for",
+        "the tool ran, but returned no value, which its output schema requires",
     );
     check(
         &answer(json!(false), ToolOutput::value(json!(1))),
@@ -390,7 +390,7 @@ fn too_much_media_is_refused() {
         call(&dispatcher(tool(most)), "t", json!({})).content.len(),
         3
     );
-    let text = "the tool ran and returned 10485761 bytes of media; at most 10485760 are shown";
+    let text = "the tool ran, but returned 10485761 bytes of media; the limit is 10485760";
     check(
         &call(&dispatcher(tool(most + 1)), "t", json!({})),
         ToolErrorKind::InvalidOutput,

@@ -59,15 +59,15 @@ fn tools_keep_the_order_in_which_they_were_added() {
 fn impossible_tools_are_refused() {
     refused(
         FnTool::named(""),
-        "`` is no tool name; use 1 to 64 letters, digits, `_` and `-`",
+        "`` is not a valid tool name; use 1 to 64 letters, digits, `_` and `-`",
     );
     refused(
         FnTool::named("a b"),
-        "`a b` is no tool name; use 1 to 64 letters, digits, `_` and `-`",
+        "`a b` is not a valid tool name; use 1 to 64 letters, digits, `_` and `-`",
     );
     refused(
         FnTool::named("wetter_für"),
-        "`wetter_für` is no tool name; use 1 to 64 letters, digits, `_` and `-`",
+        "`wetter_für` is not a valid tool name; use 1 to 64 letters, digits, `_` and `-`",
     );
     assert!(
         Registry::builder()
@@ -90,7 +90,7 @@ fn impossible_tools_are_refused() {
     ] {
         refused(
             with_input(input),
-            "the input schema of `t` is no object schema; give it `\"type\": \"object\"`",
+            "the input schema of `t` is not an object schema; give it `\"type\": \"object\"`",
         );
     }
     refused(
@@ -225,7 +225,8 @@ fn a_bad_tool_of_a_source_harms_no_other() {
         [
             "a tool of `shelf` is left out: two tools are named `z`; rename one with \
                 `.tool_as(..)`",
-            "a tool of `shelf` is left out: `bad name` is no tool name; use 1 to 64 letters, \
+            "a tool of `shelf` is left out: `bad name` is not a valid tool name; use 1 to 64 \
+                letters, \
                 digits, `_` and `-`",
             "a tool of `shelf` is left out: two tools are named `good`; rename one with \
                 `.tool_as(..)`",
@@ -257,12 +258,14 @@ fn an_output_schema_that_cannot_be_used_costs_the_check_and_not_the_tool() {
     for (output, said) in [
         (
             json!({"type": 5}),
-            "in `shelf`: what `t` returns is not checked, as the output schema of `t` does not \
+            "in `shelf`: the output of `t` is not validated, because the output schema of `t` does \
+                not \
                 compile: ",
         ),
         (
             json!({"$ref": "https://example.com/a"}),
-            "in `shelf`: what `t` returns is not checked, as the output schema of `t` refers to \
+            "in `shelf`: the output of `t` is not validated, because the output schema of `t` \
+                refers to \
                 `https://example.com/a`",
         ),
     ] {

@@ -108,8 +108,8 @@ fn what_is_no_tool_is_reported_and_the_others_work() {
         "`bytes.list`: it cannot be read",
         "`large.list`: it is larger than 1048576 bytes",
         "`panics.list`: its loader panicked",
-        "`same.list`: a tool `one` is in `a.list` already",
-        "`no name at all` is no tool name",
+        "`same.list`: the tool `one` is already in `a.list`",
+        "`no name at all` is not a valid tool name",
     ] {
         assert!(
             problems.iter().any(|problem| problem.contains(wanted)),
@@ -127,9 +127,8 @@ fn a_kind_of_file_without_its_loader_is_reported_with_the_feature() {
     for (name, feature) in [("a.py", "python"), ("b.tool.json", "commands")] {
         fs::write(folder.path().join(name), "").unwrap();
         let problems = FolderTools::open(folder.path()).unwrap().problems();
-        let wanted = format!(
-            "`{name}`: nothing here makes tools of such files; switch on the feature `{feature}`"
-        );
+        let wanted =
+            format!("`{name}`: there is no loader for such files; enable the feature `{feature}`");
         assert!(problems.contains(&wanted), "{problems:?}");
     }
 }
@@ -139,7 +138,10 @@ fn a_folder_that_goes_away_is_told_and_comes_back() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("tools");
     let missing = FolderTools::open(&folder).unwrap_err();
-    assert!(missing.to_string().ends_with("cannot be had"), "{missing}");
+    assert!(
+        missing.to_string().ends_with("cannot be loaded"),
+        "{missing}"
+    );
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("a.list"), "one").unwrap();
     let tools = open(&folder);

@@ -74,7 +74,7 @@ async fn what_is_off_topic_or_speaks_to_its_judge_does_not_pass() {
         "it speaks to its judge",
     )
     .await;
-    let no_verdict = "the guard failed: the judge's answer is no verdict";
+    let no_verdict = "the guard failed: the judge's answer is not a verdict";
     check("It is allowed.", no_verdict).await;
     check(r#"{"topic": 3, "steers": false}"#, no_verdict).await;
     check(r#"{"topic": 1}"#, no_verdict).await;
@@ -124,6 +124,6 @@ async fn what_cannot_be_judged_does_not_pass() {
     let error = agent.run("12345").await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`topic` blocked the input: it is longer than the 4 bytes that are judged"
+        "`topic` blocked the input: it is longer than the limit of 4 bytes for judged text"
     );
 }

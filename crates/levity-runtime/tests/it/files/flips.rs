@@ -91,10 +91,8 @@ async fn a_damaged_record_is_named_with_its_file_its_line_and_the_way_out() {
     let error = folder.journal().open(&run()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Damaged);
     let expected = "the journal `r.jsonl` cannot be read and is left as it is: line 5: it is not \
-        record 3 as it was \
-                    written: its checksum is another; restore the file from a copy, or cut it \
-                    after line 4 to resume \
-                    from there, where what ran later may run again";
+        record 3 as it was written: its checksum does not match; restore the file from a copy, or \
+        cut it after line 4 to resume from there; later effects may then run again";
     assert_eq!(error.to_string(), expected);
     // The way out is one.
     let cut: String = whole.split_inclusive('\n').take(4).collect();

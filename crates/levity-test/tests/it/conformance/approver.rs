@@ -83,10 +83,10 @@ fn refuses_flaws() {
     );
     check(
         Flaw::OneAtATime,
-        "approver: a question that waits holds up no other",
+        "approver: a pending question does not block others",
     );
     check(
         Flaw::StaysTaken,
-        "approver: a question that waits holds up no other",
+        "approver: a pending question does not block others",
     );
 }

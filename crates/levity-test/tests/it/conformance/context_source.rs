@@ -107,15 +107,15 @@ fn refuses_flaws() {
     );
     check(
         Flaw::OverflowsBudget,
-        "context source: no budget and no goal makes it panic",
+        "context source: neither a budget nor a goal makes it panic",
     );
     check(
         Flaw::PanicsOnGoal,
-        "context source: no budget and no goal makes it panic",
+        "context source: neither a budget nor a goal makes it panic",
     );
     check(Flaw::OverBudgetForGoal, budget);
     let lasts =
-        "context source: how long a block lasts depends neither on the budget nor on the goal";
+        "context source: the lifetime of a block depends neither on the budget nor on the goal";
     check(Flaw::FickleByBudget, lasts);
     check(Flaw::FickleByGoal, lasts);
     check(

@@ -299,7 +299,7 @@ fn passes_what_is_right() {
 fn refuses_flaws() {
     let check =
         |flaw, promise| refuses(conformance::journal(async || Keeping::with(flaw)), promise);
-    let order = "journal: records come back as they were appended, and in that order";
+    let order = "journal: records are returned as they were appended, and in that order";
     let exclusive = "journal: `open` is exclusive while the log lives";
     check(
         Flaw::ListsAtFirst,
@@ -310,7 +310,7 @@ fn refuses_flaws() {
     check(Flaw::FreedByFailure, exclusive);
     check(
         Flaw::BusyForOthers,
-        "journal: an open run does not keep others from being opened",
+        "journal: an open run does not prevent others from being opened",
     );
     check(
         Flaw::NeverFreed,
@@ -327,9 +327,9 @@ fn refuses_flaws() {
     check(Flaw::Tears, "journal: an append is all or nothing");
     check(
         Flaw::MixesCase,
-        "journal: runs are kept apart, whatever their ids",
+        "journal: runs are separate, whatever their ids",
     );
-    let list = "journal: `list` is oldest first and says how long each run is and how it ended";
+    let list = "journal: `list` is oldest first and has the length and the ending of each run";
     check(Flaw::ListsByName, list);
     check(Flaw::ListsNoEnd, list);
     check(
@@ -342,24 +342,24 @@ fn refuses_flaws() {
     );
     check(
         Flaw::RemovesOne,
-        "journal: a run is removed with those below it, and no others",
+        "journal: a run is removed with its children, and no others",
     );
     check(
         Flaw::RemovesMore,
-        "journal: a run is removed with those below it, and no others",
+        "journal: a run is removed with its children, and no others",
     );
     check(
         Flaw::RemovesDriven,
-        "journal: a run is not removed while one at or below it is driven",
+        "journal: a run is not removed while it or one of its children is driven",
     );
     check(Flaw::LosesPosts, "lost");
     check(
         Flaw::RepeatsPosts,
-        "journal: what was given out is gone after an append",
+        "journal: a delivered post is removed by an append",
     );
     check(Flaw::TakesPostsOnce, "lost");
     check(
         Flaw::SaysItKeepsNothing,
-        "journal: one that keeps nothing has nothing to return",
+        "journal: one that stores nothing has nothing to return",
     );
 }

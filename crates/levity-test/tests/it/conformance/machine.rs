@@ -308,26 +308,26 @@ fn refuses_flaws() {
     check(Flaw::NumbersAnew, "machine: effects are numbered upwards");
     check(
         Flaw::WrongNumberInAsk,
-        "machine: a question bears its own number",
+        "machine: a question has its own number",
     );
-    check(Flaw::WrongRunInAsk, "machine: a question bears its run");
+    check(Flaw::WrongRunInAsk, "machine: a question has its run");
     check(Flaw::IgnoresCancel, ends);
     check(Flaw::IgnoresStop, ends);
     check(
         Flaw::CancelledAsComplete,
-        "machine: cancelled, it ends as `Cancelled`",
+        "machine: when cancelled, it ends as `Cancelled`",
     );
     check(
         Flaw::WantsAfterEnd,
-        "machine: after an ending it wants nothing more",
+        "machine: after an ending it requests nothing more",
     );
-    check(Flaw::EndsTwice, "machine: an ending stays");
+    check(Flaw::EndsTwice, "machine: an ending does not change");
 }
 
 #[test]
 fn refuses_what_cannot_be_restored() {
-    let promise = "machine: what `save` returns between two inputs is enough to build it again, in \
-        the state that it had";
+    let promise = "machine: the result of `save` between two inputs is enough to rebuild it, in \
+        the same state";
     for flaw in [
         Flaw::SavesTooLittle,
         Flaw::SaveChanges,

@@ -182,6 +182,6 @@ fn refuses_flaws() {
     check(Flaw::PanicsWhenEmpty, "model: no request makes it panic");
     check(
         Flaw::RepeatsPrompt,
-        "model: an error does not repeat what was sent",
+        "model: an error does not repeat the request",
     );
 }

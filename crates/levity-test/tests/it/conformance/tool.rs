@@ -137,7 +137,7 @@ fn refuses_flaws() {
     check(Flaw::BadName, name);
     check(Flaw::LongName, name);
     check(Flaw::NoDescription, "tool: `sum` has a description");
-    check(Flaw::NoObject, "tool: the input schema is one of an object");
+    check(Flaw::NoObject, "tool: the input schema is an object schema");
     check(
         Flaw::OddOutputSchema,
         "tool: the output schema of `sum` is a JSON Schema",
@@ -149,20 +149,20 @@ fn refuses_flaws() {
     );
     check(
         Flaw::WrongType,
-        "tool: the output has the type that the output schema says",
+        "tool: the output has the type of the output schema",
     );
     check(
         Flaw::NothingRequired,
-        "tool: the output has what its schema requires: `sum`",
+        "tool: the output has the field that its schema requires: `sum`",
     );
     check(Flaw::PanicsOnJunk, "tool: no arguments make it panic");
-    check(Flaw::SilentError, "tool: a failure says what went wrong");
+    check(Flaw::SilentError, "tool: a failure describes the problem");
     check(
         Flaw::ClaimsUnknown,
         "tool: a failure is of a kind that a tool can know",
     );
     check(Flaw::PanicsWhenDropped, "tool: dropping a call is harmless");
-    let never = "tool: a call that never was can be undone";
+    let never = "tool: a call that was never made can be undone";
     check(Flaw::DefaultUndo, never);
     check(Flaw::UndoesOnlyWhatWas, never);
     check(Flaw::UndoesOnce, "tool: a call can be undone twice");

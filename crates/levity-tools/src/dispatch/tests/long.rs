@@ -129,7 +129,7 @@ fn fifty_megabytes_are_cut_and_kept_in_part() {
         text.contains("of 50000000 bytes are left out"),
         "{text:.100}"
     );
-    assert!(text.contains(&format!("(only the first {MAX_WHOLE} are kept)")));
+    assert!(text.contains(&format!("(only the first {MAX_WHOLE} are stored)")));
     assert_eq!(whole(&result).len(), MAX_WHOLE);
 }
 

@@ -110,7 +110,7 @@ fn a_tool_that_never_returns_is_given_up() {
             std::future::pending()
         }))
     };
-    let text = "the tool was not done within 60s; it may have taken effect all the same";
+    let text = "the tool timed out after 60s; it may have taken effect nevertheless";
     check(
         &call(&hang(Hints::new()), "t", json!({})),
         ToolErrorKind::Timeout,
@@ -119,7 +119,7 @@ fn a_tool_that_never_returns_is_given_up() {
     let hints = Hints::new()
         .read_only()
         .timeout(Duration::from_millis(1500));
-    let text = "the tool was not done within 1.5s (3 attempts were made)";
+    let text = "the tool timed out after 1.5s (3 attempts were made)";
     check(
         &call(&hang(hints), "t", json!({})),
         ToolErrorKind::Timeout,
@@ -388,7 +388,7 @@ fn a_blocking_tool_without_a_runtime_fails_politely() {
     let tool = FnTool::ready(spec("t", Hints::new().blocking()), |_| {
         Ok(ToolOutput::default())
     });
-    let text = "the tool needs a thread of its own, and no tokio runtime is there";
+    let text = "the tool needs a separate thread, but there is no tokio runtime";
     check(
         &call(&dispatcher(tool), "t", json!({})),
         ToolErrorKind::Failed,

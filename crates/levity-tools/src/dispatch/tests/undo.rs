@@ -162,15 +162,15 @@ fn a_call_that_takes_too_long_is_undone_under_a_limit_as_well() {
     let hints = || Hints::new().compensable().timeout(Duration::from_secs(5));
     let fine: Box<Work> = Box::new(|cx| std::future::ready(ok(cx)).boxed());
     let (dispatcher, log) = made(hints(), hang(), fine, Clock::skipping());
-    let text = "the tool was not done within 5s; it may have taken effect all the same (3 attempts \
+    let text = "the tool timed out after 5s; it may have taken effect nevertheless (3 attempts \
         were made)";
     check_done(&dispatched(&dispatcher, json!({"n": 7}), false), text);
     check_log(&log, &["call 1", "undo 1", "call 2", "undo 2", "call 3"]);
 
     let (dispatcher, log) = made(hints(), hang(), hang(), Clock::skipping());
-    let text = "the tool was not done within 5s; undoing the call failed as well, so it may have \
+    let text = "the tool timed out after 5s; undoing the call failed as well, so it may have \
         taken effect: \
-                the tool was not done within 5s";
+                the tool timed out after 5s";
     check_done(&dispatched(&dispatcher, json!({"n": 7}), false), text);
     check_log(&log, &["call 1", "undo 1"]);
 }
@@ -190,7 +190,7 @@ fn what_an_earlier_process_left_is_undone_first() {
 
 #[test]
 fn what_cannot_be_undone_after_a_crash_is_unknown() {
-    let why = |error| format!("the call had begun before, and undoing it failed: {error}");
+    let why = |error| format!("the call had started before, and undoing it failed: {error}");
     let check = |undo: fn(ToolCx) -> Outcome, error| {
         let (dispatcher, log) = undoable(Hints::new().compensable(), ok, undo);
         check_unknown(&dispatched(&dispatcher, json!({"n": 7}), true), &why(error));
@@ -207,7 +207,7 @@ fn what_cannot_be_undone_after_a_crash_is_unknown() {
 #[test]
 fn a_tool_that_has_become_another_is_not_called_again() {
     let (dispatcher, log) = undoable(Hints::new(), ok, ok);
-    let why = "the call had begun before, and must not be made twice";
+    let why = "the call had started before, and must not be made twice";
     check_unknown(&dispatched(&dispatcher, json!({"n": 7}), true), why);
     check_log(&log, &[]);
 
