@@ -11,7 +11,7 @@ use levity_core::{Guard, GuardCx, GuardSubject, SharedError, Stage, Verdict};
 /// # async fn main() -> levity_loop::Result<()> {
 /// let agent = Agent::builder(ScriptedModel::new()).guard(SizeGuard::new().input(10)).build()?;
 /// let error = agent.run("Tell me all there is to know.").await.unwrap_err();
-/// assert_eq!(error.to_string(), "`size` blocked the input: it has 29 bytes, and 10 may pass");
+/// assert_eq!(error.to_string(), "`size` blocked the input: it has 29 bytes, but the limit is 10");
 /// # Ok(())
 /// # }
 /// ```

@@ -167,7 +167,7 @@ async fn a_conversation_without_a_memory_is_the_error_that_a_run_has() {
     assert!(
         error
             .explain()
-            .contains("the agent has no memory to keep conversations in"),
+            .contains("the agent has no memory to store conversations in"),
         "{}",
         error.explain()
     );

@@ -142,7 +142,7 @@ fn restore_reads_the_first_state_of_version_0_1_and_refuses_its_later_states() {
     for phase in ["plan", "act", "reflect", "end"] {
         let why = agent.restore(&state(phase, Some("r"))).unwrap_err();
         assert!(
-            why.contains("not one that this version of the agent can read"),
+            why.contains("this version of the agent cannot read its state"),
             "{why}"
         );
     }

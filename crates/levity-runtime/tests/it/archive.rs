@@ -177,16 +177,11 @@ async fn what_is_no_export_is_refused_with_its_line() {
     let deep = format!("{}{}", "[".repeat(122), "]".repeat(122));
     let unknown = sealed(&lines[10].replace("ended", "of_a_newer_kind"));
     let cases = [
-        (String::new(), 1, damaged, "there is no run"),
-        (
-            "name,age\n".to_owned(),
-            1,
-            damaged,
-            "not a journal of levity's",
-        ),
+        (String::new(), 1, damaged, "contains no run"),
+        ("name,age\n".to_owned(), 1, damaged, "not a levity journal"),
         (lines[0].to_owned(), 1, damaged, "it is incomplete"),
         (join(&lines[..1]), 1, damaged, "has no records"),
-        (without(0), 1, damaged, "not a journal of levity's"),
+        (without(0), 1, damaged, "not a levity journal"),
         (without(1), 2, damaged, "it is not record 0"),
         (without(2), 3, damaged, "it is not record 1"),
         (whole.trim_end().to_owned(), 11, damaged, "it is incomplete"),
@@ -239,7 +234,7 @@ async fn what_is_no_export_is_refused_with_its_line() {
             whole.replace("\"state\":null", "\"state\":true"),
             7,
             damaged,
-            "its checksum is another",
+            "its checksum does not match",
         ),
         (
             resealed(&whole.replace(
@@ -254,7 +249,7 @@ async fn what_is_no_export_is_refused_with_its_line() {
             join(&[lines[0], "{\"$aside\":{\"seq\":0}}"]),
             2,
             damaged,
-            "kept aside",
+            "stored in a separate folder",
         ),
         (
             join(&[&lines[..5], &lines[4..5]].concat()),
@@ -272,7 +267,7 @@ async fn what_is_no_export_is_refused_with_its_line() {
             ),
             6,
             damaged,
-            "has ended",
+            "follows the end of the run",
         ),
     ];
     for (text, line, kind, part) in cases {

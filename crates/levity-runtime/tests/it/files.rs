@@ -241,8 +241,8 @@ async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
         "it belongs to run `q`",
     )
     .await;
-    refused(b"name,age\nAda,36\n", damaged, "not a journal of levity's").await;
-    refused(b"\xff\xfe\x00", damaged, "not a journal of levity's").await;
+    refused(b"name,age\nAda,36\n", damaged, "not a levity journal").await;
+    refused(b"\xff\xfe\x00", damaged, "not a levity journal").await;
     let newer = whole.replace("\"levity_journal\":1", "\"levity_journal\":2");
     refused(
         newer.as_bytes(),

@@ -18,7 +18,7 @@ impl FileLoader for Lists {
     }
 
     fn load(&self, file: &ToolFile) -> Loaded {
-        assert!(!file.text.contains("panic"), "a fault in the loader");
+        assert!(!file.text.contains("panic"), "a bug in the loader");
         if file.text.contains('?') {
             return Loaded::problem("line 1: a question is no tool");
         }

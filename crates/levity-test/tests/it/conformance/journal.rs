@@ -338,7 +338,7 @@ fn refuses_flaws() {
     );
     check(
         Flaw::IgnoresQuery,
-        "journal: `list` gives what is asked for",
+        "journal: `list` returns the runs that match",
     );
     check(
         Flaw::RemovesOne,

@@ -405,15 +405,12 @@ fn refuses_flaws() {
             &promise,
         );
     };
-    let order = "messages come back as they were saved, and in that order";
+    let order = "messages are returned as they were saved, and in that order";
     check(
         Flaw::UnknownIsError,
         "an unknown conversation is an empty one",
     );
-    check(
-        Flaw::MakesEmpty,
-        "a change of nothing makes no conversation",
-    );
+    check(Flaw::MakesEmpty, "an empty change creates no conversation");
     check(Flaw::Reverses, order);
     check(Flaw::DropsRepeats, order);
     check(Flaw::LosesFloats, order);
@@ -423,29 +420,26 @@ fn refuses_flaws() {
     );
     check(
         Flaw::PagesFromOne,
-        "`read` goes through a conversation by positions",
+        "`read` pages through a conversation by positions",
     );
-    let again = "making a save again changes nothing";
+    let again = "repeating a save changes nothing";
     check(Flaw::SavesAgain, again);
     check(Flaw::RevertsSummary, again);
     check(Flaw::RefusesAgain, again);
-    let moved = "a save at another position than the end is refused as moved";
+    let moved = "a save at another position than the end is rejected as moved";
     check(Flaw::AppendsAnywhere, moved);
     check(Flaw::TakesAnyMessages, moved);
-    check(Flaw::Tears, "a save is whole or not at all");
-    check(Flaw::MixesCase, "conversations are kept apart");
+    check(Flaw::Tears, "a save is all or nothing");
+    check(Flaw::MixesCase, "conversations are separate");
     check(Flaw::KeepsFirstSummary, again);
     check(
         Flaw::SummaryClears,
-        "`read` goes through a conversation by positions",
+        "`read` pages through a conversation by positions",
     );
-    check(
-        Flaw::LoadsSummarised,
-        "what is in the summary is not loaded",
-    );
+    check(Flaw::LoadsSummarised, "summarised messages are not loaded");
     check(
         Flaw::SummaryAhead,
-        "a summary stands only for messages that are there",
+        "a summary covers only existing messages",
     );
 }
 
@@ -463,33 +457,42 @@ fn refuses_flaws_beside_the_messages() {
     };
     check(
         Flaw::FindsNothing,
-        "`search` finds a message by a word of it",
+        "`search` finds a message by one of its words",
     );
     check(Flaw::FindsElsewhere, "`search` stays in its conversation");
     check(
         Flaw::FindsTooMuch,
-        "`search` returns no more than asked for, whatever the query",
+        "`search` returns no more than requested, whatever the query",
     );
-    let trim = "`trim` removes what is before a position, and nothing else";
+    let trim = "`trim` removes the messages before a position, and nothing else";
     check(Flaw::TrimsOneMore, trim);
     check(Flaw::TrimMovesEnd, trim);
     check(Flaw::TrimsNothing, trim);
-    let list = "`list` has the one that was unchanged for longest first";
+    let list = "`list` has the conversation that was unchanged for longest first";
     check(Flaw::ListsByName, list);
     check(Flaw::ClockGoesBack, list);
-    check(Flaw::ListsAll, "`list` returns what was asked for");
+    check(Flaw::ListsAll, "`list` returns the requested conversations");
     check(
         Flaw::ListBeginsAnew,
-        "`list` goes on after any conversation",
+        "`list` continues after any conversation",
     );
-    check(Flaw::HoldsTwice, "one that is held is busy for others");
-    check(Flaw::HoldsForEver, "one that was let go of is free");
-    check(Flaw::HoldsAll, "others are not held");
-    check(Flaw::ForgetsHeld, "one that is held is busy for others");
+    check(Flaw::HoldsTwice, "a leased conversation is busy for others");
+    check(Flaw::HoldsForEver, "a released conversation is free");
+    check(
+        Flaw::HoldsAll,
+        "a lease does not affect other conversations",
+    );
+    check(
+        Flaw::ForgetsHeld,
+        "a leased conversation is busy for others",
+    );
     check(Flaw::ForgetsMessagesOnly, "`forget` leaves nothing behind");
     check(
         Flaw::ForgetsAll,
-        "`forget` leaves other conversations alone",
+        "`forget` does not affect other conversations",
     );
-    check(Flaw::ExpiresAll, "`expire` removes only what is unchanged");
+    check(
+        Flaw::ExpiresAll,
+        "`expire` removes only unchanged conversations",
+    );
 }
