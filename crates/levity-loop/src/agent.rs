@@ -19,9 +19,9 @@ use crate::answer::{AgentDetails, Answer};
 use crate::builder::AgentBuilder;
 use crate::child_task::ChildTask;
 use crate::executor::AgentExecutor;
-use crate::gather::Gathered;
+use crate::gather::GatheredContext;
 use crate::guards::Goal;
-use crate::machine::{AgentMachine, Past, Start, Talk};
+use crate::machine::{AgentMachine, ConversationState, Past, Start};
 use crate::output::OutputCheck;
 use crate::spec::AgentSpec;
 
@@ -243,7 +243,7 @@ impl Agent {
     /// machine reads no context sources and passes the goal to no guard. To screen the goal, use
     /// the [screener](levity_core::Inspection::screener) of the [executor](Self::executor).
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
-        let gathered = Gathered {
+        let gathered = GatheredContext {
             system: self.inner.spec.instructions.clone(),
             beside: None,
         };
@@ -255,10 +255,10 @@ impl Agent {
         &self,
         goal: impl Into<Goal>,
         past: Past,
-        gathered: Gathered,
+        gathered: GatheredContext,
         output: Option<OutputCheck>,
     ) -> AgentMachine {
-        let Gathered { system, beside } = gathered;
+        let GatheredContext { system, beside } = gathered;
         let Goal {
             message: goal,
             guarded,
@@ -367,7 +367,7 @@ impl Agent {
                 (machine, lease)
             }
             None => {
-                let (machine, lease) = self.set_out(task.into()).await?;
+                let (machine, lease) = self.new_child_machine(task.into()).await?;
                 (machine, lease.map(ChildLease::Held))
             }
         };
@@ -379,7 +379,7 @@ impl Agent {
     }
 
     /// Passes a goal through the guards.
-    pub(crate) async fn screened(&self, goal: Message) -> Goal {
+    pub(crate) async fn screen_goal(&self, goal: Message) -> Goal {
         match &self.inner.executor.screen {
             Some(screen) => screen.goal(goal).await,
             None => goal.into(),
@@ -387,7 +387,7 @@ impl Agent {
     }
 
     /// Returns the history that a run starts with.
-    pub(crate) async fn past_of(
+    pub(crate) async fn load_past(
         &self,
         history: History,
         conversation: Option<ConversationId>,
@@ -439,9 +439,9 @@ impl Runnable for Agent {
             .executor
             .screen
             .as_ref()
-            .is_some_and(|screen| screen.hears());
+            .is_some_and(|screen| screen.watches_input());
         if conversation.is_none() && self.inner.context.is_empty() && !screens {
-            let gathered = Gathered {
+            let gathered = GatheredContext {
                 system: self.inner.spec.instructions.clone(),
                 beside: None,
             };
@@ -460,10 +460,13 @@ impl Runnable for Agent {
         // the first one saw.
         let agent = self.clone();
         Ok(Beginning::later(async move {
-            let goal = agent.screened(goal).await;
-            let (past, lease) = agent.past_of(history, conversation).await?;
+            let goal = agent.screen_goal(goal).await;
+            let (past, lease) = agent.load_past(history, conversation).await?;
             let gathered = agent
-                .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))
+                .gather(
+                    &goal.message.text(),
+                    past.talk.as_ref().map(ConversationState::id),
+                )
                 .await?;
             Ok(Made::with_lease(
                 agent.set_in(goal, past, gathered, agent.output()),

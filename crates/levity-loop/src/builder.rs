@@ -50,13 +50,13 @@ pub struct AgentBuilder {
     search_above: Option<usize>,
     audit: bool,
     name: Option<Arc<str>>,
-    memory: Option<Keeps>,
+    memory: Option<ConversationStorage>,
     window: Option<Window>,
 }
 
 /// The place where conversations are stored.
 #[derive(Clone)]
-enum Keeps {
+enum ConversationStorage {
     Store(Arc<dyn MemoryStore>),
     Conversations(Conversations),
 }
@@ -230,14 +230,14 @@ impl AgentBuilder {
     /// Sets the store for conversations; see
     /// [`Run::conversation`](levity_runtime::Run::conversation). They are not stored by default.
     pub fn memory(mut self, store: impl MemoryStore + 'static) -> Self {
-        self.memory = Some(Keeps::Store(Arc::new(store)));
+        self.memory = Some(ConversationStorage::Store(Arc::new(store)));
         self
     }
 
     /// Sets the store for conversations together with its settings: their expiry and their maximum
     /// length.
     pub fn conversations(mut self, conversations: Conversations) -> Self {
-        self.memory = Some(Keeps::Conversations(conversations));
+        self.memory = Some(ConversationStorage::Conversations(conversations));
         self
     }
 

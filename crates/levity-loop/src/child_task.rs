@@ -6,7 +6,7 @@ use levity_core::{
 };
 
 use crate::agent::{Agent, AgentInput};
-use crate::machine::{AgentMachine, Talk};
+use crate::machine::{AgentMachine, ConversationState};
 use crate::output::OutputCheck;
 
 /// The task of an agent that runs as the child of another run; see [`Agent::child`].
@@ -95,7 +95,7 @@ impl fmt::Debug for ChildTask {
 
 impl Agent {
     /// Creates the machine of a new child run.
-    pub(crate) async fn set_out(
+    pub(crate) async fn new_child_machine(
         &self,
         task: ChildTask,
     ) -> Result<(AgentMachine, Option<Lease>), ToolError> {
@@ -109,10 +109,16 @@ impl Agent {
             output,
             said,
         } = task;
-        let goal = self.screened(goal).await;
-        let (past, lease) = self.past_of(history, conversation).await.map_err(no_past)?;
+        let goal = self.screen_goal(goal).await;
+        let (past, lease) = self
+            .load_past(history, conversation)
+            .await
+            .map_err(conversation_error)?;
         let gathered = self
-            .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))
+            .gather(
+                &goal.message.text(),
+                past.talk.as_ref().map(ConversationState::id),
+            )
             .await
             .map_err(|error| {
                 ToolError::failed("the agent's context could not be loaded").with_source(error)
@@ -124,7 +130,7 @@ impl Agent {
 
 /// Returns the error for a conversation that could not be loaded. The error of the store remains
 /// its source.
-fn no_past(cause: SharedError) -> ToolError {
+fn conversation_error(cause: SharedError) -> ToolError {
     let error = ToolError::failed("the conversation could not be loaded");
     match cause.as_error().downcast_ref::<MemoryError>() {
         Some(memory) => error

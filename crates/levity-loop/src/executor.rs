@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::agent::Agent;
 use crate::guards::{Guarded, Screen};
 use crate::notes;
-use crate::reads;
+use crate::result_reader;
 use crate::wait;
 
 /// The purposes of models; all of them fall back to the first.
@@ -58,7 +58,7 @@ pub(crate) struct AgentExecutor {
     /// The store of the conversations.
     pub(crate) conversations: Option<Conversations>,
     pub(crate) model_timeout: Duration,
-    pub(crate) offered: Offered,
+    pub(crate) offered: OfferedTools,
     pub(crate) digest: ToolsDigest,
     pub(crate) tools_bound: ToolsBound,
 }
@@ -68,17 +68,17 @@ type Specs = Arc<[Arc<ToolSpec>]>;
 /// A small cache of computed values, the newest last. It holds several values: runs that read
 /// earlier results are offered one more tool, each run may have found other tools, and each model
 /// counts differently.
-struct Lately<K, V>(Mutex<Vec<(K, V)>>);
+struct RecentCache<K, V>(Mutex<Vec<(K, V)>>);
 
-const LATELY: usize = 16;
+const CACHE_SIZE: usize = 16;
 
-impl<K, V> Default for Lately<K, V> {
+impl<K, V> Default for RecentCache<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K, V: Clone> Lately<K, V> {
+impl<K, V: Clone> RecentCache<K, V> {
     fn find(&self, is_it: impl Fn(&K) -> bool, make: impl FnOnce() -> (K, V)) -> V {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, value)) = lock().iter().find(|(key, _)| is_it(key)) {
@@ -87,7 +87,7 @@ impl<K, V: Clone> Lately<K, V> {
         // Models and sources of tools are foreign code, so no lock is held while they are called.
         let (key, value) = make();
         let mut known = lock();
-        if known.len() >= LATELY {
+        if known.len() >= CACHE_SIZE {
             known.remove(0);
         }
         known.push((key, value.clone()));
@@ -98,11 +98,11 @@ impl<K, V: Clone> Lately<K, V> {
 /// The tools that a request lists, computed only when their inputs change. The inputs are all
 /// tools, the tools that the conversation has found, and the existence of a result to read.
 #[derive(Default)]
-pub(crate) struct Offered(Lately<(Specs, Found, bool), Specs>);
+pub(crate) struct OfferedTools(RecentCache<(Specs, Found, bool), Specs>);
 
 type Found = Arc<[Arc<str>]>;
 
-impl Offered {
+impl OfferedTools {
     fn of(&self, tools: &Dispatcher, found: &Found, reads: bool) -> Specs {
         let all = tools.specs();
         if tools.finder().is_none() && !reads {
@@ -143,13 +143,13 @@ fn with_reader(offer: &Specs, tools: &Dispatcher, found: &Found) -> Specs {
         .and_then(|place| found.get(..place))
         .map(|found| others(&tools.offer(found)).len());
     let at = before.unwrap_or(all.len()).min(all.len());
-    all.insert(at, Arc::new(reads::spec(reader)));
+    all.insert(at, Arc::new(result_reader::spec(reader)));
     all.into()
 }
 
 /// The fingerprint of the offered tools, computed only when they change.
 #[derive(Default)]
-pub(crate) struct ToolsDigest(Lately<Specs, Digest>);
+pub(crate) struct ToolsDigest(RecentCache<Specs, Digest>);
 
 impl ToolsDigest {
     fn of(&self, specs: &Specs) -> Digest {
@@ -163,7 +163,7 @@ impl ToolsDigest {
 /// The upper bound of the tokens that a model counts for the offered tools, computed only when they
 /// change.
 #[derive(Default)]
-pub(crate) struct ToolsBound(Lately<(Specs, Arc<str>), u64>);
+pub(crate) struct ToolsBound(RecentCache<(Specs, Arc<str>), u64>);
 
 impl ToolsBound {
     fn of(&self, specs: &Specs, slot: &Arc<str>, model: &dyn Model) -> u64 {
@@ -202,7 +202,7 @@ impl AgentExecutor {
             request.tools = self.fitting(&**model, &call.slot, &request, cx.max_input, tools);
         }
         if !model.card().abilities.output_schema {
-            request = shape_in_words(request);
+            request = schema_in_prompt(request);
         }
         let sent = request.clone();
         let reply = AssertUnwindSafe(reply(&**model, request, &cx)).catch_unwind();
@@ -232,7 +232,7 @@ impl AgentExecutor {
 
     /// Returns the upper bound of the tokens of a request with these tools, given the bound without
     /// them.
-    fn most(
+    fn request_bound(
         &self,
         model: &dyn Model,
         slot: &Arc<str>,
@@ -260,19 +260,20 @@ impl AgentExecutor {
         model: &dyn Model,
         slot: &Arc<str>,
         request: &Request,
-        most: Option<u64>,
+        limit: Option<u64>,
         mut tools: Specs,
     ) -> Specs {
-        let now =
-            |tools: &Specs| self.most(model, slot, request, model.cost_bound(request).input, tools);
-        let Some(most) = most.filter(|most| now(&tools) > *most) else {
+        let now = |tools: &Specs| {
+            self.request_bound(model, slot, request, model.cost_bound(request).input, tools)
+        };
+        let Some(limit) = limit.filter(|limit| now(&tools) > *limit) else {
             return tools;
         };
         while !tools.is_empty()
             && model
                 .cost_bound(&request.clone().with_tools(tools.clone()))
                 .input
-                > most
+                > limit
         {
             tools = tools[..tools.len() - 1].into();
         }
@@ -327,7 +328,8 @@ impl AgentExecutor {
         let mut cost = model.cost_bound(&call.request);
         if names_tools(call.offer, &call.request) {
             let tools = self.specs(call.reads, &call.found);
-            cost.input = self.most(&**model, &call.slot, &call.request, cost.input, &tools);
+            cost.input =
+                self.request_bound(&**model, &call.slot, &call.request, cost.input, &tools);
         }
         cost
     }
@@ -518,7 +520,7 @@ fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
 }
 
 /// Describes the schema in the prompt, for a model that accepts no schema.
-fn shape_in_words(mut request: Request) -> Request {
+fn schema_in_prompt(mut request: Request) -> Request {
     let Some(output) = request.output.take() else {
         return request;
     };

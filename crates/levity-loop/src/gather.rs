@@ -6,7 +6,7 @@ use levity_core::{ContextAsk, ContextBlock, ContextLifetime, ConversationId, Sha
 
 use crate::agent::Agent;
 
-mod plain;
+mod escape;
 
 /// The text before the first block.
 const INTRO: &str = "The blocks below, each under a line with its name, are files of the project \
@@ -18,13 +18,13 @@ const INTRO: &str = "The blocks below, each under a line with its name, are file
 const END: &str = "--- end of context ---";
 /// The minimum tokens for calling a source: with fewer, there is no room even to name what is
 /// missing.
-const LEAST: usize = 16;
+const MIN_BUDGET: usize = 16;
 /// The maximum number of blocks named among those that did not fit.
 const MAX_NAMED: usize = 20;
 
 /// The context before the conversation and beside the goal.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Gathered {
+pub(crate) struct GatheredContext {
     /// The durable blocks, followed by the instructions.
     pub(crate) system: Option<Arc<str>>,
     /// The blocks that apply to this run only.
@@ -38,11 +38,11 @@ impl Agent {
         &self,
         goal: &str,
         conversation: Option<&ConversationId>,
-    ) -> Result<Gathered, SharedError> {
+    ) -> Result<GatheredContext, SharedError> {
         let (mut long, mut run) = (Blocks::default(), Blocks::default());
         let mut budget = self.inner.context_budget;
         for source in &self.inner.context {
-            if budget < LEAST {
+            if budget < MIN_BUDGET {
                 long.unasked += 1;
                 continue;
             }
@@ -64,7 +64,7 @@ impl Agent {
             system.push_str("\n\n");
         }
         system.push_str(instructions);
-        Ok(Gathered {
+        Ok(GatheredContext {
             system: filled(&system),
             beside: filled(&run.finish()),
         })
@@ -88,7 +88,7 @@ struct Blocks {
 impl Blocks {
     /// Adds a block within a budget, and returns how much of the budget it takes.
     fn add(&mut self, block: ContextBlock, budget: usize) -> usize {
-        let name = plain::name(&block.name);
+        let name = escape::name(&block.name);
         let Some(block) = fitting(ContextBlock::new(name.clone(), block.text), budget) else {
             self.left_out.push(name);
             return 0;
@@ -130,14 +130,14 @@ fn count(number: usize, what: &str) -> String {
 /// Cuts the block to a budget, and escapes lines that look like the beginning or the end of a
 /// block.
 fn fitting(mut block: ContextBlock, budget: usize) -> Option<ContextBlock> {
-    block.text = plain::text(block.text.trim_end());
+    block.text = escape::text(block.text.trim_end());
     if block.tokens() <= budget {
         return Some(block);
     }
     // Cutting inside a line may leave one that looks like a name; one byte is reserved for its
     // escape.
     let mut block = block.cut_to(budget.saturating_sub(1))?;
-    block.text = plain::text(&block.text);
+    block.text = escape::text(&block.text);
     Some(block)
 }
 

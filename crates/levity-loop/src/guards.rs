@@ -19,13 +19,13 @@ mod size;
 mod topic;
 
 pub use guarded::Guarded;
-pub(crate) use screen::{Goal, Screen, not_made};
+pub(crate) use screen::{Goal, Screen, blocked_call_text};
 pub use secret::SecretGuard;
 pub use size::SizeGuard;
 pub use topic::TopicGuard;
 
 /// The maximum length of a stored reason.
-const LONGEST_REASON: usize = 1_000;
+const MAX_REASON: usize = 1_000;
 
 /// What happens to an item when a guard fails to check it: the guard returned an error, panicked or
 /// timed out.
@@ -76,12 +76,12 @@ impl FromIterator<Arc<dyn Guard>> for Guards {
 
 /// The result of all guards for one item. If it was blocked, the last intervention is the one that
 /// blocked it.
-pub(crate) struct Looked {
+pub(crate) struct GuardOutcome {
     pub(crate) subject: GuardSubject,
     pub(crate) guarded: Vec<Intervention>,
 }
 
-impl Looked {
+impl GuardOutcome {
     /// Returns the item as it is now, or the interventions if it was blocked.
     pub(crate) fn passed(self) -> Result<(GuardSubject, Vec<Intervention>), Vec<Intervention>> {
         match is_blocked(&self.guarded) {
@@ -104,12 +104,12 @@ impl Guards {
     }
 
     /// Calls all guards, each on the output of the one before, until one blocks.
-    pub(crate) async fn look(
+    pub(crate) async fn check(
         &self,
         mut subject: GuardSubject,
         cx: &GuardCx,
         world: &dyn World,
-    ) -> Looked {
+    ) -> GuardOutcome {
         let (stage, call) = (subject.stage(), subject.call().cloned());
         let mut guarded = Vec::new();
         for guard in self.all.iter().filter(|guard| watches(&***guard, stage)) {
@@ -125,14 +125,14 @@ impl Guards {
                     guarded.push(Intervention::rewrote(name, stage).for_call(call.clone()));
                 }
                 Verdict::Block { reason } => {
-                    let reason = clipped(&reason, LONGEST_REASON).into_owned();
+                    let reason = clipped(&reason, MAX_REASON).into_owned();
                     guarded.push(Intervention::blocked(name, stage, reason).for_call(call));
                     break;
                 }
                 _ => {}
             }
         }
-        Looked { subject, guarded }
+        GuardOutcome { subject, guarded }
     }
 
     /// Calls one guard, and checks that its replacement is valid.
@@ -158,7 +158,7 @@ impl Guards {
             }
         };
         match verdict {
-            Verdict::Rewrite(new) => match in_place_of(subject, *new) {
+            Verdict::Rewrite(new) => match merge_replacement(subject, *new) {
                 Some(new) => Ok(Verdict::rewrite(new)),
                 None => Err("the guard returned a replacement of another kind".to_owned()),
             },
@@ -184,13 +184,13 @@ pub(crate) fn name(guard: &dyn Guard) -> String {
 
 /// Returns the replacement with the parts that a guard may not change as they were: the role and
 /// the call id.
-fn in_place_of(old: &GuardSubject, new: GuardSubject) -> Option<GuardSubject> {
+fn merge_replacement(old: &GuardSubject, new: GuardSubject) -> Option<GuardSubject> {
     Some(match (old, new) {
         (GuardSubject::Input(old), GuardSubject::Input(new)) => {
-            GuardSubject::Input(Arc::new(said(old, &new)))
+            GuardSubject::Input(Arc::new(keep_calls(old, &new)))
         }
         (GuardSubject::Answer(old), GuardSubject::Answer(new)) => {
-            GuardSubject::Answer(Arc::new(said(old, &new)))
+            GuardSubject::Answer(Arc::new(keep_calls(old, &new)))
         }
         (GuardSubject::Call(old), GuardSubject::Call(mut new)) => {
             (new.id, new.name) = (old.id.clone(), old.name.clone());
@@ -208,7 +208,7 @@ fn in_place_of(old: &GuardSubject, new: GuardSubject) -> Option<GuardSubject> {
 
 /// Returns the new message with the calls of the old one, each in its place: a history needs them
 /// all.
-fn said(old: &Message, new: &Message) -> Message {
+fn keep_calls(old: &Message, new: &Message) -> Message {
     let mut calls = old.calls().cloned().map(Part::ToolCall);
     let mut parts = Vec::with_capacity(new.parts.len());
     for part in &new.parts {

@@ -23,20 +23,20 @@
 
 mod agent;
 mod answer;
-mod asked;
 mod builder;
 mod child_task;
+mod control_tools;
+mod conversations;
 mod executor;
 mod gather;
 mod guards;
-mod look;
+mod inspect;
 mod machine;
 mod notes;
 mod output;
-mod reads;
+mod result_reader;
 mod spec;
 mod strategy;
-mod talk;
 mod wait;
 
 pub use agent::{Agent, AgentInput};

@@ -11,33 +11,33 @@ use serde_json::Value;
 mod act;
 mod budget;
 mod conversation;
-mod cut;
+mod cut_reply;
 mod end;
-mod found;
+mod known_tools;
 mod observe;
 mod phase;
 mod plan;
-mod read;
+mod read_result;
 mod save;
 mod signal;
 mod state;
 mod window;
 
-use crate::gather::Gathered;
+use crate::gather::GatheredContext;
 use crate::output::OutputCheck;
 use crate::spec::AgentSpec;
 use crate::strategy::steps;
 
 use budget::Budget;
 use conversation::Conversation;
-use found::KnownTools;
+use known_tools::KnownTools;
 use phase::{Phase, Purpose, Question};
 use state::{Corrections, State, Tally, Task};
 
-pub(crate) use save::Talk;
+pub(crate) use save::ConversationState;
 
 /// The number of reminders after empty replies before the run fails.
-const EMPTY_REPLIES: u32 = 2;
+const MAX_EMPTY_REPLIES: u32 = 2;
 
 /// The version of the rules that a new run follows. A run keeps the rules that it began with, so
 /// that its journal stays valid.
@@ -52,7 +52,7 @@ const EMPTY_REPLIES: u32 = 2;
 const RULES: u32 = 3;
 
 /// The maximum number of times in a row that a provider may interrupt a turn before the run fails.
-const PAUSES: u32 = 16;
+const MAX_PAUSES: u32 = 16;
 
 /// The name of the machine in a journal, and the version of the state it writes there.
 const KIND: &str = "agent";
@@ -129,7 +129,7 @@ impl AgentMachine {
         };
         let mut machine = Self::with_state(spec, output, state);
         if machine.history().kept() > 0 {
-            machine.state.tools.may_read(&machine.spec);
+            machine.state.tools.offer_reader(&machine.spec);
         }
         machine
     }
@@ -148,7 +148,7 @@ impl AgentMachine {
         } = &mut machine.state;
         conversation.show_summary(machine.spec.reader);
         if tools.found.is_empty() {
-            tools.look(conversation.history.messages(), &machine.spec);
+            tools.record_named(conversation.history.messages(), &machine.spec);
         }
         // It is in no journal, because it follows from the rest.
         if let Phase::Ended(ending) = phase {
@@ -211,9 +211,9 @@ impl AgentMachine {
     }
 
     /// Turns the machine into a fork of its run, with newly gathered context.
-    pub(crate) fn forked(mut self, gathered: Gathered) -> Self {
+    pub(crate) fn forked(mut self, gathered: GatheredContext) -> Self {
         (self.state.task.system, self.state.task.beside) = (gathered.system, gathered.beside);
-        self.state.conversation.talk = self.state.conversation.talk.map(Talk::forked);
+        self.state.conversation.talk = self.state.conversation.talk.map(ConversationState::forked);
         self
     }
 
@@ -224,7 +224,7 @@ impl AgentMachine {
 
     /// Returns the current phase of the loop.
     pub fn phase(&self) -> Told {
-        self.state.phase.told()
+        self.state.phase.event_phase()
     }
 
     /// Returns goal, workspace, steps and results as one value. A machine lists no files: the
@@ -250,7 +250,7 @@ impl AgentMachine {
                 .history
                 .close(exchange, &ToolError::new(ToolErrorKind::Unknown, UNKNOWN));
         }
-        let own = conversation.own_said();
+        let own = conversation.own_without_notes();
         Parts {
             history: conversation.history,
             own,
@@ -284,7 +284,7 @@ impl AgentMachine {
             .state
             .conversation
             .close(exchange, unanswered, self.spec.reader);
-        self.state.tools.look(new, &self.spec);
+        self.state.tools.record_named(new, &self.spec);
     }
 
     fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
@@ -295,7 +295,7 @@ impl AgentMachine {
             let Some(waiting) = calls.waiting.remove(&effect) else {
                 return;
             };
-            return self.call_came(effect, waiting, outcome, step);
+            return self.handle_call_outcome(effect, waiting, outcome, step);
         }
         match (self.state.phase.take_purpose(effect), outcome) {
             (None, _) => {}
@@ -303,23 +303,30 @@ impl AgentMachine {
                 self.summarised(*folding, outcome, next, step);
             }
             (Some(purpose), Outcome::Model(Ok(response))) => self.replied(purpose, response, step),
-            (Some(purpose), Outcome::Model(Err(error))) => self.no_reply(&purpose, error, step),
+            (Some(purpose), Outcome::Model(Err(error))) => {
+                self.handle_model_error(&purpose, error, step)
+            }
             (Some(purpose), Outcome::Refused(limit)) => self.refused(&purpose, limit, step),
-            _ => self.odd_outcome(effect, step),
+            _ => self.unexpected_outcome(effect, step),
         }
     }
 
-    fn odd_outcome(&mut self, effect: EffectId, step: &mut MachineOutput) {
+    fn unexpected_outcome(&mut self, effect: EffectId, step: &mut MachineOutput) {
         let what = format!("effect {effect} has an outcome of another kind");
         self.stop(Status::Failed(Failure::Internal(what)), step);
     }
 
     /// Handles a model call without a reply: retries with a shorter request if that may help, else
     /// fails the run.
-    fn no_reply(&mut self, purpose: &Purpose, error: ModelError, step: &mut MachineOutput) {
+    fn handle_model_error(
+        &mut self,
+        purpose: &Purpose,
+        error: ModelError,
+        step: &mut MachineOutput,
+    ) {
         self.state.tally.count_model_call(None);
         match purpose {
-            _ if !self.state.conversation.less_room(&error) => {
+            _ if !self.state.conversation.shrink_window(&error) => {
                 self.stop(Status::Failed(Failure::Model(error)), step);
             }
             Purpose::Reply(turn) => self.ask(Question::Reply(*turn), step),
@@ -370,7 +377,7 @@ pub(crate) struct Past {
     pub(crate) history: History,
     /// The summary of everything before the history.
     pub(crate) summary: Option<Arc<str>>,
-    pub(crate) talk: Option<Talk>,
+    pub(crate) talk: Option<ConversationState>,
 }
 
 impl AgentMachine {
@@ -424,7 +431,7 @@ impl Machine for AgentMachine {
     fn so_far(&self, status: Status) -> Ending {
         self.state
             .tally
-            .ending(status, self.state.conversation.last_words())
+            .ending(status, self.state.conversation.last_text())
     }
 }
 

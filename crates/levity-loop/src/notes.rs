@@ -3,7 +3,7 @@
 use levity_core::{Limit, text};
 
 /// The maximum bytes of a result in an answer that consists of results.
-const LONGEST_RESULT: usize = 1_000;
+const MAX_RESULT: usize = 1_000;
 
 pub(crate) fn last_turn(limit: Limit) -> String {
     match limit {
@@ -30,7 +30,7 @@ pub(crate) const IN_WORDS: &str = "The tool was not called: no more tools can be
 
 /// Formats the result of one tool, for an answer that consists of results.
 pub(crate) fn one_result(tool: &str, text: &str) -> String {
-    format!("- {tool}: {}", text::clipped(text.trim(), LONGEST_RESULT))
+    format!("- {tool}: {}", text::clipped(text.trim(), MAX_RESULT))
 }
 
 /// Returns an answer for a model that gave none.

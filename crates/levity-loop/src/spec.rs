@@ -7,7 +7,7 @@ use levity_core::{Digest, Options, ToolChoice, WorkspaceSource, WorkspaceView};
 use levity_memory::Window;
 use levity_tools::Arguments;
 
-use crate::reads;
+use crate::result_reader;
 use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
 /// A tool by which the model sends a signal to the caller of the run.
@@ -127,7 +127,7 @@ impl Default for AgentSpec {
             summaries: true,
             summary_room: 8_000,
             tool_tokens: 0,
-            reader: reads::OWN,
+            reader: result_reader::RESERVED_NAME,
             max_piece: 32 << 10,
             finder: None,
             when_low: Low::default(),

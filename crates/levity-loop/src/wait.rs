@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub(crate) const NAME: &str = "wait";
 
 pub(crate) fn spec(longest: Duration) -> ToolSpec {
-    let most = longest.as_secs_f64();
+    let limit = longest.as_secs_f64();
     ToolSpec::new(
         NAME,
         "Waits, and then continues: for something to be ready, or for a better time.",
@@ -20,8 +20,8 @@ pub(crate) fn spec(longest: Duration) -> ToolSpec {
         "properties": {"seconds": {
             "type": "number",
             "minimum": 0,
-            "maximum": most,
-            "description": format!("How long, {most} at most."),
+            "maximum": limit,
+            "description": format!("How long, {limit} at most."),
         }},
         "required": ["seconds"],
         "additionalProperties": false,
@@ -42,8 +42,8 @@ pub(crate) fn time(args: &Value, longest: Duration) -> Result<Duration, ToolErro
     match time {
         Some(Ok(time)) if time <= longest => Ok(time),
         _ => {
-            let most = longest.as_secs_f64();
-            let message = format!("`seconds` must be a number from 0 to {most}");
+            let limit = longest.as_secs_f64();
+            let message = format!("`seconds` must be a number from 0 to {limit}");
             Err(ToolError::new(ToolErrorKind::InvalidArgs, message))
         }
     }

@@ -9,11 +9,13 @@ use levity_runtime::MemoryJournal;
 use levity_tools::{Arguments, Dispatcher};
 use serde_json::json;
 
-use super::{AgentBuilder, Keeps};
+use super::{AgentBuilder, ConversationStorage};
 use crate::agent::{Agent, Inner};
-use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsBound, ToolsDigest};
+use crate::executor::{
+    AgentExecutor, CHEAP, OfferedTools, SLOTS, SUMMARISER, ToolsBound, ToolsDigest,
+};
 use crate::guards::{self, Guarded, Screen};
-use crate::reads;
+use crate::result_reader;
 use crate::spec::SignalTool;
 use crate::strategy::Low;
 
@@ -30,10 +32,12 @@ impl AgentBuilder {
         }
         let world = self.runtime.world().clone();
         let conversations = self.memory.take().map(|memory| match memory {
-            Keeps::Store(store) => Conversations::new(store).world(world.clone()),
-            Keeps::Conversations(conversations) => conversations,
+            ConversationStorage::Store(store) => Conversations::new(store).world(world.clone()),
+            ConversationStorage::Conversations(conversations) => conversations,
         });
-        self.memory = conversations.clone().map(Keeps::Conversations);
+        self.memory = conversations
+            .clone()
+            .map(ConversationStorage::Conversations);
         let made_of = Arc::new(self.clone());
         self.set_window();
         let mut tools = Dispatcher::builder(self.tools.build()?)
@@ -61,7 +65,7 @@ impl AgentBuilder {
             .map(|spec| estimate_tokens(&json!(spec).to_string()))
             .sum();
         self.spec.reader = tools.reader();
-        self.spec.max_piece = tools.max_output() - reads::MARKER;
+        self.spec.max_piece = tools.max_output() - result_reader::MARKER;
         let mut settings = self.spec.settings();
         if !self.guards.all.is_empty() {
             let names: Vec<String> = self
@@ -100,7 +104,7 @@ impl AgentBuilder {
             conversations,
             world,
             model_timeout: self.model_timeout,
-            offered: Offered::default(),
+            offered: OfferedTools::default(),
             digest: ToolsDigest::default(),
             tools_bound: ToolsBound::default(),
         });
@@ -130,11 +134,11 @@ impl AgentBuilder {
             .filter(|(slot, _)| *slot != SUMMARISER)
             .map(|(_, model)| model);
         let models = std::iter::once(&self.model).chain(others);
-        let most = models
+        let room = models
             .filter_map(|model| room(&**model, self.spec.options.max_tokens))
             .min();
-        let fit = |window: Window| match (window.max_tokens(), most) {
-            (None, Some(most)) => window.tokens(most),
+        let fit = |window: Window| match (window.max_tokens(), room) {
+            (None, Some(room)) => window.tokens(room),
             _ => window,
         };
         self.spec.window = fit(self

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::AgentBuilder;
 use crate::agent::Agent;
-use crate::asked;
+use crate::control_tools;
 use crate::wait;
 
 impl AgentBuilder {
@@ -94,7 +94,7 @@ impl AgentBuilder {
                 "required": ["task"],
                 "additionalProperties": false,
             }));
-        self = self.tool(Loops::new(spec));
+        self = self.tool(LoopTool::new(spec));
         self.spec.delegates.insert(name.clone());
         self.delegates.insert(name, agent);
         self
@@ -105,7 +105,7 @@ impl AgentBuilder {
     pub fn program(mut self, program: impl Program + 'static) -> Self {
         let program: Arc<dyn Program> = Arc::new(program);
         let name = program.spec().name.clone();
-        self = self.tool(Loops::program(program.clone()));
+        self = self.tool(LoopTool::program(program.clone()));
         self.spec.delegates.insert(name.clone());
         self.programs.insert(name, program);
         self
@@ -115,7 +115,7 @@ impl AgentBuilder {
     /// be parked in its journal; see [`Run::park`](levity_runtime::Run::park).
     pub fn waits(mut self, longest: Duration) -> Self {
         self.spec.longest_wait = Some(longest);
-        self.tool(Loops::new(wait::spec(longest)))
+        self.tool(LoopTool::new(wait::spec(longest)))
     }
 
     /// Lets the model ask the user with a tool `ask_user`; the run waits for the answer. The
@@ -152,14 +152,14 @@ impl AgentBuilder {
     /// ```
     pub fn ask_user(mut self) -> Self {
         self.spec.asks_user = true;
-        self.tool(Loops::new(asked::ask_spec()))
+        self.tool(LoopTool::new(control_tools::ask_spec()))
     }
 
     /// Lets the model end the run with a tool `finish`, for models that otherwise talk when they
     /// should work. A reply without calls is still an answer.
     pub fn finish_tool(mut self) -> Self {
         self.spec.finishes = true;
-        self.tool(Loops::new(asked::finish_spec()))
+        self.tool(LoopTool::new(control_tools::finish_spec()))
     }
 
     /// Lets the model send a signal to the caller of the run, with a tool of this spec. The
@@ -269,17 +269,17 @@ impl AgentBuilder {
 
     fn add_signal(mut self, spec: ToolSpec, is_last: bool) -> Self {
         self.signals.push((Arc::new(spec.clone()), is_last));
-        self.tool(Loops::new(spec))
+        self.tool(LoopTool::new(spec))
     }
 }
 
 /// Lists the tools that the loop performs itself, before any dispatcher sees the call.
-struct Loops {
+struct LoopTool {
     spec: ToolSpec,
     program: Option<Arc<dyn Program>>,
 }
 
-impl Loops {
+impl LoopTool {
     fn new(spec: ToolSpec) -> Self {
         Self {
             spec,
@@ -296,7 +296,7 @@ impl Loops {
 }
 
 #[async_trait]
-impl Tool for Loops {
+impl Tool for LoopTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

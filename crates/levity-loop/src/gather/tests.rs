@@ -27,7 +27,7 @@ impl ContextSource for Echo {
     }
 }
 
-async fn gather(budget: usize, blocks: Vec<ContextBlock>) -> Gathered {
+async fn gather(budget: usize, blocks: Vec<ContextBlock>) -> GatheredContext {
     let agent = Agent::builder(ScriptedModel::new())
         .instructions("Be brief.")
         .context(Fixed(blocks));
@@ -67,7 +67,10 @@ async fn without_sources_there_are_the_instructions_alone() {
         (Some("Be brief."), None)
     );
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
-    assert_eq!(agent.gather("", None).await.unwrap(), Gathered::default());
+    assert_eq!(
+        agent.gather("", None).await.unwrap(),
+        GatheredContext::default()
+    );
 }
 
 #[tokio::test]
@@ -90,7 +93,7 @@ async fn no_text_and_no_name_opens_or_closes_a_block() {
 #[tokio::test]
 async fn the_budget_holds_and_what_is_cut_or_left_out_is_said() {
     let line = "--- x --- and so on, as it goes\n";
-    for budget in LEAST..400 {
+    for budget in MIN_BUDGET..400 {
         let blocks: Vec<_> = (0..30)
             .map(|n| ContextBlock::new(format!("{n}.md"), line.repeat(n)))
             .collect();
@@ -109,7 +112,7 @@ async fn the_budget_holds_and_what_is_cut_or_left_out_is_said() {
         );
         assert_eq!(
             text.lines()
-                .filter(|line| plain::text(line) != **line)
+                .filter(|line| escape::text(line) != **line)
                 .count(),
             names(&text),
             "{text}"

@@ -142,7 +142,7 @@ impl Guarded {
     }
 
     /// Returns `true` if the guards check a call, or the input of a child, when it is made.
-    fn looks_at_call(&self, approved: bool) -> bool {
+    fn checks_call(&self, approved: bool) -> bool {
         (self.calls != Calls::InReplies || approved) && self.screen.watches(Stage::Call)
     }
 
@@ -154,33 +154,33 @@ impl Guarded {
                 let with_calls = self.calls != Calls::WhenMade;
                 Ok(self
                     .screen
-                    .look_at_reply(response, with_calls, &slot, &cx)
+                    .check_reply(response, with_calls, &slot, &cx)
                     .await)
             }
-            Outcome::Model(Err(error)) => Err(self.screen.look_at_error(error, &slot, &cx).await),
+            Outcome::Model(Err(error)) => Err(self.screen.check_error(error, &slot, &cx).await),
             outcome => return outcome,
         })
     }
 
     async fn tool(&self, mut run: ToolRun, mut cx: EffectCx) -> Outcome {
         let (id, mut guarded) = (cx.run.clone(), Vec::new());
-        if self.looks_at_call(run.approved) {
+        if self.checks_call(run.approved) {
             let guard_cx = GuardCx::new().with_run(id.clone());
-            match self.screen.look_at_call(run.call.clone(), &guard_cx).await {
+            match self.screen.check_call(run.call.clone(), &guard_cx).await {
                 Ok(looked) => (run.call, guarded) = looked,
                 Err(by) => return Outcome::Tool(Guards::refused(run.call, by)),
             }
         }
         let results = self.screen.watches(Stage::Result);
         if results && cx.live.is_watched() {
-            cx.live = LiveEvents::new(Arc::new(OnlyFiles(cx.live)));
+            cx.live = LiveEvents::new(Arc::new(FileEventsOnly(cx.live)));
         }
         match self.inner.execute(Effect::Tool(run), cx).await {
             Outcome::Tool(mut result) => {
                 guarded.append(&mut result.guarded);
                 result.guarded = guarded;
                 Outcome::Tool(match results {
-                    true => self.screen.look_at_result(result, &id).await,
+                    true => self.screen.check_result(result, &id).await,
                     false => result,
                 })
             }
@@ -208,15 +208,17 @@ impl Executor for Guarded {
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         match effect {
             // These futures are boxed so that the other effects need no room for them.
-            Effect::Model(call) if self.screen.holds_back() => Box::pin(self.model(call, cx)).await,
+            Effect::Model(call) if self.screen.holds_replies() => {
+                Box::pin(self.model(call, cx)).await
+            }
             Effect::Tool(run) => Box::pin(self.tool(run, cx)).await,
             effect => self.inner.execute(effect, cx).await,
         }
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
-        let mut made = if saved.is_none() && self.looks_at_call(child.approved) {
-            let (child, guarded) = Box::pin(self.screen.look_at_child(child)).await?;
+        let mut made = if saved.is_none() && self.checks_call(child.approved) {
+            let (child, guarded) = Box::pin(self.screen.check_child(child)).await?;
             let mut made = self.inner.child(&child, saved).await?;
             made.guarded.splice(0..0, guarded);
             made
@@ -235,7 +237,7 @@ impl Executor for Guarded {
 
     fn inspect(&self) -> Inspection {
         let mut inspection = self.inner.inspect();
-        if self.screen.hears() {
+        if self.screen.watches_input() {
             inspection.screener = Some(around(&self.screen, inspection.screener));
         }
         // The guards of an agent are already among its settings.
@@ -265,9 +267,9 @@ impl fmt::Debug for Guarded {
 
 /// Forwards only the file events of a tool. Its progress texts are of the same kind as its result,
 /// which is still to be checked.
-struct OnlyFiles(LiveEvents);
+struct FileEventsOnly(LiveEvents);
 
-impl LiveSink for OnlyFiles {
+impl LiveSink for FileEventsOnly {
     fn is_watched(&self) -> bool {
         self.0.is_watched()
     }
@@ -282,7 +284,7 @@ impl LiveSink for OnlyFiles {
 /// Wraps the guards around an inner screener, if there is one.
 fn around(outer: &Arc<Screen>, inner: Option<Arc<dyn Screener>>) -> Arc<dyn Screener> {
     match inner {
-        Some(inner) => Arc::new(Both {
+        Some(inner) => Arc::new(ScreenerPair {
             outer: outer.clone(),
             inner,
         }),
@@ -291,13 +293,13 @@ fn around(outer: &Arc<Screen>, inner: Option<Arc<dyn Screener>>) -> Arc<dyn Scre
 }
 
 /// Two screeners, one around the other. Input passes the outer one first, output passes it last.
-struct Both {
+struct ScreenerPair {
     outer: Arc<Screen>,
     inner: Arc<dyn Screener>,
 }
 
 #[async_trait]
-impl Screener for Both {
+impl Screener for ScreenerPair {
     async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>> {
         match self.outer.message(run, message).await {
             Screened::Passed(message, by) => then(by, self.inner.message(run, message).await),

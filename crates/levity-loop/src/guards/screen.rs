@@ -11,8 +11,8 @@ use levity_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Guards, Looked, is_blocked};
-use crate::asked;
+use super::{GuardOutcome, Guards, is_blocked};
+use crate::control_tools;
 
 /// The replacement for blocked text.
 const BLOCKED: &str = "(blocked)";
@@ -47,12 +47,12 @@ impl Screen {
     }
 
     /// Returns `true` if the guards check input from people.
-    pub(crate) fn hears(&self) -> bool {
+    pub(crate) fn watches_input(&self) -> bool {
         self.watches(Stage::Input) || self.watches(Stage::Call)
     }
 
-    async fn look(&self, subject: GuardSubject, cx: &GuardCx) -> Looked {
-        self.guards.look(subject, cx, &*self.world).await
+    async fn check(&self, subject: GuardSubject, cx: &GuardCx) -> GuardOutcome {
+        self.guards.check(subject, cx, &*self.world).await
     }
 
     /// Passes a goal through the guards. A blocked goal is dropped entirely.
@@ -60,8 +60,8 @@ impl Screen {
         if !self.guards.watch(Stage::Input) {
             return goal.into();
         }
-        let Looked { subject, guarded } = self
-            .look(GuardSubject::Input(Arc::new(goal)), &GuardCx::new())
+        let GuardOutcome { subject, guarded } = self
+            .check(GuardSubject::Input(Arc::new(goal)), &GuardCx::new())
             .await;
         let message = match subject {
             GuardSubject::Input(message) if !is_blocked(&guarded) => Arc::unwrap_or_clone(message),
@@ -71,13 +71,13 @@ impl Screen {
     }
 
     /// Returns `true` if a reply is checked before any part of it is emitted.
-    pub(crate) fn holds_back(&self) -> bool {
+    pub(crate) fn holds_replies(&self) -> bool {
         self.guards.watch(Stage::Answer) || self.guards.watch(Stage::Call)
     }
 
     /// Passes a reply through the guards: first its text, then each call, unless calls are checked
     /// when they are made.
-    pub(crate) async fn look_at_reply(
+    pub(crate) async fn check_reply(
         &self,
         mut response: Response,
         with_calls: bool,
@@ -90,7 +90,7 @@ impl Screen {
         let mut guarded = std::mem::take(&mut response.guarded);
         if self.guards.watch(Stage::Answer) {
             let looked = self
-                .look(GuardSubject::Answer(response.message.clone()), &guard_cx)
+                .check(GuardSubject::Answer(response.message.clone()), &guard_cx)
                 .await;
             match looked.passed() {
                 Ok((GuardSubject::Answer(message), more)) => {
@@ -118,7 +118,7 @@ impl Screen {
             let Some(Part::ToolCall(call)) = response.message.parts.get(at) else {
                 continue;
             };
-            match self.look_at_call(call.clone(), &guard_cx).await {
+            match self.check_call(call.clone(), &guard_cx).await {
                 Ok((_, more)) if more.is_empty() => {}
                 Ok((call, more)) => {
                     Arc::make_mut(&mut response.message).parts[at] = Part::ToolCall(call);
@@ -136,12 +136,12 @@ impl Screen {
             }
         }
         response.guarded = guarded;
-        tell_at_once(&response.message, cx);
+        emit_reply(&response.message, cx);
         response
     }
 
     /// Passes a call through the guards. A call that ends the run is checked as an answer as well.
-    pub(crate) async fn look_at_call(
+    pub(crate) async fn check_call(
         &self,
         mut call: ToolCall,
         cx: &GuardCx,
@@ -153,11 +153,11 @@ impl Screen {
         let answer = self
             .finishes
             .then_some(())
-            .filter(|()| call.name == asked::FINISH);
-        let answer = answer.and_then(|()| asked::answer(&call.args).ok());
+            .filter(|()| call.name == control_tools::FINISH);
+        let answer = answer.and_then(|()| control_tools::answer(&call.args).ok());
         if let Some(text) = answer.filter(|_| self.guards.watch(Stage::Answer)) {
             let said = GuardSubject::Answer(Arc::new(Message::assistant(text.clone())));
-            let (subject, more) = self.look(said, cx).await.passed()?;
+            let (subject, more) = self.check(said, cx).await.passed()?;
             if subject.text() != text {
                 call.args = json!({"answer": subject.text()});
             }
@@ -167,7 +167,7 @@ impl Screen {
     }
 
     /// Passes the error of a failed model call through the guards.
-    pub(crate) async fn look_at_error(
+    pub(crate) async fn check_error(
         &self,
         error: ModelError,
         slot: &Arc<str>,
@@ -181,7 +181,7 @@ impl Screen {
             .with_slot(slot.clone());
         let (text, mut all) = (chain(&error), error.guarded().to_vec());
         let (error, guarded) = match self
-            .look(GuardSubject::Failure(text.clone()), &guard_cx)
+            .check(GuardSubject::Failure(text.clone()), &guard_cx)
             .await
             .passed()
         {
@@ -203,24 +203,24 @@ impl Screen {
     }
 
     /// Passes the result of a tool through the guards.
-    pub(crate) async fn look_at_result(&self, result: ToolResult, run: &RunId) -> ToolResult {
+    pub(crate) async fn check_result(&self, result: ToolResult, run: &RunId) -> ToolResult {
         self.guards.result(result, run, &*self.world).await
     }
 
     /// Passes the input of a child run through the guards before the child is created: its input is
     /// the arguments of a call.
-    pub(crate) async fn look_at_child(
+    pub(crate) async fn check_child(
         &self,
         child: &ChildRun,
     ) -> Result<(ChildRun, Vec<Intervention>), ToolError> {
         let id = child.call.clone().unwrap_or_else(|| "".into());
         let call = ToolCall::new(id, &*child.agent, child.input.clone());
         let refused = |guarded: Vec<Intervention>| {
-            let message = guarded.last().map(not_made).unwrap_or_default();
+            let message = guarded.last().map(blocked_call_text).unwrap_or_default();
             ToolError::new(ToolErrorKind::Denied, message)
         };
         let (call, guarded) = self
-            .look_at_call(call, &GuardCx::new())
+            .check_call(call, &GuardCx::new())
             .await
             .map_err(refused)?;
         let mut child = child.clone();
@@ -234,7 +234,7 @@ impl Screener for Screen {
     async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>> {
         let cx = GuardCx::new().with_run(run.clone());
         match self
-            .look(GuardSubject::Input(message.clone()), &cx)
+            .check(GuardSubject::Input(message.clone()), &cx)
             .await
             .passed()
         {
@@ -248,7 +248,7 @@ impl Screener for Screen {
 
     async fn call(&self, run: &RunId, call: ToolCall) -> Screened<ToolCall> {
         let cx = GuardCx::new().with_run(run.clone());
-        screened(self.look_at_call(call.clone(), &cx).await, call)
+        screened(self.check_call(call.clone(), &cx).await, call)
     }
 
     /// The ending of a child run is the result of the call that started it.
@@ -263,15 +263,15 @@ impl Screener for Screen {
         if !ending.status.is_answer() {
             result
                 .content
-                .push(Content::Text(told_status(&ending.status)));
+                .push(Content::Text(status_text(&ending.status)));
         }
         result.value.clone_from(&ending.value);
         let cx = GuardCx::new();
-        match self.look(GuardSubject::Result(result), &cx).await.passed() {
+        match self.check(GuardSubject::Result(result), &cx).await.passed() {
             Ok((_, guarded)) if guarded.is_empty() => ending,
             Ok((GuardSubject::Result(new), guarded)) => returned(ending, new, guarded),
             Ok((_, guarded)) | Err(guarded) => {
-                let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
+                let error = ToolError::new(ToolErrorKind::Denied, withheld_result_text(&guarded));
                 let mut blocked = Ending::new(Status::Failed(Failure::Program(error)));
                 (blocked.usage, blocked.stats) = (ending.usage, ending.stats);
                 blocked.guarded = ending.guarded.into_iter().chain(guarded).collect();
@@ -306,7 +306,7 @@ impl Guards {
         world: &dyn World,
     ) -> Result<(ToolCall, Vec<Intervention>), Vec<Intervention>> {
         let (subject, guarded) = self
-            .look(GuardSubject::Call(call.clone()), cx, world)
+            .check(GuardSubject::Call(call.clone()), cx, world)
             .await
             .passed()?;
         Ok(match subject {
@@ -324,13 +324,13 @@ impl Guards {
             result.guarded.clone(),
         );
         let (mut new, guarded) = match self
-            .look(GuardSubject::Result(result), &cx, world)
+            .check(GuardSubject::Result(result), &cx, world)
             .await
             .passed()
         {
             Ok((GuardSubject::Result(new), guarded)) => (new, guarded),
             Ok((_, guarded)) | Err(guarded) => {
-                let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
+                let error = ToolError::new(ToolErrorKind::Denied, withheld_result_text(&guarded));
                 (
                     ToolResult::answering(ToolCall::new(call, name, Value::Null), Err(error)),
                     guarded,
@@ -343,7 +343,7 @@ impl Guards {
 
     /// Returns the result for a call that the guards blocked.
     pub fn refused(call: ToolCall, guarded: Vec<Intervention>) -> ToolResult {
-        let message = guarded.last().map(not_made).unwrap_or_default();
+        let message = guarded.last().map(blocked_call_text).unwrap_or_default();
         let mut result =
             ToolResult::answering(call, Err(ToolError::new(ToolErrorKind::Denied, message)));
         result.guarded = guarded;
@@ -372,7 +372,7 @@ fn returned(mut ending: Ending, new: ToolResult, guarded: Vec<Intervention>) -> 
     ending.guarded.extend(guarded);
     if !ending.status.is_answer() {
         let told = texts.next().unwrap_or_default();
-        let same = told == told_status(&ending.status);
+        let same = told == status_text(&ending.status);
         ending.status = match ending.status {
             status if same => status,
             Status::Failed(Failure::Program(error)) => {
@@ -393,7 +393,7 @@ fn withheld(response: &Response, guarded: Vec<Intervention>) -> Response {
 }
 
 /// Emits a held-back reply as one piece to the subscribers.
-fn tell_at_once(message: &Message, cx: &EffectCx) {
+fn emit_reply(message: &Message, cx: &EffectCx) {
     if !cx.live.is_watched() {
         return;
     }
@@ -411,16 +411,16 @@ fn tell_at_once(message: &Message, cx: &EffectCx) {
 }
 
 /// Returns the text with which a model learns that its call was blocked.
-pub(crate) fn not_made(guarded: &Intervention) -> String {
+pub(crate) fn blocked_call_text(guarded: &Intervention) -> String {
     format!("this call is not allowed: {guarded}")
 }
 
-fn not_shown(guarded: &[Intervention]) -> String {
+fn withheld_result_text(guarded: &[Intervention]) -> String {
     let why = guarded.last().map(ToString::to_string).unwrap_or_default();
     format!("the call was made, and what it returned is withheld: {why}")
 }
 
-fn told_status(status: &Status) -> String {
+fn status_text(status: &Status) -> String {
     match status {
         Status::Failed(Failure::Program(error)) => error.explain(),
         Status::Failed(failure) => chain(failure),

@@ -58,7 +58,7 @@ impl SizeGuard {
         self
     }
 
-    fn most(&self, stage: Stage) -> Option<usize> {
+    fn limit_of(&self, stage: Stage) -> Option<usize> {
         match stage {
             Stage::Input => self.input,
             Stage::Call => self.call,
@@ -76,15 +76,17 @@ impl Guard for SizeGuard {
     }
 
     fn watches(&self, stage: Stage) -> bool {
-        self.most(stage).is_some()
+        self.limit_of(stage).is_some()
     }
 
     async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
-        let (size, most) = (subject.text().len(), self.most(subject.stage()));
+        let (size, limit) = (subject.text().len(), self.limit_of(subject.stage()));
         Ok(
-            match most.filter(|most| size > *most && !matches!(subject, GuardSubject::Failure(_))) {
-                Some(most) => {
-                    Verdict::block(format!("it has {size} bytes, but the limit is {most}"))
+            match limit
+                .filter(|limit| size > *limit && !matches!(subject, GuardSubject::Failure(_)))
+            {
+                Some(limit) => {
+                    Verdict::block(format!("it has {size} bytes, but the limit is {limit}"))
                 }
                 None => Verdict::Pass,
             },

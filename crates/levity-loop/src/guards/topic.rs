@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 /// The number of texts whose verdict is remembered.
-const REMEMBERED: usize = 64;
+const MAX_VERDICTS: usize = 64;
 
 /// Lets only certain topics pass, as judged by a model, in input from people and in answers.
 ///
@@ -46,11 +46,11 @@ pub struct TopicGuard {
     topics: Arc<[String]>,
     max_bytes: usize,
     stages: [bool; 2],
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<VerdictCache>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct VerdictCache {
     /// The whole texts are stored, because a collision with a fingerprint could be constructed.
     judged: VecDeque<(String, Option<Reason>)>,
     usage: Usage,
@@ -117,7 +117,7 @@ impl TopicGuard {
         self.known().usage
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, VerdictCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -219,9 +219,9 @@ impl Guard for TopicGuard {
             return Ok(Verdict::Pass);
         }
         if text.len() > self.max_bytes {
-            let most = self.max_bytes;
+            let limit = self.max_bytes;
             return Ok(Verdict::block(format!(
-                "it is longer than the limit of {most} bytes for judged text"
+                "it is longer than the limit of {limit} bytes for judged text"
             )));
         }
         let known = self
@@ -235,7 +235,7 @@ impl Guard for TopicGuard {
         }
         let reason = self.judge(&text).await?;
         let mut known = self.known();
-        known.judged.truncate(REMEMBERED - 1);
+        known.judged.truncate(MAX_VERDICTS - 1);
         known.judged.push_front((text.into_owned(), reason));
         drop(known);
         Ok(self.verdict(reason))

@@ -10,20 +10,22 @@ use levity_core::{
     ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
 };
 
-use crate::asked;
-use crate::guards::not_made;
+use crate::control_tools;
+use crate::guards::blocked_call_text;
 use crate::notes;
 use crate::wait;
 
 use super::budget::Closing;
 use super::phase::{Calls, Phase, Purpose, Question, Turn, Waiting};
-use super::{AgentMachine, EMPTY_REPLIES, PAUSES, UNKNOWN};
+use super::{AgentMachine, MAX_EMPTY_REPLIES, MAX_PAUSES, UNKNOWN};
 
 impl AgentMachine {
     pub(super) fn act(&mut self, step: &mut MachineOutput) {
         step.tell(EventKind::Phase(Told::Act));
         self.count_turn(step);
-        self.state.conversation.take_in_said(self.spec.reader);
+        self.state
+            .conversation
+            .add_pending_messages(self.spec.reader);
         let closing = self.closing();
         self.announce(closing, step);
         let offered = self.has_tools() && closing.is_none();
@@ -46,12 +48,12 @@ impl AgentMachine {
             request = request.with_output(output.schema.clone());
         }
         let call = ModelCall::new(self.slot("main"), request, offer);
-        self.want_model(Purpose::Reply(turn), self.with_tools(call), step);
+        self.perform_model_call(Purpose::Reply(turn), self.with_tools(call), step);
     }
 
     /// Returns `true` if there is a message that the model has not received, and it may still act
     /// on it.
-    pub(super) fn has_more_to_hear(&self) -> bool {
+    pub(super) fn has_pending_messages(&self) -> bool {
         !self.state.conversation.said.is_empty() && self.closing().is_none()
     }
 
@@ -96,7 +98,7 @@ impl AgentMachine {
     fn paused(&mut self, mut turn: Turn, message: Arc<Message>, step: &mut MachineOutput) {
         self.add(message);
         turn.paused = turn.paused.saturating_add(1);
-        if turn.paused > PAUSES {
+        if turn.paused > MAX_PAUSES {
             let what = format!(
                 "its provider interrupted the turn {} times in a row",
                 turn.paused
@@ -109,7 +111,7 @@ impl AgentMachine {
     fn empty_reply(&mut self, step: &mut MachineOutput) {
         self.state.corrections.empty_replies =
             self.state.corrections.empty_replies.saturating_add(1);
-        if self.state.corrections.empty_replies > EMPTY_REPLIES {
+        if self.state.corrections.empty_replies > MAX_EMPTY_REPLIES {
             let what = format!(
                 "it was empty {} times in a row",
                 self.state.corrections.empty_replies
@@ -144,13 +146,13 @@ impl AgentMachine {
             Some(Closing::Limit(limit)) if self.has_tools() => Status::BestEffort(limit),
             _ => Status::Complete,
         };
-        if self.has_more_to_hear() {
+        if self.has_pending_messages() {
             return self.act(step);
         }
         match (text.trim(), status) {
             (_, status) if signalled => self.end(status, text, None, step),
             ("", Status::BestEffort(limit)) if self.state.task.rules > 0 => {
-                self.no_words(limit, step);
+                self.ask_for_words(limit, step)
             }
             ("", Status::BestEffort(limit)) => self.stop(Status::Partial(limit), step),
             ("", _) => self.empty_reply(step),
@@ -161,14 +163,14 @@ impl AgentMachine {
     /// Handles a tool call without text on the last turn: the model is asked once more for words.
     /// After that, the run ends with the available text or results. A run that has neither has no
     /// answer.
-    fn no_words(&mut self, limit: Limit, step: &mut MachineOutput) {
+    fn ask_for_words(&mut self, limit: Limit, step: &mut MachineOutput) {
         self.state.corrections.empty_replies =
             self.state.corrections.empty_replies.saturating_add(1);
         if self.state.corrections.empty_replies == 1 {
             self.note(notes::IN_WORDS.to_owned(), step);
             return self.act(step);
         }
-        let words = self.state.conversation.last_words();
+        let words = self.state.conversation.last_text();
         let found = if words.is_empty() {
             self.state.conversation.last_results()
         } else {
@@ -269,14 +271,14 @@ impl AgentMachine {
     }
 
     fn finishes(&self, call: &ToolCall) -> bool {
-        self.spec.finishes && call.name == asked::FINISH
+        self.spec.finishes && call.name == control_tools::FINISH
     }
 
     /// Returns the answer of a `finish` call, if it is the only call.
     fn take_answer(&self, exchange: &mut Exchange) -> Option<String> {
         let calls: Vec<ToolCall> = exchange.unanswered().take(2).cloned().collect();
         let [call] = &*calls else { return None };
-        let text = asked::answer(&call.args)
+        let text = control_tools::answer(&call.args)
             .ok()
             .filter(|_| self.finishes(call))?;
         let _ = exchange.answer(ToolResult::new(
@@ -290,7 +292,7 @@ impl AgentMachine {
     fn finish(&mut self, exchange: Exchange, text: &str, step: &mut MachineOutput) {
         self.state.tally.count_calls(1, 0);
         self.close(exchange, &ToolError::failed("the call was not answered"));
-        if self.has_more_to_hear() {
+        if self.has_pending_messages() {
             return self.act(step);
         }
         self.check_answer(text, Status::Complete, step);
@@ -298,14 +300,15 @@ impl AgentMachine {
 
     /// Asks the user. The model gets errors in the question at once.
     fn ask_user(&mut self, call: ToolCall, step: &mut MachineOutput) {
-        let (question, Some(run)) = (asked::question(&call.args), self.state.run.clone()) else {
+        let (question, Some(run)) = (control_tools::question(&call.args), self.state.run.clone())
+        else {
             return;
         };
         match question {
             Ok(question) => {
                 let waiting = Waiting::Answer(call.id.clone());
                 let ask = |effect| Effect::Ask(Ask::new(run, effect, call, question).for_answer());
-                self.want_for_call(waiting, ask, step);
+                self.perform_for_call(waiting, ask, step);
             }
             Err(error) => self.answered(ToolResult::new(&call, Err(error)), step),
         }
@@ -324,7 +327,7 @@ impl AgentMachine {
         let refused = |why| {
             ToolError::new(
                 ToolErrorKind::Denied,
-                format!("{why}; {}", asked::UNANSWERED),
+                format!("{why}; {}", control_tools::UNANSWERED),
             )
         };
         self.answered(ToolResult::new(&call, outcome.map_err(refused)), step);
@@ -332,13 +335,16 @@ impl AgentMachine {
 
     fn call(&mut self, call: ToolCall, approved: bool, step: &mut MachineOutput) {
         let id = call.id.clone();
-        if self.spec.asks_user && call.name == asked::ASK {
+        if self.spec.asks_user && call.name == control_tools::ASK {
             return self.ask_user(call, step);
         }
         if self.finishes(&call) {
-            let error = asked::answer(&call.args).err();
+            let error = control_tools::answer(&call.args).err();
             let error = error.unwrap_or_else(|| {
-                ToolError::new(ToolErrorKind::Denied, asked::not_alone(asked::FINISH))
+                ToolError::new(
+                    ToolErrorKind::Denied,
+                    control_tools::not_alone_text(control_tools::FINISH),
+                )
             });
             return self.answered(ToolResult::new(&call, Err(error)), step);
         }
@@ -353,18 +359,18 @@ impl AgentMachine {
         }
         if self.spec.delegates.contains(&call.name) {
             let child = ChildRun::new(call.name, call.args).for_call(id.clone(), approved);
-            return self.want_for_call(Waiting::Child(id), |_| Effect::Child(child), step);
+            return self.perform_for_call(Waiting::Child(id), |_| Effect::Child(child), step);
         }
         let run = if approved {
             ToolRun::approved(call)
         } else {
             ToolRun::new(call)
         };
-        self.want_for_call(Waiting::Tool(id), |_| Effect::Tool(run), step);
+        self.perform_for_call(Waiting::Tool(id), |_| Effect::Tool(run), step);
     }
 
     /// Handles the outcome of a call.
-    pub(super) fn call_came(
+    pub(super) fn handle_call_outcome(
         &mut self,
         effect: EffectId,
         waiting: Waiting,
@@ -383,7 +389,7 @@ impl AgentMachine {
             (Wait(call), Outcome::Woken) => return self.woken(&call, step),
             (Child(call), Outcome::Child(ending)) => return self.child_ended(&call, *ending, step),
             (Tool(call) | Child(call) | Wait(call), Outcome::NeedsApproval { reason }) => {
-                return self.ask_leave(&call, reason, step);
+                return self.ask_approval(&call, reason, step);
             }
             (Tool(call) | Child(call) | Wait(call), Outcome::Denied { reason }) => (
                 call,
@@ -397,7 +403,7 @@ impl AgentMachine {
             (Tool(call) | Child(call), Outcome::Unknown) => {
                 (call, ToolErrorKind::Unknown, UNKNOWN.to_owned())
             }
-            _ => return self.odd_outcome(effect, step),
+            _ => return self.unexpected_outcome(effect, step),
         };
         if let Some(call) = self.open_call(&call) {
             self.answered(
@@ -407,7 +413,7 @@ impl AgentMachine {
         }
     }
 
-    fn want_for_call(
+    fn perform_for_call(
         &mut self,
         waiting: Waiting,
         effect: impl FnOnce(EffectId) -> Effect,
@@ -432,7 +438,7 @@ impl AgentMachine {
                 let wait = Wait::new(time)
                     .for_call(call.id.clone())
                     .with_approved(approved);
-                self.want_for_call(Waiting::Wait(call.id.clone()), |_| Effect::Wait(wait), step);
+                self.perform_for_call(Waiting::Wait(call.id.clone()), |_| Effect::Wait(wait), step);
             }
             Err(error) => self.answered(ToolResult::new(call, Err(error)), step),
         }
@@ -445,12 +451,12 @@ impl AgentMachine {
         }
     }
 
-    fn ask_leave(&mut self, call: &CallId, reason: String, step: &mut MachineOutput) {
+    fn ask_approval(&mut self, call: &CallId, reason: String, step: &mut MachineOutput) {
         let (Some(run), Some(call)) = (self.state.run.clone(), self.open_call(call)) else {
             return;
         };
         let waiting = Waiting::Decision(call.id.clone());
-        self.want_for_call(
+        self.perform_for_call(
             waiting,
             |effect| Effect::Ask(Ask::new(run, effect, call, reason)),
             step,
@@ -521,7 +527,7 @@ fn block(exchange: &mut Exchange, guarded: &[Intervention]) -> u64 {
     for by in guarded.iter().filter(|by| by.blocked.is_some()) {
         let call = by.call.as_ref().and_then(|id| exchange.call(id).cloned());
         let Some(call) = call else { continue };
-        let error = ToolError::new(ToolErrorKind::Denied, not_made(by));
+        let error = ToolError::new(ToolErrorKind::Denied, blocked_call_text(by));
         blocked += u64::from(exchange.answer(ToolResult::new(&call, Err(error))).is_ok());
     }
     blocked

@@ -7,12 +7,12 @@ use levity_core::{Exchange, History, Message, Role, ToolError, estimate_tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::notes;
-use crate::reads::MOST_KEPT;
+use crate::result_reader::MAX_RETAINED;
 use crate::spec::AgentSpec;
 
 use super::Past;
-use super::save::Talk;
-use super::window::Shown;
+use super::save::ConversationState;
+use super::window::ShownHistory;
 
 /// The maximum number of results in an answer that consists of results only.
 const SHOWN_RESULTS: usize = 8;
@@ -23,19 +23,19 @@ pub(super) struct Conversation {
     pub(super) history: History,
     /// Boxed, as is `talk`: a run that needs neither should not reserve room for them.
     #[serde(default)]
-    pub(super) shown: Box<Shown>,
+    pub(super) shown: Box<ShownHistory>,
     /// The indexes of messages that are only for this run: notes for the model.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) notes: BTreeSet<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) talk: Option<Box<Talk>>,
+    pub(super) talk: Option<Box<ConversationState>>,
     /// The messages that arrived meanwhile; the next turn adds them.
     pub(super) said: Vec<Arc<Message>>,
 }
 
 impl Conversation {
     pub(super) fn new(spec: &AgentSpec, system: Option<&str>, mut past: Past) -> Self {
-        past.history.keep_wholes(MOST_KEPT);
+        past.history.keep_wholes(MAX_RETAINED);
         let beside = system
             .map_or(0, estimate_tokens)
             .saturating_add(spec.tool_tokens);
@@ -46,7 +46,7 @@ impl Conversation {
         };
         let mut conversation = Self {
             history: past.history,
-            shown: Box::new(Shown::new(
+            shown: Box::new(ShownHistory::new(
                 window.clone(),
                 !spec.summaries,
                 past.summary,
@@ -92,7 +92,7 @@ impl Conversation {
     }
 
     /// Adds the messages that arrived meanwhile.
-    pub(super) fn take_in_said(&mut self, reader: &str) {
+    pub(super) fn add_pending_messages(&mut self, reader: &str) {
         for message in std::mem::take(&mut self.said) {
             self.add(message, reader);
         }
@@ -120,12 +120,12 @@ impl Conversation {
     }
 
     /// Returns the messages of this run, without notes for the model.
-    pub(super) fn own_said(&self) -> Vec<Arc<Message>> {
-        self.said_between(self.shown.task, self.history.len(), |_| true)
+    pub(super) fn own_without_notes(&self) -> Vec<Arc<Message>> {
+        self.messages_between(self.shown.task, self.history.len(), |_| true)
     }
 
     /// Returns the messages between two indexes, without those of this run that `left_out` selects.
-    pub(super) fn said_between(
+    pub(super) fn messages_between(
         &self,
         from: usize,
         to: usize,
@@ -143,7 +143,7 @@ impl Conversation {
     }
 
     /// Returns the last text of the model in this run, ignoring earlier runs.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn last_text(&self) -> String {
         let replies = self
             .own()
             .iter()

@@ -18,7 +18,7 @@ impl AgentMachine {
     pub(super) fn answer(&mut self, turn: Turn, message: Arc<Message>, step: &mut MachineOutput) {
         let text = self.state.conversation.text_of_last(turn.paused) + &message.text();
         self.add(message);
-        if self.has_more_to_hear() {
+        if self.has_pending_messages() {
             return self.act(step);
         }
         let status = match self.closing() {
@@ -65,7 +65,7 @@ impl AgentMachine {
     /// Marks the run as ended, after which no more input is expected.
     pub(super) fn has_ended(&mut self, mut ending: Box<Ending>) {
         if self.state.task.tells_said {
-            ending.said = self.state.conversation.own_said();
+            ending.said = self.state.conversation.own_without_notes();
         }
         ending.talk = self.state.conversation.talk_end().map(Box::new);
         self.state.phase = Phase::Ended(ending);
@@ -79,7 +79,7 @@ impl AgentMachine {
             let error = ToolError::new(ToolErrorKind::Cancelled, message);
             self.close(exchange, &error);
         }
-        self.state.conversation.last_words()
+        self.state.conversation.last_text()
     }
 
     pub(super) fn end(
@@ -101,7 +101,9 @@ impl AgentMachine {
         step: &mut MachineOutput,
     ) -> Ending {
         // Messages that arrived too late are retained for a run that continues from here.
-        self.state.conversation.take_in_said(self.spec.reader);
+        self.state
+            .conversation
+            .add_pending_messages(self.spec.reader);
         step.tell(EventKind::Phase(Told::End));
         let mut ending = self.state.tally.ending(status, text);
         (ending.value, ending.finish) = (value, self.state.tally.finish.clone());

@@ -17,7 +17,7 @@ impl AgentMachine {
             return;
         };
         if let Some(args) = calls.edited.remove(&result.call) {
-            tell_edited(&mut result, &args);
+            note_edited_args(&mut result, &args);
         }
         // The intervention was already emitted, and is not part of the conversation.
         result.guarded = Vec::new();
@@ -29,8 +29,8 @@ impl AgentMachine {
         let _ = calls.exchange.answer(result);
         let is_complete = calls.exchange.is_complete();
         if is_long {
-            self.state.tools.may_read(&self.spec);
-            self.bound_kept();
+            self.state.tools.offer_reader(&self.spec);
+            self.bound_retained();
         }
         if is_complete {
             self.observe(step);
@@ -84,7 +84,7 @@ impl AgentMachine {
 }
 
 /// Notes in the result that the call was made with other arguments.
-fn tell_edited(result: &mut ToolResult, args: &Value) {
+fn note_edited_args(result: &mut ToolResult, args: &Value) {
     if result.content.is_empty() {
         result.content.extend(
             result

@@ -7,7 +7,7 @@ use levity_core::{CallId, EffectId, Ending, Exchange, Phase as Told};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::window::Folding;
+use super::window::PendingSummary;
 
 /// The current phase of the loop.
 ///
@@ -41,7 +41,7 @@ pub(super) enum Purpose {
     Reflection,
     /// A summary, so that there is room for the next question.
     Summary {
-        folding: Box<Folding>,
+        folding: Box<PendingSummary>,
         next: Question,
     },
 }
@@ -86,10 +86,10 @@ pub(super) enum Waiting {
 
 impl Phase {
     /// Returns the phase as events name it.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn event_phase(&self) -> Told {
         match self {
             Self::Goal => Told::Goal,
-            Self::Asking { purpose, .. } => purpose.told(),
+            Self::Asking { purpose, .. } => purpose.event_phase(),
             Self::Calling(_) | Self::Deciding => Told::Act,
             Self::Leaving(_) | Self::Ended(_) => Told::End,
         }
@@ -149,7 +149,7 @@ impl Phase {
 }
 
 impl Purpose {
-    fn told(&self) -> Told {
+    fn event_phase(&self) -> Told {
         match self {
             Self::Plan
             | Self::Summary {

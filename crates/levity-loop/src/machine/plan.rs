@@ -89,10 +89,10 @@ impl AgentMachine {
     ) {
         let request = self.request().with_message(Message::system(prompt));
         let call = ModelCall::new(self.slot(slot), request, Offer::None);
-        self.want_model(purpose, self.with_tools(call), step);
+        self.perform_model_call(purpose, self.with_tools(call), step);
     }
 
-    pub(super) fn want_model(
+    pub(super) fn perform_model_call(
         &mut self,
         purpose: Purpose,
         call: ModelCall,

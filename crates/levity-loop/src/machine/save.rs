@@ -13,14 +13,14 @@ use super::conversation::Conversation;
 use super::phase::Phase;
 
 /// The number of retries of the last save.
-const LAST_TRIES: u32 = 2;
+const LAST_SAVE_RETRIES: u32 = 2;
 /// The number of messages without a model's summary that the next run loads; beyond that, a digest
 /// replaces them.
-const OWED: usize = 128;
+const MAX_UNSUMMARISED: usize = 128;
 
 /// The conversation that a run is part of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Talk {
+pub(crate) struct ConversationState {
     id: ConversationId,
     /// The position of the first message of the history.
     base: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Talk {
     saved: usize,
     /// The position up to which the saved summary covers the messages.
     upto: u64,
-    saving: Option<Saving>,
+    saving: Option<PendingSave>,
     tries: u32,
     /// `true` once nothing more is saved.
     pub(super) off: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Talk {
 
 /// A save that is not confirmed yet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Saving {
+struct PendingSave {
     /// It may have succeeded although it reported a failure, so it is repeated unchanged.
     save: Save,
     /// The number of messages of the history that are saved with it.
@@ -48,7 +48,7 @@ struct Saving {
     effect: Option<EffectId>,
 }
 
-impl Talk {
+impl ConversationState {
     /// Continues a conversation whose last `loaded` messages are the history.
     pub(crate) fn new(id: ConversationId, end: u64, loaded: usize, upto: u64) -> Self {
         let base = end.saturating_sub(loaded as u64);
@@ -98,7 +98,7 @@ impl Conversation {
 
     /// Returns the topic of the conversation, in a few words.
     pub(super) fn session(&self) -> String {
-        let recent = self.said_between(self.shown.view.start(), self.history.len(), |_| true);
+        let recent = self.messages_between(self.shown.view.start(), self.history.len(), |_| true);
         let window = self.shown.window.clone().unwrap_or_default();
         window.digest(self.shown.view.summary().map(|summary| &**summary), &recent)
     }
@@ -118,8 +118,8 @@ impl Conversation {
     }
 
     /// Returns the messages between two indexes of the history, and the summary.
-    fn change(&self, talk: &Talk, from: usize, to: usize) -> Option<Save> {
-        let new = self.said_between(from, to, |_| true);
+    fn change(&self, talk: &ConversationState, from: usize, to: usize) -> Option<Save> {
+        let new = self.messages_between(from, to, |_| true);
         let mut change =
             ConversationChange::at(talk.position(from, &self.notes)).with_messages(new);
         change.summary = self
@@ -129,10 +129,10 @@ impl Conversation {
     }
 
     /// Returns the summary if it differs from the saved one.
-    fn summary(&self, talk: &Talk) -> Option<Summary> {
+    fn summary(&self, talk: &ConversationState) -> Option<Summary> {
         let view = &self.shown.view;
         let (text, start) = match &self.shown.owed {
-            Some(owed) if view.start().saturating_sub(owed.from) < OWED => {
+            Some(owed) if view.start().saturating_sub(owed.from) < MAX_UNSUMMARISED => {
                 (owed.summary.as_ref()?, owed.from)
             }
             _ => (view.summary()?, view.start()),
@@ -151,16 +151,16 @@ impl Conversation {
     fn next_save(&mut self, effect: EffectId) -> Option<Save> {
         let talk = self.talk.as_ref().filter(|talk| !talk.off)?;
         let saving = match &talk.saving {
-            Some(Saving {
+            Some(PendingSave {
                 effect: Some(_), ..
             }) => return None,
-            Some(saving) => Saving {
+            Some(saving) => PendingSave {
                 effect: Some(effect),
                 ..saving.clone()
             },
             None => {
                 let to = self.history.len();
-                Saving {
+                PendingSave {
                     save: self.change(talk, talk.saved, to)?,
                     to,
                     effect: Some(effect),
@@ -176,7 +176,11 @@ impl Conversation {
 impl AgentMachine {
     /// Returns the id of the conversation that the run is part of.
     pub(crate) fn conversation(&self) -> Option<&ConversationId> {
-        self.state.conversation.talk.as_deref().map(Talk::id)
+        self.state
+            .conversation
+            .talk
+            .as_deref()
+            .map(ConversationState::id)
     }
 
     /// Saves new messages, unless a save is in progress: then the next save includes them.
@@ -212,7 +216,7 @@ impl AgentMachine {
                 (talk.saved, talk.upto, talk.tries) = (saving.to, upto, 0);
             }
             Err(_) if talk.forked => talk.off = true,
-            Err(error) if error.is_retryable() && talk.tries < LAST_TRIES => {
+            Err(error) if error.is_retryable() && talk.tries < LAST_SAVE_RETRIES => {
                 talk.tries += 1;
                 saving.effect = None;
                 talk.saving = Some(saving);

@@ -7,18 +7,18 @@ use levity_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::asked;
+use crate::control_tools;
 
 use super::AgentMachine;
 
 /// The maximum number of signals in a run.
-const MOST: usize = 256;
+const MAX_SIGNALS: usize = 256;
 /// The maximum size of their arguments together, in bytes of JSON.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_SIGNAL_BYTES: usize = 256 << 10;
 
 /// The signals of a run.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Noted {
+pub(super) struct SignalLog {
     pub(super) signals: Vec<Signal>,
     /// The size of their arguments in bytes.
     bytes: usize,
@@ -31,7 +31,7 @@ impl AgentMachine {
 
     /// Records the signal that ends a run, if it is the only call. Returns the text beside it.
     pub(super) fn take_last(&mut self, exchange: &mut Exchange) -> Option<String> {
-        if self.has_more_to_hear() {
+        if self.has_pending_messages() {
             return None;
         }
         let calls: Vec<ToolCall> = exchange.unanswered().take(2).cloned().collect();
@@ -41,7 +41,10 @@ impl AgentMachine {
         }
         let (args, bytes) = self.signal_args(call).ok()?;
         self.note_signal(call, args, bytes);
-        let _ = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text(asked::NOTED))));
+        let _ = exchange.answer(ToolResult::new(
+            call,
+            Ok(ToolOutput::text(control_tools::RECORDED)),
+        ));
         Some(exchange.reply().text().into_owned())
     }
 
@@ -60,10 +63,10 @@ impl AgentMachine {
     /// Records a signal that does not end the run, or answers with the reason for not recording it.
     pub(super) fn signal(&mut self, call: &ToolCall, step: &mut MachineOutput) {
         let outcome = match self.signal_args(call) {
-            Ok(_) if self.is_last(call) => Err(self.put_off(call)),
+            Ok(_) if self.is_last(call) => Err(self.rejected_ending(call)),
             Ok((args, bytes)) => {
                 self.note_signal(call, args, bytes);
-                Ok(ToolOutput::text(asked::NOTED))
+                Ok(ToolOutput::text(control_tools::RECORDED))
             }
             Err(error) => Err(error),
         };
@@ -79,11 +82,11 @@ impl AgentMachine {
     }
 
     /// Returns the error for a valid ending signal that does not end the run.
-    fn put_off(&self, call: &ToolCall) -> ToolError {
+    fn rejected_ending(&self, call: &ToolCall) -> ToolError {
         let open = self.state.phase.exchange();
         let why = match open.and_then(|open| open.reply().calls().nth(1)) {
-            Some(_) => asked::not_alone(&call.name),
-            None => asked::SPOKEN.to_owned(),
+            Some(_) => control_tools::not_alone_text(&call.name),
+            None => control_tools::MESSAGE_PENDING.to_owned(),
         };
         ToolError::new(ToolErrorKind::Denied, why)
     }
@@ -109,13 +112,13 @@ impl AgentMachine {
             .noted
             .as_ref()
             .map_or((0, 0), |noted| (noted.signals.len(), noted.bytes));
-        if count >= MOST {
+        if count >= MAX_SIGNALS {
             return Some(format!(
-                "`{name}` was not taken: a run has room for {MOST} such calls; go on without it"
+                "`{name}` was not taken: a run has room for {MAX_SIGNALS} such calls; go on without it"
             ));
         }
-        let kib = MOST_BYTES >> 10;
-        (used.saturating_add(bytes) > MOST_BYTES).then(|| {
+        let kib = MAX_SIGNAL_BYTES >> 10;
+        (used.saturating_add(bytes) > MAX_SIGNAL_BYTES).then(|| {
             format!("`{name}` was not taken: a run has room for {kib} KiB of such calls; say less")
         })
     }

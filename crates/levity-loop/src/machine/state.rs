@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::budget::Budget;
 use super::conversation::Conversation;
-use super::found::KnownTools;
+use super::known_tools::KnownTools;
 use super::phase::Phase;
-use super::signal::Noted;
+use super::signal::SignalLog;
 
 /// The state of a run. It is saved flat: the journals of all versions begin with the state in
 /// [`Phase::Goal`].
@@ -73,12 +73,12 @@ pub(super) struct Corrections {
     /// The limit on the tokens of a reply, once raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_reply: Option<u64>,
-    failures: BTreeMap<String, Failed>,
+    failures: BTreeMap<String, FailedCall>,
 }
 
 /// A failure of a call with certain arguments, and its count in a row.
 #[derive(Serialize, Deserialize)]
-struct Failed {
+struct FailedCall {
     how: Digest,
     times: u32,
 }
@@ -91,7 +91,7 @@ pub(super) struct Tally {
     pub(super) finish: Option<Finish>,
     /// The signals that the model sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) noted: Option<Box<Noted>>,
+    pub(super) noted: Option<Box<SignalLog>>,
 }
 
 impl State {
@@ -146,13 +146,16 @@ impl Corrections {
             return None;
         }
         let how = Digest::of(&result.text());
-        let failed = self.failures.entry(key).or_insert(Failed { how, times: 0 });
+        let failed = self
+            .failures
+            .entry(key)
+            .or_insert(FailedCall { how, times: 0 });
         let times = if failed.how == how {
             failed.times.saturating_add(1)
         } else {
             1
         };
-        *failed = Failed { how, times };
+        *failed = FailedCall { how, times };
         (times > 1).then_some(times)
     }
 }

@@ -244,7 +244,7 @@ fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
 /// What was said in a run, without what was for the run only.
 fn told(machine: &AgentMachine) -> Vec<Arc<Message>> {
     let conversation = &machine.state.conversation;
-    conversation.said_between(0, conversation.history.len(), |_| true)
+    conversation.messages_between(0, conversation.history.len(), |_| true)
 }
 
 proptest! {

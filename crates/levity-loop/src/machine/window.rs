@@ -16,14 +16,14 @@ use super::phase::{Purpose, Question};
 
 /// The number of times a request that is too long for the provider is shortened before the run
 /// fails.
-const TOO_LONG: u32 = 3;
+const MAX_SHORTENINGS: u32 = 3;
 /// The number of turns after which a missing summary is requested again.
-const AGAIN: u64 = 3;
+const SUMMARY_RETRY_TURNS: u64 = 3;
 
 /// The part of the history that the model is shown.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Shown {
+pub(super) struct ShownHistory {
     /// The available room; without it, everything is shown.
     pub(super) window: Option<Window>,
     /// `true` if messages that left the window are listed, without a summary by a model.
@@ -39,12 +39,12 @@ pub(super) struct Shown {
     pins: Vec<usize>,
     /// The estimated tokens of the messages in the last request.
     asked: u64,
-    pub(super) owed: Option<Owed>,
+    pub(super) owed: Option<MissingSummary>,
     /// The number of times in a row that the provider found a request too long.
     too_long: u32,
 }
 
-impl Shown {
+impl ShownHistory {
     /// Shows the past from the end of its summary.
     pub(super) fn new(window: Window, lists: bool, summary: Option<Arc<str>>, beside: u64) -> Self {
         let counter = Counter::new().beside(beside);
@@ -70,7 +70,7 @@ impl Shown {
 
 /// A summary in progress.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Folding {
+pub(super) struct PendingSummary {
     /// The view that is shown once the summary exists.
     view: WindowView,
     /// The previous summary, and the first message that is not in it.
@@ -80,7 +80,7 @@ pub(super) struct Folding {
     given: u64,
 }
 
-impl Folding {
+impl PendingSummary {
     /// Returns `true` if it points to messages beyond the end of a history.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
         self.from.max(self.view.start()) > len
@@ -89,7 +89,7 @@ impl Folding {
 
 /// A summary that no model has made yet, replaced by a digest.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Owed {
+pub(super) struct MissingSummary {
     /// The last summary that a model made, and the first message that is not in it.
     pub(super) summary: Option<Arc<str>>,
     pub(super) from: usize,
@@ -181,12 +181,12 @@ impl Conversation {
 
     /// Returns a summary of everything that is not in `view`, starting from the end of the last one
     /// that a model made.
-    fn folding(&self, view: WindowView) -> Folding {
+    fn folding(&self, view: WindowView) -> PendingSummary {
         let (old, from) = match &self.shown.owed {
             Some(owed) => (owed.summary.clone(), owed.from),
             None => (self.shown.view.summary().cloned(), self.shown.view.start()),
         };
-        Folding {
+        PendingSummary {
             view,
             old,
             from,
@@ -196,8 +196,8 @@ impl Conversation {
 
     /// Returns the messages to summarise. The context beside the goal is always shown and is not a
     /// message of anyone, so it is excluded.
-    fn leaving(&self, folding: &Folding) -> Vec<Arc<Message>> {
-        self.said_between(folding.from, folding.view.start(), |message| {
+    fn leaving(&self, folding: &PendingSummary) -> Vec<Arc<Message>> {
+        self.messages_between(folding.from, folding.view.start(), |message| {
             message.role == Role::User
         })
     }
@@ -214,12 +214,12 @@ impl Conversation {
         let counted = response.usage.input.filter(|_| !response.usage.estimated);
         // A layer that called a model more than once has added its counts up, and one that called
         // none has counted nothing.
-        let most = shown
+        let highest = shown
             .counter
             .count(shown.asked)
             .saturating_mul(3)
             .saturating_add(2_048);
-        let likely = shown.asked / 8 + 1..=most;
+        let likely = shown.asked / 8 + 1..=highest;
         if let Some(counted) =
             counted.filter(|counted| likely.contains(counted) || shown.window.is_none())
         {
@@ -229,10 +229,10 @@ impl Conversation {
 
     /// Handles a request that the provider finds too long: there is less room than estimated.
     /// Returns `true` if a retry with less is possible.
-    pub(super) fn less_room(&mut self, error: &ModelError) -> bool {
+    pub(super) fn shrink_window(&mut self, error: &ModelError) -> bool {
         let sent = self.sent_tokens();
         let shown = &mut self.shown;
-        if error.kind() != ModelErrorKind::ContextTooLong || shown.too_long >= TOO_LONG {
+        if error.kind() != ModelErrorKind::ContextTooLong || shown.too_long >= MAX_SHORTENINGS {
             return false;
         }
         shown.too_long += 1;
@@ -317,7 +317,7 @@ impl AgentMachine {
             window.summary_request(folding.old.as_deref(), &leaving, self.spec.summary_room);
         folding.given = request.history.tokens();
         let call = ModelCall::new(self.slot("summariser"), request, Offer::None);
-        self.want_model(
+        self.perform_model_call(
             Purpose::Summary {
                 folding: Box::new(folding),
                 next,
@@ -331,7 +331,7 @@ impl AgentMachine {
     /// Handles a summary or its failure; the run continues either way.
     pub(super) fn summarised(
         &mut self,
-        folding: Folding,
+        folding: PendingSummary,
         outcome: Outcome,
         next: Question,
         step: &mut MachineOutput,
@@ -366,7 +366,12 @@ impl AgentMachine {
         }
     }
 
-    fn fold(&mut self, folding: Folding, made: Result<String, String>, step: &mut MachineOutput) {
+    fn fold(
+        &mut self,
+        folding: PendingSummary,
+        made: Result<String, String>,
+        step: &mut MachineOutput,
+    ) {
         let conversation = &mut self.state.conversation;
         let (summary, fell_back) = match made {
             Ok(summary) => {
@@ -377,10 +382,10 @@ impl AgentMachine {
                 let window = conversation.shown.window.clone().unwrap_or_default();
                 let digest = window.digest(folding.old.as_deref(), &conversation.leaving(&folding));
                 let owed = conversation.shown.owed.as_ref();
-                let wait = owed.map_or(AGAIN, |owed| owed.wait.saturating_mul(2));
+                let wait = owed.map_or(SUMMARY_RETRY_TURNS, |owed| owed.wait.saturating_mul(2));
                 let turn = self.state.tally.stats.turns.saturating_add(wait);
                 let (summary, from) = (folding.old, folding.from);
-                conversation.shown.owed = Some(Owed {
+                conversation.shown.owed = Some(MissingSummary {
                     summary,
                     from,
                     turn,
@@ -417,7 +422,7 @@ impl AgentMachine {
     fn show(&mut self, view: WindowView, fell_back: Option<String>, step: &mut MachineOutput) {
         // A shortened message can be read in full with the tool for it.
         if view.shortened() > 0 {
-            self.state.tools.may_read(&self.spec);
+            self.state.tools.offer_reader(&self.spec);
         }
         let conversation = &mut self.state.conversation;
         let mut compacted = Compacted::default();

@@ -8,7 +8,7 @@ use levity_core::{
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 
-use super::{MOST, MOST_BYTES};
+use super::{MAX_SIGNAL_BYTES, MAX_SIGNALS};
 use crate::machine::AgentMachine;
 use crate::output::OutputCheck;
 use crate::{Agent, AgentBuilder};
@@ -329,7 +329,10 @@ fn a_run_has_room_for_so_many() {
         "{}",
         told[0].1
     );
-    assert_eq!((play.noted().len(), play.noted()[MOST - 1]), (MOST, "255"));
+    assert_eq!(
+        (play.noted().len(), play.noted()[MAX_SIGNALS - 1]),
+        (MAX_SIGNALS, "255")
+    );
     // Nor is there room for a last one.
     play.reply([pass_on("x")]);
     assert!(
@@ -340,7 +343,7 @@ fn a_run_has_room_for_so_many() {
     play.give(Input::Stop(Limit::Tokens));
     assert_eq!(
         (&play.ending().status, play.ending().signals.len()),
-        (&Status::Partial(Limit::Tokens), MOST)
+        (&Status::Partial(Limit::Tokens), MAX_SIGNALS)
     );
 
     // All in one reply, of which most are left out.
@@ -353,8 +356,8 @@ fn a_run_has_room_for_so_many() {
 fn a_run_has_room_for_so_much() {
     let mut play = Play::new(builder());
     play.reply([
-        tell(&"x".repeat(MOST_BYTES)),
-        tell(&"x".repeat(MOST_BYTES - 100)),
+        tell(&"x".repeat(MAX_SIGNAL_BYTES)),
+        tell(&"x".repeat(MAX_SIGNAL_BYTES - 100)),
         tell(&"x".repeat(100)),
     ]);
     let told = play.told();
@@ -426,7 +429,7 @@ fn what_was_said_is_told_when_it_is_wanted() {
     let agent = builder().build().unwrap();
     let mut past = crate::machine::Past::default();
     past.history.say(Message::user("Before.")).unwrap();
-    let gathered = crate::gather::Gathered {
+    let gathered = crate::gather::GatheredContext {
         beside: Some("on the side".into()),
         ..Default::default()
     };

@@ -354,7 +354,7 @@ async fn what_a_newer_version_has_written_is_refused_by_name() {
         whole,
         "\"limits\":",
         "\"bounds\":",
-        "line 2: record 0 is not of a form",
+        "line 2: record 0 has a form",
     )
     .await;
     let long = "x".repeat(10_000);

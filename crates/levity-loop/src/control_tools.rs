@@ -13,14 +13,14 @@ pub(crate) const FINISH: &str = "finish";
 pub(crate) const UNANSWERED: &str = "go on with what you know, and say what you assumed";
 
 /// The reply to the model when its signal is recorded.
-pub(crate) const NOTED: &str = "noted";
+pub(crate) const RECORDED: &str = "noted";
 
 /// The reply to the model when a message arrived before a signal that would have ended the run.
-pub(crate) const SPOKEN: &str = "this was not taken, since something was said meanwhile; look at \
+pub(crate) const MESSAGE_PENDING: &str = "this was not taken, since something was said meanwhile; look at \
     that first, then call it again if it still holds";
 
 /// The reply to the model when it calls an ending tool together with other tools.
-pub(crate) fn not_alone(name: &str) -> String {
+pub(crate) fn not_alone_text(name: &str) -> String {
     format!(
         "`{name}` was called beside other tools, so it was left out; look at their results first, \
             then call it alone"

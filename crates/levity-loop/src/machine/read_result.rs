@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use levity_core::{CallId, Exchange, MachineOutput, ToolCall, ToolError, ToolOutput, ToolResult};
 
-use crate::reads::{MOST_KEPT, OWN, Wanted};
+use crate::result_reader::{MAX_RETAINED, RESERVED_NAME, ReadRequest};
 
 use super::AgentMachine;
 use super::phase::Phase;
@@ -13,7 +13,7 @@ impl AgentMachine {
     /// Returns `true` if a call reads an earlier result. The tool belongs to the loop only once it
     /// is offered.
     pub(super) fn reads(&self, call: &ToolCall) -> bool {
-        self.state.tools.reads && (call.name == self.spec.reader || call.name == OWN)
+        self.state.tools.reads && (call.name == self.spec.reader || call.name == RESERVED_NAME)
     }
 
     /// Returns `true` if there is any tool that the model can call.
@@ -22,11 +22,11 @@ impl AgentMachine {
     }
 
     pub(super) fn read(&mut self, call: &ToolCall, step: &mut MachineOutput) {
-        let outcome = Wanted::of(call).and_then(|wanted| self.piece(&wanted));
+        let outcome = ReadRequest::of(call).and_then(|wanted| self.piece(&wanted));
         self.answered(ToolResult::new(call, outcome), step);
     }
 
-    fn piece(&self, wanted: &Wanted) -> Result<ToolOutput, ToolError> {
+    fn piece(&self, wanted: &ReadRequest) -> Result<ToolOutput, ToolError> {
         let Some(result) = self.result(&wanted.id) else {
             let is_open = self
                 .state
@@ -40,7 +40,7 @@ impl AgentMachine {
             });
         };
         let text = match &result.whole {
-            Some(whole) if whole.is_empty() => return Err(wanted.gone()),
+            Some(whole) if whole.is_empty() => return Err(wanted.dropped()),
             Some(whole) => Cow::Borrowed(&**whole),
             None => result.text(),
         };
@@ -57,19 +57,19 @@ impl AgentMachine {
     }
 
     /// Drops the oldest retained parts of long results when they exceed the limit.
-    pub(super) fn bound_kept(&mut self) {
+    pub(super) fn bound_retained(&mut self) {
         let conversation = &mut self.state.conversation;
         let open = self.state.phase.exchange().map_or(0, Exchange::kept);
         let before = conversation.history.kept();
         conversation
             .history
-            .keep_wholes(MOST_KEPT.saturating_sub(open));
+            .keep_wholes(MAX_RETAINED.saturating_sub(open));
         // The sent history shares its messages with the full history and is derived from it.
         if conversation.history.kept() < before {
             conversation.show_summary(self.spec.reader);
         }
         if let Phase::Calling(calls) = &mut self.state.phase {
-            calls.exchange.keep_wholes(MOST_KEPT);
+            calls.exchange.keep_wholes(MAX_RETAINED);
         }
     }
 }

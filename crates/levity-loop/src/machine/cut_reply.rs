@@ -7,16 +7,16 @@ use crate::notes;
 use super::AgentMachine;
 use super::phase::{Question, Turn};
 
-/// The factor by which the limit on a reply is raised, up to [`HIGHEST`] tokens.
-const RAISE: u64 = 4;
-const HIGHEST: u64 = 16_384;
+/// The factor by which the limit on a reply is raised, up to [`MAX_RAISED_LIMIT`] tokens.
+const RAISE_FACTOR: u64 = 4;
+const MAX_RAISED_LIMIT: u64 = 16_384;
 
 /// A cut reply below this many tokens, although more were allowed, had no room in the model's
 /// window.
-const SHORT: u64 = 512;
+const CUT_BY_WINDOW: u64 = 512;
 
 /// A request below this many tokens fits every model.
-const SMALL: u64 = 1_024;
+const ALWAYS_FITS: u64 = 1_024;
 
 impl AgentMachine {
     /// Retries a cut reply if that can help, and returns `true` if it does. It raises the limit if
@@ -35,15 +35,18 @@ impl AgentMachine {
         let cut_call = turn.offered && message.calls().any(|call| call.raw.is_some());
         match limit {
             Some(limit)
-                if cut_call && self.state.corrections.max_reply.is_none() && limit < HIGHEST =>
+                if cut_call
+                    && self.state.corrections.max_reply.is_none()
+                    && limit < MAX_RAISED_LIMIT =>
             {
-                let raised = limit.saturating_mul(RAISE).min(HIGHEST);
+                let raised = limit.saturating_mul(RAISE_FACTOR).min(MAX_RAISED_LIMIT);
                 self.state.corrections.max_reply = Some(raised);
                 self.note(notes::cut_call(limit, raised), step);
             }
             limit => {
                 let length = length.unwrap_or(u64::MAX);
-                let had_no_room = length < SHORT && limit.is_none_or(|limit| length < limit);
+                let had_no_room =
+                    length < CUT_BY_WINDOW && limit.is_none_or(|limit| length < limit);
                 if !had_no_room || !self.make_smaller() {
                     return false;
                 }
@@ -72,7 +75,7 @@ impl AgentMachine {
             .messages()
             .iter()
             .any(|message| message.role == Role::Tool);
-        if self.state.task.rules < 3 || sent < SMALL || !has_results {
+        if self.state.task.rules < 3 || sent < ALWAYS_FITS || !has_results {
             return false;
         }
         let window = &mut conversation.shown.window;

@@ -6,16 +6,16 @@ use levity_core::{CallId, Hints, ToolCall, ToolError, ToolErrorKind, ToolOutput,
 use serde_json::{Map, Value, json};
 
 /// The name that the loop reserves for the tool, whatever the tools of an agent are called.
-pub(crate) const OWN: &str = "levity_read_result";
+pub(crate) const RESERVED_NAME: &str = "levity_read_result";
 
 /// The maximum bytes of long results that a run retains; beyond it, the oldest are dropped.
-pub(crate) const MOST_KEPT: usize = 64 << 20;
+pub(crate) const MAX_RETAINED: usize = 64 << 20;
 
 /// The room for the text after a piece.
 pub(crate) const MARKER: usize = 256;
 
 /// The minimum length of a piece: at least one character, so that reading makes progress.
-const SHORTEST: usize = 4;
+const MIN_PIECE: usize = 4;
 
 const ARGS: [&str; 3] = ["id", "offset", "length"];
 
@@ -32,7 +32,7 @@ pub(crate) fn spec(name: &str) -> ToolSpec {
             "id": {"type": "string", "description": "The id named where the result was cut."},
             "offset": {"type": "integer", "minimum": 0, "description": "The first byte to \
                 read; 0 by default."},
-            "length": {"type": "integer", "minimum": SHORTEST, "description": "How many bytes; \
+            "length": {"type": "integer", "minimum": MIN_PIECE, "description": "How many bytes; \
                 as many as fit by default."},
         },
         "required": ["id"],
@@ -41,13 +41,13 @@ pub(crate) fn spec(name: &str) -> ToolSpec {
 }
 
 /// The piece that a call requests.
-pub(crate) struct Wanted {
+pub(crate) struct ReadRequest {
     pub(crate) id: CallId,
     offset: usize,
     length: Option<usize>,
 }
 
-impl Wanted {
+impl ReadRequest {
     /// Parses the arguments of a call.
     pub(crate) fn of(call: &ToolCall) -> Result<Self, ToolError> {
         let wrong = |text: String| ToolError::new(ToolErrorKind::InvalidArgs, text);
@@ -82,7 +82,7 @@ impl Wanted {
         Ok(Self {
             id: id.into(),
             offset: number("offset", 0)?.unwrap_or(0),
-            length: number("length", SHORTEST)?,
+            length: number("length", MIN_PIECE)?,
         })
     }
 
@@ -122,7 +122,7 @@ impl Wanted {
     }
 
     /// Returns the error for a result that was dropped.
-    pub(crate) fn gone(&self) -> ToolError {
+    pub(crate) fn dropped(&self) -> ToolError {
         let id = self.short_id();
         ToolError::failed(format!(
             "nothing is kept under `{id}` any more; make the call that returned it again"
@@ -161,13 +161,13 @@ mod tests {
 
     use super::*;
 
-    fn wanted(args: Value) -> Result<Wanted, String> {
+    fn wanted(args: Value) -> Result<ReadRequest, String> {
         let call = ToolCall::new("c9", "read_result", args);
-        Wanted::of(&call).map_err(|error| error.explain())
+        ReadRequest::of(&call).map_err(|error| error.explain())
     }
 
     fn piece(text: &str, offset: usize, length: usize) -> (String, String) {
-        let wanted = Wanted {
+        let wanted = ReadRequest {
             id: "c1".into(),
             offset,
             length: Some(length),
@@ -239,7 +239,7 @@ mod tests {
             json!({"id": "a", "from": 3}),
             "there is no argument `from`; there are `id`, `offset` and `length`",
         );
-        let raw = Wanted::of(&ToolCall::from_text("c", "read_result", "{\"id\": "));
+        let raw = ReadRequest::of(&ToolCall::from_text("c", "read_result", "{\"id\": "));
         assert_eq!(
             raw.err().map(|error| error.explain()).as_deref(),
             Some("the arguments are not valid JSON")

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::spec::AgentSpec;
 
 /// The maximum number of known tools. Tools found beyond it can be called but are not offered.
-const MOST: usize = 256;
+const MAX_TOOLS: usize = 256;
 /// The maximum length of a tool name.
-const LONGEST: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// The tools that a run has beyond those that it begins with.
 #[derive(Default, Serialize, Deserialize)]
@@ -27,12 +27,12 @@ pub(super) struct KnownTools {
 impl KnownTools {
     /// Records the tools that messages name. The known tools depend on the whole history alone, and
     /// not on the part that the model is shown.
-    pub(super) fn look(&mut self, messages: &[Arc<Message>], spec: &AgentSpec) {
+    pub(super) fn record_named(&mut self, messages: &[Arc<Message>], spec: &AgentSpec) {
         let Some(finder) = spec.finder else { return };
         let mut new: Vec<Arc<str>> = Vec::new();
         for name in messages.iter().flat_map(|message| names(message, finder)) {
             let known = self.found.iter().chain(&new).any(|known| **known == *name);
-            if !known && name.len() <= LONGEST && self.found.len() + new.len() < MOST {
+            if !known && name.len() <= MAX_NAME && self.found.len() + new.len() < MAX_TOOLS {
                 new.push(name.into());
             }
         }
@@ -40,7 +40,7 @@ impl KnownTools {
     }
 
     /// Offers the tool that reads results from now on. It keeps its place among the found tools.
-    pub(super) fn may_read(&mut self, spec: &AgentSpec) {
+    pub(super) fn offer_reader(&mut self, spec: &AgentSpec) {
         let is_new = !self.reads;
         self.reads = true;
         if is_new && spec.finder.is_some() {

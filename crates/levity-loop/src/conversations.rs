@@ -9,12 +9,12 @@ use levity_runtime::LeaseFuture;
 
 use crate::agent::Agent;
 use crate::executor::AgentExecutor;
-use crate::machine::{AgentMachine, Past, Talk};
+use crate::machine::{AgentMachine, ConversationState, Past};
 
 /// The maximum number of messages outside the summary that are loaded.
-const LOAD: usize = 256;
+const MAX_LOADED: usize = 256;
 /// The number of attempts of a save before it fails.
-const TRIES: u32 = 3;
+const SAVE_ATTEMPTS: u32 = 3;
 
 impl Agent {
     /// Returns the agent's conversations, if it has a memory.
@@ -25,8 +25,8 @@ impl Agent {
     /// Loads the earlier messages of a conversation, once no other run holds it.
     pub(crate) async fn past(&self, id: &ConversationId) -> Result<(Past, Lease), SharedError> {
         let mut open = self
-            .talks()?
-            .open(id, LOAD)
+            .require_conversations()?
+            .open(id, MAX_LOADED)
             .await
             .map_err(SharedError::new)?;
         let remembered = open.take();
@@ -41,7 +41,7 @@ impl Agent {
                     .with_source(error),
             )
         })?;
-        let talk = Talk::new(id.clone(), remembered.end, loaded, upto);
+        let talk = ConversationState::new(id.clone(), remembered.end, loaded, upto);
         // A conversation cut in the middle would begin with a reply, which no provider accepts.
         let missing = remembered
             .end
@@ -58,7 +58,7 @@ impl Agent {
                 summary,
                 talk: Some(talk),
             },
-            self.settling(Lease::new(open)),
+            self.with_settle(Lease::new(open)),
         ))
     }
 
@@ -68,22 +68,22 @@ impl Agent {
         Some(Box::pin(async move {
             let lease = Lease::new(
                 agent
-                    .talks()?
+                    .require_conversations()?
                     .open(&id, 0)
                     .await
                     .map_err(SharedError::new)?,
             );
-            Ok(agent.settling(lease))
+            Ok(agent.with_settle(lease))
         }))
     }
 
     /// Wraps a lease so that pending work for the conversation is done while it is held.
-    fn settling(&self, lease: Lease) -> Lease {
+    fn with_settle(&self, lease: Lease) -> Lease {
         let executor = self.inner.executor.clone();
         lease.at_end(move |left| async move { executor.settle(&left).await })
     }
 
-    fn talks(&self) -> Result<&Conversations, SharedError> {
+    fn require_conversations(&self) -> Result<&Conversations, SharedError> {
         self.conversations()
             .ok_or_else(|| SharedError::new(no_memory()))
     }
@@ -118,7 +118,7 @@ impl AgentExecutor {
             change.when = self.world.now();
         }
         let mut pause = std::time::Duration::from_millis(20);
-        for _ in 1..TRIES {
+        for _ in 1..SAVE_ATTEMPTS {
             match self.save_once(conversations, &conversation, &change).await {
                 Err(error) if error.is_retryable() => self.world.sleep(pause).await,
                 done => return Outcome::Saved(done),
