@@ -10,7 +10,7 @@ use levity_core::{
 use crate::files::format::{self, Flaw};
 
 /// The maximum size of an export, in bytes.
-const LARGEST: usize = 256 << 20;
+const MAX_EXPORT: usize = 256 << 20;
 
 /// The number of passes that look for newly started runs: one for each level of child runs.
 const LEVELS: usize = 64;
@@ -77,7 +77,7 @@ fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), Run
     bytes.extend_from_slice(&format::header(run));
     for record in records {
         format::write(record, None, bytes)?;
-        if bytes.len() > LARGEST {
+        if bytes.len() > MAX_EXPORT {
             let message = format!(
                 "run `{run}` and its parents take more than 256 MiB; export fewer runs at once"
             );
@@ -170,7 +170,7 @@ pub async fn remove_ended_before(
 
 /// Parses the runs in an export, each with its records.
 fn parse(bytes: &[u8]) -> Result<BTreeMap<RunId, Vec<Record>>, RuntimeError> {
-    if bytes.len() > LARGEST {
+    if bytes.len() > MAX_EXPORT {
         return Err(at(
             1,
             Flaw::damaged("the export has more than 256 MiB; import fewer runs at once"),

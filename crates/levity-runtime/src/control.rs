@@ -19,11 +19,11 @@ pub struct Control {
     run: RunId,
     /// The name of the direct child agents to address, if set.
     agent: Option<Arc<str>>,
-    board: Arc<Switchboard>,
+    board: Arc<CommandRouter>,
 }
 
 impl Control {
-    pub(crate) fn new(run: RunId, board: Arc<Switchboard>) -> Self {
+    pub(crate) fn new(run: RunId, board: Arc<CommandRouter>) -> Self {
         Self {
             run,
             agent: None,
@@ -32,7 +32,7 @@ impl Control {
     }
 
     /// Returns a control for a run that was not started.
-    pub(crate) fn of_nobody(run: RunId) -> Self {
+    pub(crate) fn disconnected(run: RunId) -> Self {
         Self::new(run, Arc::default())
     }
 
@@ -134,7 +134,7 @@ impl Control {
     /// Returns an error if the run no longer waits for the decision.
     pub async fn decide(&self, ask: &Ask, decision: Decision) -> Result<(), ControlError> {
         self.child(&ask.run)
-            .order(What::Decide(ask.effect, decision))
+            .order(OrderKind::Decide(ask.effect, decision))
             .await
     }
 
@@ -147,7 +147,7 @@ impl Control {
         effect: EffectId,
         resolution: Resolution,
     ) -> Result<(), ControlError> {
-        self.order(What::Resolve(effect, resolution)).await
+        self.order(OrderKind::Resolve(effect, resolution)).await
     }
 
     /// Returns the questions of this run and its child runs that wait for a decision.
@@ -156,8 +156,8 @@ impl Control {
     /// Returns an error if the run is not running.
     pub async fn asks(&self) -> Result<Vec<Ask>, ControlError> {
         let mut asks = Vec::new();
-        let mut told = Told::default();
-        for to in self.meant() {
+        let mut sent = SendResult::default();
+        for to in self.addressed_runs() {
             let own = to.own_asks().await;
             if let Ok(own) = &own {
                 asks.extend(own.iter().cloned());
@@ -165,25 +165,25 @@ impl Control {
                     asks.extend(to.child(&run).own_asks().await.unwrap_or_default());
                 }
             }
-            told.add(own.map(drop))?;
+            sent.add(own.map(drop))?;
         }
-        told.by(self).map(|()| asks)
+        sent.by(self).map(|()| asks)
     }
 
     /// Sends a command to each addressed run.
     async fn command(&self, command: ControlCommand) -> Result<(), ControlError> {
-        let mut told = Told::default();
-        for to in self.meant() {
-            told.add(match command {
+        let mut sent = SendResult::default();
+        for to in self.addressed_runs() {
+            sent.add(match command {
                 // A command that pauses a run also pauses its children.
                 ControlCommand::Pause | ControlCommand::Resume => to.tell_all(&command).await,
-                _ => to.order(What::Command(command.clone())).await,
+                _ => to.order(OrderKind::Command(command.clone())).await,
             })?;
         }
-        told.by(self)
+        sent.by(self)
     }
 
-    fn meant(&self) -> Vec<Self> {
+    fn addressed_runs(&self) -> Vec<Self> {
         match &self.agent {
             None => vec![self.clone()],
             Some(name) => self
@@ -197,34 +197,37 @@ impl Control {
 
     async fn own_asks(&self) -> Result<Vec<Ask>, ControlError> {
         let (sender, asks) = oneshot::channel();
-        self.order(What::Asks(sender)).await?;
+        self.order(OrderKind::Asks(sender)).await?;
         asks.await
             .map_err(|_| ControlError::NotRunning(self.run.clone()))
     }
 
     async fn tell_all(&self, command: &ControlCommand) -> Result<(), ControlError> {
-        self.order(What::Command(command.clone())).await?;
+        self.order(OrderKind::Command(command.clone())).await?;
         // A resumed run may start others, so the list is read until it has no new run.
-        let mut told = BTreeSet::new();
+        let mut sent = BTreeSet::new();
         loop {
             let new = self
                 .board
                 .below(&self.run)
                 .into_iter()
-                .filter(|run| !told.contains(run));
+                .filter(|run| !sent.contains(run));
             let new: Vec<RunId> = new.collect();
             if new.is_empty() {
                 return Ok(());
             }
             for run in new {
                 // A child that has ended meanwhile needs no command.
-                let _ = self.child(&run).order(What::Command(command.clone())).await;
-                told.insert(run);
+                let _ = self
+                    .child(&run)
+                    .order(OrderKind::Command(command.clone()))
+                    .await;
+                sent.insert(run);
             }
         }
     }
 
-    async fn order(&self, what: What) -> Result<(), ControlError> {
+    async fn order(&self, what: OrderKind) -> Result<(), ControlError> {
         let gone = || ControlError::NotRunning(self.run.clone());
         let sender = self.board.find(&self.run).ok_or_else(gone)?;
         let (done, answer) = oneshot::channel();
@@ -238,11 +241,11 @@ impl Control {
 
 /// The result of sending to several runs. A run that has ended meanwhile needs no command.
 #[derive(Default)]
-struct Told(bool);
+struct SendResult(bool);
 
-impl Told {
-    fn add(&mut self, told: Result<(), ControlError>) -> Result<(), ControlError> {
-        match told {
+impl SendResult {
+    fn add(&mut self, sent: Result<(), ControlError>) -> Result<(), ControlError> {
+        match sent {
             Ok(()) => self.0 = true,
             Err(ControlError::NotRunning(_)) => {}
             Err(error) => return Err(error),
@@ -270,7 +273,7 @@ impl fmt::Debug for Control {
 
 /// A command on its way to a run, with the channel for its reply.
 pub(crate) struct Order {
-    pub(crate) what: What,
+    pub(crate) what: OrderKind,
     pub(crate) done: oneshot::Sender<Result<(), ControlError>>,
 }
 
@@ -278,13 +281,13 @@ impl Order {
     /// Returns the reason, if the order is a cancel.
     fn cancels(&self) -> Option<&str> {
         match &self.what {
-            What::Command(ControlCommand::Cancel { reason }) => Some(reason),
+            OrderKind::Command(ControlCommand::Cancel { reason }) => Some(reason),
             _ => None,
         }
     }
 }
 
-pub(crate) enum What {
+pub(crate) enum OrderKind {
     Command(ControlCommand),
     Decide(EffectId, Decision),
     Resolve(EffectId, Resolution),
@@ -293,21 +296,26 @@ pub(crate) enum What {
 
 /// The runs of a tree that can receive commands now.
 #[derive(Default)]
-pub(crate) struct Switchboard(Mutex<BTreeMap<RunId, Connected>>);
+pub(crate) struct CommandRouter(Mutex<BTreeMap<RunId, CommandTarget>>);
 
 /// A run that accepts commands.
-struct Connected {
+struct CommandTarget {
     sender: mpsc::Sender<Order>,
     /// The agent's name, for a child.
     agent: Option<Arc<str>>,
 }
 
-impl Switchboard {
+impl CommandRouter {
     /// Accepts the commands of a run until the line is dropped.
-    pub(crate) fn connect(self: &Arc<Self>, run: &RunId, agent: Option<Arc<str>>) -> Line {
+    pub(crate) fn connect(
+        self: &Arc<Self>,
+        run: &RunId,
+        agent: Option<Arc<str>>,
+    ) -> CommandReceiver {
         let (sender, orders) = mpsc::channel(WAITING_COMMANDS);
-        self.runs().insert(run.clone(), Connected { sender, agent });
-        Line {
+        self.runs()
+            .insert(run.clone(), CommandTarget { sender, agent });
+        CommandReceiver {
             run: run.clone(),
             board: self.clone(),
             orders,
@@ -333,7 +341,7 @@ impl Switchboard {
     /// Returns the runs of an agent directly below a run.
     fn named(&self, run: &RunId, agent: &str) -> Vec<RunId> {
         let runs = self.runs();
-        let is_meant = |(below, connected): &(&RunId, &Connected)| {
+        let is_meant = |(below, connected): &(&RunId, &CommandTarget)| {
             connected.agent.as_deref() == Some(agent) && below.parent().as_ref() == Some(run)
         };
         runs.iter()
@@ -342,20 +350,20 @@ impl Switchboard {
             .collect()
     }
 
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Connected>> {
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, CommandTarget>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(crate) struct Line {
+pub(crate) struct CommandReceiver {
     run: RunId,
-    board: Arc<Switchboard>,
+    board: Arc<CommandRouter>,
     orders: mpsc::Receiver<Order>,
     /// The orders that arrived before the run could accept them.
     early: VecDeque<Order>,
 }
 
-impl Line {
+impl CommandReceiver {
     /// Returns the next order; pending forever when all senders are gone.
     pub(crate) async fn next(&mut self) -> Order {
         match self.early.pop_front() {
@@ -397,12 +405,12 @@ impl Line {
         }
     }
 
-    pub(crate) fn board(&self) -> &Arc<Switchboard> {
+    pub(crate) fn board(&self) -> &Arc<CommandRouter> {
         &self.board
     }
 }
 
-impl Drop for Line {
+impl Drop for CommandReceiver {
     fn drop(&mut self) {
         self.board.runs().remove(&self.run);
     }

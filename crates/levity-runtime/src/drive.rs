@@ -13,25 +13,25 @@ use levity_core::{
 use levity_driver::{Action, EffectResult, Fork, Meter, RunDriver, changes};
 use tokio::sync::oneshot;
 
-use crate::control::{Line, Order};
+use crate::control::{CommandReceiver, Order};
 use crate::events::Hub;
 use crate::runtime::{LaterRestore, Shared};
-use crate::stored::StoredRun;
-use crate::trace::{Above, Trace};
+use crate::stored_run::StoredRun;
+use crate::trace::{ParentSpan, Trace};
 
 mod audit;
-mod below;
 mod child;
+mod child_usage;
 mod host;
+mod in_progress;
 mod orders;
 mod park;
 pub(crate) mod screen;
-mod under_way;
 
 pub(crate) use audit::Audit;
-use host::Preparing;
-use park::{Next, Resting};
-use under_way::UnderWay;
+use host::PendingAnswers;
+use in_progress::InProgress;
+use park::{ParkDecision, WaitingChildren};
 
 /// The number of effects that are started or finished before the run checks for orders.
 const BATCH: usize = 256;
@@ -48,15 +48,15 @@ const SLICE: Duration = Duration::from_millis(5);
 /// at most [`BATCH`] effects and about [`SLICE`], and yields in between.
 pub(crate) struct Driver<M> {
     core: RunDriver<M>,
-    around: Around,
-    line: Option<Line>,
-    effects: UnderWay<Performed>,
-    children: UnderWay<Performed>,
+    env: RunEnvironment,
+    line: Option<CommandReceiver>,
+    effects: InProgress<FinishedEffect>,
+    children: InProgress<FinishedEffect>,
     /// Handles that withdraw pending questions about effects.
     asked: BTreeMap<EffectId, AbortHandle>,
-    preparing: Preparing,
-    screening: screen::Screening,
-    resting: Resting,
+    preparing: PendingAnswers,
+    screening: screen::ScreeningQueue,
+    resting: WaitingChildren,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
     acks: Vec<Ack>,
@@ -70,10 +70,10 @@ pub(crate) struct Driver<M> {
 
 /// A performed effect with its result; `None` if the result is no longer needed. An error does not
 /// belong to the effect: the run cannot continue.
-type Performed = (EffectId, Result<Option<EffectResult>, RuntimeError>);
+type FinishedEffect = (EffectId, Result<Option<EffectResult>, RuntimeError>);
 
 /// The environment in which a run is driven.
-pub(crate) struct Around {
+pub(crate) struct RunEnvironment {
     pub(crate) shared: Arc<Shared>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) meter: Arc<Meter>,
@@ -88,28 +88,28 @@ pub(crate) struct Around {
     /// `true` if child runs are checked at their ends.
     pub(crate) audit: bool,
     /// The usage of earlier processes.
-    pub(crate) before: below::Before,
+    pub(crate) before: child_usage::EarlierUsage,
     /// The place where a child reports that it only waits, and the child's effect.
-    pub(crate) rests: Option<(Resting, EffectId)>,
+    pub(crate) rests: Option<(WaitingChildren, EffectId)>,
     /// The name of the agent, for traces.
     pub(crate) name: Option<Arc<str>>,
     /// The parent span of the run.
-    pub(crate) above: Above,
+    pub(crate) above: ParentSpan,
     /// The values that the program gave to this run and its children.
-    pub(crate) given: Option<Arc<Given>>,
+    pub(crate) given: Option<Arc<CallerContext>>,
     /// Interventions of guards in the input of a new run.
     pub(crate) guarded: Vec<Intervention>,
 }
 
 /// The values that a program gives to one run, which no journal stores.
 #[derive(Clone, Default)]
-pub(crate) struct Given {
+pub(crate) struct CallerContext {
     pub(crate) values: Values,
     /// Answers the questions of the run, in place of the agent's approver.
     pub(crate) approver: Option<Arc<dyn Approver>>,
 }
 
-impl Around {
+impl RunEnvironment {
     fn approver(&self) -> Option<Arc<dyn Approver>> {
         self.given.as_ref()?.approver.clone()
     }
@@ -143,21 +143,21 @@ impl Slice {
 }
 
 /// The parts of a driver beside its core.
-struct Loaded {
+struct DriverParts {
     setup: Vec<(String, Digest)>,
     log: Box<dyn RunLog>,
-    around: Around,
-    line: Option<Line>,
+    env: RunEnvironment,
+    line: Option<CommandReceiver>,
 }
 
-impl Loaded {
+impl DriverParts {
     /// Returns the core of a driver, and the records that it has yet to fold.
     fn split<M: Machine>(
         run: RunId,
         machine: M,
         open: StoredRun,
-        around: Around,
-        line: Option<Line>,
+        env: RunEnvironment,
+        line: Option<CommandReceiver>,
     ) -> (RunDriver<M>, Vec<Record>, Self) {
         let setup = open
             .opened()
@@ -169,7 +169,7 @@ impl Loaded {
             log,
             ..
         } = open;
-        let mut settings = around.settings(line.is_some());
+        let mut settings = env.settings(line.is_some());
         settings.snapshots = log.takes_snapshots();
         let core = match snapshot {
             Some(snapshot) => RunDriver::restore(run, machine, *snapshot, settings),
@@ -181,7 +181,7 @@ impl Loaded {
             Self {
                 setup,
                 log,
-                around,
+                env,
                 line,
             },
         )
@@ -189,7 +189,7 @@ impl Loaded {
 }
 
 /// The machine in its last state, with the error if it did not end.
-pub(crate) type Driven<M> = Result<M, (Option<M>, RuntimeError)>;
+pub(crate) type DriveResult<M> = Result<M, (Option<M>, RuntimeError)>;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Folds the records of the run's log, or those that a fork begins with.
@@ -198,10 +198,10 @@ impl<M: Machine + 'static> Driver<M> {
         machine: M,
         open: StoredRun,
         fork: Option<Box<Fork>>,
-        around: Around,
-        line: Option<Line>,
+        env: RunEnvironment,
+        line: Option<CommandReceiver>,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        let (mut core, records, loaded) = Loaded::split(run, machine, open, around, line);
+        let (mut core, records, loaded) = DriverParts::split(run, machine, open, env, line);
         let folded = match fork {
             Some(fork) => core.fold_fork(*fork, records),
             None => records.into_iter().try_for_each(|record| core.fold(record)),
@@ -214,10 +214,10 @@ impl<M: Machine + 'static> Driver<M> {
         run: RunId,
         machine: M,
         open: StoredRun,
-        around: Around,
-        line: Option<Line>,
+        env: RunEnvironment,
+        line: Option<CommandReceiver>,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        let (mut core, records, loaded) = Loaded::split(run, machine, open, around, line);
+        let (mut core, records, loaded) = DriverParts::split(run, machine, open, env, line);
         let mut folded = Ok(());
         for (number, record) in (1..).zip(records) {
             folded = core.fold(record);
@@ -235,35 +235,35 @@ impl<M: Machine + 'static> Driver<M> {
     fn of(
         mut core: RunDriver<M>,
         folded: Result<(), Divergence>,
-        loaded: Loaded,
+        loaded: DriverParts,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        let Loaded {
+        let DriverParts {
             setup,
             log,
-            mut around,
+            mut env,
             line,
         } = loaded;
         if let Err(divergence) = folded {
-            let divergence = divergence.since(&changes(&setup, &around.executor.inspect().setup));
+            let divergence = divergence.since(&changes(&setup, &env.executor.inspect().setup));
             return Err((core.into_machine(), divergence.into()));
         }
         core.take_over();
-        around.count(core.run(), core.seq(), &core.spent());
-        let (above, name) = (std::mem::take(&mut around.above), around.name.as_deref());
+        env.count(core.run(), core.seq(), &core.spent());
+        let (above, name) = (std::mem::take(&mut env.above), env.name.as_deref());
         let trace = Trace::run(core.run(), core.machine(), name, core.seq() > 0, above);
         Ok(Box::new(Self {
             core,
             acks: Vec::new(),
             slice: Slice::default(),
             log,
-            around,
+            env,
             line,
-            effects: UnderWay::new(),
-            children: UnderWay::new(),
+            effects: InProgress::new(),
+            children: InProgress::new(),
             asked: BTreeMap::new(),
-            preparing: Preparing::default(),
-            screening: screen::Screening::default(),
-            resting: Resting::default(),
+            preparing: PendingAnswers::default(),
+            screening: screen::ScreeningQueue::default(),
+            resting: WaitingChildren::default(),
             audit: None,
             end_children: CancelToken::new(),
             deadline: None,
@@ -271,14 +271,14 @@ impl<M: Machine + 'static> Driver<M> {
         }))
     }
 
-    pub(crate) fn boxed(self: Box<Self>) -> BoxFuture<'static, Driven<M>> {
+    pub(crate) fn boxed(self: Box<Self>) -> BoxFuture<'static, DriveResult<M>> {
         self.traced()
             .unwrap_or_else(|driver| Box::pin(driver.drive()))
     }
 
     /// Drives the run within its span, if a subscriber is interested. Other runs do not pay for
     /// another box.
-    pub(crate) fn traced(self: Box<Self>) -> Result<BoxFuture<'static, Driven<M>>, Box<Self>> {
+    pub(crate) fn traced(self: Box<Self>) -> Result<BoxFuture<'static, DriveResult<M>>, Box<Self>> {
         if !self.trace.is_on() {
             return Err(self);
         }
@@ -292,7 +292,7 @@ impl<M: Machine + 'static> Driver<M> {
         self
     }
 
-    pub(crate) async fn drive(mut self: Box<Self>) -> Driven<M> {
+    pub(crate) async fn drive(mut self: Box<Self>) -> DriveResult<M> {
         let driven = match self.steps().await {
             Ok(()) => self.check().await,
             stopped => stopped,
@@ -303,7 +303,7 @@ impl<M: Machine + 'static> Driver<M> {
                 Ok(self.core.into_machine())
             }
             Err(error) => {
-                self.trace.left(&error);
+                self.trace.stopped(&error);
                 Err((Some(self.core.into_machine()), error))
             }
         }
@@ -330,20 +330,20 @@ impl<M: Machine + 'static> Driver<M> {
                 return Err(RuntimeError::Stuck(self.core.run().clone()));
             }
             match if cancelled {
-                Next::Wait
+                ParkDecision::Wait
             } else {
                 self.leave().await?
             } {
-                Next::Leave(waiting) => {
+                ParkDecision::Leave(waiting) => {
                     return Err(RuntimeError::Parked {
                         run: self.core.run().clone(),
                         waiting,
                     });
                 }
-                Next::Taken => {}
-                Next::Wait => self.wait().await?,
+                ParkDecision::Taken => {}
+                ParkDecision::Wait => self.wait().await?,
             }
-            self.stir();
+            self.mark_working();
             self.core.check()?;
             if self.core.has_ignored_end() {
                 self.commit().await?;
@@ -356,11 +356,15 @@ impl<M: Machine + 'static> Driver<M> {
     /// Returns `true` if the parent run, or an order that arrived early, cancels the run.
     fn is_cancelled(&self) -> bool {
         let above = self
-            .around
+            .env
             .cancel
             .as_ref()
             .is_some_and(CancelToken::is_cancelled);
-        above || self.line.as_ref().is_some_and(Line::is_cancelled)
+        above
+            || self
+                .line
+                .as_ref()
+                .is_some_and(CommandReceiver::is_cancelled)
     }
 
     /// Opens a new run, or continues an old one.
@@ -369,12 +373,12 @@ impl<M: Machine + 'static> Driver<M> {
         self.count_below().await?;
         let old = self.core.seq() > 0;
         let now = self.now();
-        let executor = self.around.executor.clone();
+        let executor = self.env.executor.clone();
         self.core.open(now, || {
             let inspection = executor.inspect();
             (inspection.setup, inspection.screener.is_some())
         })?;
-        let guarded = std::mem::take(&mut self.around.guarded);
+        let guarded = std::mem::take(&mut self.env.guarded);
         if !old {
             self.core.guarded(now, guarded);
             self.core.check()?;
@@ -384,13 +388,13 @@ impl<M: Machine + 'static> Driver<M> {
         }
         if old {
             self.commit().await?;
-            self.screen_left().await?;
+            self.screen_pending().await?;
         }
         if !self.is_cancelled() {
             self.ask_again().await?;
         }
-        if let Some(left) = self.core.time_left(self.around.shared.world.now()) {
-            let world = self.around.shared.world.clone();
+        if let Some(left) = self.core.time_left(self.env.shared.world.now()) {
+            let world = self.env.shared.world.clone();
             self.deadline = Some(Box::pin(async move { world.sleep(left).await }));
         }
         Ok(())
@@ -415,14 +419,14 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     fn keeps(&self) -> bool {
-        self.around.shared.journal.keeps()
+        self.env.shared.journal.keeps()
     }
 
     /// Returns the time for the next input of the core, and updates the flag for subscribers.
     fn now(&mut self) -> Timestamp {
-        let watched = self.around.hub.as_ref().is_some_and(|hub| hub.is_watched());
+        let watched = self.env.hub.as_ref().is_some_and(|hub| hub.is_watched());
         self.core.watch(watched || self.audit.is_some());
-        self.around.shared.world.now()
+        self.env.shared.world.now()
     }
 
     /// Appends the folded records to the journal, then notifies subscribers and waiting senders.
@@ -432,9 +436,9 @@ impl<M: Machine + 'static> Driver<M> {
             self.core.written();
         }
         if let Some(audit) = &mut self.audit {
-            audit.hear(self.core.events());
+            audit.record_events(self.core.events());
         }
-        let watched = self.around.hub.as_ref().filter(|hub| hub.is_watched());
+        let watched = self.env.hub.as_ref().filter(|hub| hub.is_watched());
         for event in self.core.take_events() {
             if let Some(hub) = watched {
                 hub.publish(event);
@@ -464,10 +468,10 @@ impl<M: Machine + 'static> Driver<M> {
             Action::Perform(id, Effect::Ask(ask)) => self.ask(id, ask),
             Action::Perform(id, Effect::Wait(wait)) => self.sleep(id, wait.time),
             Action::Perform(id, effect) => {
-                let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
+                let (executor, cx) = (self.env.executor.clone(), self.effect_cx(id));
                 let trace =
                     self.trace
-                        .effect(&effect, &*executor, self.around.shared.contents.as_ref());
+                        .effect(&effect, &*executor, self.env.shared.contents.as_ref());
                 let perform = async move {
                     (
                         id,
@@ -479,15 +483,15 @@ impl<M: Machine + 'static> Driver<M> {
                 };
                 self.effects.push(trace.around(Box::pin(perform), outcome));
             }
-            Action::Resolve(id, effect) => self.look_up(id, effect),
+            Action::Resolve(id, effect) => self.resolve_lost(id, effect),
             Action::Withdraw(id) => self.withdraw(id),
             _ => {}
         }
     }
 
     fn ask(&mut self, id: EffectId, ask: Ask) {
-        let approver = self.around.approver();
-        let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
+        let approver = self.env.approver();
+        let (executor, cx) = (self.env.executor.clone(), self.effect_cx(id));
         self.push_withdrawable(id, async move {
             let (run, call) = (ask.run.clone(), ask.call.clone());
             let decided = match approver {
@@ -504,8 +508,8 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Asks the executor for the outcome of an effect that an earlier process started.
-    fn look_up(&mut self, id: EffectId, effect: Effect) {
-        let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
+    fn resolve_lost(&mut self, id: EffectId, effect: Effect) {
+        let (executor, cx) = (self.env.executor.clone(), self.effect_cx(id));
         self.push_withdrawable(id, async move {
             EffectResult::Resolved(executor.resolve(&effect, &cx).await)
         });
@@ -532,7 +536,7 @@ impl<M: Machine + 'static> Driver<M> {
     /// Waits until the time in the journal, and never longer than the whole wait: the clock may
     /// have been set back since.
     fn sleep(&mut self, id: EffectId, longest: Duration) {
-        let world = self.around.shared.world.clone();
+        let world = self.env.shared.world.clone();
         let left = self
             .core
             .start_of(id)
@@ -550,19 +554,19 @@ impl<M: Machine + 'static> Driver<M> {
         let run = self.core.run().clone();
         let start = self.core.start_of(id);
         let live = self
-            .around
+            .env
             .hub
             .as_ref()
             .map_or_else(LiveEvents::default, |hub| {
-                let world = self.around.shared.world.clone();
-                LiveEvents::new(Arc::new(Tap {
+                let world = self.env.shared.world.clone();
+                LiveEvents::new(Arc::new(LiveForwarder {
                     hub: hub.clone(),
                     world,
                     run: run.clone(),
                     seq: start.seq,
                 }))
             });
-        let values = self.around.given.as_ref().map(|given| given.values.clone());
+        let values = self.env.given.as_ref().map(|given| given.values.clone());
         EffectCx::new(run, id, live)
             .with_values(values.unwrap_or_default())
             .with_again(start.again)
@@ -585,7 +589,7 @@ impl<M: Machine + 'static> Driver<M> {
         let seq = self.core.seq();
         tokio::select! {
             biased;
-            () = parent_cancelled(self.around.cancel.as_ref()) => {
+            () = parent_cancelled(self.env.cancel.as_ref()) => {
                 let (now, reason) = (self.now(), "its parent run ended".to_owned());
                 let _ = self.core.command(now, ControlCommand::Cancel { reason });
             }
@@ -601,7 +605,7 @@ impl<M: Machine + 'static> Driver<M> {
             Some(first) = self.effects.next() => self.finished(first)?,
             Some(first) = self.children.next() => self.finished(first)?,
             () = self.resting.changed(), if has_children => {}
-            () = freed(self.core.freed()) => {}
+            () = budget_freed(self.core.freed()) => {}
             () = tokio::task::yield_now(), if more => {}
         }
         self.add_to_slice(seq);
@@ -612,24 +616,24 @@ impl<M: Machine + 'static> Driver<M> {
     fn add_to_slice(&mut self, seq: u64) {
         let taken = usize::try_from(self.core.seq() - seq).unwrap_or(usize::MAX);
         if taken > 0 {
-            self.slice.add(taken, self.around.shared.world.now());
+            self.slice.add(taken, self.env.shared.world.now());
         }
     }
 
     /// Returns an effect, or else a child, that has finished.
-    fn performed_by_now(&mut self) -> Option<Performed> {
+    fn next_finished(&mut self) -> Option<FinishedEffect> {
         let effect = self.effects.next().now_or_never().flatten();
         effect.or_else(|| self.children.next().now_or_never().flatten())
     }
 
     /// Processes a finished effect and others that have finished too, as many as fit into a slice.
-    fn finished(&mut self, first: Performed) -> Result<(), RuntimeError> {
+    fn finished(&mut self, first: FinishedEffect) -> Result<(), RuntimeError> {
         let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.lateness());
         while let Some((id, performed)) = next.take() {
             self.asked.remove(&id);
             done.extend(performed?.map(|result| (id, result)));
             if done.len() < BATCH && (done.len() <= 1 || !late.is_late()) {
-                next = self.performed_by_now();
+                next = self.next_finished();
             }
         }
         let now = self.now();
@@ -639,7 +643,7 @@ impl<M: Machine + 'static> Driver<M> {
 }
 
 /// Returns the outcome, for traces.
-fn outcome((_, performed): &Performed) -> Option<&Outcome> {
+fn outcome((_, performed): &FinishedEffect) -> Option<&Outcome> {
     match performed {
         Ok(Some(EffectResult::Finished(outcome, _))) => Some(outcome),
         _ => None,
@@ -656,14 +660,14 @@ async fn parent_cancelled(cancel: Option<&CancelToken>) {
 }
 
 /// Resolves when a budget may have room for waiting effects.
-async fn freed(token: Option<&CancelToken>) {
+async fn budget_freed(token: Option<&CancelToken>) {
     match token {
         Some(token) => token.cancelled().await,
         None => pending().await,
     }
 }
 
-async fn next_order(line: &mut Option<Line>) -> Order {
+async fn next_order(line: &mut Option<CommandReceiver>) -> Order {
     match line {
         Some(line) => line.next().await,
         None => pending().await,
@@ -687,14 +691,14 @@ async fn passed(moment: &mut Option<BoxFuture<'static, ()>>) {
 }
 
 /// The target of an effect's transient events.
-struct Tap {
+struct LiveForwarder {
     hub: Arc<Hub>,
     world: Arc<dyn World>,
     run: RunId,
     seq: u64,
 }
 
-impl LiveSink for Tap {
+impl LiveSink for LiveForwarder {
     fn is_watched(&self) -> bool {
         self.hub.is_watched()
     }

@@ -16,7 +16,7 @@ mod list;
 mod remove;
 mod snapshot;
 
-use bodies::{Bodies, Kept, Texts};
+use bodies::{Bodies, TextGuard, Texts};
 #[cfg(feature = "sqlite")]
 pub(crate) use format::{DEEP, depth};
 use levity_system::files as private;
@@ -54,7 +54,7 @@ pub struct FileJournal {
     durability: Durability,
     /// The minimum number of bytes between two snapshots.
     snapshots: u64,
-    room: Arc<Room>,
+    room: Arc<ReadPermits>,
 }
 
 /// The default number of bytes of records between two snapshots.
@@ -62,7 +62,7 @@ const SNAPSHOTS: u64 = 1 << 20;
 
 /// The number of further concurrent readers.
 #[derive(Debug)]
-struct Room {
+struct ReadPermits {
     /// The permits for reading runs.
     reads: Arc<Semaphore>,
     /// The permits for listing runs: runs that have not ended are read completely, one after the
@@ -89,7 +89,7 @@ impl FileJournal {
             dir: dir.into(),
             durability: Durability::default(),
             snapshots: SNAPSHOTS,
-            room: Arc::new(Room {
+            room: Arc::new(ReadPermits {
                 reads: Arc::new(Semaphore::new(READS)),
                 lists: Arc::new(Semaphore::new(LISTS)),
             }),
@@ -263,11 +263,11 @@ impl FileJournal {
     /// Reads without the lock and without repairing anything: another process may be writing.
     fn read_now(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let path = self.path(run)?;
-        let bytes = match read_plain(&path) {
+        let bytes = match read_regular(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                return Err(not_plain(&path));
+                return Err(not_regular(&path));
             }
             Err(error) => return Err(failed(&path, "read", error)),
         };
@@ -329,12 +329,12 @@ impl Journal for FileJournal {
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let (journal, run) = (self.clone(), run.clone());
-        in_room(&self.room.reads, move || journal.read_now(&run)).await
+        with_permit(&self.room.reads, move || journal.read_now(&run)).await
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let (journal, query) = (self.clone(), query.clone());
-        in_room(&self.room.lists, move || journal.list_now(&query)).await
+        with_permit(&self.room.lists, move || journal.list_now(&query)).await
     }
 
     /// Removes the file of a run and those of all its child runs. Long texts stay until
@@ -409,7 +409,7 @@ impl RunLog for FileLog {
         for record in records {
             format::write(record, Some(&mut aside), &mut bytes)?;
         }
-        let kept = self.keep(aside).await?;
+        let kept = self.store(aside).await?;
         let last = LastLine::of(&bytes, self.len + bytes.len() as u64);
         self.since_snapshot += bytes.len() as u64;
         if cfg!(unix) && new && records.len() > 1 {
@@ -418,7 +418,7 @@ impl RunLog for FileLog {
             self.write(&bytes)?;
         }
         drop(kept);
-        if self.durability == Durability::Synced && records.iter().any(must_wait) {
+        if self.durability == Durability::Synced && records.iter().any(needs_sync) {
             let (file, dir) = (self.file.clone(), (!self.listed).then(|| self.dir.clone()));
             let synced = on_thread(move || {
                 file.sync_data()
@@ -454,12 +454,12 @@ impl RunLog for FileLog {
 
 impl FileLog {
     /// Stores long texts, and protects them until the file refers to them.
-    async fn keep(&self, aside: Texts) -> Result<Option<Kept>, JournalError> {
+    async fn store(&self, aside: Texts) -> Result<Option<TextGuard>, JournalError> {
         if aside.is_empty() {
             return Ok(None);
         }
         let bodies = self.bodies.clone();
-        on_thread(move || bodies.keep(&aside).map(Some)).await
+        on_thread(move || bodies.store(&aside).map(Some)).await
     }
 
     /// Begins a run with many records: an import or a fork. After a crash, all of them are there or
@@ -467,9 +467,10 @@ impl FileLog {
     async fn write_whole(&mut self, bytes: Vec<u8>) -> Result<(), JournalError> {
         let (path, run, durability) = (self.path.clone(), self.run.clone(), self.durability);
         let len = bytes.len() as u64;
-        let whole = on_thread(move || Whole::write(&path, &run, &bytes, durability)).await?;
+        let whole =
+            on_thread(move || ReplacementFile::write(&path, &run, &bytes, durability)).await?;
         // Only this code changes the run's own file, while this log still holds it.
-        if !is_at(&self.file, &self.path, Some(0)) {
+        if !is_in_place(&self.file, &self.path, Some(0)) {
             return Err(JournalError::fenced(&self.run));
         }
         self.file = whole
@@ -481,7 +482,7 @@ impl FileLog {
 
     /// Passes all bytes to the system at once; a partial write is undone.
     fn write(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
-        if !is_at(&self.file, &self.path, Some(self.len)) {
+        if !is_in_place(&self.file, &self.path, Some(self.len)) {
             return Err(JournalError::fenced(&self.run));
         }
         if let Err(error) = (&*self.file).write_all(bytes) {
@@ -495,12 +496,12 @@ impl FileLog {
 }
 
 /// A file that is locked and written, and then replaces another.
-struct Whole {
+struct ReplacementFile {
     file: Arc<File>,
     path: PathBuf,
 }
 
-impl Whole {
+impl ReplacementFile {
     fn write(
         path: &Path,
         run: &RunId,
@@ -532,10 +533,10 @@ impl Whole {
     }
 }
 
-impl Drop for Whole {
+impl Drop for ReplacementFile {
     /// Removes the file unless it has replaced the other.
     fn drop(&mut self) {
-        if is_at(&self.file, &self.path, None) {
+        if is_in_place(&self.file, &self.path, None) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -545,7 +546,7 @@ impl Drop for FileLog {
     /// Removes the file of a run without records. The lock is released explicitly: a thread that
     /// still waits for the disk holds the file as well.
     fn drop(&mut self) {
-        if cfg!(unix) && self.len == 0 && is_at(&self.file, &self.path, Some(0)) {
+        if cfg!(unix) && self.len == 0 && is_in_place(&self.file, &self.path, Some(0)) {
             let _ = fs::remove_file(&self.path);
         }
         let _ = self.file.unlock();
@@ -553,7 +554,7 @@ impl Drop for FileLog {
 }
 
 /// Returns `true` if a record must be on disk before anything relies on it.
-pub(crate) fn must_wait(record: &Record) -> bool {
+pub(crate) fn needs_sync(record: &Record) -> bool {
     match &record.entry {
         // Money that may have been spent, and runs that may have spent some, must not be forgotten.
         Entry::Started { note, .. }
@@ -567,7 +568,7 @@ pub(crate) fn must_wait(record: &Record) -> bool {
 }
 
 /// Reads a regular file and nothing else: reading a pipe might never end.
-fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     private::read_at_most(path, private::LARGEST)
 }
 
@@ -593,7 +594,7 @@ fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>,
             Err(error) => return Err(failed(path, "opened", error)),
         };
         if !file.metadata().is_ok_and(|there| there.is_file()) {
-            return Err(not_plain(path));
+            return Err(not_regular(path));
         }
         match file.try_lock() {
             Ok(()) => {}
@@ -601,7 +602,7 @@ fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>,
             Err(TryLockError::Error(error)) => return Err(failed(path, "locked", error)),
         }
         // The previous holder of the lock may have removed the file in the meantime.
-        if is_at(&file, path, None) {
+        if is_in_place(&file, path, None) {
             return Ok(Some(file));
         }
     }
@@ -609,7 +610,7 @@ fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>,
 
 /// Returns `true` if a file is still where it was opened, and has this length.
 #[cfg(unix)]
-pub(crate) fn is_at(file: &File, path: &Path, len: Option<u64>) -> bool {
+pub(crate) fn is_in_place(file: &File, path: &Path, len: Option<u64>) -> bool {
     use std::os::unix::fs::MetadataExt;
     match (file.metadata(), fs::metadata(path)) {
         (Ok(open), Ok(there)) => {
@@ -621,7 +622,7 @@ pub(crate) fn is_at(file: &File, path: &Path, len: Option<u64>) -> bool {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn is_at(_: &File, _: &Path, _: Option<u64>) -> bool {
+pub(crate) fn is_in_place(_: &File, _: &Path, _: Option<u64>) -> bool {
     true
 }
 
@@ -634,7 +635,7 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
-fn not_plain(path: &Path) -> JournalError {
+fn not_regular(path: &Path) -> JournalError {
     let message = format!("the journal `{}` is not a regular file", path.display());
     JournalError::new(JournalErrorKind::Refused, message)
 }
@@ -657,7 +658,7 @@ fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {
 
 /// Runs blocking work once there is room for it. Dropping the future does not stop the work, so
 /// that it keeps its room.
-async fn in_room<T: Send + 'static>(
+async fn with_permit<T: Send + 'static>(
     room: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
 ) -> Result<T, JournalError> {
@@ -677,19 +678,19 @@ pub(crate) async fn on_thread<T, E>(
 ) -> Result<T, E>
 where
     T: Send + 'static,
-    E: From<Gone> + Send + 'static,
+    E: From<ShuttingDown> + Send + 'static,
 {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(_) => Err(Gone.into()),
+        Err(_) => Err(ShuttingDown.into()),
     }
 }
 
 /// The error of work whose runtime is shutting down.
-pub(crate) struct Gone;
+pub(crate) struct ShuttingDown;
 
-impl From<Gone> for JournalError {
-    fn from(_: Gone) -> Self {
+impl From<ShuttingDown> for JournalError {
+    fn from(_: ShuttingDown) -> Self {
         Self::new(
             JournalErrorKind::Io,
             "the journal did not finish its work: the program is shutting down",
@@ -697,8 +698,8 @@ impl From<Gone> for JournalError {
     }
 }
 
-impl From<Gone> for io::Error {
-    fn from(_: Gone) -> Self {
+impl From<ShuttingDown> for io::Error {
+    fn from(_: ShuttingDown) -> Self {
         Self::other("the program is shutting down")
     }
 }

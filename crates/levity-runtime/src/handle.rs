@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::control::Control;
 use crate::events::Events;
-use crate::run::{Afterwards, finish};
+use crate::run::{FinalWork, finish};
 use crate::runnable::{End, Runnable};
 use crate::runtime::MachineRunHandle;
 
@@ -27,14 +27,14 @@ enum State<W: Runnable> {
     Driven {
         handle: MachineRunHandle<W::Machine>,
         what: W,
-        after: Afterwards,
+        after: FinalWork,
     },
     /// The work that remains once the run has ended.
     Ended(BoxFuture<'static, End<W::Output>>),
 }
 
 impl<W: Runnable> RunHandle<W> {
-    pub(crate) fn new(handle: MachineRunHandle<W::Machine>, what: W, after: Afterwards) -> Self {
+    pub(crate) fn new(handle: MachineRunHandle<W::Machine>, what: W, after: FinalWork) -> Self {
         Self {
             control: handle.control().clone(),
             state: State::Driven {
@@ -48,7 +48,7 @@ impl<W: Runnable> RunHandle<W> {
     /// Returns the handle of a run that was not started.
     pub(crate) fn refused(run: RunId, error: Error) -> Self {
         Self {
-            control: Control::of_nobody(run),
+            control: Control::disconnected(run),
             state: State::Ended(Box::pin(std::future::ready(End::Stopped(error)))),
         }
     }

@@ -26,10 +26,10 @@ use levity_core::{
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct MemoryJournal(Arc<Mutex<Kept>>);
+pub struct MemoryJournal(Arc<Mutex<StoredRuns>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredRuns {
     runs: BTreeMap<RunId, Vec<Record>>,
     open: HashSet<RunId>,
     snapshots: BTreeMap<RunId, Snapshot>,
@@ -47,16 +47,16 @@ impl MemoryJournal {
     /// it to test machines, whose state is then restored from snapshots.
     #[must_use]
     pub fn with_snapshots(self, interval: u64) -> Self {
-        self.kept().interval = Some(interval);
+        self.state().interval = Some(interval);
         self
     }
 
     /// Returns the records of a run, or none if there is no such run.
     pub fn records(&self, run: &RunId) -> Vec<Record> {
-        self.kept().runs.get(run).cloned().unwrap_or_default()
+        self.state().runs.get(run).cloned().unwrap_or_default()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn state(&self) -> MutexGuard<'_, StoredRuns> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +64,7 @@ impl MemoryJournal {
 #[async_trait]
 impl Journal for MemoryJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
-        if !self.kept().open.insert(run.clone()) {
+        if !self.state().open.insert(run.clone()) {
             return Err(JournalError::busy(run));
         }
         let log = MemoryLog {
@@ -76,7 +76,7 @@ impl Journal for MemoryJournal {
 
     async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let mut open = self.open(run).await?;
-        if let Some(snapshot) = self.kept().snapshots.get(run) {
+        if let Some(snapshot) = self.state().snapshots.get(run) {
             open.records.retain(|record| record.seq >= snapshot.seq);
             open.snapshot = Some(snapshot.clone());
         }
@@ -88,26 +88,26 @@ impl Journal for MemoryJournal {
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
-        let kept = self.kept();
+        let state = self.state();
         let asked = |run: &RunId| {
             query
                 .below
                 .as_ref()
                 .is_none_or(|above| run.is_within(above))
         };
-        let runs = kept.runs.iter().filter(|(run, _)| asked(run));
+        let runs = state.runs.iter().filter(|(run, _)| asked(run));
         Ok(query.select(runs.filter_map(|(run, records)| RunSummary::of(run, records))))
     }
 
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
-        let mut kept = self.kept();
-        if let Some(open) = kept.open.iter().find(|other| other.is_within(run)) {
+        let mut state = self.state();
+        if let Some(open) = state.open.iter().find(|other| other.is_within(run)) {
             return Err(JournalError::busy(open));
         }
-        let before = kept.runs.len();
-        kept.runs.retain(|other, _| !other.is_within(run));
-        kept.snapshots.retain(|other, _| !other.is_within(run));
-        Ok(kept.runs.len() < before)
+        let before = state.runs.len();
+        state.runs.retain(|other, _| !other.is_within(run));
+        state.snapshots.retain(|other, _| !other.is_within(run));
+        Ok(state.runs.len() < before)
     }
 }
 
@@ -119,8 +119,9 @@ struct MemoryLog {
 #[async_trait]
 impl RunLog for MemoryLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
-        let mut kept = self.journal.kept();
-        kept.runs
+        let mut state = self.journal.state();
+        state
+            .runs
             .entry(self.run.clone())
             .or_default()
             .extend_from_slice(records);
@@ -128,17 +129,18 @@ impl RunLog for MemoryLog {
     }
 
     fn takes_snapshots(&self) -> bool {
-        self.journal.kept().interval.is_some()
+        self.journal.state().interval.is_some()
     }
 
     fn wants_snapshot(&self) -> bool {
-        let kept = self.journal.kept();
-        let count = kept.runs.get(&self.run).map_or(0, Vec::len) as u64;
-        let last = kept
+        let state = self.journal.state();
+        let count = state.runs.get(&self.run).map_or(0, Vec::len) as u64;
+        let last = state
             .snapshots
             .get(&self.run)
             .map_or(0, |snapshot| snapshot.seq);
-        kept.interval
+        state
+            .interval
             .is_some_and(|interval| count.saturating_sub(last) >= interval)
     }
 
@@ -147,7 +149,7 @@ impl RunLog for MemoryLog {
         let state = serde_json::from_str(&snapshot.state.to_string()).unwrap_or_default();
         if self.takes_snapshots() {
             self.journal
-                .kept()
+                .state()
                 .snapshots
                 .insert(self.run.clone(), Snapshot::new(snapshot.seq, state));
         }
@@ -157,7 +159,7 @@ impl RunLog for MemoryLog {
 
 impl Drop for MemoryLog {
     fn drop(&mut self) {
-        self.journal.kept().open.remove(&self.run);
+        self.journal.state().open.remove(&self.run);
     }
 }
 

@@ -28,9 +28,10 @@
 //! - `tracing`: a span for each run, model call and tool call, by OpenTelemetry's names.
 
 mod archive;
-mod asked;
+mod asked_calls;
 mod checksum;
 mod control;
+mod deliver;
 mod drive;
 mod events;
 mod files;
@@ -44,16 +45,16 @@ mod runnable;
 mod runtime;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod stored;
-mod tell;
+mod stored_run;
 #[cfg(feature = "tracing")]
 mod trace;
 #[cfg(not(feature = "tracing"))]
-#[path = "untraced.rs"]
+#[path = "trace_disabled.rs"]
 mod trace;
 
 pub use archive::{export, import, remove_ended_before};
 pub use control::Control;
+pub use deliver::Delivery;
 pub use events::{Events, Watcher};
 pub use files::FileJournal;
 pub use handle::{ReplyText, RunHandle};
@@ -71,10 +72,9 @@ pub use runnable::{
 pub use runtime::{EndedMachine, MachineRun, MachineRunHandle, Runtime, StoppedMachine};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;
-pub use tell::Delivery;
 
 /// Internal items for levity's other crates; do not use them directly.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::asked::AskedCalls;
+    pub use crate::asked_calls::AskedCalls;
 }

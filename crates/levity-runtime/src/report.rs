@@ -7,7 +7,7 @@ use levity_core::{
 };
 use serde::Serialize;
 
-use crate::asked::AskedCalls;
+use crate::asked_calls::AskedCalls;
 
 /// A report on a run, computed from its records.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -11,12 +11,12 @@ use levity_core::{
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::drive::Given;
+use crate::drive::CallerContext;
 use crate::events::Watcher;
 use crate::handle::RunHandle;
 use crate::inspect::{fork_history, replay_run};
 use crate::observe::{Observe, Observers};
-use crate::runnable::{Conversational, End, Machined, Runnable, Typed, TypedOutput};
+use crate::runnable::{Conversational, End, MachineSource, Runnable, Typed, TypedOutput};
 use crate::runtime::{EndedMachine, MachineRun, StoppedMachine};
 
 /// A run that is about to start, resume or fork: await it for the result, or set options first.
@@ -30,11 +30,11 @@ pub struct Run<W: Runnable> {
     watcher: Option<Watcher>,
     observers: Vec<Arc<dyn Observe>>,
     park: bool,
-    given: Option<Arc<Given>>,
+    given: Option<Arc<CallerContext>>,
 }
 
 /// The work that remains once a run has ended.
-pub(crate) type Afterwards = Option<BoxFuture<'static, ()>>;
+pub(crate) type FinalWork = Option<BoxFuture<'static, ()>>;
 
 enum Mode<I> {
     New(Box<I>),
@@ -250,7 +250,7 @@ impl<W: Runnable> Run<W> {
     }
 
     /// Returns the job, and the work that remains at its end.
-    fn into_job(mut self) -> Result<(MachineRun<W::Machine>, Afterwards), Error> {
+    fn into_job(mut self) -> Result<(MachineRun<W::Machine>, FinalWork), Error> {
         let mut observers = self.observed();
         let before = self.before(&mut observers);
         let Self {
@@ -293,8 +293,8 @@ fn job<W: Runnable>(
         Mode::New(input) => {
             let limits = limits.unwrap_or_else(|| Box::new(what.limits()));
             let job = match what.begin(*input, &limits)?.0 {
-                Machined::Now(machine) => MachineRun::new(machine, executor),
-                Machined::Later(machine) => MachineRun::deferred(machine, executor),
+                MachineSource::Now(machine) => MachineRun::new(machine, executor),
+                MachineSource::Later(machine) => MachineRun::deferred(machine, executor),
             };
             return Ok(job.limits(*limits));
         }
@@ -417,7 +417,7 @@ impl<W: Runnable> IntoFuture for Run<W> {
 pub(crate) async fn finish<W: Runnable>(
     what: W,
     ended: Result<EndedMachine<W::Machine>, StoppedMachine<W::Machine>>,
-    after: Afterwards,
+    after: FinalWork,
 ) -> End<W::Output> {
     if let Some(after) = after {
         after.await;

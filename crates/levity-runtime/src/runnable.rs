@@ -249,9 +249,9 @@ impl<M> From<M> for Made<M> {
 }
 
 /// The machine of a new run, ready or still to be created.
-pub struct Beginning<M>(pub(crate) Machined<M>);
+pub struct Beginning<M>(pub(crate) MachineSource<M>);
 
-pub(crate) enum Machined<M> {
+pub(crate) enum MachineSource<M> {
     Now(M),
     Later(BoxFuture<'static, Result<Made<M>, SharedError>>),
 }
@@ -259,7 +259,7 @@ pub(crate) enum Machined<M> {
 impl<M> Beginning<M> {
     /// Returns a machine that is ready.
     pub fn now(machine: M) -> Self {
-        Self(Machined::Now(machine))
+        Self(MachineSource::Now(machine))
     }
 
     /// Defers the creation of the machine to the run: within its time limit, and until it is
@@ -267,7 +267,7 @@ impl<M> Beginning<M> {
     pub fn later(
         machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static,
     ) -> Self {
-        Self(Machined::Later(Box::pin(machine)))
+        Self(MachineSource::Later(Box::pin(machine)))
     }
 }
 

@@ -13,13 +13,13 @@ use levity_core::{
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use crate::control::{Control, Line, Switchboard};
-use crate::drive::{AT_ONCE, Around, Driven, Driver, Given, meter};
+use crate::control::{CommandReceiver, CommandRouter, Control};
+use crate::drive::{AT_ONCE, CallerContext, DriveResult, Driver, RunEnvironment, meter};
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::journal::NoJournal;
 use crate::runnable::{LeaseFuture, Made};
-use crate::stored::StoredRun;
-use crate::trace::Above;
+use crate::stored_run::StoredRun;
+use crate::trace::ParentSpan;
 use levity_driver::{Fork, cut};
 use levity_system::SystemWorld;
 
@@ -126,7 +126,7 @@ impl Runtime {
         &self,
         job: MachineRun<M>,
     ) -> Result<EndedMachine<M>, StoppedMachine<M>> {
-        let (run, driven) = self.driver(job, None, Above::here()).await;
+        let (run, driven) = self.driver(job, None, ParentSpan::here()).await;
         settle(run, driven)
     }
 
@@ -139,11 +139,11 @@ impl Runtime {
             .id
             .get_or_insert_with(|| RunId::random(&*self.shared.world))
             .clone();
-        let board = Arc::new(Switchboard::default());
+        let board = Arc::new(CommandRouter::default());
         let hub = Arc::new(Hub::new(job.watcher.take()));
         let events = hub.subscribe();
         let line = board.connect(&run, None);
-        let (runtime, inner_hub, above) = (self.clone(), hub.clone(), Above::here());
+        let (runtime, inner_hub, above) = (self.clone(), hub.clone(), ParentSpan::here());
         #[expect(
             clippy::disallowed_methods,
             reason = "the handle owns the task and aborts it on drop"
@@ -164,11 +164,11 @@ impl Runtime {
     async fn driver<M: Machine + 'static>(
         &self,
         job: MachineRun<M>,
-        attached: Option<(Line, Arc<Hub>)>,
-        above: Above,
-    ) -> (RunId, Driven<M>) {
+        attached: Option<(CommandReceiver, Arc<Hub>)>,
+        above: ParentSpan,
+    ) -> (RunId, DriveResult<M>) {
         // Boxed, since a driven run needs no room for its initial settings.
-        let Begun {
+        let StartedRun {
             run,
             driver,
             lease,
@@ -194,9 +194,9 @@ impl Runtime {
     async fn begin<M: Machine + 'static>(
         &self,
         job: MachineRun<M>,
-        attached: Option<(Line, Arc<Hub>)>,
-        above: Above,
-    ) -> Begun<M> {
+        attached: Option<(CommandReceiver, Arc<Hub>)>,
+        above: ParentSpan,
+    ) -> StartedRun<M> {
         let run = job.id.unwrap_or_else(|| RunId::random(&*self.shared.world));
         let (line, hub) = match attached {
             Some((line, hub)) => (Some(line), Some(hub)),
@@ -222,7 +222,7 @@ impl Runtime {
         } = match opened {
             Ok(ready) => ready,
             Err(stopped) => {
-                return Begun {
+                return StartedRun {
                     run,
                     driver: Err(Box::new(stopped)),
                     lease: None,
@@ -233,7 +233,7 @@ impl Runtime {
         let (shared, meter, park) = (self.shared.clone(), meter(*limits), job.park);
         let (executor, audit, name) = (job.executor, job.audit.is_some(), job.name);
         let (cancel, depth, origin, before, rests) = (None, 0, None, None, None);
-        let around = Around {
+        let env = RunEnvironment {
             shared,
             executor,
             meter,
@@ -252,15 +252,15 @@ impl Runtime {
         };
         let driver = match fork {
             None if open.len() > AT_ONCE => {
-                Driver::load(run.clone(), machine, open, around, line).await
+                Driver::load(run.clone(), machine, open, env, line).await
             }
-            fork => Driver::new(run.clone(), machine, open, fork, around, line),
+            fork => Driver::new(run.clone(), machine, open, fork, env, line),
         };
         let driver = match driver {
             Ok(driver) => Ok(driver.audited(job.audit)),
             Err((machine, error)) => Err(Box::new((Some(machine), error))),
         };
-        Begun {
+        StartedRun {
             run,
             driver,
             lease,
@@ -274,7 +274,7 @@ impl Runtime {
         run: &RunId,
         origin: Origin<M>,
         limits: Option<Box<Limits>>,
-        mut line: Option<Line>,
+        mut line: Option<CommandReceiver>,
         executor: &dyn Executor,
     ) -> Result<Ready<M>, (Option<M>, RuntimeError)> {
         let machine = match origin {
@@ -357,7 +357,7 @@ impl Runtime {
         &self,
         run: &RunId,
         lease: Option<LeaseFuture>,
-        line: &mut Option<Line>,
+        line: &mut Option<CommandReceiver>,
     ) -> Result<Option<Lease>, RuntimeError> {
         let Some(lease) = lease else { return Ok(None) };
         let run = run.clone();
@@ -373,7 +373,7 @@ impl Runtime {
         run: &RunId,
         plan: Box<ForkPlan<M>>,
         limits: Option<Box<Limits>>,
-        line: Option<Line>,
+        line: Option<CommandReceiver>,
         executor: &dyn Executor,
     ) -> Result<Ready<M>, RuntimeError> {
         let old = self.shared.journal.read(&plan.from).await?;
@@ -417,14 +417,14 @@ impl Runtime {
         run: &RunId,
         machine: BoxFuture<'static, Result<Made<M>, SharedError>>,
         time: Option<Duration>,
-        line: &mut Option<Line>,
+        line: &mut Option<CommandReceiver>,
     ) -> Result<Made<M>, RuntimeError> {
         let run = run.clone();
         let world = &self.shared.world;
         tokio::select! {
             made = machine => made.map_err(|cause| RuntimeError::Prepare { run, cause }),
             () = cancelled(line) => {
-                let reason = line.as_mut().and_then(Line::take_cancel).unwrap_or_default();
+                let reason = line.as_mut().and_then(CommandReceiver::take_cancel).unwrap_or_default();
                 Err(RuntimeError::Cancelled { run, reason })
             }
             () = passed(&**world, time) => {
@@ -435,7 +435,7 @@ impl Runtime {
     }
 }
 
-async fn cancelled(line: &mut Option<Line>) {
+async fn cancelled(line: &mut Option<CommandReceiver>) {
     match line {
         Some(line) => line.cancelled().await,
         None => std::future::pending().await,
@@ -458,7 +458,7 @@ impl fmt::Debug for Runtime {
 }
 
 /// Returns the lease that an old run must hold before it continues.
-type Leasing<M> = Box<dyn FnOnce(&M) -> Option<LeaseFuture> + Send>;
+type LeaseFn<M> = Box<dyn FnOnce(&M) -> Option<LeaseFuture> + Send>;
 
 type Restore<M> = Box<dyn Fn(&MachineKind, &Value) -> Result<M, String> + Send + Sync>;
 
@@ -468,16 +468,16 @@ struct Ready<M> {
     lease: Option<Lease>,
     open: StoredRun,
     limits: Box<Limits>,
-    line: Option<Line>,
+    line: Option<CommandReceiver>,
     fork: Option<Box<Fork>>,
 }
 
-type Undriven<M> = Box<(Option<M>, RuntimeError)>;
+type NotDriven<M> = Box<(Option<M>, RuntimeError)>;
 
 /// A run that is about to be driven, or the error that prevents it.
-struct Begun<M> {
+struct StartedRun<M> {
     run: RunId,
-    driver: Result<Box<Driver<M>>, Undriven<M>>,
+    driver: Result<Box<Driver<M>>, NotDriven<M>>,
     lease: Option<Lease>,
     _close: Option<CloseOnDrop>,
 }
@@ -496,7 +496,7 @@ enum Origin<M> {
     Fork(Box<ForkPlan<M>>),
     New(Box<M>),
     Later(BoxFuture<'static, Result<Made<M>, SharedError>>),
-    Stored(Restore<M>, Option<Leasing<M>>),
+    Stored(Restore<M>, Option<LeaseFn<M>>),
 }
 
 /// A run of a machine, ready to be driven.
@@ -512,7 +512,7 @@ pub struct MachineRun<M> {
     audit: Option<LaterRestore<M>>,
     name: Option<Arc<str>>,
     before: Option<BoxFuture<'static, ()>>,
-    given: Option<Arc<Given>>,
+    given: Option<Arc<CallerContext>>,
 }
 
 impl<M> MachineRun<M> {
@@ -562,7 +562,7 @@ impl<M> MachineRun<M> {
     }
 
     /// Sets the values that the program gives to the run.
-    pub(crate) fn given(mut self, given: Option<Arc<Given>>) -> Self {
+    pub(crate) fn given(mut self, given: Option<Arc<CallerContext>>) -> Self {
         self.given = given;
         self
     }
@@ -690,7 +690,7 @@ pub struct StoppedMachine<M> {
     pub error: RuntimeError,
 }
 
-fn settle<M>(run: RunId, driven: Driven<M>) -> Result<EndedMachine<M>, StoppedMachine<M>> {
+fn settle<M>(run: RunId, driven: DriveResult<M>) -> Result<EndedMachine<M>, StoppedMachine<M>> {
     match driven {
         Ok(machine) => Ok(EndedMachine { run, machine }),
         Err((machine, error)) => Err(StoppedMachine {

@@ -13,24 +13,24 @@ use crate::Durability;
 use crate::files::on_thread;
 use levity_system::SystemWorld;
 
-mod desk;
 mod file;
+mod job_runner;
 mod log;
 mod mailbox;
 mod owner;
-mod reads;
+mod readers;
 mod writer;
 
-use file::Place;
+use file::JournalFile;
 use log::{LastRow, SqliteLog};
-use reads::{AfterSnapshot, Readers};
-use writer::{Held, Work, Writer};
+use readers::{AfterSnapshot, Readers};
+use writer::{HeldRun, Job, Writer};
 
 /// The default duration of a lease, which is renewed three times before it expires.
 const LEASE: Duration = Duration::from_secs(10);
 
 /// The maximum length of an id: an index of ids has to stay small.
-const LONGEST_ID: usize = 1_000;
+const MAX_ID: usize = 1_000;
 
 /// A journal that stores any number of runs in one SQLite file, which other processes may list and
 /// post to.
@@ -74,7 +74,7 @@ pub struct SqliteJournal {
 }
 
 struct Store {
-    place: Arc<Place>,
+    place: Arc<JournalFile>,
     readers: Arc<Readers>,
     /// The writer, started by the first write.
     writer: Mutex<Option<Arc<Writer>>>,
@@ -88,7 +88,7 @@ impl SqliteJournal {
     /// as a journal: [`Version`](JournalErrorKind::Version) or
     /// [`Damaged`](JournalErrorKind::Damaged).
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        let (place, checked) = Place::make(&path.into(), LEASE, Arc::new(SystemWorld))?;
+        let (place, checked) = JournalFile::make(&path.into(), LEASE, Arc::new(SystemWorld))?;
         let journal = Self::at(place);
         journal.store.readers.keep(checked);
         #[cfg(feature = "tracing")]
@@ -105,7 +105,7 @@ impl SqliteJournal {
         self.store.place.file.exposed().into_iter().collect()
     }
 
-    fn at(place: Place) -> Self {
+    fn at(place: JournalFile) -> Self {
         let place = Arc::new(place);
         let readers = Arc::new(Readers::new(place.clone()));
         Self {
@@ -121,9 +121,9 @@ impl SqliteJournal {
     /// a separate owner.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
-        Self::at(Place {
+        Self::at(JournalFile {
             durability,
-            ..Place::clone(&self.store.place)
+            ..JournalFile::clone(&self.store.place)
         })
     }
 
@@ -132,18 +132,18 @@ impl SqliteJournal {
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         let lease = lease.max(Duration::from_millis(10));
-        Self::at(Place {
+        Self::at(JournalFile {
             lease,
-            ..Place::clone(&self.store.place)
+            ..JournalFile::clone(&self.store.place)
         })
     }
 
     /// Sets another clock for the lease. The changed copy is a separate owner.
     #[must_use]
     pub fn with_world(self, world: impl World + 'static) -> Self {
-        Self::at(Place {
+        Self::at(JournalFile {
             world: Arc::new(world),
-            ..Place::clone(&self.store.place)
+            ..JournalFile::clone(&self.store.place)
         })
     }
 
@@ -153,9 +153,9 @@ impl SqliteJournal {
     /// the run grows. The changed copy is a separate owner.
     #[must_use]
     pub fn with_snapshot_interval(self, bytes: usize) -> Self {
-        Self::at(Place {
+        Self::at(JournalFile {
             snapshots: bytes,
-            ..Place::clone(&self.store.place)
+            ..JournalFile::clone(&self.store.place)
         })
     }
 
@@ -189,12 +189,12 @@ impl SqliteJournal {
 
     async fn read_whole(&self, run: &RunId) -> Result<(Vec<Record>, LastRow), JournalError> {
         let run = run.clone();
-        let room = self.store.readers.room_for_whole().await;
+        let room = self.store.readers.whole_run_permits().await;
         self.look(room, move |readers| readers.records(&run)).await
     }
 
     /// Opens a run that was taken, with all its records.
-    async fn open_whole(&self, run: &RunId, held: Held) -> Result<OpenRun, JournalError> {
+    async fn open_whole(&self, run: &RunId, held: HeldRun) -> Result<OpenRun, JournalError> {
         let (records, last) = if held.new {
             Default::default()
         } else {
@@ -209,10 +209,10 @@ impl SqliteJournal {
     }
 
     /// Takes the run for this owner.
-    async fn take(&self, run: &RunId) -> Result<Held, JournalError> {
+    async fn take(&self, run: &RunId) -> Result<HeldRun, JournalError> {
         let writer = self.writer()?;
         let ask = || {
-            writer.ask(|reply| Work::Take {
+            writer.ask(|reply| Job::Take {
                 run: run.clone(),
                 writer: writer.clone(),
                 reply,
@@ -236,14 +236,14 @@ async fn settled(owner: i64) -> bool {
     let Some(other) = owner::in_this_process(owner) else {
         return false;
     };
-    other.ask(|reply| Work::Settle { reply }).await.is_ok()
+    other.ask(|reply| Job::Settle { reply }).await.is_ok()
 }
 
 fn check_id(run: &RunId) -> Result<(), JournalError> {
-    if run.as_str().len() <= LONGEST_ID {
+    if run.as_str().len() <= MAX_ID {
         return Ok(());
     }
-    let message = format!("the id of a run must have at most {LONGEST_ID} bytes in this journal");
+    let message = format!("the id of a run must have at most {MAX_ID} bytes in this journal");
     Err(JournalError::new(JournalErrorKind::Refused, message))
 }
 
@@ -261,7 +261,7 @@ impl Journal for SqliteJournal {
         if held.new {
             return self.open_whole(run, held).await;
         }
-        let (id, room) = (run.clone(), self.store.readers.room_for_whole().await);
+        let (id, room) = (run.clone(), self.store.readers.whole_run_permits().await);
         match self
             .look(room, move |readers| readers.after_snapshot(&id))
             .await
@@ -294,7 +294,7 @@ impl Journal for SqliteJournal {
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
         let writer = self.writer()?;
         let ask = || {
-            writer.ask(|reply| Work::Remove {
+            writer.ask(|reply| Job::Remove {
                 run: run.clone(),
                 reply,
             })
@@ -314,7 +314,7 @@ impl Journal for SqliteJournal {
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         let post = file::json(post, "the post")?;
         self.writer()?
-            .ask(|reply| Work::Post {
+            .ask(|reply| Job::Post {
                 run: run.clone(),
                 post,
                 reply,

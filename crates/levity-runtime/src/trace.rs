@@ -39,9 +39,9 @@ struct Traced {
 
 /// The parent span of a run or an effect.
 #[derive(Default)]
-pub(crate) struct Above(Option<Box<Span>>);
+pub(crate) struct ParentSpan(Option<Box<Span>>);
 
-impl Above {
+impl ParentSpan {
     /// Returns the current span, for a task that is started here and could not find it otherwise.
     pub(crate) fn here() -> Self {
         if !tracing::enabled!(target: TARGET, Level::INFO) {
@@ -67,7 +67,7 @@ impl Trace {
         machine: &dyn Machine,
         name: Option<&str>,
         again: bool,
-        above: Above,
+        above: ParentSpan,
     ) -> Self {
         if !tracing::enabled!(target: TARGET, Level::INFO) {
             return Self(None);
@@ -110,8 +110,8 @@ impl Trace {
     }
 
     /// Returns the parent span for the run's effects.
-    pub(crate) fn above(&self) -> Above {
-        Above(self.0.as_ref().map(|traced| Box::new(traced.span.clone())))
+    pub(crate) fn above(&self) -> ParentSpan {
+        ParentSpan(self.0.as_ref().map(|traced| Box::new(traced.span.clone())))
     }
 
     /// Returns `true` if a subscriber is interested in the span.
@@ -157,7 +157,7 @@ impl Trace {
             return EffectTrace(None);
         }
         if let Some(secrets) = contents {
-            contents::wanted(&span, effect, secrets);
+            contents::record_input(&span, effect, secrets);
         }
         EffectTrace(Some(Box::new((span, contents.cloned()))))
     }
@@ -184,7 +184,7 @@ impl Trace {
     }
 
     /// Records that the run stopped before its end.
-    pub(crate) fn left(&self, error: &levity_core::RuntimeError) {
+    pub(crate) fn stopped(&self, error: &levity_core::RuntimeError) {
         let Some(traced) = &self.0 else { return };
         if matches!(error, levity_core::RuntimeError::Parked { .. }) {
             traced.span.record("levity.status", "parked");
@@ -213,7 +213,7 @@ impl Traced {
             target: TARGET,
             parent: &self.span,
             "chat",
-            otel.name = display(Titled("chat", model)),
+            otel.name = display(SpanName("chat", model)),
             otel.kind = "client",
             otel.status_code = Empty,
             gen_ai.operation.name = "chat",
@@ -251,7 +251,7 @@ impl Traced {
             target: TARGET,
             parent: &self.span,
             "execute_tool",
-            otel.name = display(Titled("execute_tool", Some(&run.call.name))),
+            otel.name = display(SpanName("execute_tool", Some(&run.call.name))),
             otel.kind = "internal",
             otel.status_code = Empty,
             gen_ai.operation.name = "execute_tool",
@@ -283,7 +283,7 @@ impl EffectTrace {
             async move {
                 let came = perform.await;
                 if let Some(outcome) = outcome(&came) {
-                    tell(&told, outcome, contents.as_ref());
+                    record_outcome(&told, outcome, contents.as_ref());
                 }
                 came
             }
@@ -292,7 +292,7 @@ impl EffectTrace {
     }
 }
 
-fn tell(span: &Span, outcome: &Outcome, contents: Option<&Secrets>) {
+fn record_outcome(span: &Span, outcome: &Outcome, contents: Option<&Secrets>) {
     match outcome {
         Outcome::Model(Ok(response)) => {
             let usage = &response.usage;
@@ -327,7 +327,7 @@ fn tell(span: &Span, outcome: &Outcome, contents: Option<&Secrets>) {
         _ => {}
     }
     if let Some(secrets) = contents {
-        contents::came(span, outcome, secrets);
+        contents::record_output(span, outcome, secrets);
     }
 }
 
@@ -343,9 +343,9 @@ fn failed(span: &Span, kind: &'static str) {
 }
 
 /// An operation, and its object if that is known.
-struct Titled<'a>(&'a str, Option<&'a str>);
+struct SpanName<'a>(&'a str, Option<&'a str>);
 
-impl Display for Titled<'_> {
+impl Display for SpanName<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.1.filter(|what| !what.is_empty()) {
             Some(what) => write!(f, "{} {what}", self.0),

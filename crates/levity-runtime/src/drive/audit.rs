@@ -12,7 +12,7 @@ use crate::runtime::LaterRestore;
 /// The events of a run while it is driven, and the function that rebuilds its machine.
 pub(crate) struct Audit<M> {
     restore: LaterRestore<M>,
-    told: Vec<Event>,
+    emitted: Vec<Event>,
     /// The first record that this process wrote.
     from: u64,
 }
@@ -21,13 +21,13 @@ impl<M> Audit<M> {
     pub(crate) fn new(restore: LaterRestore<M>, from: u64) -> Self {
         Self {
             restore,
-            told: Vec::new(),
+            emitted: Vec::new(),
             from,
         }
     }
 
-    pub(super) fn hear(&mut self, events: &[Event]) {
-        self.told.extend_from_slice(events);
+    pub(super) fn record_events(&mut self, events: &[Event]) {
+        self.emitted.extend_from_slice(events);
     }
 }
 
@@ -40,7 +40,7 @@ impl<M: Machine + 'static> Driver<M> {
         // The run has ended, and some journals can be read only while no process drives the run.
         drop(std::mem::replace(&mut self.log, Box::new(NoLog)));
         let run = self.core.run().clone();
-        let records = self.around.shared.journal.read(&run).await?;
+        let records = self.env.shared.journal.read(&run).await?;
         let Some(Record {
             entry: Entry::Opened(opened),
             ..
@@ -60,19 +60,19 @@ impl<M: Machine + 'static> Driver<M> {
             .filter(|event| event.seq >= audit.from)
             .collect();
         let pairs = audit
-            .told
+            .emitted
             .iter()
             .map(Some)
             .chain([None])
             .zip(events.iter().map(Some).chain([None]));
         let differs = pairs
             .into_iter()
-            .find(|(told, again)| as_json(*told) != as_json(*again));
-        if let Some((told, again)) = differs {
-            let seq = told.or(again).map_or(0, |event| event.seq);
+            .find(|(emitted, again)| as_json(*emitted) != as_json(*again));
+        if let Some((emitted, again)) = differs {
+            let seq = emitted.or(again).map_or(0, |event| event.seq);
             let what = format!(
                 "it emitted {}, but its replay emits {}",
-                name(told),
+                name(emitted),
                 name(again)
             );
             return Err(Divergence::new(&run, seq, None, what).into());

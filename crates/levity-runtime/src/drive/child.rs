@@ -9,15 +9,19 @@ use levity_core::{
 };
 use levity_driver::{EffectResult, Meter};
 
-use super::{AT_ONCE, Around, Driver, Performed};
+use super::{AT_ONCE, Driver, FinishedEffect, RunEnvironment};
 use crate::runtime::LaterRestore;
-use crate::stored::StoredRun;
+use crate::stored_run::StoredRun;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Runs a child to its end: a new one, or one that an earlier process left in progress.
-    pub(super) fn child(&self, id: EffectId, child: ChildRun) -> BoxFuture<'static, Performed> {
+    pub(super) fn child(
+        &self,
+        id: EffectId,
+        child: ChildRun,
+    ) -> BoxFuture<'static, FinishedEffect> {
         let run = self.core.run().child(id);
-        let parent = &self.around;
+        let parent = &self.env;
         let (executor, shared, hub) = (
             parent.executor.clone(),
             parent.shared.clone(),
@@ -49,9 +53,9 @@ impl<M: Machine + 'static> Driver<M> {
                 made = made => made.map_err(Some),
             };
             let (made, open, lease) = match performed {
-                Ok(Made::Ready(child, open, lease)) => (*child, open, lease),
-                Ok(Made::Nothing) => return (id, Ok(None)),
-                Ok(Made::Refused(outcome)) => {
+                Ok(ChildSetup::Ready(child, open, lease)) => (*child, open, lease),
+                Ok(ChildSetup::Nothing) => return (id, Ok(None)),
+                Ok(ChildSetup::Refused(outcome)) => {
                     return (id, Ok(Some(EffectResult::Finished(outcome, None))));
                 }
                 Err(Some(error)) => return (id, Err(error)),
@@ -61,7 +65,7 @@ impl<M: Machine + 'static> Driver<M> {
             let meter = Arc::new(Meter::new(made.limits, Some(above)));
             let (executor, screener) = (made.executor, made.screener);
             let (cancel, origin) = (Some(cancel), Some(origin));
-            let around = Around {
+            let env = RunEnvironment {
                 shared,
                 executor,
                 meter: meter.clone(),
@@ -80,8 +84,8 @@ impl<M: Machine + 'static> Driver<M> {
             };
             // Boxed, since hardly any child needs the room.
             let driver = match open.len() > AT_ONCE {
-                true => Box::pin(Driver::load(run, made.machine, open, around, line)).await,
-                false => Driver::new(run, made.machine, open, None, around, line),
+                true => Box::pin(Driver::load(run, made.machine, open, env, line)).await,
+                false => Driver::new(run, made.machine, open, None, env, line),
             };
             let ended = match driver {
                 Ok(driver) => driver
@@ -129,7 +133,7 @@ fn restore(executor: Arc<dyn Executor>, child: ChildRun) -> LaterRestore<Box<dyn
 }
 
 /// The result of creating a child.
-enum Made {
+enum ChildSetup {
     Ready(Box<Child>, StoredRun, Option<Lease>),
     Refused(Outcome),
     /// The child was never started.
@@ -144,10 +148,10 @@ async fn make(
     child: &ChildRun,
     origin: Digest,
     old: bool,
-) -> Result<Made, RuntimeError> {
+) -> Result<ChildSetup, RuntimeError> {
     let open = StoredRun::latest(journal, run).await?;
     if old && open.is_new() {
-        return Ok(Made::Nothing);
+        return Ok(ChildSetup::Nothing);
     }
     if open
         .opened()
@@ -173,12 +177,12 @@ async fn make(
             run: run.clone(),
             reason: error.explain(),
         }),
-        Err(error) => Ok(Made::Refused(child_failed(error.explain()))),
+        Err(error) => Ok(ChildSetup::Refused(child_failed(error.explain()))),
     }
 }
 
 /// Waits for the lease of a child. One that has ended needs none.
-async fn ready(run: &RunId, mut child: Child, open: StoredRun) -> Result<Made, RuntimeError> {
+async fn ready(run: &RunId, mut child: Child, open: StoredRun) -> Result<ChildSetup, RuntimeError> {
     let lease = match child.lease.take().filter(|_| !open.is_ended()) {
         Some(ChildLease::Held(lease)) => Some(lease),
         Some(ChildLease::Wanted(lease)) => {
@@ -189,7 +193,7 @@ async fn ready(run: &RunId, mut child: Child, open: StoredRun) -> Result<Made, R
         }
         _ => None,
     };
-    Ok(Made::Ready(Box::new(child), open, lease))
+    Ok(ChildSetup::Ready(Box::new(child), open, lease))
 }
 
 fn child_failed(reason: impl Into<String>) -> Outcome {

@@ -16,12 +16,12 @@ use super::{BATCH, Driver, SLICE};
 /// Pending answers of the executor. Most executors answer at once, so a run reserves no space for
 /// this.
 #[derive(Default)]
-pub(super) struct Preparing(Option<Box<FuturesUnordered<BoxFuture<'static, Answer>>>>);
+pub(super) struct PendingAnswers(Option<Box<FuturesUnordered<BoxFuture<'static, Answer>>>>);
 
 /// An answer of the executor about an effect.
 type Answer = (EffectId, Prepared);
 
-impl Preparing {
+impl PendingAnswers {
     pub(super) fn clear(&mut self) {
         self.0 = None;
     }
@@ -42,8 +42,8 @@ impl Preparing {
 struct Host<'a> {
     executor: &'a dyn Executor,
     cx: PrepareCx,
-    preparing: &'a mut Preparing,
-    late: Lateness,
+    preparing: &'a mut PendingAnswers,
+    late: SliceTimer,
 }
 
 impl DriverHost for Host<'_> {
@@ -64,12 +64,12 @@ impl DriverHost for Host<'_> {
 }
 
 /// Detects the end of a slice, measured from the first question.
-pub(super) struct Lateness {
+pub(super) struct SliceTimer {
     world: Arc<dyn World>,
     since: Option<Timestamp>,
 }
 
-impl Lateness {
+impl SliceTimer {
     pub(super) fn is_late(&mut self) -> bool {
         let now = self.world.now();
         now.since(*self.since.get_or_insert(now)) >= SLICE
@@ -77,9 +77,9 @@ impl Lateness {
 }
 
 impl<M: Machine + 'static> Driver<M> {
-    pub(super) fn lateness(&self) -> Lateness {
-        Lateness {
-            world: self.around.shared.world.clone(),
+    pub(super) fn lateness(&self) -> SliceTimer {
+        SliceTimer {
+            world: self.env.shared.world.clone(),
             since: None,
         }
     }
@@ -87,9 +87,9 @@ impl<M: Machine + 'static> Driver<M> {
     fn host(&mut self) -> (&mut levity_driver::RunDriver<M>, Host<'_>) {
         let (late, cx) = (
             self.lateness(),
-            PrepareCx::new().with_cost(self.around.meter.is_budget()),
+            PrepareCx::new().with_cost(self.env.meter.is_budget()),
         );
-        let (executor, preparing) = (&*self.around.executor, &mut self.preparing);
+        let (executor, preparing) = (&*self.env.executor, &mut self.preparing);
         (
             &mut self.core,
             Host {

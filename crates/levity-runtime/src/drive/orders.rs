@@ -3,16 +3,16 @@
 use levity_core::Machine;
 
 use super::Driver;
-use crate::control::{Order, What};
+use crate::control::{Order, OrderKind};
 
 impl<M: Machine + 'static> Driver<M> {
     pub(super) fn take_order(&mut self, order: Order) {
         let now = self.now();
         let taken = match order.what {
-            What::Command(command) => self.core.command(now, command),
-            What::Decide(effect, decision) => self.core.decide(now, effect, decision),
-            What::Resolve(effect, resolution) => self.core.resolve(now, effect, resolution),
-            What::Asks(answer) => {
+            OrderKind::Command(command) => self.core.command(now, command),
+            OrderKind::Decide(effect, decision) => self.core.decide(now, effect, decision),
+            OrderKind::Resolve(effect, resolution) => self.core.resolve(now, effect, resolution),
+            OrderKind::Asks(answer) => {
                 let _ = answer.send(self.core.questions().cloned().collect());
                 Ok(())
             }

@@ -11,15 +11,15 @@ use super::Driver;
 /// The children of a run that only wait. They are still driven until the run itself is parked, so
 /// that their input reaches them while it works.
 #[derive(Clone, Default)]
-pub(crate) struct Resting(Arc<Rests>);
+pub(crate) struct WaitingChildren(Arc<WaitingChildrenState>);
 
 #[derive(Default)]
-struct Rests {
+struct WaitingChildrenState {
     children: Mutex<BTreeSet<EffectId>>,
     changed: Notify,
 }
 
-impl Resting {
+impl WaitingChildren {
     fn set(&self, child: EffectId, rests: bool) {
         let mut children = self
             .0
@@ -51,7 +51,7 @@ impl Resting {
 }
 
 /// The next step of a run that may be parked.
-pub(super) enum Next {
+pub(super) enum ParkDecision {
     /// Park the run: it only waits, for this.
     Leave(Vec<Waiting>),
     /// Continue: requests from others have been processed.
@@ -63,39 +63,37 @@ pub(super) enum Next {
 impl<M: Machine + 'static> Driver<M> {
     /// Decides if the run is parked in its journal. It reads the requests of others before, since
     /// no process may read them again for days.
-    pub(super) async fn leave(&mut self) -> Result<Next, RuntimeError> {
+    pub(super) async fn leave(&mut self) -> Result<ParkDecision, RuntimeError> {
         let Some(waiting) = self.only_waits() else {
-            return Ok(Next::Wait);
+            return Ok(ParkDecision::Wait);
         };
         let posts = self.log.posted_by_now().await?;
         if !posts.is_empty() {
             self.screen_posts(posts).await;
-            return Ok(Next::Taken);
+            return Ok(ParkDecision::Taken);
         }
-        Ok(match &self.around.rests {
+        Ok(match &self.env.rests {
             Some((resting, id)) => {
                 resting.set(*id, true);
-                Next::Wait
+                ParkDecision::Wait
             }
-            None => Next::Leave(waiting),
+            None => ParkDecision::Leave(waiting),
         })
     }
 
     /// Reports that the run works again.
-    pub(super) fn stir(&self) {
-        if let Some((resting, id)) = &self.around.rests {
+    pub(super) fn mark_working(&self) {
+        if let Some((resting, id)) = &self.env.rests {
             resting.set(*id, false);
         }
     }
 
     /// Returns the conditions that the run waits for, if it may be parked and does nothing else.
     fn only_waits(&self) -> Option<Vec<Waiting>> {
-        if !self.around.park || !self.keeps() || !self.screening.is_empty() {
+        if !self.env.park || !self.keeps() || !self.screening.is_empty() {
             return None;
         }
         self.core
-            .waits_only(self.around.shared.world.now(), |child| {
-                self.resting.has(child)
-            })
+            .waits_only(self.env.shared.world.now(), |child| self.resting.has(child))
     }
 }

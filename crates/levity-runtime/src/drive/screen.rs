@@ -12,17 +12,17 @@ use levity_core::{
 
 use levity_driver::EffectResult;
 
-use super::{Around, Driver};
-use crate::control::{Order, What};
+use super::{Driver, RunEnvironment};
+use crate::control::{Order, OrderKind};
 
 /// Orders that are being screened, one after the other, while the run continues.
 #[derive(Default)]
-pub(super) struct Screening(VecDeque<BoxFuture<'static, ScreenedOrder>>);
+pub(super) struct ScreeningQueue(VecDeque<BoxFuture<'static, ScreenedOrder>>);
 
 /// The remaining order after screening, and the interventions.
 pub(super) type ScreenedOrder = (Option<Order>, Vec<Intervention>);
 
-impl Screening {
+impl ScreeningQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -42,16 +42,17 @@ impl<M: Machine + 'static> Driver<M> {
     /// Processes an order at once, unless it has content to screen.
     pub(super) fn screen_order(&mut self, order: Order) {
         let call = match &order.what {
-            What::Command(ControlCommand::Say { .. }) => None,
-            What::Decide(effect, decision) if is_worded(decision) => match self.core.asked(*effect)
-            {
-                Some(call) => Some(call),
-                // The order is rejected, so it needs no screening.
-                None => return self.take_order(order),
-            },
+            OrderKind::Command(ControlCommand::Say { .. }) => None,
+            OrderKind::Decide(effect, decision) if has_text(decision) => {
+                match self.core.asked(*effect) {
+                    Some(call) => Some(call),
+                    // The order is rejected, so it needs no screening.
+                    None => return self.take_order(order),
+                }
+            }
             _ => return self.take_order(order),
         };
-        let Some(screener) = self.around.screener() else {
+        let Some(screener) = self.env.screener() else {
             return self.take_order(order);
         };
         let run = self.core.run().clone();
@@ -73,9 +74,9 @@ impl<M: Machine + 'static> Driver<M> {
     /// delivered requests with the next append.
     pub(super) async fn screen_posts(&mut self, posts: Vec<RunRequest>) {
         let screener = self
-            .around
+            .env
             .screener()
-            .filter(|_| posts.iter().any(has_words));
+            .filter(|_| posts.iter().any(request_has_text));
         let left = match screener {
             Some(screener) => self.screened_posts(&*screener, posts).await,
             None => posts,
@@ -105,8 +106,8 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Processes the requests that people left for a run with a screener while no process drove it,
     /// before it asks again and before a model is called.
-    pub(super) async fn screen_left(&mut self) -> Result<(), RuntimeError> {
-        if !self.keeps() || self.around.screener().is_none() {
+    pub(super) async fn screen_pending(&mut self) -> Result<(), RuntimeError> {
+        if !self.keeps() || self.env.screener().is_none() {
             return Ok(());
         }
         let posts = self.log.posted_by_now().await?;
@@ -116,7 +117,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 }
 
-impl Around {
+impl RunEnvironment {
     fn screener(&self) -> Option<Arc<dyn Screener>> {
         self.executor.inspect().screener
     }
@@ -129,13 +130,15 @@ async fn screened_order(
     Order { what, done }: Order,
 ) -> ScreenedOrder {
     let screened = match what {
-        What::Command(ControlCommand::Say { message }) => said(&*screener, &run, message)
+        OrderKind::Command(ControlCommand::Say { message }) => {
+            screen_message(&*screener, &run, message)
+                .await
+                .map(|message| OrderKind::Command(ControlCommand::Say { message }))
+        }
+        OrderKind::Decide(effect, decision) => screened_decision(&*screener, &run, call, decision)
             .await
-            .map(|message| What::Command(ControlCommand::Say { message })),
-        What::Decide(effect, decision) => screened_decision(&*screener, &run, call, decision)
-            .await
-            .map(|decision| What::Decide(effect, decision)),
-        what => Left(Ok((what, Vec::new()))),
+            .map(|decision| OrderKind::Decide(effect, decision)),
+        what => ScreenResult(Ok((what, Vec::new()))),
     };
     match screened.0 {
         Ok((what, guarded)) => (Some(Order { what, done }), guarded),
@@ -158,13 +161,15 @@ pub(crate) async fn screened_post(
     post: RunRequest,
 ) -> (Option<RunRequest>, Vec<Intervention>) {
     let screened = match post {
-        RunRequest::Command(ControlCommand::Say { message }) => said(screener, run, message)
-            .await
-            .map(|message| RunRequest::Command(ControlCommand::Say { message })),
+        RunRequest::Command(ControlCommand::Say { message }) => {
+            screen_message(screener, run, message)
+                .await
+                .map(|message| RunRequest::Command(ControlCommand::Say { message }))
+        }
         RunRequest::Decide { effect, decision } => screened_decision(screener, run, call, decision)
             .await
             .map(|decision| RunRequest::Decide { effect, decision }),
-        post => Left(Ok((post, Vec::new()))),
+        post => ScreenResult(Ok((post, Vec::new()))),
     };
     match screened.0 {
         Ok((post, guarded)) => (Some(post), guarded),
@@ -180,7 +185,7 @@ pub(super) async fn decided(
     call: ToolCall,
     decision: Decision,
 ) -> EffectResult {
-    let screener = if is_worded(&decision) {
+    let screener = if has_text(&decision) {
         executor.inspect().screener
     } else {
         None
@@ -199,15 +204,15 @@ pub(super) async fn decided(
 }
 
 /// The remaining item with its interventions, or the intervention that blocked it.
-struct Left<T>(Result<(T, Vec<Intervention>), Intervention>);
+struct ScreenResult<T>(Result<(T, Vec<Intervention>), Intervention>);
 
-impl<T> Left<T> {
-    fn map<U>(self, into: impl FnOnce(T) -> U) -> Left<U> {
-        Left(self.0.map(|(taken, guarded)| (into(taken), guarded)))
+impl<T> ScreenResult<T> {
+    fn map<U>(self, into: impl FnOnce(T) -> U) -> ScreenResult<U> {
+        ScreenResult(self.0.map(|(taken, guarded)| (into(taken), guarded)))
     }
 }
 
-impl<T> From<Screened<T>> for Left<T> {
+impl<T> From<Screened<T>> for ScreenResult<T> {
     fn from(screened: Screened<T>) -> Self {
         Self(match screened {
             Screened::Passed(taken, guarded) => Ok((taken, guarded)),
@@ -221,7 +226,11 @@ impl<T> From<Screened<T>> for Left<T> {
     }
 }
 
-async fn said(screener: &dyn Screener, run: &RunId, message: Arc<Message>) -> Left<Arc<Message>> {
+async fn screen_message(
+    screener: &dyn Screener,
+    run: &RunId,
+    message: Arc<Message>,
+) -> ScreenResult<Arc<Message>> {
     screener.message(run, message).await.into()
 }
 
@@ -231,39 +240,39 @@ async fn screened_decision(
     run: &RunId,
     call: Option<ToolCall>,
     decision: Decision,
-) -> Left<Decision> {
+) -> ScreenResult<Decision> {
     let user = |text| Arc::new(Message::user(text));
     match decision {
-        Decision::Answer { text } => said(screener, run, user(text))
+        Decision::Answer { text } => screen_message(screener, run, user(text))
             .await
-            .map(|said| Decision::answer(said.text())),
-        Decision::Deny { reason } => match said(screener, run, user(reason)).await.0 {
-            Err(by) => Left(Ok((Decision::deny(by.to_string()), vec![by]))),
-            left => Left(left).map(|said| Decision::deny(said.text())),
+            .map(|message| Decision::answer(message.text())),
+        Decision::Deny { reason } => match screen_message(screener, run, user(reason)).await.0 {
+            Err(by) => ScreenResult(Ok((Decision::deny(by.to_string()), vec![by]))),
+            left => ScreenResult(left).map(|message| Decision::deny(message.text())),
         },
         Decision::Edit { args } => {
             let mut call = call.unwrap_or_else(|| ToolCall::new("", "", args.clone()));
             (call.args, call.raw, call.opaque) = (args, None, None);
-            Left::from(screener.call(run, call).await).map(|call| Decision::edit(call.args))
+            ScreenResult::from(screener.call(run, call).await).map(|call| Decision::edit(call.args))
         }
-        decision => Left(Ok((decision, Vec::new()))),
+        decision => ScreenResult(Ok((decision, Vec::new()))),
     }
 }
 
 /// Returns `true` if a decision contains text of a person.
-fn is_worded(decision: &Decision) -> bool {
+fn has_text(decision: &Decision) -> bool {
     !matches!(decision, Decision::Allow)
 }
 
 /// Returns `true` if a request contains text of a person.
-pub(crate) fn has_words(post: &RunRequest) -> bool {
+pub(crate) fn request_has_text(post: &RunRequest) -> bool {
     match post {
         RunRequest::Command(command) => matches!(command, ControlCommand::Say { .. }),
-        RunRequest::Decide { decision, .. } => is_worded(decision),
+        RunRequest::Decide { decision, .. } => has_text(decision),
         _ => false,
     }
 }
 
-pub(crate) fn stepped_in(intervention: Intervention) -> Entry {
+pub(crate) fn intervention_entry(intervention: Intervention) -> Entry {
     Entry::Commanded(ControlCommand::Guarded(intervention))
 }

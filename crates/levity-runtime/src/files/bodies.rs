@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::Durability;
 use levity_system::files as private;
 
-use super::{failed, read_plain, sync_dir};
+use super::{failed, read_regular, sync_dir};
 
 /// The key of a reference to a stored text: `{"$body": "<sha256>"}`.
 const BODY: &str = "$body";
@@ -28,7 +28,7 @@ pub(crate) type Texts = BTreeMap<String, String>;
 
 /// Protects texts from removal until a file refers to them.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct TextGuard {
     _lock: File,
 }
 
@@ -69,7 +69,7 @@ impl Bodies {
     }
 
     /// Returns the record with its long texts inserted.
-    pub(super) fn put_back(&self, marked: Value) -> Result<Value, JournalError> {
+    pub(super) fn insert_texts(&self, marked: Value) -> Result<Value, JournalError> {
         match marked {
             Value::Object(mut map) => self.lengthen(map.remove("$aside").unwrap_or_default()),
             other => Ok(other),
@@ -101,7 +101,7 @@ impl Bodies {
 
     /// Stores texts. None of them is removed until the returned guard is dropped, so hold it until
     /// the file refers to them.
-    pub(super) fn keep(&self, texts: &Texts) -> Result<Kept, JournalError> {
+    pub(super) fn store(&self, texts: &Texts) -> Result<TextGuard, JournalError> {
         let failed = |error| failed(&self.dir, "written", error);
         self.make_dir().map_err(failed)?;
         let lock = self.lock_file().map_err(failed)?;
@@ -110,7 +110,7 @@ impl Bodies {
             let path = self.dir.join(name);
             // An existing text is not written again. A file that a power failure left unwritten has
             // the right length, too, so the content is compared.
-            let there = read_plain(&path).is_ok_and(|there| there == text.as_bytes());
+            let there = read_regular(&path).is_ok_and(|there| there == text.as_bytes());
             let kept = if there {
                 self.sync(&path)
             } else {
@@ -121,7 +121,7 @@ impl Bodies {
         if self.durability == Durability::Synced {
             sync_dir(&self.dir).map_err(failed)?;
         }
-        Ok(Kept { _lock: lock })
+        Ok(TextGuard { _lock: lock })
     }
 
     fn make_dir(&self) -> io::Result<()> {
@@ -160,7 +160,7 @@ impl Bodies {
         }
         // From here on, every written text is already referred to.
         let mut unnamed = self.all().map_err(failed)?;
-        self.spare_named(&mut unnamed).map_err(failed)?;
+        self.retain_unreferenced(&mut unnamed).map_err(failed)?;
         for name in &unnamed {
             fs::remove_file(self.dir.join(name)).map_err(failed)?;
         }
@@ -181,7 +181,7 @@ impl Bodies {
 
     /// Removes from `names` the texts that any file beside the folder refers to, whatever else is
     /// in that file.
-    fn spare_named(&self, names: &mut HashSet<String>) -> io::Result<()> {
+    fn retain_unreferenced(&self, names: &mut HashSet<String>) -> io::Result<()> {
         let Some(journal) = self.dir.parent() else {
             return Ok(());
         };
@@ -244,7 +244,7 @@ impl Bodies {
         if !is_name(name) {
             return Err(damaged("has an invalid name"));
         }
-        let text = read_plain(&self.dir.join(name));
+        let text = read_regular(&self.dir.join(name));
         let text = text.map_err(|error| damaged("cannot be read").with_source(error))?;
         let take = |room: u64| room.checked_sub(text.len() as u64);
         if self
@@ -267,7 +267,7 @@ impl Bodies {
 }
 
 /// Returns a record with references in place of its long texts, which are added to `aside`.
-pub(super) fn put_aside(record: Value, aside: &mut Texts) -> Value {
+pub(super) fn extract_texts(record: Value, aside: &mut Texts) -> Value {
     named("$aside", shorten(record, aside))
 }
 
@@ -345,19 +345,19 @@ mod tests {
         let bodies = Bodies::new(&folder, Durability::Buffered);
         let text = "a".repeat(100_000);
         let mut aside = Texts::new();
-        let short = put_aside(serde_json::json!({"text": text}), &mut aside);
-        drop(bodies.keep(&aside).unwrap());
+        let short = extract_texts(serde_json::json!({"text": text}), &mut aside);
+        drop(bodies.store(&aside).unwrap());
         bodies.room.store(350_000, Ordering::Relaxed);
         for _ in 0..3 {
             assert_eq!(
-                bodies.put_back(short.clone()).unwrap(),
+                bodies.insert_texts(short.clone()).unwrap(),
                 serde_json::json!({"text": text})
             );
         }
-        let error = bodies.put_back(short.clone()).unwrap_err();
+        let error = bodies.insert_texts(short.clone()).unwrap_err();
         assert!(error.to_string().contains("MiB"), "{error}");
         assert!(
-            bodies.for_another().put_back(short).is_ok(),
+            bodies.for_another().insert_texts(short).is_ok(),
             "the next run has its own room"
         );
         fs::remove_dir_all(folder).unwrap();

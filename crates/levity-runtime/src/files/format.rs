@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::bodies::{Bodies, Texts, put_aside};
+use super::bodies::{Bodies, Texts, extract_texts};
 use crate::checksum::checksum;
 
 /// The version of the format that is written. Older versions are read, newer ones are rejected.
@@ -46,7 +46,7 @@ const CHECK: (&[u8], &[u8]) = (b",\"crc\":\"", b"\"}\n");
 
 /// Ends a line with the checksum of its bytes from `start` on. Older versions ignore it as an
 /// unknown field.
-pub(super) fn seal(bytes: &mut Vec<u8>, start: usize) {
+pub(super) fn append_checksum(bytes: &mut Vec<u8>, start: usize) {
     // The brace moves behind the checksum.
     bytes.pop();
     let sum = checksum(&[bytes.get(start..).unwrap_or_default()]);
@@ -98,9 +98,9 @@ pub(crate) fn write(
     if let Some(aside) = aside.filter(|_| bytes.len() - start > LONG) {
         bytes.truncate(start);
         let record = serde_json::to_value(record).map_err(|error| unreadable(record.seq, error))?;
-        bytes.extend_from_slice(put_aside(record, aside).to_string().as_bytes());
+        bytes.extend_from_slice(extract_texts(record, aside).to_string().as_bytes());
     }
-    seal(bytes, start);
+    append_checksum(bytes, start);
     Ok(())
 }
 
@@ -325,11 +325,11 @@ impl Flaw {
             .to_string_lossy();
         let place =
             format!("the journal `{name}` cannot be read and is left as it is: line {line}: ");
-        self.with_way_out(line).into_error(&place)
+        self.with_advice(line).into_error(&place)
     }
 
     /// Adds advice about a damaged record.
-    fn with_way_out(self, line: usize) -> Self {
+    fn with_advice(self, line: usize) -> Self {
         match self {
             Self::Line {
                 kind: JournalErrorKind::Damaged,
@@ -390,7 +390,7 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
                 "it refers to a text that is stored in a separate folder, which is missing",
             ));
         };
-        let whole = bodies.put_back(short).map_err(Flaw::Body)?;
+        let whole = bodies.insert_texts(short).map_err(Flaw::Body)?;
         match is_checked {
             true => serde_json::from_value(whole),
             false => serde_json::from_value::<Unchecked>(whole).map(Record::from),

@@ -41,7 +41,7 @@ pub(super) fn summary(
     by_first: &RunQuery,
     bodies: &Bodies,
 ) -> Option<RunSummary> {
-    let mut file = Pieces::open(path).ok()?;
+    let mut file = FileEnds::open(path).ok()?;
     let (header, first) = file.first_lines().ok()??;
     if format::parse_header(header).ok()? != *run {
         return None;
@@ -79,14 +79,14 @@ fn fold(lines: &[u8], bodies: &Bodies, summary: &mut RunSummary) {
 }
 
 /// A file that is read from both ends.
-struct Pieces {
+struct FileEnds {
     file: File,
     len: usize,
     /// The bytes read from the beginning.
     start: Vec<u8>,
 }
 
-impl Pieces {
+impl FileEnds {
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         private::check_size(&file, private::LARGEST)?;
@@ -214,7 +214,7 @@ struct Finish {
 
 /// A line that refers to long texts.
 #[derive(Deserialize)]
-struct Aside {
+struct LineWithBodies {
     #[serde(rename = "$aside")]
     record: Line,
 }
@@ -227,11 +227,13 @@ impl Line {
         if !Bodies::are_named_in(line) {
             return serde_json::from_slice(line).ok();
         }
-        if let Ok(aside) = serde_json::from_slice::<Aside>(line) {
+        if let Ok(aside) = serde_json::from_slice::<LineWithBodies>(line) {
             return Some(aside.record);
         }
         // The end of a run may itself be a long text.
-        let whole = bodies.put_back(serde_json::from_slice(line).ok()?).ok()?;
+        let whole = bodies
+            .insert_texts(serde_json::from_slice(line).ok()?)
+            .ok()?;
         serde_json::from_value(whole).ok()
     }
 

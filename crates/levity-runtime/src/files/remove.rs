@@ -13,7 +13,7 @@ use levity_system::files as private;
 use super::{FileJournal, failed, sync_dir, try_lock};
 
 /// The maximum number of files locked at the same time; a process can have only so many open.
-const MOST: usize = 128;
+const MAX_LOCKED: usize = 128;
 
 impl FileJournal {
     /// Removes a run and its children, or none of them if one is being driven.
@@ -23,7 +23,7 @@ impl FileJournal {
         // here.
         let own = held(run, own)?;
         let below = self.files(|other| other != run && other.is_within(run))?;
-        let (mut all, many) = (Vec::new(), below.len() > MOST);
+        let (mut all, many) = (Vec::new(), below.len() > MAX_LOCKED);
         for (other, path) in below {
             match held(&other, path) {
                 // A copy, or a file of another program: it is not a run, whatever its name is.
@@ -40,7 +40,7 @@ impl FileJournal {
         // The deepest run is removed first, so that a crash leaves a run that can be removed again.
         all.sort_by_key(|file| std::cmp::Reverse(file.path.as_os_str().len()));
         all.extend(own);
-        for Held { run, path, lock } in &all {
+        for LockedFile { run, path, lock } in &all {
             let _again = if lock.is_none() {
                 held(run, path.clone())?
             } else {
@@ -62,13 +62,13 @@ impl FileJournal {
 }
 
 /// The file of a run that no other process has open.
-struct Held {
+struct LockedFile {
     run: RunId,
     path: PathBuf,
     lock: Option<File>,
 }
 
-fn held(run: &RunId, path: PathBuf) -> Result<Option<Held>, JournalError> {
+fn held(run: &RunId, path: PathBuf) -> Result<Option<LockedFile>, JournalError> {
     let lock = try_lock(&path, run, private::options().read(true).append(true))?;
     let Some(lock) = lock else { return Ok(None) };
     let mut start = Vec::new();
@@ -81,7 +81,7 @@ fn held(run: &RunId, path: PathBuf) -> Result<Option<Held>, JournalError> {
         .next()
         .unwrap_or_default();
     check_header(run, first).map_err(|flaw| flaw.of(&path, 1))?;
-    Ok(Some(Held {
+    Ok(Some(LockedFile {
         run: run.clone(),
         path,
         lock: Some(lock),

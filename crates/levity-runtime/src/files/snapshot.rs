@@ -13,8 +13,8 @@ use levity_system::files as private;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::format::{self, DEEP, depth, is_intact, seal};
-use super::{failed, read_plain};
+use super::format::{self, DEEP, append_checksum, depth, is_intact};
+use super::{failed, read_regular};
 use crate::checksum::checksum;
 
 /// The last line that a snapshot covers.
@@ -65,7 +65,7 @@ impl LastLine {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct SnapshotFile {
     levity_snapshot: u32,
     run: RunId,
     seq: u64,
@@ -82,11 +82,11 @@ pub(super) fn path_of(run: &Path) -> PathBuf {
 /// Reads the snapshot of a run, if there is a valid one, with the offset of the records that follow
 /// it and its length.
 pub(super) fn read(path: &Path, run: &RunId, file: &mut File) -> Option<(Snapshot, LastLine, u64)> {
-    let bytes = read_plain(&path_of(path)).ok()?;
+    let bytes = read_regular(&path_of(path)).ok()?;
     if is_intact(&bytes) != Some(true) {
         return None;
     }
-    let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+    let kept: SnapshotFile = serde_json::from_slice(&bytes).ok()?;
     let is_good =
         kept.levity_snapshot == 1 && kept.run == *run && kept.last.is_in(file, run).ok()?;
     is_good.then(|| {
@@ -105,7 +105,7 @@ pub(super) fn write(
     snapshot: Snapshot,
     last: LastLine,
 ) -> Result<u64, JournalError> {
-    let kept = Kept {
+    let kept = SnapshotFile {
         levity_snapshot: 1,
         run: run.clone(),
         seq: snapshot.seq,
@@ -119,7 +119,7 @@ pub(super) fn write(
     if depth(&bytes) > DEEP {
         return Err(refused("is nested too deeply"));
     }
-    seal(&mut bytes, 0);
+    append_checksum(&mut bytes, 0);
     let path = path_of(path);
     let written = Replace::new(&path).through(&beside(&path)).write(&bytes);
     written.map_err(|error| failed(&path, "written", error))?;

@@ -60,7 +60,7 @@ macro_rules! snapshots {
 
 const TABLES: &str = concat!(tables!(", crc INTEGER"), snapshots!());
 
-/// The tables of earlier files, which [`bring_up_to_date`] changes.
+/// The tables of earlier files, which [`migrate`] changes.
 const WITHOUT_SNAPSHOTS: &str = tables!(", crc INTEGER");
 const WITHOUT_CHECKSUMS: &str = tables!("");
 
@@ -84,7 +84,7 @@ static FORMAT: Format = Format {
 
 /// A file of runs, with its settings.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct JournalFile {
     pub(super) file: SharedFile,
     pub(super) durability: Durability,
     /// The minimum number of bytes between two snapshots.
@@ -93,15 +93,15 @@ pub(super) struct Place {
     pub(super) world: Arc<dyn World>,
 }
 
-impl Place {
+impl JournalFile {
     /// Creates the file if there is none, and checks that it is a journal.
     pub(super) fn make(
         path: &Path,
         lease: Duration,
         world: Arc<dyn World>,
     ) -> Result<(Self, Connection), JournalError> {
-        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(told)?;
-        bring_up_to_date(&connection).map_err(|error| told(file.failed("opened", error)))?;
+        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(to_journal_error)?;
+        migrate(&connection).map_err(|error| to_journal_error(file.failed("opened", error)))?;
         Ok((
             Self {
                 file,
@@ -125,30 +125,30 @@ impl Place {
 
     /// Opens a connection to a file that is known to be a journal.
     pub(super) fn connect(&self) -> Result<Connection, JournalError> {
-        self.file.connect().map_err(told)
+        self.file.connect().map_err(to_journal_error)
     }
 
     /// Checks that the file is still in its place. Writes to a removed file are lost, and no other
     /// process would know who drives its runs.
     pub(super) fn check_place(&self) -> Result<(), JournalError> {
-        self.file.check_place().map_err(told)
+        self.file.check_place().map_err(to_journal_error)
     }
 
     pub(super) fn failed(&self, what: &str, error: rusqlite::Error) -> JournalError {
-        told(self.file.failed(what, error))
+        to_journal_error(self.file.failed(what, error))
     }
 
     pub(super) fn failed_io(&self, what: &str, error: io::Error) -> JournalError {
-        told(self.file.failed_io(what, error))
+        to_journal_error(self.file.failed_io(what, error))
     }
 
     pub(super) fn damaged(&self, what: &str) -> JournalError {
-        told(self.file.damaged(what))
+        to_journal_error(self.file.damaged(what))
     }
 }
 
 /// Adds checksums and snapshots to a file of a version that had none.
-fn bring_up_to_date(connection: &Connection) -> rusqlite::Result<()> {
+fn migrate(connection: &Connection) -> rusqlite::Result<()> {
     let columns = |table: &str| {
         let count = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = 'crc'";
         connection.query_row(count, [table], |row| row.get::<_, i64>(0))
@@ -178,17 +178,17 @@ pub(super) fn row_checksum(run: i64, seq: i64, at: i64, entry: &str) -> i64 {
 }
 
 /// Converts an error of SQLite to a journal error.
-fn told(error: Error) -> JournalError {
+fn to_journal_error(error: Error) -> JournalError {
     let kind = match error.kind() {
         ErrorKind::Refused | ErrorKind::TooBig => JournalErrorKind::Refused,
         ErrorKind::Damaged => JournalErrorKind::Damaged,
         ErrorKind::Version => JournalErrorKind::Version,
         _ => JournalErrorKind::Io,
     };
-    let told = JournalError::new(kind, error.to_string());
+    let converted = JournalError::new(kind, error.to_string());
     match error.into_source() {
-        Some(source) => told.with_source(source),
-        None => told,
+        Some(source) => converted.with_source(source),
+        None => converted,
     }
 }
 

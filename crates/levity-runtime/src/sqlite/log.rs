@@ -9,11 +9,11 @@ use levity_core::{
 
 use super::file::{json, row_checksum};
 use super::mailbox::Mailbox;
-use super::writer::{Held, Work};
-use crate::files::{must_wait, on_thread};
+use super::writer::{HeldRun, Job};
+use crate::files::{needs_sync, on_thread};
 
 pub(super) struct SqliteLog {
-    held: Held,
+    held: HeldRun,
     /// The content of the run's row once all appended records are written.
     summary: RunSummary,
     mailbox: Option<Arc<Mailbox>>,
@@ -43,7 +43,7 @@ impl SqliteLog {
     /// Creates the log of a run whose records were read, up to `last`, since a snapshot of this
     /// length.
     pub(super) fn new(
-        held: Held,
+        held: HeldRun,
         summary: RunSummary,
         last: LastRow,
         last_snapshot: usize,
@@ -93,7 +93,7 @@ impl SqliteLog {
         }
         (before.updated, before.records) = (self.summary.updated, self.summary.records);
         let shape = (before != self.summary)
-            .then(|| Shape::of(&self.summary))
+            .then(|| ListedColumns::of(&self.summary))
             .transpose()?;
         let updated = number(self.summary.updated.as_millis())?;
         Ok(Rows {
@@ -109,7 +109,7 @@ impl SqliteLog {
         let mailbox = self.mailbox.get_or_insert_with(|| {
             let mailbox = Arc::new(Mailbox::default());
             let (run, key, fence) = (self.summary.run.clone(), self.held.key, self.held.fence);
-            self.held.writer.tell(Work::Watch {
+            self.held.writer.tell(Job::Watch {
                 run,
                 key,
                 fence,
@@ -122,11 +122,11 @@ impl SqliteLog {
 
     async fn write(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let rows = self.rows(records)?;
-        let sync = records.iter().any(must_wait);
+        let sync = records.iter().any(needs_sync);
         self.since_snapshot += rows.rows.iter().map(|row| row.entry.len()).sum::<usize>();
         let (key, fence, given) = (self.held.key, self.held.fence, self.given);
         let run = self.summary.run.clone();
-        let work = |reply| Work::Append {
+        let work = |reply| Job::Append {
             run,
             key,
             fence,
@@ -180,7 +180,7 @@ impl RunLog for SqliteLog {
         self.last_snapshot = row.state.len();
         self.held
             .writer
-            .ask(|reply| Work::Snapshot {
+            .ask(|reply| Job::Snapshot {
                 run,
                 key,
                 fence,
@@ -201,7 +201,7 @@ impl RunLog for SqliteLog {
         let key = self.held.key;
         self.held
             .writer
-            .ask(|reply| Work::Look { key, reply })
+            .ask(|reply| Job::Look { key, reply })
             .await?;
         let Some((last, posts)) = mailbox.take_now()? else {
             return Ok(Vec::new());
@@ -218,7 +218,7 @@ pub(super) struct Rows {
     /// The number of records after the append.
     pub(super) count: i64,
     /// The changed columns that a list shows.
-    pub(super) shape: Option<Shape>,
+    pub(super) shape: Option<ListedColumns>,
 }
 
 pub(super) struct Row {
@@ -246,7 +246,7 @@ impl SnapshotRow {
 }
 
 /// The state of a run as a list shows it.
-pub(super) struct Shape {
+pub(super) struct ListedColumns {
     pub(super) opened: i64,
     pub(super) state: i64,
     pub(super) child: bool,
@@ -256,7 +256,7 @@ pub(super) struct Shape {
     pub(super) status: Option<String>,
 }
 
-impl Shape {
+impl ListedColumns {
     fn of(summary: &RunSummary) -> Result<Self, JournalError> {
         let waiting =
             (!summary.waiting.is_empty()).then(|| json(&summary.waiting, "what a run waits for"));

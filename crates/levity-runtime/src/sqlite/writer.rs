@@ -6,22 +6,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use levity_core::{JournalError, JournalErrorKind, RunId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::desk::Desk;
-use super::file::Place;
+use super::file::JournalFile;
+use super::job_runner::JobRunner;
 use super::log::{Rows, SnapshotRow};
 use super::mailbox::Mailbox;
-use super::reads::Readers;
+use super::readers::Readers;
 
 /// The maximum number of callers that wait for the writer; further ones wait for a permit.
-const ROOM: usize = 1_024;
+const MAX_QUEUED: usize = 1_024;
 
 /// A job for the writer's thread.
-pub(super) enum Work {
+pub(super) enum Job {
     /// Take a run for this owner; the reply may be the owner that holds it.
     Take {
         run: RunId,
         writer: Arc<Writer>,
-        reply: Reply<Result<Held, i64>>,
+        reply: Reply<Result<HeldRun, i64>>,
     },
     /// Add records to a run, and delete the posts up to `given`.
     Append {
@@ -77,21 +77,21 @@ pub(super) struct Writer {
 }
 
 struct Queued {
-    work: Work,
+    work: Job,
     /// The permit, released when the job is started.
     _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Writer {
     pub(super) fn start(
-        place: &Arc<Place>,
+        place: &Arc<JournalFile>,
         readers: Arc<Readers>,
     ) -> Result<Arc<Self>, JournalError> {
         let (queue, queued) = channel();
         let name = "levity-sqlite".to_owned();
-        let desk = Desk::new(place.clone());
+        let job_runner = JobRunner::new(place.clone());
         let started = std::thread::Builder::new().name(name).spawn(move || {
-            serve(desk, &queued);
+            serve(job_runner, &queued);
             // The last connection to be closed cleans up the file, which callers should not wait
             // for.
             drop(readers);
@@ -99,14 +99,14 @@ impl Writer {
         started.map_err(|error| place.failed_io("written", error))?;
         Ok(Arc::new(Self {
             queue,
-            room: Arc::new(Semaphore::new(ROOM)),
+            room: Arc::new(Semaphore::new(MAX_QUEUED)),
         }))
     }
 
     /// Sends a job, and waits for the reply. The job is done even if the caller no longer waits.
     pub(super) async fn ask<T>(
         &self,
-        work: impl FnOnce(Reply<T>) -> Work,
+        work: impl FnOnce(Reply<T>) -> Job,
     ) -> Result<T, JournalError> {
         let room = self
             .room
@@ -125,7 +125,7 @@ impl Writer {
     }
 
     /// Sends a job without waiting. Each log does so at most twice, so it needs no permit.
-    pub(super) fn tell(&self, work: Work) {
+    pub(super) fn tell(&self, work: Job) {
         let _ = self.queue.send(Queued { work, _room: None });
     }
 }
@@ -135,7 +135,7 @@ fn gone() -> JournalError {
 }
 
 /// A run that this owner holds; dropping it releases the run.
-pub(super) struct Held {
+pub(super) struct HeldRun {
     pub(super) key: i64,
     pub(super) fence: i64,
     /// `true` if there was no such run before.
@@ -143,9 +143,9 @@ pub(super) struct Held {
     pub(super) writer: Arc<Writer>,
 }
 
-impl Drop for Held {
+impl Drop for HeldRun {
     fn drop(&mut self) {
-        self.writer.tell(Work::Release {
+        self.writer.tell(Job::Release {
             key: self.key,
             fence: self.fence,
         });
@@ -153,16 +153,16 @@ impl Drop for Held {
 }
 
 /// Performs jobs until all senders are dropped.
-fn serve(mut desk: Desk, queued: &Receiver<Queued>) {
+fn serve(mut job_runner: JobRunner, queued: &Receiver<Queued>) {
     loop {
-        let first = match desk.leisure() {
+        let first = match job_runner.idle_time() {
             Some(time) => queued.recv_timeout(time),
             None => queued.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match first {
             Ok(first) => {
-                let rest = queued.try_iter().take(ROOM);
-                desk.settle(
+                let rest = queued.try_iter().take(MAX_QUEUED);
+                job_runner.settle(
                     std::iter::once(first)
                         .chain(rest)
                         .map(|queued| queued.work)
@@ -172,6 +172,6 @@ fn serve(mut desk: Desk, queued: &Receiver<Queued>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        desk.look_around();
+        job_runner.poll();
     }
 }

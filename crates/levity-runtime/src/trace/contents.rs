@@ -8,7 +8,7 @@ use tracing::Span;
 const MAX: usize = 64 << 10;
 
 /// Records the input of an effect.
-pub(super) fn wanted(span: &Span, effect: &Effect, secrets: &Secrets) {
+pub(super) fn record_input(span: &Span, effect: &Effect, secrets: &Secrets) {
     match effect {
         Effect::Model(call) => {
             if let Some(system) = &call.request.system {
@@ -20,7 +20,7 @@ pub(super) fn wanted(span: &Span, effect: &Effect, secrets: &Secrets) {
                 .history
                 .messages()
                 .iter()
-                .map(|message| told(message));
+                .map(|message| message_json(message));
             put(span, "gen_ai.input.messages", &history.collect(), secrets);
         }
         Effect::Tool(run) => put(span, "gen_ai.tool.call.arguments", &run.call.args, secrets),
@@ -29,10 +29,10 @@ pub(super) fn wanted(span: &Span, effect: &Effect, secrets: &Secrets) {
 }
 
 /// Records the output of an effect.
-pub(super) fn came(span: &Span, outcome: &Outcome, secrets: &Secrets) {
+pub(super) fn record_output(span: &Span, outcome: &Outcome, secrets: &Secrets) {
     match outcome {
         Outcome::Model(Ok(response)) => {
-            let mut message = told(&response.message);
+            let mut message = message_json(&response.message);
             message["finish_reason"] = super::finish(&response.finish).into();
             put(span, "gen_ai.output.messages", &json!([message]), secrets);
         }
@@ -56,7 +56,7 @@ fn put(span: &Span, field: &str, value: &Value, secrets: &Secrets) {
     }
 }
 
-fn told(message: &Message) -> Value {
+fn message_json(message: &Message) -> Value {
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",

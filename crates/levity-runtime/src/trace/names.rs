@@ -2,7 +2,7 @@
 
 use levity_core::{Failure, Finish, MachineKind, ModelErrorKind, Status, ToolErrorKind};
 
-use super::Titled;
+use super::SpanName;
 
 /// The kind of a run, in the terms of the conventions.
 #[derive(Clone, Copy)]
@@ -40,8 +40,8 @@ impl Operation {
         }
     }
 
-    pub(super) fn title(self, name: Option<&str>) -> Titled<'_> {
-        Titled(self.as_str(), name)
+    pub(super) fn title(self, name: Option<&str>) -> SpanName<'_> {
+        SpanName(self.as_str(), name)
     }
 }
 

@@ -6,7 +6,7 @@ use levity_core::{
     ToolCall, ToolResult,
 };
 
-use crate::drive::screen::{has_words, screened_post, stepped_in};
+use crate::drive::screen::{intervention_entry, request_has_text, screened_post};
 use crate::runtime::Runtime;
 
 /// The result of sending a request to a run.
@@ -44,7 +44,7 @@ impl Runtime {
     /// It also fails if this journal cannot reach the process that drives the run, or if its guards
     /// cannot be called ([`ControlError::Unheard`]).
     pub async fn tell(&self, run: &RunId, post: RunRequest) -> Result<Delivery, RuntimeError> {
-        self.tell_heard(None, run, post).await
+        self.tell_screened(None, run, post).await
     }
 
     /// Sends a request as [`tell`](Self::tell) does, and screens it with the
@@ -60,10 +60,10 @@ impl Runtime {
         run: &RunId,
         post: RunRequest,
     ) -> Result<Delivery, RuntimeError> {
-        self.tell_heard(Some(executor), run, post).await
+        self.tell_screened(Some(executor), run, post).await
     }
 
-    async fn tell_heard(
+    async fn tell_screened(
         &self,
         by: Option<&dyn Executor>,
         run: &RunId,
@@ -94,7 +94,7 @@ impl Runtime {
         }
         let seq = last.seq.saturating_add(1);
         let mut entries = vec![entry(run, &open.records, post.clone())?];
-        let (mut told, words) = (Ok(Delivery::Written), has_words(&post));
+        let (mut result, words) = (Ok(Delivery::Written), request_has_text(&post));
         let screener = by
             .filter(|_| words)
             .and_then(|executor| executor.inspect().screener);
@@ -102,11 +102,11 @@ impl Runtime {
             (_, Some(screener)) => {
                 let call = call_of(&open.records, &post);
                 let (post, guarded) = screened_post(&*screener, run, call, post).await;
-                entries = guarded.iter().cloned().map(stepped_in).collect();
+                entries = guarded.iter().cloned().map(intervention_entry).collect();
                 match (post, guarded.last()) {
                     (Some(post), _) => entries.push(entry(run, &open.records, post)?),
                     (None, Some(by)) => {
-                        told = Err(ControlError::Blocked {
+                        result = Err(ControlError::Blocked {
                             run: run.clone(),
                             intervention: by.clone(),
                         });
@@ -114,7 +114,7 @@ impl Runtime {
                     (None, None) => return Err(ControlError::Unheard(run.clone()).into()),
                 }
             }
-            (None, None) if words && hears(&open.records) => {
+            (None, None) if words && has_guards(&open.records) => {
                 drop(open);
                 return self.leave(run, &post).await;
             }
@@ -126,7 +126,7 @@ impl Runtime {
             .zip(seq..)
             .map(|(entry, seq)| Record::new(seq, at, entry));
         open.log.append(&numbered.collect::<Vec<_>>()).await?;
-        Ok(told?)
+        Ok(result?)
     }
 
     /// Leaves a message for the next driver of the run, whose guards check it.
@@ -148,14 +148,14 @@ fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, Con
             run: run.clone(),
             effect,
         };
-        under_way(records)
+        open_effects(records)
             .remove(&effect)
             .filter(|note| kinds(note))
             .ok_or(not_asked)
     };
     match post {
         RunRequest::Command(ControlCommand::Say { .. })
-            if said(records) >= levity_driver::MAX_SAID =>
+            if pending_messages(records) >= levity_driver::MAX_SAID =>
         {
             Err(ControlError::Full(run.clone()))
         }
@@ -175,7 +175,7 @@ fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, Con
 }
 
 /// Returns `true` if the run has guards for input from people.
-fn hears(records: &[Record]) -> bool {
+fn has_guards(records: &[Record]) -> bool {
     matches!(records.first().map(|record| &record.entry), Some(Entry::Opened(opened)) if opened.hears)
 }
 
@@ -184,13 +184,13 @@ fn call_of(records: &[Record], post: &RunRequest) -> Option<ToolCall> {
     let RunRequest::Decide { effect, .. } = post else {
         return None;
     };
-    let note = under_way(records).remove(effect)?;
+    let note = open_effects(records).remove(effect)?;
     let id = note.call.clone().unwrap_or_else(|| "".into());
     Some(ToolCall::new(id, &*note.name, serde_json::Value::Null))
 }
 
 /// Returns the effects that have started and not finished.
-fn under_way(records: &[Record]) -> BTreeMap<EffectId, &EffectNote> {
+fn open_effects(records: &[Record]) -> BTreeMap<EffectId, &EffectNote> {
     let mut open = BTreeMap::new();
     for record in records {
         match &record.entry {
@@ -203,7 +203,7 @@ fn under_way(records: &[Record]) -> BTreeMap<EffectId, &EffectNote> {
 }
 
 /// Returns the number of messages from the host since the last model call.
-fn said(records: &[Record]) -> usize {
+fn pending_messages(records: &[Record]) -> usize {
     let called = |record: &&Record| !matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model);
     let since = records.iter().rev().take_while(called);
     since

@@ -9,11 +9,11 @@ use levity_core::{
 };
 use levity_driver::{DriverSettings, tally};
 
-use super::{Around, Driver};
+use super::{Driver, RunEnvironment};
 
 /// The usage of earlier processes in each run that they left in progress, with all its children.
 /// The topmost run counts it before anything starts.
-pub(crate) type Before = Option<Arc<BTreeMap<RunId, Spending>>>;
+pub(crate) type EarlierUsage = Option<Arc<BTreeMap<RunId, Spending>>>;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Counts the usage of earlier processes in all child runs that they left in progress. If each
@@ -21,19 +21,13 @@ impl<M: Machine + 'static> Driver<M> {
     /// already spent.
     pub(super) async fn count_below(&mut self) -> Result<(), RuntimeError> {
         let left: Vec<EffectId> = self.core.children().collect();
-        if left.is_empty() || self.around.depth > 0 {
+        if left.is_empty() || self.env.depth > 0 {
             return Ok(());
         }
         let mut all = BTreeMap::new();
-        let spent = below(
-            &*self.around.shared.journal,
-            self.core.run(),
-            left,
-            &mut all,
-        )
-        .await?;
-        self.around.meter.add(&spent);
-        self.around.before = Some(Arc::new(all));
+        let spent = below(&*self.env.shared.journal, self.core.run(), left, &mut all).await?;
+        self.env.meter.add(&spent);
+        self.env.before = Some(Arc::new(all));
         Ok(())
     }
 }
@@ -58,7 +52,7 @@ fn below<'a>(
     })
 }
 
-impl Around {
+impl RunEnvironment {
     /// Returns the settings of the core.
     pub(super) fn settings(&self, has_line: bool) -> DriverSettings {
         let mut settings = DriverSettings::new(self.meter.clone());

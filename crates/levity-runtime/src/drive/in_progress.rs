@@ -8,12 +8,12 @@ use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
 
 /// The effects that are performed concurrently. Usually there is one, which is polled directly: a
 /// [`FuturesUnordered`] would cause one more poll each time that it had to wait.
-pub(super) struct UnderWay<T> {
+pub(super) struct InProgress<T> {
     one: Option<BoxFuture<'static, T>>,
     more: FuturesUnordered<BoxFuture<'static, T>>,
 }
 
-impl<T> UnderWay<T> {
+impl<T> InProgress<T> {
     pub(super) fn new() -> Self {
         Self {
             one: None,
@@ -38,7 +38,7 @@ impl<T> UnderWay<T> {
     }
 }
 
-impl<T> Stream for UnderWay<T> {
+impl<T> Stream for InProgress<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
@@ -77,10 +77,10 @@ mod tests {
     fn what_waits_alone_is_left_alone() {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
-        let mut under_way = UnderWay::<u8>::new();
-        under_way.push(Box::pin(pending()));
+        let mut in_progress = InProgress::<u8>::new();
+        in_progress.push(Box::pin(pending()));
         assert!(
-            under_way
+            in_progress
                 .poll_next_unpin(&mut Context::from_waker(&waker))
                 .is_pending()
         );
@@ -90,21 +90,21 @@ mod tests {
     #[test]
     fn all_come_out_and_none_twice() {
         let mut cx = Context::from_waker(Waker::noop());
-        let mut under_way = UnderWay::new();
-        assert_eq!(under_way.poll_next_unpin(&mut cx), Poll::Ready(None));
-        (1..=3).for_each(|n| under_way.push(Box::pin(ready(n))));
+        let mut in_progress = InProgress::new();
+        assert_eq!(in_progress.poll_next_unpin(&mut cx), Poll::Ready(None));
+        (1..=3).for_each(|n| in_progress.push(Box::pin(ready(n))));
         let mut found: Vec<u8> = Vec::new();
-        while let Poll::Ready(Some(n)) = under_way.poll_next_unpin(&mut cx) {
+        while let Poll::Ready(Some(n)) = in_progress.poll_next_unpin(&mut cx) {
             found.push(n);
         }
         found.sort_unstable();
         assert_eq!(found, [1, 2, 3]);
-        assert!(under_way.is_empty());
-        under_way.push(Box::pin(pending()));
-        under_way.push(Box::pin(ready(4)));
-        assert_eq!(under_way.poll_next_unpin(&mut cx), Poll::Ready(Some(4)));
-        assert!(under_way.poll_next_unpin(&mut cx).is_pending());
-        under_way.clear();
-        assert!(under_way.is_empty());
+        assert!(in_progress.is_empty());
+        in_progress.push(Box::pin(pending()));
+        in_progress.push(Box::pin(ready(4)));
+        assert_eq!(in_progress.poll_next_unpin(&mut cx), Poll::Ready(Some(4)));
+        assert!(in_progress.poll_next_unpin(&mut cx).is_pending());
+        in_progress.clear();
+        assert!(in_progress.is_empty());
     }
 }

@@ -9,12 +9,12 @@ use rusqlite::{OptionalExtension, params};
 
 use super::super::log::{Rows, SnapshotRow};
 use super::super::owner;
-use super::super::reads::within;
+use super::super::readers::within;
 use super::super::writer::Writer;
-use super::Desk;
+use super::JobRunner;
 
 /// The owner of a run according to its row.
-struct Hold {
+struct Ownership {
     key: i64,
     owner: Option<i64>,
     fence: i64,
@@ -22,12 +22,13 @@ struct Hold {
     expires: Option<i64>,
 }
 
-const HOLD: &str = "SELECT key, owner, fence, (SELECT expires FROM owners WHERE owners.id = \
+const SELECT_OWNERSHIP: &str = "SELECT key, owner, fence, (SELECT expires FROM owners WHERE \
+    owners.id = \
     runs.owner), id \
                     FROM runs WHERE ";
 
-fn hold(row: &rusqlite::Row<'_>) -> rusqlite::Result<Hold> {
-    Ok(Hold {
+fn hold(row: &rusqlite::Row<'_>) -> rusqlite::Result<Ownership> {
+    Ok(Ownership {
         key: row.get(0)?,
         owner: row.get(1)?,
         fence: row.get(2)?,
@@ -35,13 +36,13 @@ fn hold(row: &rusqlite::Row<'_>) -> rusqlite::Result<Hold> {
     })
 }
 
-impl Desk {
+impl JobRunner {
     fn now(&self) -> i64 {
         i64::try_from(self.place.world.now().as_millis()).unwrap_or(i64::MAX)
     }
 
     /// Registers as an owner that others can see, and removes the owners that have ended.
-    pub(super) fn appear(&mut self, writer: &Arc<Writer>) -> Result<(), JournalError> {
+    pub(super) fn register(&mut self, writer: &Arc<Writer>) -> Result<(), JournalError> {
         // On systems without locks, the lease decides.
         let owner = Owner::new(
             &self.owners,
@@ -100,7 +101,7 @@ impl Desk {
     pub(super) fn take(&mut self, run: &RunId) -> Result<Result<(i64, i64), i64>, JournalError> {
         let me = self.owner.as_ref().map(Owner::id);
         let found = self.write(|connection| {
-            let mut select = connection.prepare_cached(&format!("{HOLD} id = ?1"))?;
+            let mut select = connection.prepare_cached(&format!("{SELECT_OWNERSHIP} id = ?1"))?;
             select.query_row([run.as_str()], hold).optional()
         })?;
         let (key, fence) = match found {
@@ -130,7 +131,7 @@ impl Desk {
 
     /// Returns the owner that drives a run, if there is one: it lives, and its lease has not
     /// expired.
-    fn driver(&self, found: &Hold) -> Result<Option<i64>, JournalError> {
+    fn driver(&self, found: &Ownership) -> Result<Option<i64>, JournalError> {
         let Some(owner) = found.owner else {
             return Ok(None);
         };
@@ -256,7 +257,7 @@ impl Desk {
     /// Removes a run and its children, or returns the owner that drives one of them.
     pub(super) fn remove(&self, run: &RunId) -> Result<Result<bool, (i64, RunId)>, JournalError> {
         let found = self.write(|connection| {
-            let select = format!("{HOLD} id = ?1 OR (id >= ?2 AND id < ?3)");
+            let select = format!("{SELECT_OWNERSHIP} id = ?1 OR (id >= ?2 AND id < ?3)");
             let mut select = connection.prepare_cached(&select)?;
             let rows = select.query_map(within(run), |row| {
                 Ok((hold(row)?, row.get::<_, String>(4)?))
@@ -271,7 +272,7 @@ impl Desk {
         self.write(|connection| {
             let mut records = 0;
             let drop = |what: &str, key| connection.prepare_cached(what)?.execute([key]);
-            for (Hold { key, .. }, _) in &found {
+            for (Ownership { key, .. }, _) in &found {
                 records += drop("DELETE FROM records WHERE run = ?1", *key)?;
                 drop("DELETE FROM inbox WHERE run = ?1", *key)?;
                 drop("DELETE FROM snapshots WHERE run = ?1", *key)?;

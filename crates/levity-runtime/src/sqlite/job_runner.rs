@@ -9,23 +9,23 @@ use levity_core::{JournalError, JournalErrorKind};
 use levity_system::Owner;
 use rusqlite::Connection;
 
-use super::file::Place;
+use super::file::JournalFile;
 use super::mailbox::Mailbox;
 use super::owner;
-use super::writer::{Held, Reply, Work, Writer};
+use super::writer::{HeldRun, Job, Reply, Writer};
 use crate::Durability;
 
 /// The interval between checks for posts of other processes.
-const LOOK: Duration = Duration::from_millis(150);
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
 
 mod inbox;
 mod rows;
 
 /// The reply to a job, sent once the result of the whole transaction is known.
-type Answer = Box<dyn FnOnce(&mut Desk, Option<&JournalError>)>;
+type Answer = Box<dyn FnOnce(&mut JobRunner, Option<&JournalError>)>;
 
-pub(super) struct Desk {
-    place: Arc<Place>,
+pub(super) struct JobRunner {
+    place: Arc<JournalFile>,
     owners: PathBuf,
     /// The connection, opened for the first write.
     connection: Option<Connection>,
@@ -38,21 +38,21 @@ pub(super) struct Desk {
     /// The runs that were released while the release could not be written.
     unreleased: Vec<(i64, i64)>,
     /// The mailboxes of the runs that watch for posts.
-    watched: HashMap<i64, Watched>,
+    watched: HashMap<i64, WatchedRun>,
     /// The version of the file at the last check for posts of others.
     version: Option<i64>,
     looked: Option<Instant>,
 }
 
-struct Watched {
+struct WatchedRun {
     fence: i64,
     mailbox: Arc<Mailbox>,
     /// The last post that was delivered.
     last: i64,
 }
 
-impl Desk {
-    pub(super) fn new(place: Arc<Place>) -> Self {
+impl JobRunner {
+    pub(super) fn new(place: Arc<JournalFile>) -> Self {
         Self {
             owners: place.owners(),
             place,
@@ -69,15 +69,15 @@ impl Desk {
     }
 
     /// Returns how long nothing needs to be done; forever if there are no runs.
-    pub(super) fn leisure(&self) -> Option<Duration> {
+    pub(super) fn idle_time(&self) -> Option<Duration> {
         let renew =
             (!self.held.is_empty() || !self.unreleased.is_empty()).then(|| self.place.lease / 3);
-        let look = (!self.watched.is_empty()).then_some(LOOK);
+        let look = (!self.watched.is_empty()).then_some(POLL_INTERVAL);
         renew.into_iter().chain(look).min()
     }
 
     /// Does all of this in one transaction.
-    pub(super) fn settle(&mut self, works: Vec<Work>) {
+    pub(super) fn settle(&mut self, works: Vec<Job>) {
         let alone = works.len() == 1;
         let mut answers = Vec::with_capacity(works.len());
         let mut failed = self.begin(&works).err();
@@ -100,8 +100,8 @@ impl Desk {
     }
 
     /// Begins an exclusive transaction.
-    fn begin(&mut self, works: &[Work]) -> Result<(), JournalError> {
-        let sync = self.place.durability == Durability::Synced && works.iter().any(must_last);
+    fn begin(&mut self, works: &[Job]) -> Result<(), JournalError> {
+        let sync = self.place.durability == Durability::Synced && works.iter().any(job_needs_sync);
         if self.connection.is_none() {
             self.connection = Some(self.place.connect()?);
             // The data version of another connection cannot be compared with that of this one.
@@ -123,10 +123,10 @@ impl Desk {
             .try_for_each(|(key, fence)| self.release(*key, *fence))?;
         if self.owner.is_none() {
             let writer = works.iter().find_map(|work| match work {
-                Work::Take { writer, .. } => Some(writer),
+                Job::Take { writer, .. } => Some(writer),
                 _ => None,
             });
-            writer.map_or(Ok(()), |writer| self.appear(writer))?;
+            writer.map_or(Ok(()), |writer| self.register(writer))?;
         }
         if self.is_due() { self.renew() } else { Ok(()) }
     }
@@ -143,7 +143,7 @@ impl Desk {
 
     /// Does one job; a failed one leaves nothing behind. `failed` is set if no other job can
     /// continue either.
-    fn perform(&mut self, work: Work, alone: bool, failed: &mut Option<JournalError>) -> Answer {
+    fn perform(&mut self, work: Job, alone: bool, failed: &mut Option<JournalError>) -> Answer {
         // A single job is rolled back with the whole transaction.
         let mark = if alone {
             Ok(())
@@ -172,10 +172,10 @@ impl Desk {
         answer
     }
 
-    fn apply(&mut self, work: Work) -> (Answer, Option<JournalError>) {
+    fn apply(&mut self, work: Job) -> (Answer, Option<JournalError>) {
         match work {
-            Work::Take { run, writer, reply } => took(self.take(&run), writer, reply),
-            Work::Append {
+            Job::Take { run, writer, reply } => take_answer(self.take(&run), writer, reply),
+            Job::Append {
                 run,
                 key,
                 fence,
@@ -184,55 +184,55 @@ impl Desk {
                 reply,
                 ..
             } => answered(reply, self.append(&run, (key, fence), &rows, given)),
-            Work::Snapshot {
+            Job::Snapshot {
                 run,
                 key,
                 fence,
                 row,
                 reply,
             } => answered(reply, self.keep_snapshot(&run, (key, fence), &row)),
-            Work::Release { key, fence } => {
+            Job::Release { key, fence } => {
                 self.forget(key, fence);
                 let error = self.release(key, fence).err();
-                (let_go(key, fence, error.is_some()), error)
+                (release_answer(key, fence, error.is_some()), error)
             }
-            Work::Remove { run, reply } => answered(reply, self.remove(&run)),
-            Work::Post { run, post, reply } => match self.post(&run, &post) {
+            Job::Remove { run, reply } => answered(reply, self.remove(&run)),
+            Job::Post { run, post, reply } => match self.post(&run, &post) {
                 Ok(key) => (
-                    Box::new(move |desk, failed| desk.posted(key, reply, failed)),
+                    Box::new(move |job_runner, failed| job_runner.posted(key, reply, failed)),
                     None,
                 ),
                 Err(error) => answered(reply, Err(error)),
             },
-            Work::Watch {
+            Job::Watch {
                 run,
                 key,
                 fence,
                 mailbox,
             } => (self.watch(&run, (key, fence), mailbox), None),
-            Work::Look { key, reply } => (
-                Box::new(move |desk, failed| desk.posted(key, reply, failed)),
+            Job::Look { key, reply } => (
+                Box::new(move |job_runner, failed| job_runner.posted(key, reply, failed)),
                 None,
             ),
-            Work::Settle { reply } => answered(reply, Ok(())),
+            Job::Settle { reply } => answered(reply, Ok(())),
         }
     }
 
     /// Returns the reply to a job when nothing can be written.
-    fn refuse(&mut self, work: Work) -> Answer {
+    fn refuse(&mut self, work: Job) -> Answer {
         match work {
-            Work::Take { reply, .. } => answered(reply, Ok(Err(0))).0,
-            Work::Append { reply, .. }
-            | Work::Snapshot { reply, .. }
-            | Work::Post { reply, .. }
-            | Work::Look { reply, .. }
-            | Work::Settle { reply } => answered(reply, Ok(())).0,
-            Work::Remove { reply, .. } => answered(reply, Ok(Ok(false))).0,
-            Work::Release { key, fence } => {
+            Job::Take { reply, .. } => answered(reply, Ok(Err(0))).0,
+            Job::Append { reply, .. }
+            | Job::Snapshot { reply, .. }
+            | Job::Post { reply, .. }
+            | Job::Look { reply, .. }
+            | Job::Settle { reply } => answered(reply, Ok(())).0,
+            Job::Remove { reply, .. } => answered(reply, Ok(Ok(false))).0,
+            Job::Release { key, fence } => {
                 self.forget(key, fence);
-                let_go(key, fence, true)
+                release_answer(key, fence, true)
             }
-            Work::Watch {
+            Job::Watch {
                 run,
                 key,
                 fence,
@@ -242,7 +242,7 @@ impl Desk {
     }
 
     /// Renews the lease and checks for posts of others, when it is time.
-    pub(super) fn look_around(&mut self) {
+    pub(super) fn poll(&mut self) {
         if !self.unreleased.is_empty() || (!self.held.is_empty() && self.is_due()) {
             self.settle(Vec::new());
         }
@@ -251,7 +251,11 @@ impl Desk {
             reason = "the interval of checks is not part of a run"
         )]
         let now = Instant::now();
-        if !self.watched.is_empty() && self.looked.is_none_or(|looked| now - looked >= LOOK) {
+        if !self.watched.is_empty()
+            && self
+                .looked
+                .is_none_or(|looked| now - looked >= POLL_INTERVAL)
+        {
             self.looked = Some(now);
             self.look();
         }
@@ -277,7 +281,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for JobRunner {
     fn drop(&mut self) {
         if let Some(owner) = &self.owner {
             owner::forget(owner.id());
@@ -291,10 +295,10 @@ impl Drop for Desk {
 
 /// Returns `true` if a job must be on disk before anything relies on it. The owner of a run is
 /// irrelevant after a power failure.
-fn must_last(work: &Work) -> bool {
+fn job_needs_sync(work: &Job) -> bool {
     matches!(
         work,
-        Work::Append { sync: true, .. } | Work::Post { .. } | Work::Remove { .. }
+        Job::Append { sync: true, .. } | Job::Post { .. } | Job::Remove { .. }
     )
 }
 
@@ -303,47 +307,49 @@ fn answered<T: 'static>(
     done: Result<T, JournalError>,
 ) -> (Answer, Option<JournalError>) {
     let error = done.as_ref().err().cloned();
-    let answer = Box::new(move |_: &mut Desk, failed: Option<&JournalError>| {
+    let answer = Box::new(move |_: &mut JobRunner, failed: Option<&JournalError>| {
         // The receiver may be gone.
         let _ = reply.send(failed.map_or(done, |error| Err(error.clone())));
     });
     (answer, error)
 }
 
-fn took(
+fn take_answer(
     taken: Result<Result<(i64, i64), i64>, JournalError>,
     writer: Arc<Writer>,
-    reply: Reply<Result<Held, i64>>,
+    reply: Reply<Result<HeldRun, i64>>,
 ) -> (Answer, Option<JournalError>) {
     let (key, fence) = match taken {
         Ok(Ok(taken)) => taken,
         Ok(Err(owner)) => return answered(reply, Ok(Err(owner))),
         Err(error) => return answered(reply, Err(error)),
     };
-    let answer = Box::new(move |desk: &mut Desk, failed: Option<&JournalError>| {
-        let answer = match failed {
-            Some(error) => {
-                desk.forget(key, fence);
-                Err(error.clone())
-            }
-            None => Ok(Ok(Held {
-                key,
-                fence,
-                new: fence == 1,
-                writer,
-            })),
-        };
-        // If the receiver is gone, dropping the answer releases the run.
-        let _ = reply.send(answer);
-    });
+    let answer = Box::new(
+        move |job_runner: &mut JobRunner, failed: Option<&JournalError>| {
+            let answer = match failed {
+                Some(error) => {
+                    job_runner.forget(key, fence);
+                    Err(error.clone())
+                }
+                None => Ok(Ok(HeldRun {
+                    key,
+                    fence,
+                    new: fence == 1,
+                    writer,
+                })),
+            };
+            // If the receiver is gone, dropping the answer releases the run.
+            let _ = reply.send(answer);
+        },
+    );
     (answer, None)
 }
 
 /// A released run is free for this owner at once, and for others when that is written.
-fn let_go(key: i64, fence: i64, late: bool) -> Answer {
-    Box::new(move |desk, failed| {
+fn release_answer(key: i64, fence: i64, late: bool) -> Answer {
+    Box::new(move |job_runner, failed| {
         if late || failed.is_some() {
-            desk.unreleased.push((key, fence));
+            job_runner.unreleased.push((key, fence));
         }
     })
 }

@@ -11,15 +11,15 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::file::{Place, row_checksum};
+use super::file::{JournalFile, row_checksum};
 use super::log::{LastRow, state};
 
 /// The maximum number of concurrent readers, each with a connection; further ones wait.
-const MOST: usize = 4;
+const MAX_READERS: usize = 4;
 
 /// The maximum number of concurrent readers of whole runs, which take long: a list never waits for
 /// all of these.
-const WHOLE: usize = MOST - 1;
+const MAX_WHOLE_READERS: usize = MAX_READERS - 1;
 
 /// A run from its last snapshot on.
 pub(super) struct AfterSnapshot {
@@ -35,15 +35,18 @@ pub(super) struct AfterSnapshot {
 const SMALL: i64 = 5_000;
 
 pub(super) struct Readers {
-    place: Arc<Place>,
+    place: Arc<JournalFile>,
     idle: Mutex<Vec<Connection>>,
     room: Arc<Semaphore>,
     whole: Arc<Semaphore>,
 }
 
 impl Readers {
-    pub(super) fn new(place: Arc<Place>) -> Self {
-        let (room, whole) = (Semaphore::new(MOST).into(), Semaphore::new(WHOLE).into());
+    pub(super) fn new(place: Arc<JournalFile>) -> Self {
+        let (room, whole) = (
+            Semaphore::new(MAX_READERS).into(),
+            Semaphore::new(MAX_WHOLE_READERS).into(),
+        );
         Self {
             place,
             idle: Mutex::new(Vec::new()),
@@ -58,14 +61,14 @@ impl Readers {
     }
 
     /// Waits for a permit to read a whole run, and then for [`room`](Self::room).
-    pub(super) async fn room_for_whole(&self) -> [Option<OwnedSemaphorePermit>; 2] {
+    pub(super) async fn whole_run_permits(&self) -> [Option<OwnedSemaphorePermit>; 2] {
         let whole = self.whole.clone().acquire_owned().await.ok();
         [whole, self.room().await]
     }
 
     pub(super) fn keep(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MOST {
+        if idle.len() < MAX_READERS {
             idle.push(connection);
         }
     }
@@ -96,7 +99,7 @@ impl Readers {
             let moment = connection.unchecked_transaction()?;
             let mut find = moment.prepare_cached("SELECT key, records FROM runs WHERE id = ?1")?;
             let found = find
-                .query_row([run.as_str()], |row| Ok((row.get(0)?, natural(row, 1)?)))
+                .query_row([run.as_str()], |row| Ok((row.get(0)?, unsigned(row, 1)?)))
                 .optional()?;
             found.map_or(Ok(Default::default()), |(key, count)| {
                 records(&moment, run, key, 0, count)
@@ -175,14 +178,14 @@ impl Readers {
         };
         let mut runs = match parts.split_first() {
             None => self.part(query, None)?,
-            Some((first, rest)) => self.side_by_side(query, *first, rest)?,
+            Some((first, rest)) => self.list_in_parallel(query, *first, rest)?,
         };
         sort(&mut runs, query.newest_first);
         Ok(runs)
     }
 
     /// Reads parts of the table concurrently.
-    fn side_by_side(
+    fn list_in_parallel(
         &self,
         query: &RunQuery,
         first: (i64, i64),
@@ -211,7 +214,7 @@ impl Readers {
         })?;
         let cores = std::thread::available_parallelism()
             .map_or(1, NonZero::get)
-            .min(MOST) as i64;
+            .min(MAX_READERS) as i64;
         let length = last.saturating_sub(first) / cores + 1;
         if length < SMALL || cores == 1 {
             return Ok(Vec::new());
@@ -368,7 +371,7 @@ pub(super) fn within(run: &RunId) -> [String; 3] {
 /// Returns the summary in a row, as far as it can be read: a newer version may have endings that
 /// this one does not know.
 fn summary(row: &Row<'_>) -> Option<RunSummary> {
-    let number = |column| natural(row, column).ok();
+    let number = |column| unsigned(row, column).ok();
     let run = RunId::new(row.get_ref(0).ok()?.as_str().ok()?);
     let mut summary = RunSummary::new(run, Timestamp::from_millis(number(1)?));
     summary.updated = Timestamp::from_millis(number(2)?);
@@ -401,7 +404,7 @@ fn one_waiting(text: &[u8]) -> Option<Waiting> {
 }
 
 /// Returns a number that is never negative, unless another program wrote it.
-fn natural(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default())
 }
 
@@ -431,8 +434,8 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let journal = SqliteJournal::new(folder.join("runs.db")).unwrap();
         let mut held = Vec::new();
-        for _ in 0..WHOLE {
-            held.push(journal.store.readers.room_for_whole().await);
+        for _ in 0..MAX_WHOLE_READERS {
+            held.push(journal.store.readers.whole_run_permits().await);
         }
         let run = RunId::new("r");
         let mut read = pin!(journal.read(&run));

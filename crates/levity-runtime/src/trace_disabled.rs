@@ -8,9 +8,9 @@ use levity_driver::Action;
 pub(crate) struct Trace;
 
 #[derive(Default)]
-pub(crate) struct Above;
+pub(crate) struct ParentSpan;
 
-impl Above {
+impl ParentSpan {
     pub(crate) fn here() -> Self {
         Self
     }
@@ -21,12 +21,12 @@ impl Above {
 }
 
 impl Trace {
-    pub(crate) fn run(_: &RunId, _: &dyn Machine, _: Option<&str>, _: bool, _: Above) -> Self {
+    pub(crate) fn run(_: &RunId, _: &dyn Machine, _: Option<&str>, _: bool, _: ParentSpan) -> Self {
         Self
     }
 
-    pub(crate) fn above(&self) -> Above {
-        Above
+    pub(crate) fn above(&self) -> ParentSpan {
+        ParentSpan
     }
 
     pub(crate) fn is_on(&self) -> bool {

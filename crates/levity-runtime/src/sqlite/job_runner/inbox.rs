@@ -7,12 +7,12 @@ use rusqlite::OptionalExtension;
 
 use super::super::mailbox::Mailbox;
 use super::super::writer::Reply;
-use super::{Answer, Desk, Watched};
+use super::{Answer, JobRunner, WatchedRun};
 
 /// The maximum number of undelivered posts of a run.
-const MOST: i64 = 1_000;
+const MAX_POSTS: i64 = 1_000;
 
-impl Desk {
+impl JobRunner {
     /// Stores a post for a run; returns the run's key.
     pub(super) fn post(&self, run: &RunId, post: &str) -> Result<i64, JournalError> {
         let refused = |what: &str| {
@@ -34,9 +34,9 @@ impl Desk {
         if ended {
             return Err(refused("has ended and accepts no posts"));
         }
-        if waiting >= MOST {
+        if waiting >= MAX_POSTS {
             return Err(refused(&format!(
-                "has {MOST} undelivered posts; resume it, and post again"
+                "has {MAX_POSTS} undelivered posts; resume it, and post again"
             )));
         }
         self.write(|connection| {
@@ -70,13 +70,13 @@ impl Desk {
         }
         self.watched.insert(
             key,
-            Watched {
+            WatchedRun {
                 fence,
                 mailbox,
                 last: 0,
             },
         );
-        Box::new(move |desk, _| desk.deliver(key))
+        Box::new(move |job_runner, _| job_runner.deliver(key))
     }
 
     /// Delivers the posts that other connections have stored since the last check.
