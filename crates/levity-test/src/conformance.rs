@@ -19,8 +19,8 @@ mod check;
 mod context_source;
 mod embedder;
 mod executor;
+mod generate;
 mod journal;
-mod junk;
 mod machine;
 mod memory_store;
 mod model;
@@ -32,7 +32,7 @@ mod tool;
 mod tool_source;
 mod world;
 
-pub(crate) use check::words;
+pub(crate) use check::panic_message;
 
 pub use approver::approver;
 pub use context_source::{context_source, context_source_for};

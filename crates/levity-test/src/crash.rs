@@ -88,7 +88,7 @@ use std::task::Poll;
 
 use levity_core::{Journal, RunId};
 
-use crate::conformance::words;
+use crate::conformance::panic_message;
 
 mod journal;
 mod report;
@@ -320,7 +320,7 @@ async fn live<T>(
                 panic!(
                     "crash: {}: the scenario panicked: {}",
                     report::told(points),
-                    words(&*panic)
+                    panic_message(&*panic)
                 )
             });
             match poll {

@@ -77,7 +77,7 @@ impl<M: Machine> ManualHost<M> {
         machine: M,
         prepare: impl Fn(&Effect) -> Prepared + 'static,
     ) -> Result<Self, Divergence> {
-        Self::go_on(
+        Self::from_records(
             run.into(),
             machine,
             Vec::new(),
@@ -86,7 +86,7 @@ impl<M: Machine> ManualHost<M> {
         )
     }
 
-    fn go_on(
+    fn from_records(
         run: RunId,
         machine: M,
         records: Vec<Record>,
@@ -125,7 +125,7 @@ impl<M: Machine> ManualHost<M> {
     /// # Errors
     /// Returns an error if the records do not fit the machine.
     pub fn crash(self, machine: M) -> Result<Self, Divergence> {
-        Self::go_on(
+        Self::from_records(
             self.driver.run().clone(),
             machine,
             self.records,

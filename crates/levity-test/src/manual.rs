@@ -29,7 +29,7 @@ use levity_core::{Timestamp, World};
 /// ```
 #[derive(Clone)]
 pub struct ManualWorld {
-    turns_itself: bool,
+    is_auto: bool,
     state: Arc<Mutex<State>>,
 }
 
@@ -60,7 +60,7 @@ impl ManualWorld {
             watchers: Vec::new(),
         };
         Self {
-            turns_itself: false,
+            is_auto: false,
             state: Arc::new(Mutex::new(state)),
         }
     }
@@ -70,7 +70,7 @@ impl ManualWorld {
     /// anything but this clock therefore elapses at once.
     pub fn auto() -> Self {
         Self {
-            turns_itself: true,
+            is_auto: true,
             ..Self::new()
         }
     }
@@ -85,13 +85,13 @@ impl ManualWorld {
     /// Advances the time and wakes the sleepers that are due, in the order of their times.
     pub fn advance(&self, time: Duration) {
         let now = self.state().now.saturating_add(time);
-        self.turn_to(now);
+        self.set_time(now);
     }
 
     /// Sets the clock. If it is set back, sleepers wait until it reaches their time; those already
     /// woken stay awake.
     pub fn set(&self, now: Timestamp) {
-        self.turn_to(since_1970(now));
+        self.set_time(since_1970(now));
     }
 
     /// Returns the number of sleepers.
@@ -118,8 +118,8 @@ impl ManualWorld {
         .await;
     }
 
-    fn turn_to(&self, now: Duration) {
-        let due = self.state().turn_to(now);
+    fn set_time(&self, now: Duration) {
+        let due = self.state().set_time(now);
         // Wakers are called outside the lock, since a waker may run anything.
         due.into_iter().for_each(Waker::wake);
     }
@@ -129,24 +129,24 @@ impl ManualWorld {
     }
 
     /// Registers a sleeper, or checks if it is due.
-    fn doze(&self, time: Duration, sleeper: &mut Sleeper<'_>, waker: &Waker) -> Poll<()> {
+    fn poll_sleep(&self, time: Duration, sleeper: &mut Sleeper<'_>, waker: &Waker) -> Poll<()> {
         let mut state = self.state();
         let Some(place) = sleeper.place else {
             if time.is_zero() {
                 return Poll::Ready(());
             }
-            sleeper.place = Some(state.lie_down(time, waker.clone()));
+            sleeper.place = Some(state.register_sleeper(time, waker.clone()));
             let watchers = std::mem::take(&mut state.watchers);
             drop(state);
             watchers.into_iter().for_each(Waker::wake);
-            if self.turns_itself {
+            if self.is_auto {
                 waker.wake_by_ref();
             }
             return Poll::Pending;
         };
-        if self.turns_itself {
+        if self.is_auto {
             let first = state.sleepers.keys().next().map(|(time, _)| *time);
-            let due = first.map(|first| state.turn_to(first)).unwrap_or_default();
+            let due = first.map(|first| state.set_time(first)).unwrap_or_default();
             drop(state);
             due.into_iter().for_each(Waker::wake);
             state = self.state();
@@ -155,7 +155,7 @@ impl ManualWorld {
             None => Poll::Ready(()),
             Some(kept) => {
                 kept.clone_from(waker);
-                if self.turns_itself {
+                if self.is_auto {
                     waker.wake_by_ref();
                 }
                 Poll::Pending
@@ -165,7 +165,7 @@ impl ManualWorld {
 }
 
 impl State {
-    fn lie_down(&mut self, time: Duration, waker: Waker) -> Place {
+    fn register_sleeper(&mut self, time: Duration, waker: Waker) -> Place {
         self.next += 1;
         let place = (self.now.saturating_add(time), self.next);
         self.sleepers.insert(place, waker);
@@ -173,7 +173,7 @@ impl State {
     }
 
     /// Sets the clock and returns the due sleepers, the first to wake first.
-    fn turn_to(&mut self, now: Duration) -> Vec<Waker> {
+    fn set_time(&mut self, now: Duration) -> Vec<Waker> {
         self.now = now;
         let later = self
             .sleepers
@@ -203,7 +203,7 @@ impl World for ManualWorld {
             world: self,
             place: None,
         };
-        poll_fn(|cx| self.doze(time, &mut sleeper, cx.waker())).await;
+        poll_fn(|cx| self.poll_sleep(time, &mut sleeper, cx.waker())).await;
     }
 }
 

@@ -15,8 +15,8 @@ use crate::dispatch::backoff::Backoff;
 use crate::entry::Entry;
 use crate::policy::Policy;
 use crate::registry::Registry;
-use crate::schema::Corrected;
-use crate::text::Short;
+use crate::schema::CorrectedArguments;
+use crate::text::Truncated;
 
 pub use builder::DispatcherBuilder;
 
@@ -25,11 +25,11 @@ mod backoff;
 mod builder;
 mod find;
 mod judge;
+mod key_locks;
 mod output;
-mod turns;
 
 /// The number of tools above which their names are not all listed to a model that used a wrong one.
-const FEW: usize = 20;
+const MAX_LISTED_NAMES: usize = 20;
 
 /// The names of the tool that reads long results; the second one if a tool of the registry has the
 /// first.
@@ -152,7 +152,11 @@ impl Dispatcher {
     }
 
     /// Returns the arguments of a call, and a note for the model if they were corrected.
-    fn corrected<'a>(&self, entry: &Entry, call: &'a ToolCall) -> Result<Corrected<'a>, ToolError> {
+    fn corrected<'a>(
+        &self,
+        entry: &Entry,
+        call: &'a ToolCall,
+    ) -> Result<CorrectedArguments<'a>, ToolError> {
         match self.0.corrects {
             true => entry.input.corrected(call),
             false => entry.input.arguments(call).map(|args| (args, None)),
@@ -187,7 +191,7 @@ impl Dispatcher {
         let output = self.run(&entry, call, &args, cx).await?;
         self.check(&entry, &output)?;
         Ok(match note {
-            Some(note) => told(output, &note),
+            Some(note) => with_note(output, &note),
             None => output,
         })
     }
@@ -197,7 +201,7 @@ impl Dispatcher {
     }
 
     fn not_found(&self, name: &str) -> ToolError {
-        let mut text = format!("there is no tool `{}`", Short(name, 64));
+        let mut text = format!("there is no tool `{}`", Truncated(name, 64));
         let near = self.0.registry.suggest(name);
         if !near.is_empty() {
             text += &format!(
@@ -206,7 +210,7 @@ impl Dispatcher {
             );
         }
         let specs = self.specs();
-        if (1..=FEW).contains(&specs.len()) {
+        if (1..=MAX_LISTED_NAMES).contains(&specs.len()) {
             text += &format!(
                 "\nthe tools are {}",
                 quoted(specs.iter().map(|spec| &*spec.name))
@@ -269,7 +273,7 @@ impl fmt::Debug for Dispatcher {
 }
 
 /// Returns an output with a note before it.
-fn told(mut output: ToolOutput, note: &str) -> ToolOutput {
+fn with_note(mut output: ToolOutput, note: &str) -> ToolOutput {
     if output.content.is_empty() {
         output.content.extend(
             output

@@ -5,7 +5,7 @@ use levity_core::{Permit, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 
 use crate::error::Error;
 use crate::schema::ToolSchema;
-use crate::text::Short;
+use crate::text::Truncated;
 
 /// A tool with everything that is computed once.
 pub(crate) struct Entry {
@@ -38,7 +38,7 @@ impl Entry {
         let spec = Arc::new(tool.spec().clone());
         let name = &*spec.name;
         if !is_name(name) {
-            return Err(Error::InvalidName(Short(name, 64).to_string()));
+            return Err(Error::InvalidName(Truncated(name, 64).to_string()));
         }
         if spec.input.get("type").and_then(|kind| kind.as_str()) != Some("object") {
             return Err(Error::NotAnObject(name.into()));

@@ -7,14 +7,14 @@ use std::time::Duration;
 use levity_core::{Tool, ToolSource};
 
 use crate::error::Error;
-use files::{Found, Seen, scan};
+use files::{FileVersion, FoundFile, scan};
 pub use load::{FileLoader, LinkedLoader, Loaded, ToolFile};
 
 mod files;
 mod load;
 
 /// The minimum interval between two scans of the folder.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Tools that are loaded from a folder, without further setup.
 ///
@@ -60,7 +60,7 @@ struct Inner {
 struct State {
     version: u64,
     looked: Option<std::time::Instant>,
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<String, FileVersion>,
     files: BTreeMap<String, Loaded>,
     /// The error of the last scan, if it failed.
     failed: Option<String>,
@@ -80,13 +80,13 @@ impl FolderTools {
         FolderBuilder {
             folder: folder.as_ref().to_owned(),
             loaders: Vec::new(),
-            look_every: LOOK_EVERY,
+            look_every: SCAN_INTERVAL,
         }
     }
 
     /// Scans the folder now, without waiting for the next scan.
     pub fn reload(&self) {
-        self.look(&mut self.state());
+        self.scan_folder(&mut self.state());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -100,12 +100,12 @@ impl FolderTools {
             .looked
             .is_none_or(|looked| looked.elapsed() >= self.0.look_every)
         {
-            self.look(&mut state);
+            self.scan_folder(&mut state);
         }
         state
     }
 
-    fn look(&self, state: &mut State) {
+    fn scan_folder(&self, state: &mut State) {
         #[expect(
             clippy::disallowed_methods,
             reason = "files are never part of a replay"
@@ -128,8 +128,8 @@ impl FolderTools {
     }
 
     /// Loads new files, retains unchanged ones, and drops removed ones.
-    fn take(&self, state: &mut State, found: Vec<Found>) {
-        let seen: BTreeMap<String, Seen> = found
+    fn take(&self, state: &mut State, found: Vec<FoundFile>) {
+        let seen: BTreeMap<String, FileVersion> = found
             .iter()
             .map(|file| (file.name.clone(), file.seen))
             .collect();

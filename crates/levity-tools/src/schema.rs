@@ -6,14 +6,14 @@ use levity_core::SharedError;
 use serde_json::Value;
 
 use crate::error::{Error, SchemaSide};
-use crate::text::Short;
+use crate::text::Truncated;
 
-pub use of_tool::Arguments;
-pub(crate) use of_tool::{Corrected, ToolSchema};
+pub use tool_schema::Arguments;
+pub(crate) use tool_schema::{CorrectedArguments, ToolSchema};
 
 mod coerce;
-mod of_tool;
-mod plain;
+mod simple;
+mod tool_schema;
 
 /// The maximum nesting of arguments, outputs and schemas. A JSON parser stops at 128 levels, and a
 /// journal adds a few levels around them.
@@ -73,7 +73,7 @@ impl Schema {
             .map(Self)
             .map_err(|error| match error.kind() {
                 Kind::Referencing(ReferencingError::Unretrievable { uri, .. }) => {
-                    SchemaError::Remote(Short(uri, 128).to_string())
+                    SchemaError::Remote(Truncated(uri, 128).to_string())
                 }
                 _ => SchemaError::Invalid(describe(&error)),
             })
@@ -157,19 +157,19 @@ fn line(error: &ValidationError<'_>) -> String {
 fn describe(error: &ValidationError<'_>) -> String {
     let mut text = String::new();
     if !error.instance_path().as_str().is_empty() {
-        let _ = write!(text, "at `{}`: ", Short(error.instance_path(), 128));
+        let _ = write!(text, "at `{}`: ", Truncated(error.instance_path(), 128));
     }
     let _ = match error.kind() {
         Kind::Required { property } => {
-            write!(text, "the property {} is missing", Short(property, 64))
+            write!(text, "the property {} is missing", Truncated(property, 64))
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             write!(text, "there is no property {}", names(unexpected))
         }
         Kind::FalseSchema => write!(text, "nothing is allowed here"),
         _ => {
-            let shown = Short(&**error.instance(), 64).to_string();
-            write!(text, "{}", Short(error.masked_with(shown), 256))
+            let shown = Truncated(&**error.instance(), 64).to_string();
+            write!(text, "{}", Truncated(error.masked_with(shown), 256))
         }
     };
     text
@@ -179,7 +179,7 @@ fn names(names: &[String]) -> String {
     let quoted = names
         .iter()
         .take(MAX_PROBLEMS)
-        .map(|name| format!("\"{}\"", Short(name, 64)));
+        .map(|name| format!("\"{}\"", Truncated(name, 64)));
     let mut text = quoted.collect::<Vec<_>>().join(", ");
     if names.len() > MAX_PROBLEMS {
         text.push_str(", …");

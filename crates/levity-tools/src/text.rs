@@ -16,9 +16,9 @@ pub(crate) fn ceil(text: &str, at: usize) -> usize {
 }
 
 /// Shows the first `1` bytes of `0`; what is beyond them is not even formatted.
-pub(crate) struct Short<T>(pub(crate) T, pub(crate) usize);
+pub(crate) struct Truncated<T>(pub(crate) T, pub(crate) usize);
 
-impl<T: Display> Display for Short<T> {
+impl<T: Display> Display for Truncated<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut cut = Cut {
             out: f,
@@ -55,7 +55,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: impl Display, max: usize, expected: &str) {
-        assert_eq!(Short(text, max).to_string(), expected);
+        assert_eq!(Truncated(text, max).to_string(), expected);
     }
 
     #[test]

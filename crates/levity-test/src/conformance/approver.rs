@@ -1,7 +1,7 @@
 use levity_core::{Approver, Ask, Decision, EffectId, RunId, ToolCall};
 use serde_json::{Value, json};
 
-use super::check::{abandon, calm, patiently, same};
+use super::check::{abandon, no_panic, poll_until_ready, same};
 
 /// Checks an [`Approver`] against its contract.
 ///
@@ -27,7 +27,7 @@ pub async fn approver<A: Approver>(make: impl Fn() -> A) {
     let mut waiting = approver.decide(&first);
     let early = abandon(&mut waiting);
     let promise = "approver: a pending question does not block others";
-    check_decision(&patiently(approver.decide(&second), promise).await);
+    check_decision(&poll_until_ready(approver.decide(&second), promise).await);
     let late = if early.is_some() {
         early
     } else {
@@ -37,14 +37,14 @@ pub async fn approver<A: Approver>(make: impl Fn() -> A) {
 
     let promise = "approver: dropping a question withdraws it";
     let fresh = make();
-    calm(async { drop(abandon(fresh.decide(&first))) }, promise).await;
+    no_panic(async { drop(abandon(fresh.decide(&first))) }, promise).await;
     drop(fresh.decide(&first));
-    check_decision(&patiently(fresh.decide(&second), promise).await);
+    check_decision(&poll_until_ready(fresh.decide(&second), promise).await);
 }
 
 async fn decide(approver: &impl Approver, ask: &Ask) -> Decision {
     let promise = "approver: every question is answered";
-    patiently(calm(approver.decide(ask), promise), promise).await
+    poll_until_ready(no_panic(approver.decide(ask), promise), promise).await
 }
 
 fn ask(n: u64, args: Value) -> Ask {

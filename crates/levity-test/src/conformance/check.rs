@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 /// Returns the value, or panics with the broken promise.
 #[track_caller]
 #[expect(clippy::panic, reason = "a suite reports a broken promise by a panic")]
-pub(super) fn kept<T, E: Error>(result: Result<T, E>, promise: &str) -> T {
+pub(super) fn expect_ok<T, E: Error>(result: Result<T, E>, promise: &str) -> T {
     match result {
         Ok(value) => value,
         Err(error) => panic!("{promise}; it failed: {error}{}", causes(&error)),
@@ -35,14 +35,14 @@ pub(super) fn same<T: PartialEq + Debug>(found: &T, expected: &T, promise: &str)
 }
 
 /// Waits for `future`; a panic inside names the broken promise.
-pub(super) async fn calm<T>(future: impl Future<Output = T>, promise: &str) -> T {
+pub(super) async fn no_panic<T>(future: impl Future<Output = T>, promise: &str) -> T {
     let mut future = pin!(future);
     poll_fn(
         |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(poll) => poll,
             Err(panic) => resume_unwind(Box::new(format!(
                 "{promise}; it panicked: {}",
-                words(&*panic)
+                panic_message(&*panic)
             ))),
         },
     )
@@ -50,17 +50,17 @@ pub(super) async fn calm<T>(future: impl Future<Output = T>, promise: &str) -> T
 }
 
 /// Runs `work`; a panic inside names the broken promise.
-pub(super) fn calmly<T>(work: impl FnOnce() -> T, promise: &str) -> T {
+pub(super) fn no_panic_sync<T>(work: impl FnOnce() -> T, promise: &str) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         resume_unwind(Box::new(format!(
             "{promise}; it panicked: {}",
-            words(&*panic)
+            panic_message(&*panic)
         )))
     })
 }
 
 /// Returns the message of a panic.
-pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)
@@ -109,19 +109,19 @@ fn ready<T>(poll: Poll<T>) -> Option<T> {
     }
 }
 
-/// The number of polls after which [`patiently`] gives up.
-const PATIENCE: usize = 100_000;
+/// The number of polls after which [`poll_until_ready`] gives up.
+const MAX_POLLS: usize = 100_000;
 
 /// Polls repeatedly, without waiting for a wake-up, and gives up after many polls: for futures that
 /// might hang forever.
-pub(super) async fn patiently<T>(future: impl Future<Output = T>, promise: &str) -> T {
+pub(super) async fn poll_until_ready<T>(future: impl Future<Output = T>, promise: &str) -> T {
     let mut future = pin!(future);
     let mut polls = 0;
     poll_fn(|cx| {
         polls += 1;
         assert!(
-            polls <= PATIENCE,
-            "{promise}; there was no answer after {PATIENCE} polls"
+            polls <= MAX_POLLS,
+            "{promise}; there was no answer after {MAX_POLLS} polls"
         );
         let poll = future.as_mut().poll(cx);
         if poll.is_pending() {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use levity_core::{ContextAsk, ContextBlock, ContextLifetime, ContextSource};
 
-use super::check::{abandon, calm, kept, same};
+use super::check::{abandon, expect_ok, no_panic, same};
 
 /// Checks a [`ContextSource`] against its contract.
 ///
@@ -44,17 +44,17 @@ pub async fn context_source_for<S: ContextSource>(goal: &str, make: impl Fn() ->
     let promise = "context source: dropping the future is harmless";
     let ask = ContextAsk::new(usize::MAX);
     let all = blocks(&source, &ask).await;
-    calm(async { drop(abandon(source.blocks(&ask))) }, promise).await;
+    no_panic(async { drop(abandon(source.blocks(&ask))) }, promise).await;
     same(&blocks(&source, &ask).await, &all, promise);
 }
 
 async fn blocks(source: &impl ContextSource, ask: &ContextAsk) -> Vec<ContextBlock> {
-    let blocks = calm(
+    let blocks = no_panic(
         source.blocks(ask),
         "context source: neither a budget nor a goal makes it panic",
     )
     .await;
-    kept(
+    expect_ok(
         blocks,
         "context source: `make` returns a source that can be read",
     )

@@ -1,6 +1,6 @@
 use levity_core::{Embedded, Embedder, Purpose};
 
-use super::check::{abandon, calm, kept, same};
+use super::check::{abandon, expect_ok, no_panic, same};
 
 /// Texts of different meanings.
 const TEXTS: [&str; 4] = [
@@ -49,12 +49,12 @@ pub async fn embedder<E: Embedder>(make: impl Fn() -> E) {
         &card,
         "embedder: `card` always returns the same",
     );
-    let json = kept(
+    let json = expect_ok(
         serde_json::to_string(&card),
         "embedder: the card survives JSON",
     );
     same(
-        &kept(
+        &expect_ok(
             serde_json::from_str(&json),
             "embedder: the card survives JSON",
         ),
@@ -83,7 +83,7 @@ pub async fn embedder<E: Embedder>(make: impl Fn() -> E) {
     let texts = owned(&TEXTS);
     drop(embedder.embed(&texts, Purpose::Document));
     let promise = "embedder: dropping a call is harmless";
-    calm(
+    no_panic(
         async { drop(abandon(embedder.embed(&texts, Purpose::Document))) },
         promise,
     )
@@ -101,12 +101,12 @@ pub async fn embedder<E: Embedder>(make: impl Fn() -> E) {
 }
 
 async fn embed(embedder: &impl Embedder, texts: &[String], purpose: Purpose) -> Embedded {
-    let embedded = calm(
+    let embedded = no_panic(
         embedder.embed(texts, purpose),
         "embedder: a failure is an `Err`",
     )
     .await;
-    kept(
+    expect_ok(
         embedded,
         "embedder: `make` returns an embedder that embeds any text",
     )
@@ -157,7 +157,7 @@ async fn check_odd(embedder: &impl Embedder, purpose: Purpose, dimensions: &mut 
     let long = "harbour ".repeat(4_000);
     for text in ODD.into_iter().chain(["", " \n", &long]) {
         let texts = owned(&[TEXTS[0], text]);
-        let embedded = calm(
+        let embedded = no_panic(
             embedder.embed(&texts, purpose),
             "embedder: no text makes it panic",
         )

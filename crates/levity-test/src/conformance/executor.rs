@@ -4,7 +4,7 @@ use levity_core::{
 };
 use serde_json::json;
 
-use super::check::{abandon, calm, calmly, same};
+use super::check::{abandon, no_panic, no_panic_sync, same};
 
 /// Checks an [`Executor`] against its contract.
 ///
@@ -28,10 +28,10 @@ use super::check::{abandon, calm, calmly, same};
 pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
     for effect in effects.into_iter().chain(unknown()) {
         let executor = make();
-        calmly(|| executor.inspect(), "executor: `inspect` does not panic");
+        no_panic_sync(|| executor.inspect(), "executor: `inspect` does not panic");
         drop(executor.prepare(&effect, &PrepareCx::new()));
         let promise = "executor: dropping a preparation is harmless";
-        calm(
+        no_panic(
             async {
                 drop(abandon(
                     executor.prepare(&effect, &PrepareCx::new()).into_future(),
@@ -44,7 +44,7 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
         for cx in [PrepareCx::new(), PrepareCx::new().with_cost(true)] {
             let prepare = async || {
                 let prepare = async { executor.prepare(&effect, &cx).await };
-                calm(prepare, "executor: `prepare` does not panic").await
+                no_panic(prepare, "executor: `prepare` does not panic").await
             };
             prepared = prepare().await;
             same(
@@ -60,7 +60,7 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
         }
     }
     let nobody = ChildRun::new("no_such_agent", json!({}));
-    let nobody = calm(async { make().child(&nobody, None).await }, CHILD).await;
+    let nobody = no_panic(async { make().child(&nobody, None).await }, CHILD).await;
     assert!(
         nobody.is_err(),
         "executor: an agent that does not exist is an error"
@@ -70,7 +70,7 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
 const CHILD: &str = "executor: `child` does not panic";
 
 async fn check_child(executor: &impl Executor, child: &ChildRun) {
-    let made = calm(executor.child(child, None), CHILD).await;
+    let made = no_panic(executor.child(child, None), CHILD).await;
     if let Ok(made) = made {
         assert!(
             made.machine.ending().is_none(),
@@ -82,13 +82,13 @@ async fn check_child(executor: &impl Executor, child: &ChildRun) {
 async fn check_effect(executor: &impl Executor, other: &impl Executor, effect: Effect) {
     drop(other.execute(effect.clone(), cx()));
     let promise = "executor: dropping an effect is harmless";
-    calm(
+    no_panic(
         async { drop(abandon(other.execute(effect.clone(), cx()))) },
         promise,
     )
     .await;
 
-    let outcome = calm(
+    let outcome = no_panic(
         executor.execute(effect.clone(), cx()),
         "executor: failures are outcomes",
     )

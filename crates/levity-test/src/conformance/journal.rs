@@ -3,7 +3,7 @@ use levity_core::{
 };
 use serde_json::json;
 
-use super::check::{abandon, kept, same};
+use super::check::{abandon, expect_ok, same};
 use super::runs::{check_post, check_query, check_remove};
 use super::samples::{ODD_IDS, records};
 
@@ -57,29 +57,33 @@ async fn check_snapshot(journal: &impl Journal) {
     let (run, written) = (RunId::new("snapshot"), records(1_000));
     let (first, rest) = written.split_at(3);
     let mut opened = open(journal, &run, promise).await;
-    kept(opened.log.append(first).await, promise);
+    expect_ok(opened.log.append(first).await, promise);
     let takes = opened.log.takes_snapshots();
     let mut last = None;
     for text in ["one", "two"] {
         let snapshot = Snapshot::new(3, json!({ "text": text, "list": [1, null, {}] }));
-        kept(opened.log.snapshot(snapshot.clone()).await, promise);
+        expect_ok(opened.log.snapshot(snapshot.clone()).await, promise);
         last = Some(snapshot).filter(|_| takes);
     }
     drop(opened);
     let begins = if takes { 3 } else { 0 };
     for count in [3, written.len()] {
-        let mut latest = kept(journal.open_latest(&run).await, promise);
+        let mut latest = expect_ok(journal.open_latest(&run).await, promise);
         same(&latest.snapshot, &last, promise);
         same(&latest.records, &written[begins..count].to_vec(), promise);
         if count == 3 {
-            kept(
+            expect_ok(
                 latest.log.append(rest).await,
                 "journal: a run that was opened from a snapshot continues",
             );
         }
     }
     let promise = "journal: a snapshot removes no record";
-    same(&kept(journal.read(&run).await, promise), &written, promise);
+    same(
+        &expect_ok(journal.read(&run).await, promise),
+        &written,
+        promise,
+    );
     same(
         &open(journal, &run, promise).await.records,
         &written,
@@ -87,7 +91,7 @@ async fn check_snapshot(journal: &impl Journal) {
     );
     if journal.remove(&run).await.is_ok() {
         let promise = "journal: a snapshot is removed with its run";
-        let latest = kept(journal.open_latest(&run).await, promise);
+        let latest = expect_ok(journal.open_latest(&run).await, promise);
         same(
             &(latest.snapshot, latest.records),
             &(None, Vec::new()),
@@ -100,12 +104,16 @@ async fn check_read(journal: &impl Journal) {
     let promise = "journal: `read` gives the records of a run";
     let (run, written) = (RunId::new("read"), records(1_000));
     same(
-        &kept(journal.read(&run).await, promise),
+        &expect_ok(journal.read(&run).await, promise),
         &Vec::new(),
         promise,
     );
     append(journal, &run, &written).await;
-    same(&kept(journal.read(&run).await, promise), &written, promise);
+    same(
+        &expect_ok(journal.read(&run).await, promise),
+        &written,
+        promise,
+    );
     same(
         &open(journal, &run, promise).await.records,
         &written,
@@ -118,7 +126,7 @@ const ORDER: &str = "journal: records are returned as they were appended, and in
 const WHOLE: &str = "journal: an append is all or nothing";
 
 async fn open(journal: &impl Journal, run: &RunId, promise: &str) -> OpenRun {
-    kept(journal.open(run).await, promise)
+    expect_ok(journal.open(run).await, promise)
 }
 
 async fn append(journal: &impl Journal, run: &RunId, records: &[Record]) {
@@ -128,7 +136,7 @@ async fn append(journal: &impl Journal, run: &RunId, records: &[Record]) {
         "journal: a run that no process drives can be opened",
     )
     .await;
-    kept(
+    expect_ok(
         opened.log.append(records).await,
         "journal: records can be appended",
     );
@@ -137,7 +145,7 @@ async fn append(journal: &impl Journal, run: &RunId, records: &[Record]) {
 async fn check_empty(journal: &impl Journal) {
     let promise = "journal: an empty journal lists no runs";
     same(
-        &kept(journal.list(&RunQuery::new()).await, promise),
+        &expect_ok(journal.list(&RunQuery::new()).await, promise),
         &Vec::new(),
         promise,
     );
@@ -190,9 +198,9 @@ async fn check_order(journal: &impl Journal) {
     let mut opened = open(journal, &run, ORDER).await;
     let (first, rest) = sent.split_at(4);
     for record in first {
-        kept(opened.log.append(std::slice::from_ref(record)).await, ORDER);
+        expect_ok(opened.log.append(std::slice::from_ref(record)).await, ORDER);
     }
-    kept(
+    expect_ok(
         opened.log.append(&[]).await,
         "journal: an empty append changes nothing",
     );
@@ -232,7 +240,7 @@ async fn check_apart(journal: &impl Journal) {
             continue;
         };
         same(&opened.records, &Vec::new(), promise);
-        kept(opened.log.append(&records(start)[..2]).await, promise);
+        expect_ok(opened.log.append(&records(start)[..2]).await, promise);
         taken.push((run, start));
     }
     assert!(!taken.is_empty(), "journal: some runs can be opened");
@@ -258,13 +266,13 @@ async fn check_list(journal: &impl Journal) {
         expected.extend(RunSummary::of(run, sent));
     }
     same(
-        &kept(journal.list(&RunQuery::new()).await, promise),
+        &expect_ok(journal.list(&RunQuery::new()).await, promise),
         &expected,
         promise,
     );
     let opened = open(journal, &runs[1].0, promise).await;
     same(
-        &kept(journal.list(&RunQuery::new()).await, promise),
+        &expect_ok(journal.list(&RunQuery::new()).await, promise),
         &expected,
         "journal: `list` shows open runs as well",
     );

@@ -3,8 +3,8 @@ use levity_core::{
 };
 use serde_json::Value;
 
-use super::check::{calmly, kept, same};
-use super::junk::Junk;
+use super::check::{expect_ok, no_panic_sync, same};
+use super::generate::InputGenerator;
 
 /// Checks a [`Machine`] against its contract.
 ///
@@ -113,42 +113,42 @@ pub async fn machine_damaged<M: Machine, R: Machine>(
 ) {
     let promise = "machine: `restore` does not panic on a damaged state";
     for seed in 0..RESTORED_RUNS {
-        let mut junk = Junk::new(seed);
+        let mut generator = InputGenerator::new(seed);
         let (inputs, _) = explore(make(), seed);
         let mut machine = make();
-        for input in inputs.iter().take(junk.place(inputs.len())) {
+        for input in inputs.iter().take(generator.place(inputs.len())) {
             machine.apply(input.clone(), &mut MachineOutput::new());
         }
         let whole = machine.save();
         for _ in 0..DAMAGES {
             let mut state = whole.clone();
-            junk.damage(&mut state);
-            match calmly(|| restore(&state), promise) {
+            generator.damage(&mut state);
+            match no_panic_sync(|| restore(&state), promise) {
                 Err(why) => {
                     assert!(
                         !why.trim().is_empty(),
                         "machine: the error of `restore` describes the problem"
                     );
                 }
-                Ok(damaged) => survives(damaged, &inputs, &mut junk),
+                Ok(damaged) => survives(damaged, &inputs, &mut generator),
             }
         }
     }
 }
 
 /// Checks that a machine from a damaged state accepts inputs, whatever it does with them, and ends.
-fn survives<M: Machine>(mut machine: M, inputs: &[Input], junk: &mut Junk) {
+fn survives<M: Machine>(mut machine: M, inputs: &[Input], generator: &mut InputGenerator) {
     let promise = "machine: built from a damaged state, no input makes it panic";
     let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
     let mut apply = |input: Input, wanted: &mut Vec<(EffectId, Effect)>| {
         let mut step = MachineOutput::new();
-        calmly(|| machine.apply(input, &mut step), promise);
+        no_panic_sync(|| machine.apply(input, &mut step), promise);
         wanted.append(&mut step.effects);
         machine.ending().is_some()
     };
     for input in inputs.iter().take(INPUTS / 6) {
         apply(input.clone(), &mut wanted);
-        let own = junk.input(1, &wanted);
+        let own = generator.input(1, &wanted);
         apply(own, &mut wanted);
     }
     let cancel = Input::Cancel {
@@ -158,7 +158,7 @@ fn survives<M: Machine>(mut machine: M, inputs: &[Input], junk: &mut Junk) {
         apply(cancel, &mut wanted),
         "machine: built from a damaged state, it ends on `Cancel`"
     );
-    calmly(
+    no_panic_sync(
         || (machine.save(), machine.so_far(Status::Complete)),
         promise,
     );
@@ -168,9 +168,9 @@ const RESTORED: &str =
     "machine: the result of `save` between two inputs is enough to rebuild it, in the same state";
 
 fn restored<R>(state: &Value, restore: &impl Fn(Value) -> R) -> R {
-    let json = kept(serde_json::to_string(state), RESTORED);
-    let state = kept(serde_json::from_str(&json), RESTORED);
-    calmly(|| restore(state), RESTORED)
+    let json = expect_ok(serde_json::to_string(state), RESTORED);
+    let state = expect_ok(serde_json::from_str(&json), RESTORED);
+    no_panic_sync(|| restore(state), RESTORED)
 }
 
 /// Feeds inputs, with the time of each, to a machine, to one that is rebuilt after every input, and
@@ -233,7 +233,7 @@ fn check_saved(again: &Value, saved: &Value) {
         "machine: `save` is the same for the same machine",
     );
     let promise = "machine: the result of `save` survives JSON";
-    let read: Value = kept(serde_json::from_str(&saved.to_string()), promise);
+    let read: Value = expect_ok(serde_json::from_str(&saved.to_string()), promise);
     same(&read, saved, promise);
 }
 
@@ -242,11 +242,11 @@ type Trace = Vec<String>;
 
 /// Generates a run, and returns its inputs and the behaviour of the machine.
 fn explore<M: Machine>(machine: M, seed: u64) -> (Vec<Input>, Trace) {
-    let mut junk = Junk::new(seed);
+    let mut generator = InputGenerator::new(seed);
     let mut driven = Driven::new(machine);
     let mut inputs = Vec::new();
     for n in 0..INPUTS {
-        let input = junk.input(n, &driven.wanted);
+        let input = generator.input(n, &driven.wanted);
         inputs.push(input.clone());
         driven.apply(input);
     }
@@ -257,7 +257,7 @@ fn feed<M: Machine>(machine: M, inputs: &[Input]) -> Trace {
     let mut driven = Driven::new(machine);
     for input in inputs {
         // Calling `save` must not change the trace.
-        let _ = calmly(|| driven.machine.save(), "machine: `save` does not panic");
+        let _ = no_panic_sync(|| driven.machine.save(), "machine: `save` does not panic");
         driven.apply(input.clone());
     }
     driven.trace
@@ -338,7 +338,7 @@ impl<M: Machine> Driven<M> {
         let mut step = MachineOutput::new();
         step.set_at(at);
         let told = format!("{input:?}");
-        calmly(|| self.machine.apply(input, &mut step), PANIC);
+        no_panic_sync(|| self.machine.apply(input, &mut step), PANIC);
         let after = self.machine.ending();
         if before.is_some() {
             same(

@@ -5,11 +5,11 @@ use levity_core::{
     Remembered, Summary,
 };
 
-use super::check::{abandon, both, kept, same};
+use super::check::{abandon, both, expect_ok, same};
 use super::samples::{ODD_IDS, messages};
 
-mod held;
-mod listed;
+mod leases;
+mod lists;
 mod positions;
 
 /// Checks a [`MemoryStore`] against its contract.
@@ -54,10 +54,10 @@ pub async fn memory_store<S: MemoryStore>(make: impl AsyncFn() -> S) {
     check_summary(&make().await).await;
     check_search(&make().await).await;
     positions::check_trim(&make().await).await;
-    listed::check_list(&make().await).await;
-    held::check_hold(&make().await).await;
+    lists::check_list(&make().await).await;
+    leases::check_leases(&make().await).await;
     check_forget(&make().await).await;
-    listed::check_expire(&make().await).await;
+    lists::check_expire(&make().await).await;
 }
 
 const UNKNOWN: &str = "memory store: an unknown conversation is an empty one";
@@ -93,7 +93,7 @@ async fn summary_of(
     id: &ConversationId,
     promise: &str,
 ) -> Option<(String, u64)> {
-    let summary = kept(store.load(id, 0).await, promise).summary;
+    let summary = expect_ok(store.load(id, 0).await, promise).summary;
     summary.map(|summary| (summary.text.as_ref().to_owned(), summary.upto))
 }
 
@@ -126,13 +126,17 @@ async fn check_unknown(store: &impl MemoryStore) {
     let id = ConversationId::new("unknown");
     for _ in 0..2 {
         check_empty(store, &id, UNKNOWN).await;
-        same(&kept(store.forget(&id).await, UNKNOWN), &false, UNKNOWN);
-        kept(store.trim(&id, 3).await, UNKNOWN);
+        same(
+            &expect_ok(store.forget(&id).await, UNKNOWN),
+            &false,
+            UNKNOWN,
+        );
+        expect_ok(store.trim(&id, 3).await, UNKNOWN);
     }
     let promise = "memory store: an empty change creates no conversation";
-    kept(store.save(&id, &ConversationChange::at(0)).await, promise);
+    expect_ok(store.save(&id, &ConversationChange::at(0)).await, promise);
     same(
-        &listed::names(store, promise).await,
+        &lists::names(store, promise).await,
         &Vec::<String>::new(),
         promise,
     );
@@ -140,40 +144,40 @@ async fn check_unknown(store: &impl MemoryStore) {
 
 async fn check_empty(store: &impl MemoryStore, id: &ConversationId, promise: &str) {
     same(
-        &kept(store.load(id, 10).await, promise),
+        &expect_ok(store.load(id, 10).await, promise),
         &Remembered::default(),
         promise,
     );
     same(
-        &kept(store.read(id, 0, 10).await, promise),
+        &expect_ok(store.read(id, 0, 10).await, promise),
         &Vec::new(),
         promise,
     );
     same(
-        &kept(store.search(id, "sum", 10).await, promise),
+        &expect_ok(store.search(id, "sum", 10).await, promise),
         &Vec::new(),
         promise,
     );
 }
 
 async fn all(store: &impl MemoryStore, id: &ConversationId, promise: &str) -> Vec<Arc<Message>> {
-    kept(recent(store, id, usize::MAX).await, promise)
+    expect_ok(recent(store, id, usize::MAX).await, promise)
 }
 
 async fn check_order(store: &impl MemoryStore) {
     let id = ConversationId::new("order");
     let sent = [messages(), hard()].concat();
     let (first, rest) = sent.split_at(1);
-    kept(append(store, &id, first).await, ORDER);
-    kept(
+    expect_ok(append(store, &id, first).await, ORDER);
+    expect_ok(
         append(store, &id, &[]).await,
         "memory store: an empty change changes nothing",
     );
-    kept(append(store, &id, rest).await, ORDER);
-    kept(append(store, &id, first).await, ORDER);
+    expect_ok(append(store, &id, rest).await, ORDER);
+    expect_ok(append(store, &id, first).await, ORDER);
     let expected: Vec<_> = sent.iter().chain(first).cloned().collect();
     same(&all(store, &id, ORDER).await, &expected, ORDER);
-    let bytes = |messages: &Vec<Arc<Message>>| kept(serde_json::to_string(messages), ORDER);
+    let bytes = |messages: &Vec<Arc<Message>>| expect_ok(serde_json::to_string(messages), ORDER);
     same(
         &bytes(&all(store, &id, ORDER).await),
         &bytes(&expected),
@@ -183,7 +187,7 @@ async fn check_order(store: &impl MemoryStore) {
         let promise = "memory store: `load` returns the last messages, oldest first";
         let last = expected[expected.len().saturating_sub(limit)..].to_vec();
         same(
-            &kept(recent(store, &id, limit).await, promise),
+            &expect_ok(recent(store, &id, limit).await, promise),
             &last,
             promise,
         );
@@ -264,7 +268,7 @@ async fn check_apart(store: &impl MemoryStore) {
     let mut taken = Vec::new();
     for id in ODD_IDS.map(ConversationId::new) {
         if append(store, &id, &batch(id.as_str())).await.is_ok() {
-            kept(set_summary(store, &id, id.as_str(), 0).await, promise);
+            expect_ok(set_summary(store, &id, id.as_str(), 0).await, promise);
             taken.push(id);
         }
     }
@@ -282,14 +286,14 @@ async fn check_apart(store: &impl MemoryStore) {
     }
     let mut names: Vec<_> = taken.iter().map(ToString::to_string).collect();
     names.sort();
-    same(&listed::names(store, promise).await, &names, promise);
+    same(&lists::names(store, promise).await, &names, promise);
 }
 
 async fn check_summary(store: &impl MemoryStore) {
     let promise = "memory store: a summary can be set and replaced";
     let id = ConversationId::new("summary");
     for summary in ["They met.", "They met and parted.\n\"Twice\" ü", ""] {
-        kept(set_summary(store, &id, summary, 0).await, promise);
+        expect_ok(set_summary(store, &id, summary, 0).await, promise);
         same(
             &summary_of(store, &id, promise).await,
             &Some((summary.to_owned(), 0)),
@@ -298,23 +302,23 @@ async fn check_summary(store: &impl MemoryStore) {
     }
     let promise = "memory store: a summary does not touch the messages";
     same(&all(store, &id, promise).await, &Vec::new(), promise);
-    kept(append(store, &id, &messages()).await, promise);
-    kept(set_summary(store, &id, "Shorter.", 0).await, promise);
+    expect_ok(append(store, &id, &messages()).await, promise);
+    expect_ok(set_summary(store, &id, "Shorter.", 0).await, promise);
     same(&all(store, &id, promise).await, &messages(), promise);
 
     let promise = "memory store: summarised messages are not loaded";
-    kept(set_summary(store, &id, "Longer.", 3).await, promise);
+    expect_ok(set_summary(store, &id, "Longer.", 3).await, promise);
     same(
         &all(store, &id, promise).await,
         &messages()[3..].to_vec(),
         promise,
     );
     same(
-        &kept(recent(store, &id, 2).await, promise),
+        &expect_ok(recent(store, &id, 2).await, promise),
         &messages()[5..].to_vec(),
         promise,
     );
-    kept(append(store, &id, &batch("more")).await, promise);
+    expect_ok(append(store, &id, &batch("more")).await, promise);
     same(
         &summary_of(store, &id, promise).await,
         &Some(("Longer.".to_owned(), 3)),
@@ -330,7 +334,7 @@ async fn check_summary(store: &impl MemoryStore) {
     let whole = ConversationChange::at(11)
         .with_messages(batch("last"))
         .with_summary(Summary::new("All of it.", 15));
-    kept(store.save(&id, &whole).await, promise);
+    expect_ok(store.save(&id, &whole).await, promise);
     same(
         &summary_of(store, &id, promise).await,
         &Some(("All of it.".to_owned(), 15)),
@@ -356,12 +360,12 @@ async fn check_search(store: &impl MemoryStore) {
     let promise = "memory store: `search` finds a message by one of its words";
     let (id, other) = (ConversationId::new("here"), ConversationId::new("there"));
     let wanted = Arc::new(Message::user("The kingfisher is blue."));
-    kept(append(store, &id, &batch("a")).await, promise);
-    kept(
+    expect_ok(append(store, &id, &batch("a")).await, promise);
+    expect_ok(
         append(store, &id, std::slice::from_ref(&wanted)).await,
         promise,
     );
-    kept(
+    expect_ok(
         append(
             store,
             &other,
@@ -371,10 +375,10 @@ async fn check_search(store: &impl MemoryStore) {
         promise,
     );
     for query in ["kingfisher", "KingFisher", "Is the \"kingfisher*\" (blue)?"] {
-        let found = kept(store.search(&id, query, 10).await, promise);
+        let found = expect_ok(store.search(&id, query, 10).await, promise);
         same(&found.first(), &Some(&(4, wanted.clone())), promise);
     }
-    let found = kept(search(store, &id, "kingfisher", 10).await, promise);
+    let found = expect_ok(search(store, &id, "kingfisher", 10).await, promise);
     let stored = all(store, &id, promise).await;
     let own = found.iter().all(|message| stored.contains(message));
     assert!(
@@ -398,7 +402,7 @@ async fn check_search(store: &impl MemoryStore) {
         .chain(odd.map(|odd| (odd, 2)))
     {
         let promise = "memory store: `search` returns no more than requested, whatever the query";
-        let found = kept(search(store, &id, query, limit).await, promise);
+        let found = expect_ok(search(store, &id, query, limit).await, promise);
         assert!(
             found.len() <= limit,
             "{promise}\nfound {} for {query:?}",
@@ -410,10 +414,10 @@ async fn check_search(store: &impl MemoryStore) {
 async fn check_forget(store: &impl MemoryStore) {
     let (id, other) = (ConversationId::new("gone"), ConversationId::new("stays"));
     for id in [&id, &other] {
-        kept(append(store, id, &messages()).await, FORGET);
-        kept(set_summary(store, id, "They met.", 0).await, FORGET);
+        expect_ok(append(store, id, &messages()).await, FORGET);
+        expect_ok(set_summary(store, id, "They met.", 0).await, FORGET);
     }
-    same(&kept(store.forget(&id).await, FORGET), &true, FORGET);
+    same(&expect_ok(store.forget(&id).await, FORGET), &true, FORGET);
     check_empty(store, &id, FORGET).await;
     let promise = "memory store: `forget` does not affect other conversations";
     same(&all(store, &other, promise).await, &messages(), promise);
@@ -423,10 +427,10 @@ async fn check_forget(store: &impl MemoryStore) {
         promise,
     );
     same(
-        &listed::names(store, promise).await,
+        &lists::names(store, promise).await,
         &vec!["stays".to_owned()],
         promise,
     );
-    kept(append(store, &id, &batch("new")).await, FORGET);
+    expect_ok(append(store, &id, &batch("new")).await, FORGET);
     same(&all(store, &id, FORGET).await, &batch("new"), FORGET);
 }

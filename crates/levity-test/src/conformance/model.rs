@@ -4,7 +4,7 @@ use levity_core::{
 };
 use serde_json::json;
 
-use super::check::{abandon, calm, calmly, kept, same};
+use super::check::{abandon, expect_ok, no_panic, no_panic_sync, same};
 use super::samples::{ODD_TEXT, history};
 
 /// Checks a [`Model`] against its contract.
@@ -50,11 +50,11 @@ fn check_card<M: Model>(make: &impl Fn() -> M) {
 
 async fn check_complete<M: Model>(make: &impl Fn() -> M) -> Response {
     let folded = async { make().stream(plain()).await?.fold().await };
-    let folded = kept(
+    let folded = expect_ok(
         folded.await,
         "model: `make` returns a model that answers its first request",
     );
-    let whole = kept(
+    let whole = expect_ok(
         make().complete(plain()).await,
         "model: `complete` gives what folding `stream` gives",
     );
@@ -81,7 +81,7 @@ async fn check_unpolled<M: Model>(make: &impl Fn() -> M, whole: &Response) {
     drop(model.stream(plain()));
     drop(model.complete(plain()));
     same(
-        &kept(model.complete(plain()).await, promise),
+        &expect_ok(model.complete(plain()).await, promise),
         whole,
         promise,
     );
@@ -90,13 +90,13 @@ async fn check_unpolled<M: Model>(make: &impl Fn() -> M, whole: &Response) {
 async fn check_dropped<M: Model>(make: &impl Fn() -> M) {
     let promise = "model: dropping a call is harmless";
     let model = make();
-    calm(async { drop(abandon(model.stream(plain()))) }, promise).await;
+    no_panic(async { drop(abandon(model.stream(plain()))) }, promise).await;
     let half_way = async {
         let mut deltas = make().stream(plain()).await?;
         deltas.next().await.transpose()
     };
-    kept(calm(half_way, promise).await, promise);
-    kept(
+    expect_ok(no_panic(half_way, promise).await, promise);
+    expect_ok(
         make().complete(plain()).await,
         "model: a dropped call does not disturb the next",
     );
@@ -104,7 +104,7 @@ async fn check_dropped<M: Model>(make: &impl Fn() -> M) {
 
 fn check_worst(model: &impl Model, request: &Request) {
     let worst = |request| {
-        calmly(
+        no_panic_sync(
             || model.cost_bound(request),
             "model: `cost_bound` does not panic",
         )
@@ -126,7 +126,7 @@ fn check_worst(model: &impl Model, request: &Request) {
 
 async fn check_odd(model: &impl Model, request: Request) {
     check_worst(model, &request);
-    let reply = calm(model.complete(request), "model: no request makes it panic").await;
+    let reply = no_panic(model.complete(request), "model: no request makes it panic").await;
     if let Err(error) = reply {
         check_silent(&error);
     }

@@ -116,7 +116,7 @@ fn yes(_: &Ask) -> Decision {
     Decision::Allow
 }
 
-fn kept() -> (MemoryJournal, Runtime) {
+fn journaled_runtime() -> (MemoryJournal, Runtime) {
     let journal = MemoryJournal::new();
     (journal.clone(), Runtime::new().with_journal(journal))
 }
@@ -151,7 +151,7 @@ where
     S: Fn(&W::Output) -> T,
 {
     async fn whole(&self) -> Whole<T> {
-        let (journal, runtime) = kept();
+        let (journal, runtime) = journaled_runtime();
         let events = Arc::new(Mutex::new(Vec::new()));
         let told = events.clone();
         let run = self
@@ -238,7 +238,7 @@ where
     }
 
     async fn paused(&self, whole: &Whole<T>) {
-        let run = self.begin(kept().1).on_ask(yes).start();
+        let run = self.begin(journaled_runtime().1).on_ask(yes).start();
         // A run that has already ended cannot be paused.
         if run.pause().await.is_ok() {
             run.resume()
@@ -253,7 +253,7 @@ where
     }
 
     async fn cancelled(&self) {
-        let (journal, runtime) = kept();
+        let (journal, runtime) = journaled_runtime();
         let run = self.begin(runtime.clone()).on_ask(yes).start();
         if run.cancel("enough").await.is_err() {
             return;
@@ -286,7 +286,7 @@ where
     }
 
     async fn stopped(&self, whole: &Whole<T>) {
-        let (_, runtime) = kept();
+        let (_, runtime) = journaled_runtime();
         let mut run = self.begin(runtime.clone()).on_ask(yes).start();
         run.events().next().await;
         run.stop().await;
@@ -299,7 +299,7 @@ where
     }
 
     async fn approved_by_the_handle(&self, whole: &Whole<T>) {
-        let run = self.begin(kept().1).start();
+        let run = self.begin(journaled_runtime().1).start();
         let shown = self.shown("approved by its handle", approve(run).await);
         assert_eq!(
             shown, whole.shown,
@@ -308,7 +308,7 @@ where
     }
 
     async fn parked(&self, whole: &Whole<T>) {
-        let (_, runtime) = kept();
+        let (_, runtime) = journaled_runtime();
         let shown = match self.begin(runtime.clone()).park().await {
             Err(Error::Parked { .. }) => {
                 let again = Run::resume((self.make)(runtime), id()).on_ask(yes).await;

@@ -11,7 +11,7 @@ use levity_core::{
 };
 use serde_json::json;
 
-use super::check::{kept, same};
+use super::check::{expect_ok, same};
 
 /// A sample run, with its id, its time and its entries.
 struct Sample(&'static str, u64, Vec<Entry>);
@@ -67,7 +67,7 @@ fn samples() -> Vec<Sample> {
 
 async fn fill(journal: &impl Journal) {
     for Sample(run, start, entries) in samples() {
-        let mut open = kept(
+        let mut open = expect_ok(
             journal.open(&RunId::new(run)).await,
             "journal: a new run can be opened",
         );
@@ -76,7 +76,7 @@ async fn fill(journal: &impl Journal) {
             .zip(entries)
             .map(|(seq, e)| Record::new(seq, at(seq), e))
             .collect();
-        kept(
+        expect_ok(
             open.log.append(&records).await,
             "journal: records can be appended",
         );
@@ -121,7 +121,7 @@ pub(super) async fn check_query(journal: &impl Journal) {
     ];
     for (query, expected) in cases {
         let promise = format!("journal: `list` returns the runs that match {query:?}");
-        let found = kept(journal.list(&query).await, &promise);
+        let found = expect_ok(journal.list(&query).await, &promise);
         let names: Vec<_> = found.iter().map(|run| run.run.as_str()).collect();
         same(&names, &expected.to_vec(), &promise);
     }
@@ -131,7 +131,7 @@ pub(super) async fn check_remove(journal: &impl Journal) {
     fill(journal).await;
     let (works, child) = (RunId::new("works"), RunId::new("works.1"));
     let promise = "journal: a run is not removed while it or one of its children is driven";
-    let open = kept(journal.open(&child).await, promise);
+    let open = expect_ok(journal.open(&child).await, promise);
     let refused = match journal.remove(&works).await {
         // The journal may not support removal at all.
         Err(error) if error.kind() == JournalErrorKind::Refused => return,
@@ -139,31 +139,35 @@ pub(super) async fn check_remove(journal: &impl Journal) {
     };
     same(&refused, &Err(JournalErrorKind::Busy), promise);
     same(
-        &kept(journal.list(&RunQuery::new()).await, promise).len(),
+        &expect_ok(journal.list(&RunQuery::new()).await, promise).len(),
         &6,
         promise,
     );
     drop(open);
     let promise = "journal: a run is removed with its children, and no others";
-    same(&kept(journal.remove(&works).await, promise), &true, promise);
-    let left = kept(journal.list(&RunQuery::new()).await, promise);
+    same(
+        &expect_ok(journal.remove(&works).await, promise),
+        &true,
+        promise,
+    );
+    let left = expect_ok(journal.list(&RunQuery::new()).await, promise);
     let names: Vec<_> = left.iter().map(|run| run.run.as_str()).collect();
     same(&names, &vec!["done", "asks", "worksalone"], promise);
     same(
-        &kept(journal.read(&child).await, promise),
+        &expect_ok(journal.read(&child).await, promise),
         &Vec::new(),
         promise,
     );
     let promise = "journal: removing a run that does not exist is not an error";
     same(
-        &kept(journal.remove(&works).await, promise),
+        &expect_ok(journal.remove(&works).await, promise),
         &false,
         promise,
     );
     let promise = "journal: the id of a removed run can be used again";
-    let mut open = kept(journal.open(&works).await, promise);
+    let mut open = expect_ok(journal.open(&works).await, promise);
     same(&open.records, &Vec::new(), promise);
-    kept(
+    expect_ok(
         open.log
             .append(&[Record::new(0, Timestamp::from_millis(1), opened(false))])
             .await,
@@ -171,7 +175,7 @@ pub(super) async fn check_remove(journal: &impl Journal) {
     );
     drop(open);
     same(
-        &kept(journal.read(&works).await, promise).len(),
+        &expect_ok(journal.read(&works).await, promise).len(),
         &1,
         promise,
     );
@@ -182,7 +186,7 @@ async fn posted_now(open: &mut OpenRun, promise: &str) -> Option<Vec<RunRequest>
     let mut posted = pin!(open.log.posted());
     poll_fn(|cx| {
         Poll::Ready(match posted.as_mut().poll(cx) {
-            Poll::Ready(posts) => Some(kept(posts, promise)),
+            Poll::Ready(posts) => Some(expect_ok(posts, promise)),
             Poll::Pending => None,
         })
     })
@@ -199,7 +203,7 @@ pub(super) async fn check_post(journal: &impl Journal) {
     let promise = "journal: a post reaches the next driver of the run";
     if journal.post(&run, &word).await.is_err() {
         // The journal may not support posts.
-        let mut open = kept(journal.open(&run).await, promise);
+        let mut open = expect_ok(journal.open(&run).await, promise);
         same(
             &posted_now(&mut open, promise).await,
             &None,
@@ -207,17 +211,17 @@ pub(super) async fn check_post(journal: &impl Journal) {
         );
         return;
     }
-    let mut open = kept(journal.open(&run).await, promise);
+    let mut open = expect_ok(journal.open(&run).await, promise);
     same(
-        &kept(open.log.posted().await, promise),
+        &expect_ok(open.log.posted().await, promise),
         &vec![word.clone()],
         promise,
     );
     drop(open);
     let promise = "journal: a delivered post is delivered again until an append";
-    let mut open = kept(journal.open(&run).await, promise);
+    let mut open = expect_ok(journal.open(&run).await, promise);
     same(
-        &kept(open.log.posted().await, promise),
+        &expect_ok(open.log.posted().await, promise),
         &vec![word],
         promise,
     );
@@ -226,18 +230,18 @@ pub(super) async fn check_post(journal: &impl Journal) {
         Timestamp::from_millis(3),
         Entry::Commanded(ControlCommand::Resume),
     )];
-    kept(open.log.append(&records).await, promise);
+    expect_ok(open.log.append(&records).await, promise);
     let promise = "journal: a post reaches the current driver of the run, oldest first and once";
     let words = [
         RunRequest::Command(ControlCommand::Pause),
         RunRequest::Command(ControlCommand::Resume),
     ];
     for word in &words {
-        kept(journal.post(&run, word).await, promise);
+        expect_ok(journal.post(&run, word).await, promise);
     }
-    let mut got = kept(open.log.posted().await, promise);
+    let mut got = expect_ok(open.log.posted().await, promise);
     while got.len() < words.len() {
-        got.extend(kept(open.log.posted().await, promise));
+        got.extend(expect_ok(open.log.posted().await, promise));
     }
     same(&got, &words.to_vec(), promise);
     let records = [Record::new(
@@ -245,21 +249,21 @@ pub(super) async fn check_post(journal: &impl Journal) {
         Timestamp::from_millis(4),
         Entry::Commanded(ControlCommand::Resume),
     )];
-    kept(open.log.append(&records).await, promise);
+    expect_ok(open.log.append(&records).await, promise);
     drop(open);
     let promise = "journal: a delivered post is removed by an append";
-    kept(journal.post(&run, &words[0]).await, promise);
-    let mut open = kept(journal.open(&run).await, promise);
+    expect_ok(journal.post(&run, &words[0]).await, promise);
+    let mut open = expect_ok(journal.open(&run).await, promise);
     same(
-        &kept(open.log.posted().await, promise),
+        &expect_ok(open.log.posted().await, promise),
         &words[..1].to_vec(),
         promise,
     );
     drop(open);
     let promise = "journal: posts that have arrived are delivered without waiting";
-    let mut open = kept(journal.open(&run).await, promise);
+    let mut open = expect_ok(journal.open(&run).await, promise);
     same(
-        &kept(open.log.posted_by_now().await, promise),
+        &expect_ok(open.log.posted_by_now().await, promise),
         &words[..1].to_vec(),
         promise,
     );

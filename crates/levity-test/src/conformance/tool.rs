@@ -1,7 +1,7 @@
 use levity_core::{Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
 
-use super::check::{abandon, calm, kept, same};
+use super::check::{abandon, expect_ok, no_panic, same};
 
 /// Checks a [`Tool`] against its contract.
 ///
@@ -34,37 +34,37 @@ pub async fn tool<T: Tool>(make: impl Fn() -> T, args: Value) {
         "tool: `spec` always returns the same",
     );
 
-    let output = calm(
+    let output = no_panic(
         tool.call(args.clone(), &ToolCx::detached()),
         "tool: a failure is an `Err`",
     )
     .await;
     check_output(
         tool.spec(),
-        &kept(
+        &expect_ok(
             output,
             "tool: `make` returns a tool that succeeds with `args`",
         ),
     );
     for junk in [json!("junk"), json!([1, null]), json!(7), json!(true)] {
         let cx = ToolCx::detached();
-        let output = calm(tool.call(junk, &cx), "tool: no arguments make it panic").await;
+        let output = no_panic(tool.call(junk, &cx), "tool: no arguments make it panic").await;
         output.err().iter().for_each(check_error);
     }
 
     let (other, cx) = (make(), ToolCx::detached());
     drop(other.call(args.clone(), &cx));
-    calm(
+    no_panic(
         async { drop(abandon(other.call(args.clone(), &cx))) },
         "tool: dropping a call is harmless",
     )
     .await;
-    let output = calm(
+    let output = no_panic(
         make().call(args.clone(), &cx),
         "tool: a failure is an `Err`",
     )
     .await;
-    kept(output, "tool: a dropped call does not disturb the next");
+    expect_ok(output, "tool: a dropped call does not disturb the next");
     if tool.spec().hints.class.needs_undo() {
         check_undo(&make, &args).await;
     }
@@ -78,16 +78,16 @@ pub async fn tool<T: Tool>(make: impl Fn() -> T, args: Value) {
 async fn check_undo<T: Tool>(make: &impl Fn() -> T, args: &Value) {
     let cx = ToolCx::detached();
     let undo = async |tool: &T, promise: &str| {
-        let undone = calm(
+        let undone = no_panic(
             tool.undo(args.clone(), &cx),
             "tool: a failure to undo is an `Err`",
         )
         .await;
-        kept(undone, promise);
+        expect_ok(undone, promise);
     };
     let call = async |tool: &T, promise: &str| {
-        kept(
-            calm(tool.call(args.clone(), &cx), "tool: a failure is an `Err`").await,
+        expect_ok(
+            no_panic(tool.call(args.clone(), &cx), "tool: a failure is an `Err`").await,
             promise,
         );
     };
@@ -104,7 +104,7 @@ async fn check_undo<T: Tool>(make: &impl Fn() -> T, args: &Value) {
     call(&tool, "tool: a call that was undone can be made again").await;
 
     let tool = make();
-    calm(
+    no_panic(
         async { drop(abandon(tool.call(args.clone(), &cx))) },
         "tool: dropping a call is harmless",
     )
@@ -139,8 +139,8 @@ pub(super) fn check_spec(spec: &ToolSpec) {
         output,
         "tool: the output schema of `{name}` is a JSON Schema"
     );
-    let json = kept(serde_json::to_string(spec), "tool: the spec survives JSON");
-    let read: ToolSpec = kept(serde_json::from_str(&json), "tool: the spec survives JSON");
+    let json = expect_ok(serde_json::to_string(spec), "tool: the spec survives JSON");
+    let read: ToolSpec = expect_ok(serde_json::from_str(&json), "tool: the spec survives JSON");
     same(&read, spec, "tool: the spec survives JSON");
 }
 

@@ -147,7 +147,7 @@ impl CrashJournal {
 
     /// Counts a record, and returns `true` if the life continues.
     fn wrote(&self, run: &RunId, record: &Record) -> bool {
-        let entry = self.told(run, &record.entry);
+        let entry = self.describe(run, &record.entry);
         let mut state = self.state();
         state.records += 1;
         state.last = Some(Written {
@@ -163,7 +163,7 @@ impl CrashJournal {
     }
 
     /// Describes the kind of an entry, and its subject.
-    fn told(&self, run: &RunId, entry: &Entry) -> String {
+    fn describe(&self, run: &RunId, entry: &Entry) -> String {
         match entry {
             Entry::Opened { .. } => "opened".into(),
             Entry::Started { effect, note } => {

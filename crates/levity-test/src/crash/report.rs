@@ -6,7 +6,7 @@ use levity_core::RunId;
 use super::CrashTally;
 
 /// The maximum number of differences in a message.
-const TOLD: usize = 5;
+const MAX_SHOWN: usize = 5;
 
 /// The results of a scenario, undisturbed and after each stop.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl<T, W> Report<T, W> {
             .collect();
         let told: String = others
             .iter()
-            .take(TOLD)
+            .take(MAX_SHOWN)
             .map(|(end, found)| format!("\n{end}:\n   found: {found:?}"))
             .collect();
         assert!(

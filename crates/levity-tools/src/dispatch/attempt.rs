@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::turns::{TURNS, Turns};
+use super::key_locks::{KEY_LOCKS, KeyLocks};
 use super::{CallCx, Dispatcher};
 use crate::entry::Entry;
-use crate::text::Short;
+use crate::text::Truncated;
 
 type Outcome = Result<ToolOutput, ToolError>;
 
@@ -55,13 +55,13 @@ impl Dispatcher {
                         let undone = Box::pin(undone);
                         undone
                             .await
-                            .map_err(|undo| not_undone(&counted(error, attempt), &undo))?;
+                            .map_err(|undo| not_undone(&with_attempts(error, attempt), &undo))?;
                     }
                     let pause = self.0.backoff.pause(attempt, self.0.world.random());
                     self.0.world.sleep(pause).await;
                     attempt += 1;
                 }
-                Err(error) => return Err(counted(unsure(entry, error), attempt)),
+                Err(error) => return Err(with_attempts(maybe_done(entry, error), attempt)),
                 output => return output,
             }
         }
@@ -112,7 +112,7 @@ impl Dispatcher {
         // However this ends, even by a drop, the tool is notified of the cancellation.
         let _cancel = cx.cancel.clone().into_guard();
         let outcome = if hints.blocking {
-            let turns = hints.class.needs_undo().then_some(&*TURNS);
+            let turns = hints.class.needs_undo().then_some(&*KEY_LOCKS);
             within(
                 world,
                 limit,
@@ -120,9 +120,14 @@ impl Dispatcher {
             )
             .await
         } else {
-            within(world, limit, guarded(&*entry.tool, job, args, &cx)).await
+            within(
+                world,
+                limit,
+                call_catching_panic(&*entry.tool, job, args, &cx),
+            )
+            .await
         };
-        outcome.unwrap_or_else(|| Err(too_slow(limit)))
+        outcome.unwrap_or_else(|| Err(timed_out(limit)))
     }
 }
 
@@ -152,10 +157,10 @@ async fn within<T>(world: &dyn World, limit: Duration, work: impl Future<Output 
 }
 
 /// Calls the tool, and turns a panic into a failure.
-async fn guarded(tool: &dyn Tool, job: Job, args: Value, cx: &ToolCx) -> Outcome {
+async fn call_catching_panic(tool: &dyn Tool, job: Job, args: Value, cx: &ToolCx) -> Outcome {
     // The call is made within the block, as it may panic before it returns a future.
     let call = async {
-        let mut work = Work(Some(match job {
+        let mut work = CallFuture(Some(match job {
             Job::Call => tool.call(args, cx),
             Job::Undo => tool
                 .undo(args, cx)
@@ -169,9 +174,9 @@ async fn guarded(tool: &dyn Tool, job: Job, args: Value, cx: &ToolCx) -> Outcome
 }
 
 /// A call in progress. It is dropped when it times out, and its destructors may panic as well.
-struct Work<'a>(Option<BoxFuture<'a, Outcome>>);
+struct CallFuture<'a>(Option<BoxFuture<'a, Outcome>>);
 
-impl Work<'_> {
+impl CallFuture<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         self.0
             .as_mut()
@@ -179,7 +184,7 @@ impl Work<'_> {
     }
 }
 
-impl Drop for Work<'_> {
+impl Drop for CallFuture<'_> {
     fn drop(&mut self) {
         let work = self.0.take();
         let _ = catch_unwind(AssertUnwindSafe(move || drop(work)));
@@ -193,7 +198,7 @@ async fn on_thread(
     job: Job,
     args: Value,
     cx: ToolCx,
-    turns: Option<&Turns>,
+    turns: Option<&KeyLocks>,
 ) -> Outcome {
     let Ok(runtime) = Handle::try_current() else {
         return Err(ToolError::failed(
@@ -210,7 +215,7 @@ async fn on_thread(
         inside.block_on(async {
             // Blocking code continues after a cancel; code that merely waits ends here.
             match select(
-                pin!(guarded(&*tool, job, args, &cx)),
+                pin!(call_catching_panic(&*tool, job, args, &cx)),
                 pin!(cx.cancel.cancelled()),
             )
             .await
@@ -232,7 +237,7 @@ async fn on_thread(
             "the tool needs a separate thread, but the system has none left",
         ));
     };
-    let mut thread = Thread(thread);
+    let mut thread = BlockingCall(thread);
     (&mut thread.0)
         .await
         .unwrap_or_else(|error| match error.try_into_panic() {
@@ -242,9 +247,9 @@ async fn on_thread(
 }
 
 /// Aborts the work on drop, if it still waits for a thread.
-struct Thread(JoinHandle<Outcome>);
+struct BlockingCall(JoinHandle<Outcome>);
 
-impl Drop for Thread {
+impl Drop for BlockingCall {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -257,7 +262,7 @@ fn stopped() -> ToolError {
     )
 }
 
-fn too_slow(limit: Duration) -> ToolError {
+fn timed_out(limit: Duration) -> ToolError {
     ToolError::new(
         ToolErrorKind::Timeout,
         format!("the tool timed out after {limit:?}"),
@@ -266,7 +271,7 @@ fn too_slow(limit: Duration) -> ToolError {
 
 /// Returns the last error of a call that is not undone; one that timed out may still have taken
 /// effect.
-fn unsure(entry: &Entry, error: ToolError) -> ToolError {
+fn maybe_done(entry: &Entry, error: ToolError) -> ToolError {
     if error.kind() != ToolErrorKind::Timeout || entry.spec.hints.class.may_repeat() {
         return error;
     }
@@ -288,13 +293,13 @@ fn not_undone(error: &ToolError, undo: &ToolError) -> ToolError {
 fn panicked(panic: &(dyn Any + Send)) -> ToolError {
     let text = panic.downcast_ref::<&str>().copied();
     match text.or_else(|| panic.downcast_ref::<String>().map(|text| &**text)) {
-        Some(text) => ToolError::failed(format!("the tool panicked: {}", Short(text, 512))),
+        Some(text) => ToolError::failed(format!("the tool panicked: {}", Truncated(text, 512))),
         None => ToolError::failed("the tool panicked"),
     }
 }
 
 /// Returns the error with the number of attempts.
-fn counted(error: ToolError, attempts: u32) -> ToolError {
+fn with_attempts(error: ToolError, attempts: u32) -> ToolError {
     if attempts == 1 {
         return error;
     }

@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 
 use super::Dispatcher;
 use crate::registry::Registry;
-use crate::text::{Short, floor};
+use crate::text::{Truncated, floor};
 
 /// The names of the tool; the second one if a tool of the registry has the first.
 const FINDERS: [&str; 2] = ["find_tools", "levity_find_tools"];
 
 /// The default number of results.
-const USUAL: usize = 5;
+const DEFAULT_RESULTS: usize = 5;
 /// The maximum number of results.
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 /// The maximum number of sources named to the model.
-const MOST_SOURCES: usize = 40;
+const MAX_SOURCES: usize = 40;
 
 /// The condition under which tools are searched instead of listed.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Dispatcher {
 
     /// Returns the tools that a search call finds.
     pub(super) fn find_tools(&self, call: &ToolCall) -> Result<ToolOutput, ToolError> {
-        let wanted = Wanted::of(call)?;
+        let wanted = SearchArguments::of(call)?;
         let found = self.0.registry.find(&wanted.query, wanted.limit);
         if found.is_empty() {
             let sources = sources(&self.0.registry);
@@ -145,7 +145,7 @@ fn spec(name: &str, registry: &Registry) -> ToolSpec {
         "properties": {
             "query": {"type": "string", "description": "What the tool should do, in a few words, \
                 or a part of its name."},
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": format!("How many to return; {USUAL} by default.")},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "description": format!("How many to return; {DEFAULT_RESULTS} by default.")},
         },
         "required": ["query"],
         "additionalProperties": false,
@@ -157,25 +157,25 @@ fn sources(registry: &Registry) -> String {
     let cost = registry.cost();
     let named = cost
         .iter()
-        .take(MOST_SOURCES)
-        .map(|cost| format!("`{}` ({})", Short(&cost.source, 64), cost.tools));
+        .take(MAX_SOURCES)
+        .map(|cost| format!("`{}` ({})", Truncated(&cost.source, 64), cost.tools));
     let mut text = format!(
         "There are tools of {}",
         named.collect::<Vec<_>>().join(", ")
     );
-    if cost.len() > MOST_SOURCES {
-        text += &format!(" and {} more", cost.len() - MOST_SOURCES);
+    if cost.len() > MAX_SOURCES {
+        text += &format!(" and {} more", cost.len() - MAX_SOURCES);
     }
     text + "."
 }
 
 /// The arguments of a search.
-struct Wanted {
+struct SearchArguments {
     query: String,
     limit: usize,
 }
 
-impl Wanted {
+impl SearchArguments {
     fn of(call: &ToolCall) -> Result<Self, ToolError> {
         let wrong = |text: &str| Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
         let empty = Map::new();
@@ -194,10 +194,10 @@ impl Wanted {
             return wrong("`query` must describe in words what the tool should do");
         }
         let limit = match args.get("limit") {
-            None | Some(Value::Null) => USUAL,
+            None | Some(Value::Null) => DEFAULT_RESULTS,
             // Some models write `5.0`; the cast saturates.
             Some(limit) => match limit.as_f64().filter(|limit| *limit >= 1.0) {
-                Some(limit) => (limit as usize).min(MOST),
+                Some(limit) => (limit as usize).min(MAX_RESULTS),
                 None => return wrong("`limit` must be a whole number, 1 or more"),
             },
         };

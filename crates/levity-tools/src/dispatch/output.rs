@@ -47,7 +47,7 @@ impl Dispatcher {
     /// Shortens a result so that it can be shown; the whole output stays with it.
     pub(super) fn fit(&self, result: &mut ToolResult, hint: Option<usize>) {
         let max = hint.map_or(self.0.max_output, |bytes| bytes.max(MIN_OUTPUT));
-        let mut long = Long {
+        let mut long = LongResult {
             reader: self.0.reader,
             call: result.call.clone(),
             whole: String::new(),
@@ -75,14 +75,14 @@ impl Dispatcher {
 }
 
 /// Collects the parts of a result that are too long to be shown.
-struct Long {
+struct LongResult {
     /// The name of the tool that reads them.
     reader: &'static str,
     call: CallId,
     whole: String,
 }
 
-impl Long {
+impl LongResult {
     /// Retains `text`, and returns its head and tail with a note about the missing part.
     fn cut(&mut self, text: String, max: usize) -> String {
         let total = text.len();
@@ -92,15 +92,19 @@ impl Long {
             self.whole.len() + 1
         };
         // The numbers in the marker are not known yet; these are the longest.
-        let marker = self.way(before + total, before + total).len() + MARKER / 2;
+        let marker = self.read_instruction(before + total, before + total).len() + MARKER / 2;
         let room = max
             .saturating_sub(marker.max(MARKER))
             .max(MIN_OUTPUT - MARKER);
         let (head, tail) = (floor(&text, room / 3 * 2), ceil(&text, total - room / 3));
-        let (missing, way) = (tail - head, self.way(before + head, before + total));
+        let (missing, read_instruction) = (
+            tail - head,
+            self.read_instruction(before + head, before + total),
+        );
         let (start, end) = (&text[..head], &text[tail..]);
-        let shown =
-            format!("{start}\n[{missing} of {total} bytes are left out here; {way}]\n{end}");
+        let shown = format!(
+            "{start}\n[{missing} of {total} bytes are left out here; {read_instruction}]\n{end}"
+        );
         match before {
             0 => self.whole = text,
             _ => self.whole.extend(["\n", &text]),
@@ -111,13 +115,15 @@ impl Long {
     /// Retains a value, and returns the note that replaces it.
     fn left_out(&mut self, json: String) -> String {
         let total = json.len();
-        let way = self.way(0, total);
+        let read_instruction = self.read_instruction(0, total);
         self.whole = json;
-        format!("\n[the value of this result, {total} bytes of JSON, is left out; {way}]")
+        format!(
+            "\n[the value of this result, {total} bytes of JSON, is left out; {read_instruction}]"
+        )
     }
 
     /// Returns the instruction to read from `offset` on, up to `end`.
-    fn way(&self, offset: usize, end: usize) -> String {
+    fn read_instruction(&self, offset: usize, end: usize) -> String {
         let kept = match end > MAX_WHOLE {
             true => format!(" (only the first {MAX_WHOLE} are stored)"),
             false => String::new(),
@@ -176,12 +182,12 @@ fn take_text(content: &mut Vec<Content>) -> String {
 
 /// Returns `true` if `value` takes more than `max` bytes of JSON; it reads no more than that.
 fn is_longer(value: &Value, max: usize) -> bool {
-    serde_json::to_writer(Room(max), value).is_err()
+    serde_json::to_writer(LimitedWriter(max), value).is_err()
 }
 
-struct Room(usize);
+struct LimitedWriter(usize);
 
-impl io::Write for Room {
+impl io::Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self
             .0

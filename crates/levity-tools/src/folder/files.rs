@@ -9,16 +9,16 @@ use std::time::SystemTime;
 const MAX_FILES: usize = 1_000;
 
 /// A file that may contain tools.
-pub(super) struct Found {
+pub(super) struct FoundFile {
     pub(super) name: String,
-    pub(super) seen: Seen,
+    pub(super) seen: FileVersion,
     /// `true` if its tools depend on another file too.
     pub(super) depends: bool,
 }
 
 /// The properties that reveal a change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct FileVersion {
     len: u64,
     modified: Option<SystemTime>,
     changed: (i64, i64, u64),
@@ -26,7 +26,7 @@ pub(super) struct Seen {
 }
 
 /// Returns the files of a folder that are not private, by name.
-pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
+pub(super) fn scan(folder: &Path) -> io::Result<Vec<FoundFile>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -46,9 +46,9 @@ pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
             )));
         }
         let depends = name.ends_with(".tool.json");
-        found.push(Found {
+        found.push(FoundFile {
             name,
-            seen: Seen::of(&about),
+            seen: FileVersion::of(&about),
             depends,
         });
     }
@@ -56,7 +56,7 @@ pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-impl Seen {
+impl FileVersion {
     #[cfg(unix)]
     fn of(about: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;

@@ -111,11 +111,11 @@ impl LinkedLoader {
 inventory::collect!(LinkedLoader);
 
 /// Kinds of files that are certainly meant as tools, with the feature that loads them.
-const WANTED: [(&str, &str); 2] = [(".py", "python"), (".tool.json", "commands")];
+const KNOWN_KINDS: [(&str, &str); 2] = [(".py", "python"), (".tool.json", "commands")];
 
 pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -> Loaded {
     let Some(loader) = loaders.iter().find(|loader| loader.takes(name)) else {
-        let wanted = WANTED.iter().find(|(end, _)| name.ends_with(end));
+        let wanted = KNOWN_KINDS.iter().find(|(end, _)| name.ends_with(end));
         let problem = |(_, feature): &(&str, &str)| {
             Loaded::problem(format!(
                 "there is no loader for such files; enable the feature `{feature}`"

@@ -7,22 +7,22 @@ use levity_core::ToolSpec;
 use serde_json::Value;
 
 /// The weight of a word by its place.
-const IN_NAME: f64 = 3.0;
-const IN_ARGUMENTS: f64 = 1.5;
-const IN_DESCRIPTION: f64 = 1.0;
+const NAME_WEIGHT: f64 = 3.0;
+const ARGUMENTS_WEIGHT: f64 = 1.5;
+const DESCRIPTION_WEIGHT: f64 = 1.0;
 
 /// The weight of a word that only begins like the searched one.
-const BEGINS: f64 = 0.4;
+const PREFIX_WEIGHT: f64 = 0.4;
 
 /// The saturation of repeated words, and the penalty for the length of a text.
 const SATURATION: f64 = 1.2;
 const LENGTH: f64 = 0.5;
 
 /// The maximum bytes of a description and the maximum words of a query that are used.
-const MOST_TEXT: usize = 4 << 10;
-const MOST_WORDS: usize = 32;
+const MAX_TEXT: usize = 4 << 10;
+const MAX_WORDS: usize = 32;
 /// The maximum depth of nested arguments.
-const DEEPEST: usize = 3;
+const MAX_NESTING: usize = 3;
 
 /// An index from words to tools.
 #[derive(Debug, Default)]
@@ -44,12 +44,14 @@ impl Index {
                     *own.entry(word).or_default() += weight;
                 }
             };
-            add(&spec.name, IN_NAME);
+            add(&spec.name, NAME_WEIGHT);
             add(
-                &spec.description[..crate::text::floor(&spec.description, MOST_TEXT)],
-                IN_DESCRIPTION,
+                &spec.description[..crate::text::floor(&spec.description, MAX_TEXT)],
+                DESCRIPTION_WEIGHT,
             );
-            arguments(&spec.input, DEEPEST, &mut |name| add(name, IN_ARGUMENTS));
+            arguments(&spec.input, MAX_NESTING, &mut |name| {
+                add(name, ARGUMENTS_WEIGHT)
+            });
             index.lengths.push(own.values().sum());
             for (word, weight) in own {
                 index.words.entry(word).or_default().push((at, weight));
@@ -62,7 +64,7 @@ impl Index {
     /// Returns the indexes of the tools that match best; equal ones in their order.
     pub(super) fn best(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut scores = vec![0.0; self.lengths.len()];
-        for word in words(query).take(MOST_WORDS) {
+        for word in words(query).take(MAX_WORDS) {
             self.score(&word, &mut scores);
         }
         let mut best: Vec<(usize, f64)> = scores
@@ -83,7 +85,7 @@ impl Index {
         for (word, tools) in near {
             let like = match word.len() {
                 length if length == wanted.len() => 1.0,
-                _ if wanted.len() >= 3 => BEGINS,
+                _ if wanted.len() >= 3 => PREFIX_WEIGHT,
                 _ => continue,
             };
             let rare = (1.0 + scores.len() as f64 / tools.len() as f64).ln();
@@ -124,13 +126,13 @@ fn words(text: &str) -> impl Iterator<Item = String> {
         .split(|c: char| !c.is_alphanumeric())
         .filter(|part| !part.is_empty());
     parts
-        .flat_map(humps)
+        .flat_map(camel_parts)
         .map(|word| singular(word.to_lowercase()))
         .filter(|word| !is_filler(word))
 }
 
 /// Returns the parts of a name like `readFile` or `HTTPServer`.
-fn humps(name: &str) -> Vec<&str> {
+fn camel_parts(name: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
     let chars: Vec<(usize, char)> = name.char_indices().collect();

@@ -1,5 +1,5 @@
 /// The minimum similarity of two names, from 0 to 1.
-const ALIKE: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 
 /// The maximum length of a compared name: no tool has a longer one, and comparing takes the product
 /// of both lengths.
@@ -12,9 +12,9 @@ pub(super) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
     }
     let wanted = plain(wanted);
     let mut near: Vec<_> = names
-        .map(|name| (likeness(&wanted, &plain(name)), name))
+        .map(|name| (similarity(&wanted, &plain(name)), name))
         .collect();
-    near.retain(|(likeness, _)| *likeness >= ALIKE);
+    near.retain(|(similarity, _)| *similarity >= MIN_SIMILARITY);
     // The sort is stable: equally similar names keep the order of the tools.
     near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     near.into_iter()
@@ -30,7 +30,7 @@ fn plain(name: &str) -> String {
         .collect()
 }
 
-fn likeness(wanted: &str, name: &str) -> f64 {
+fn similarity(wanted: &str, name: &str) -> f64 {
     let shorter = wanted.len().min(name.len());
     // `weather` for `get_weather` is far by edits, and still the likeliest.
     if shorter >= 4 && (name.contains(wanted) || wanted.contains(name)) {

@@ -6,28 +6,28 @@
 use serde_json::{Map, Value};
 
 use super::{MAX_DEPTH, nodes};
-use crate::text::Short;
+use crate::text::Truncated;
 
 /// Keys under which models put the arguments that belong at the top.
 const WRAPPERS: [&str; 5] = ["arguments", "parameters", "args", "input", "properties"];
 
 /// The maximum number of changes in a note.
-const MAX_TOLD: usize = 8;
+const MAX_NOTED: usize = 8;
 
 /// Arguments that match the schema, and the changes that were made.
 #[derive(Debug, PartialEq)]
-pub(super) struct Coerced {
+pub(super) struct CoercedArguments {
     pub(super) args: Value,
     pub(super) changes: Vec<String>,
 }
 
-impl Coerced {
+impl CoercedArguments {
     /// Returns the note for the model.
     pub(super) fn note(&self) -> String {
         let told: Vec<&str> = self
             .changes
             .iter()
-            .take(MAX_TOLD)
+            .take(MAX_NOTED)
             .map(String::as_str)
             .collect();
         format!("(The arguments were corrected: {}.)", told.join("; "))
@@ -36,12 +36,12 @@ impl Coerced {
 
 /// Returns the arguments with each value in its expected type; `None` if there is nothing to
 /// change.
-pub(super) fn coerce(schema: &Value, args: &Value) -> Option<Coerced> {
+pub(super) fn coerce(schema: &Value, args: &Value) -> Option<CoercedArguments> {
     nodes(args, MAX_DEPTH)?;
     let mut changes = Vec::new();
     let args = unwrapped(schema, args, &mut changes).unwrap_or_else(|| args.clone());
     let args = fit(schema, args, "", &mut changes);
-    (!changes.is_empty()).then_some(Coerced { args, changes })
+    (!changes.is_empty()).then_some(CoercedArguments { args, changes })
 }
 
 /// Unwraps `{"arguments": {..}}`, if the tool has no property of that name.
@@ -67,9 +67,9 @@ fn fit(schema: &Value, value: Value, place: &str, changes: &mut Vec<String>) -> 
             let whole = if place.is_empty() { "/" } else { place };
             changes.push(format!(
                 "at `{}`, {} became {}",
-                Short(whole, 64),
-                Short(&value, 64),
-                Short(&right, 64)
+                Truncated(whole, 64),
+                Truncated(&value, 64),
+                Truncated(&right, 64)
             ));
             right
         }

@@ -4,7 +4,7 @@ use levity_core::{
     ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Summary, Timestamp,
 };
 
-use super::super::check::{kept, same};
+use super::super::check::{expect_ok, same};
 use super::{all, append, batch, refused, set_summary, summary_of};
 
 pub(super) async fn check_pages(store: &impl MemoryStore) {
@@ -12,13 +12,17 @@ pub(super) async fn check_pages(store: &impl MemoryStore) {
     let id = ConversationId::new("pages");
     let sent = [batch("a"), batch("b"), batch("c")].concat();
     for part in sent.chunks(5) {
-        kept(append(store, &id, part).await, promise);
+        expect_ok(append(store, &id, part).await, promise);
     }
-    kept(
+    expect_ok(
         set_summary(store, &id, "All but the last.", 11).await,
         promise,
     );
-    same(&kept(store.load(&id, 0).await, promise).end, &12, promise);
+    same(
+        &expect_ok(store.load(&id, 0).await, promise).end,
+        &12,
+        promise,
+    );
     let placed: Vec<_> = (0..).zip(sent).collect();
     for from in [0, 1, 7, 11, 12, 13, u64::MAX] {
         for limit in [0, 1, 5, 12, usize::MAX] {
@@ -29,7 +33,7 @@ pub(super) async fn check_pages(store: &impl MemoryStore) {
                 .cloned()
                 .collect();
             same(
-                &kept(store.read(&id, from, limit).await, promise),
+                &expect_ok(store.read(&id, from, limit).await, promise),
                 &expected,
                 promise,
             );
@@ -52,12 +56,12 @@ pub(super) async fn check_again(store: &impl MemoryStore) {
         .when(Timestamp::from_millis(3_000));
     let changes = [first, second, third];
     for upto in 0..changes.len() {
-        kept(store.save(&id, &changes[upto]).await, promise);
-        let before = kept(store.load(&id, usize::MAX).await, promise);
+        expect_ok(store.save(&id, &changes[upto]).await, promise);
+        let before = expect_ok(store.load(&id, usize::MAX).await, promise);
         for made in &changes[..=upto] {
-            kept(store.save(&id, made).await, promise);
+            expect_ok(store.save(&id, made).await, promise);
             same(
-                &kept(store.load(&id, usize::MAX).await, promise),
+                &expect_ok(store.load(&id, usize::MAX).await, promise),
                 &before,
                 promise,
             );
@@ -69,8 +73,12 @@ pub(super) async fn check_again(store: &impl MemoryStore) {
         promise,
     );
     let part = ConversationChange::at(5).with_messages(batch("b")[1..3].iter().cloned());
-    kept(store.save(&id, &part).await, promise);
-    same(&kept(store.load(&id, 0).await, promise).end, &8, promise);
+    expect_ok(store.save(&id, &part).await, promise);
+    same(
+        &expect_ok(store.load(&id, 0).await, promise).end,
+        &8,
+        promise,
+    );
 }
 
 pub(super) async fn check_moved(store: &impl MemoryStore) {
@@ -82,8 +90,8 @@ pub(super) async fn check_moved(store: &impl MemoryStore) {
         MemoryErrorKind::Moved,
         promise,
     );
-    kept(store.save(&id, &save(0)).await, promise);
-    let before = kept(store.load(&id, usize::MAX).await, promise);
+    expect_ok(store.save(&id, &save(0)).await, promise);
+    let before = expect_ok(store.load(&id, usize::MAX).await, promise);
     let elsewhere = [
         ConversationChange::at(0).with_messages(batch("b")),
         save(1),
@@ -103,27 +111,27 @@ pub(super) async fn check_moved(store: &impl MemoryStore) {
             promise,
         );
         same(
-            &kept(store.load(&id, usize::MAX).await, promise),
+            &expect_ok(store.load(&id, usize::MAX).await, promise),
             &before,
             promise,
         );
     }
-    kept(store.save(&id, &save(4)).await, promise);
+    expect_ok(store.save(&id, &save(4)).await, promise);
 }
 
 pub(super) async fn check_trim(store: &impl MemoryStore) {
     let promise = "memory store: `trim` removes the messages before a position, and nothing else";
     let (id, other) = (ConversationId::new("trimmed"), ConversationId::new("whole"));
     for id in [&id, &other] {
-        kept(append(store, id, &batch("early")).await, promise);
-        kept(append(store, id, &batch("late")).await, promise);
+        expect_ok(append(store, id, &batch("early")).await, promise);
+        expect_ok(append(store, id, &batch("late")).await, promise);
     }
-    kept(set_summary(store, &id, "They met.", 2).await, promise);
-    kept(store.trim(&id, 5).await, promise);
-    kept(store.trim(&id, 3).await, promise);
+    expect_ok(set_summary(store, &id, "They met.", 2).await, promise);
+    expect_ok(store.trim(&id, 5).await, promise);
+    expect_ok(store.trim(&id, 3).await, promise);
     let placed: Vec<_> = (4..).zip(batch("late")).skip(1).collect();
     same(
-        &kept(store.read(&id, 0, 10).await, promise),
+        &expect_ok(store.read(&id, 0, 10).await, promise),
         &placed,
         promise,
     );
@@ -132,14 +140,14 @@ pub(super) async fn check_trim(store: &impl MemoryStore) {
         &batch("late")[1..].to_vec(),
         promise,
     );
-    let found = kept(store.load(&id, 0).await, promise);
+    let found = expect_ok(store.load(&id, 0).await, promise);
     same(&(found.first, found.end), &(5, 8), promise);
     same(
         &summary_of(store, &id, promise).await,
         &Some(("They met.".to_owned(), 2)),
         promise,
     );
-    let found = kept(store.search(&id, "early", 10).await, promise);
+    let found = expect_ok(store.search(&id, "early", 10).await, promise);
     assert!(
         found.iter().all(|(at, _)| *at >= 5),
         "{promise}\nfound: {found:?}"
@@ -151,7 +159,7 @@ pub(super) async fn check_trim(store: &impl MemoryStore) {
     );
 
     let again = ConversationChange::at(4).with_messages(batch("late"));
-    kept(
+    expect_ok(
         store.save(&id, &again).await,
         "memory store: repeating a save changes nothing",
     );
@@ -162,17 +170,21 @@ pub(super) async fn check_trim(store: &impl MemoryStore) {
         promise,
     );
 
-    kept(store.trim(&id, u64::MAX).await, promise);
+    expect_ok(store.trim(&id, u64::MAX).await, promise);
     same(
-        &kept(store.read(&id, 0, 10).await, promise),
+        &expect_ok(store.read(&id, 0, 10).await, promise),
         &Vec::new(),
         promise,
     );
-    same(&kept(store.load(&id, 10).await, promise).end, &8, promise);
-    kept(append(store, &id, &batch("new")).await, promise);
+    same(
+        &expect_ok(store.load(&id, 10).await, promise).end,
+        &8,
+        promise,
+    );
+    expect_ok(append(store, &id, &batch("new")).await, promise);
     let placed: Vec<_> = (8..).zip(batch("new")).collect();
     same(
-        &kept(store.read(&id, 0, 10).await, promise),
+        &expect_ok(store.read(&id, 0, 10).await, promise),
         &placed,
         promise,
     );

@@ -5,12 +5,12 @@ use levity_core::{
     MemoryStore, Timestamp,
 };
 
-use super::super::check::{kept, same};
+use super::super::check::{expect_ok, same};
 use super::{batch, check_empty, refused};
 
 /// Returns the names of all conversations, sorted.
 pub(super) async fn names(store: &impl MemoryStore, promise: &str) -> Vec<String> {
-    let infos = kept(store.list(&ConversationQuery::new()).await, promise);
+    let infos = expect_ok(store.list(&ConversationQuery::new()).await, promise);
     let mut names: Vec<_> = infos.iter().map(|info| info.id.to_string()).collect();
     names.sort();
     names
@@ -31,24 +31,24 @@ pub(super) async fn check_list(store: &impl MemoryStore) {
         ("b", 2_000),
         ("d", 3_000),
     ] {
-        kept(
+        expect_ok(
             store
                 .save(&ConversationId::new(id), &change(0, millis))
                 .await,
             promise,
         );
     }
-    kept(
+    expect_ok(
         store
             .save(&ConversationId::new("e"), &change(4, 4_000))
             .await,
         promise,
     );
-    kept(
+    expect_ok(
         store.save(&ConversationId::new("c"), &change(4, 500)).await,
         promise,
     );
-    kept(store.trim(&ConversationId::new("c"), 3).await, promise);
+    expect_ok(store.trim(&ConversationId::new("c"), 3).await, promise);
     let info = |id: &str, millis, first, end| {
         ConversationInfo::new(id.into(), Timestamp::from_millis(millis), first, end)
     };
@@ -60,11 +60,11 @@ pub(super) async fn check_list(store: &impl MemoryStore) {
         info("e", 4_000, 0, 8),
     ];
     same(
-        &kept(store.list(&ConversationQuery::new()).await, promise),
+        &expect_ok(store.list(&ConversationQuery::new()).await, promise),
         &expected.to_vec(),
         promise,
     );
-    let loaded = kept(store.load(&"c".into(), 1).await, promise);
+    let loaded = expect_ok(store.load(&"c".into(), 1).await, promise);
     same(
         &(loaded.changed, loaded.first),
         &(Timestamp::from_millis(3_000), 3),
@@ -74,21 +74,25 @@ pub(super) async fn check_list(store: &impl MemoryStore) {
     let promise = "memory store: `list` returns the requested conversations";
     let early = ConversationQuery::new().unchanged_since(Timestamp::from_millis(3_000));
     same(
-        &kept(store.list(&early).await, promise),
+        &expect_ok(store.list(&early).await, promise),
         &expected[..1].to_vec(),
         promise,
     );
     for limit in [0, 1, 3, 9] {
         let query = ConversationQuery::new().limit(limit);
         let first = expected[..limit.min(5)].to_vec();
-        same(&kept(store.list(&query).await, promise), &first, promise);
+        same(
+            &expect_ok(store.list(&query).await, promise),
+            &first,
+            promise,
+        );
     }
     let promise = "memory store: `list` continues after any conversation";
     for (place, last) in expected.iter().enumerate() {
         let query = ConversationQuery::new().after(last).limit(2);
         let rest = &expected[place + 1..];
         same(
-            &kept(store.list(&query).await, promise),
+            &expect_ok(store.list(&query).await, promise),
             &rest[..rest.len().min(2)].to_vec(),
             promise,
         );
@@ -100,22 +104,22 @@ pub(super) async fn check_expire(store: &impl MemoryStore) {
     let (id, other) = (ConversationId::new("old"), ConversationId::new("new"));
     let moment = Timestamp::from_millis;
     for (id, millis) in [(&id, 1_000), (&other, 2_000)] {
-        kept(store.save(id, &change(0, millis)).await, promise);
+        expect_ok(store.save(id, &change(0, millis)).await, promise);
         same(
-            &kept(store.expire(id, moment(1_000)).await, promise),
+            &expect_ok(store.expire(id, moment(1_000)).await, promise),
             &false,
             promise,
         );
     }
     same(
-        &kept(
+        &expect_ok(
             store.expire(&"unknown".into(), moment(9_000)).await,
             promise,
         ),
         &false,
         promise,
     );
-    let hold = kept(store.hold(&id).await, promise);
+    let hold = expect_ok(store.hold(&id).await, promise);
     refused(
         store.expire(&id, moment(1_001)).await,
         MemoryErrorKind::Busy,
@@ -123,12 +127,12 @@ pub(super) async fn check_expire(store: &impl MemoryStore) {
     );
     drop(hold);
     same(
-        &kept(store.expire(&id, moment(1_001)).await, promise),
+        &expect_ok(store.expire(&id, moment(1_001)).await, promise),
         &true,
         promise,
     );
     same(
-        &kept(store.expire(&other, moment(1_001)).await, promise),
+        &expect_ok(store.expire(&other, moment(1_001)).await, promise),
         &false,
         promise,
     );

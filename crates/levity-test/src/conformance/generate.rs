@@ -11,9 +11,9 @@ use super::samples::{ODD_TEXT, media_result};
 use crate::manual::splitmix;
 
 /// Generates inputs for a machine; the same seed generates the same inputs.
-pub(super) struct Junk(u64);
+pub(super) struct InputGenerator(u64);
 
-impl Junk {
+impl InputGenerator {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -8,13 +8,13 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 /// A blocking tool continues after its timeout or cancellation. Undoing its call meanwhile would
 /// leave its later effects. There is one for the whole program: a dropped run may be resumed by a
 /// newly built agent, while the thread of the old one still runs.
-pub(super) static TURNS: LazyLock<Turns> = LazyLock::new(Turns::default);
+pub(super) static KEY_LOCKS: LazyLock<KeyLocks> = LazyLock::new(KeyLocks::default);
 
-/// A set of locks by key; see [`TURNS`].
+/// A set of locks by key; see [`KEY_LOCKS`].
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<Arc<str>, Weak<Turn<()>>>>);
+pub(super) struct KeyLocks(Mutex<HashMap<Arc<str>, Weak<Turn<()>>>>);
 
-impl Turns {
+impl KeyLocks {
     /// Waits until no other work is in progress under this key; it is free again when the guard is
     /// dropped.
     pub(super) async fn wait(&self, key: &Arc<str>) -> OwnedMutexGuard<()> {

@@ -2,24 +2,24 @@
 
 use levity_core::{ConversationId, MemoryErrorKind, MemoryStore};
 
-use super::super::check::{abandon, kept, same};
+use super::super::check::{abandon, expect_ok, same};
 use super::{all, append, batch, listed, refused};
 
-pub(super) async fn check_hold(store: &impl MemoryStore) {
+pub(super) async fn check_leases(store: &impl MemoryStore) {
     let promise = "memory store: a leased conversation is busy for others";
     let (id, other) = (ConversationId::new("held"), ConversationId::new("free"));
-    let hold = kept(store.hold(&id).await, promise);
+    let hold = expect_ok(store.hold(&id).await, promise);
     refused(store.hold(&id).await, MemoryErrorKind::Busy, promise);
     refused(store.forget(&id).await, MemoryErrorKind::Busy, promise);
     same(
-        &listed::names(store, promise).await,
+        &lists::names(store, promise).await,
         &Vec::<String>::new(),
         "memory store: a lease creates no conversation",
     );
 
     let promise = "memory store: a leased conversation can be saved and read";
-    kept(append(store, &id, &batch("a")).await, promise);
-    kept(store.trim(&id, 1).await, promise);
+    expect_ok(append(store, &id, &batch("a")).await, promise);
+    expect_ok(store.trim(&id, 1).await, promise);
     same(
         &all(store, &id, promise).await,
         &batch("a")[1..].to_vec(),
@@ -28,14 +28,14 @@ pub(super) async fn check_hold(store: &impl MemoryStore) {
     refused(store.forget(&id).await, MemoryErrorKind::Busy, promise);
 
     let promise = "memory store: a lease does not affect other conversations";
-    let second = kept(store.hold(&other).await, promise);
+    let second = expect_ok(store.hold(&other).await, promise);
     drop(hold);
     refused(store.hold(&other).await, MemoryErrorKind::Busy, promise);
 
     let promise = "memory store: a released conversation is free";
     drop(abandon(store.hold(&id)));
-    drop(kept(store.hold(&id).await, promise));
+    drop(expect_ok(store.hold(&id).await, promise));
     drop(second);
-    drop(kept(store.hold(&other).await, promise));
-    same(&kept(store.forget(&id).await, promise), &true, promise);
+    drop(expect_ok(store.hold(&other).await, promise));
+    same(&expect_ok(store.forget(&id).await, promise), &true, promise);
 }

@@ -28,13 +28,13 @@ fn is_keyword(name: &str, value: &Value) -> bool {
         "title" | "description" | "format" => value.is_string(),
         "const" | "default" => true,
         "enum" | "examples" => value.is_array(),
-        "type" => is_type(value) || some(value, is_type) && is_set(value),
+        "type" => is_type(value) || is_list_of(value, is_type) && is_set(value),
         "required" => is_set(value),
         "properties" | "$defs" => value
             .as_object()
             .is_some_and(|all| all.values().all(is_schema)),
         "items" | "additionalProperties" => is_schema(value),
-        "allOf" | "anyOf" | "oneOf" => some(value, is_schema),
+        "allOf" | "anyOf" | "oneOf" => is_list_of(value, is_schema),
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
         "minLength" | "maxLength" | "minItems" | "maxItems" => value.is_u64(),
         _ => false,
@@ -46,7 +46,7 @@ fn is_type(value: &Value) -> bool {
 }
 
 /// Returns `true` for a non-empty list whose items are all right.
-fn some(value: &Value, is_right: impl Fn(&Value) -> bool) -> bool {
+fn is_list_of(value: &Value, is_right: impl Fn(&Value) -> bool) -> bool {
     value
         .as_array()
         .is_some_and(|items| !items.is_empty() && items.iter().all(is_right))

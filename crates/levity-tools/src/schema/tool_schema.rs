@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Schema, coerce, plain};
 use crate::error::{Error, SchemaSide};
-use crate::text::Short;
+use crate::text::Truncated;
 
 /// A schema of a tool: compiled at once or, if it is certainly valid, when it is first needed.
 ///
@@ -40,7 +40,7 @@ impl ToolSchema {
     }
 
     fn new(spec: &Arc<ToolSpec>, side: SchemaSide) -> Result<Self, Error> {
-        let compiled = match plain::is_valid(of(spec, side)) {
+        let compiled = match simple::is_valid(of(spec, side)) {
             true => OnceLock::new(),
             false => Ok(compile(spec, side)?).into(),
         };
@@ -80,9 +80,9 @@ impl ToolSchema {
         let Some(problems) = self.problems(&args) else {
             return Ok(args);
         };
-        let (name, schema) = (&self.spec.name, Short(&self.spec.input, 1024));
+        let (name, schema) = (&self.spec.name, Truncated(&self.spec.input, 1024));
         if coerce::is_schema(&self.spec.input, &args) {
-            let example = Short(coerce::example(&self.spec.input), 1024).to_string();
+            let example = Truncated(coerce::example(&self.spec.input), 1024).to_string();
             return Err(invalid(format!(
                 "the arguments of `{name}` are its schema; give values in its place, for example \
                     {example}"
@@ -98,7 +98,10 @@ impl ToolSchema {
     ///
     /// # Errors
     /// Returns an error if they do not match.
-    pub(crate) fn corrected<'a>(&self, call: &'a ToolCall) -> Result<Corrected<'a>, ToolError> {
+    pub(crate) fn corrected<'a>(
+        &self,
+        call: &'a ToolCall,
+    ) -> Result<CorrectedArguments<'a>, ToolError> {
         let error = match self.arguments(call) {
             Ok(args) => return Ok((args, None)),
             Err(error) => error,
@@ -114,7 +117,7 @@ impl ToolSchema {
 }
 
 /// Arguments, and a note for the model if they were corrected.
-pub(crate) type Corrected<'a> = (Cow<'a, Value>, Option<String>);
+pub(crate) type CorrectedArguments<'a> = (Cow<'a, Value>, Option<String>);
 
 /// Validates the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is
 /// handled elsewhere. Cloning costs nothing.
