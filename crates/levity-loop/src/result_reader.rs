@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_give_back_the_whole_at_any_length() {
+    fn consecutive_pieces_give_whole_text_at_any_length() {
         let whole = "aé😀\n€".repeat(50);
         for length in 1..40 {
             let pieces = (0..=whole.len())
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_says_where_it_is() {
+    fn piece_reports_its_position() {
         assert_eq!(
             piece("abcdef", 1, 4),
             ("bcde".into(), "\n[bytes 1 to 5 of 6; read on at 5]".into())
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_call_is_named() {
+    fn invalid_arguments_are_named() {
         let id = "`id` must be a text: the id named where the result was cut";
         check(json!({}), id);
         check(json!(null), id);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_taken_as_models_write_them() {
+    fn numbers_are_parsed_as_models_write_them() {
         let args = json!({"id": "a", "offset": 5.0, "length": 1e300});
         let wanted = wanted(args).unwrap();
         assert_eq!((wanted.offset, wanted.length), (5, Some(usize::MAX)));

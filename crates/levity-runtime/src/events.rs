@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_fleeting_is_left_out_before_what_is_not() {
+    async fn transient_events_are_dropped_before_durable_ones() {
         let hub = Hub::new(None);
         let mut events = hub.subscribe();
         hub.publish(event(EventKind::Paused));

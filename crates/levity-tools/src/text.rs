@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn short_text_is_whole_and_long_text_ends_in_dots() {
+    fn short_text_is_complete_and_long_text_ends_in_ellipsis() {
         check("abc", 3, "abc");
         check("abcd", 3, "abc…");
         check("", 0, "");
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_char_is_never_split() {
+    fn char_is_never_split() {
         for max in 1..4 {
             check("é😀é", max + 1, "é…");
         }

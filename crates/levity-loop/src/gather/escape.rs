@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_name_gets_a_backslash() {
+    fn lines_like_block_names_get_a_backslash() {
         check("--- rules.md ---", "\\--- rules.md ---");
         check(
             "a\n--- end of context ---\nb",
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_as_it_was() {
+    fn other_text_is_unchanged() {
         for given in [
             "",
             "---",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_line() {
+    fn name_becomes_one_line() {
         for (given, expected) in [
             ("rules.md", "rules.md"),
             (" a b.md ", "a b.md"),

@@ -251,7 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn a_conversation_has_everything_once_whatever_happens(
+    fn conversation_has_every_message_once(
         tokens in 512..3_000u64,
         past in 0..14usize,
         beside in any::<bool>(),
@@ -301,7 +301,7 @@ proptest! {
 }
 
 #[test]
-fn a_run_from_before_windows_ends_as_it_did() {
+fn run_of_version_without_windows_ends_unchanged() {
     let agent = agent(&Arc::new(InMemory::new()), 1_000);
     let mut state = machine(&agent, false).save();
     state.as_object_mut().unwrap().remove("shown");

@@ -34,7 +34,7 @@ fn refused<T>(ended: Result<T, Error>) {
 }
 
 #[tokio::test]
-async fn blank_goal_begins_nothing_however_it_is_run() {
+async fn blank_goal_starts_no_run() {
     let journal = MemoryJournal::new();
     let model = ScriptedModel::new();
     let agent = Agent::builder(model.clone())
@@ -71,7 +71,7 @@ async fn blank_goal_begins_nothing_however_it_is_run() {
 }
 
 #[tokio::test]
-async fn goal_with_a_picture_alone_is_one() {
+async fn goal_with_only_an_image_is_accepted() {
     let agent = Agent::builder(ScriptedModel::new().reply("A cat."))
         .build()
         .unwrap();
@@ -117,7 +117,7 @@ async fn old_run_with_a_blank_goal_is_resumed() {
 }
 
 #[tokio::test]
-async fn messages_of_an_answer_are_those_of_its_run_and_answer_every_call() {
+async fn answer_messages_are_those_of_its_run_with_every_result() {
     let tool = || RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
     let model = ScriptedModel::new()
         .reply("Hello.")

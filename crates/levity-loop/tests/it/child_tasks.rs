@@ -105,7 +105,7 @@ fn journaled() -> Runtime {
 }
 
 #[tokio::test]
-async fn child_task_has_a_past_and_keeps_its_messages() {
+async fn child_task_has_history_and_returns_its_messages() {
     let model = ScriptedModel::new().reply("Blue.");
     let agent = Agent::builder(model.clone()).build().unwrap();
     let mut history = History::new();
@@ -136,7 +136,7 @@ async fn child_task_has_a_past_and_keeps_its_messages() {
 }
 
 #[tokio::test]
-async fn an_answer_is_wanted_in_a_schema() {
+async fn child_task_answer_is_validated_against_schema() {
     let model = ScriptedModel::new().reply("seven").reply("{\"total\": 7}");
     let agent = Agent::builder(model).build().unwrap();
     let schema = json!({"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]});
@@ -149,7 +149,7 @@ async fn an_answer_is_wanted_in_a_schema() {
 }
 
 #[tokio::test]
-async fn a_conversation_without_a_memory_is_the_error_that_a_run_has() {
+async fn child_task_conversation_without_memory_fails_like_a_run() {
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
     let error = agent
         .child(ChildTask::new("Do it").conversation("c"), None)
@@ -224,7 +224,7 @@ impl Kept {
 }
 
 #[tokio::test]
-async fn child_task_goes_on_with_a_conversation() {
+async fn child_task_continues_a_conversation() {
     let runtime = journaled();
     let kept = Kept::new(&runtime);
     let agent = kept.agent(ScriptedModel::new().reply("Noted.").reply("Blue."));
@@ -252,7 +252,7 @@ async fn child_task_goes_on_with_a_conversation() {
 }
 
 #[tokio::test]
-async fn messages_of_a_cancelled_child_task_are_kept() {
+async fn cancelled_child_task_returns_its_messages() {
     for from_above in [false, true] {
         let runtime = journaled();
         let kept = Kept::new(&runtime);
@@ -288,7 +288,7 @@ async fn messages_of_a_cancelled_child_task_are_kept() {
 }
 
 #[tokio::test]
-async fn child_task_that_is_resumed_anywhere_is_in_its_conversation_once() {
+async fn child_task_resumed_anywhere_is_in_conversation_once() {
     let whole = Arc::new(FaultyJournal::new(MemoryJournal::new()));
     let runtime = Runtime::new().with_journal(whole.clone());
     let agent = Kept::new(&runtime).agent(ScriptedModel::new().reply("Blue."));
@@ -349,7 +349,7 @@ async fn child_task_that_is_resumed_anywhere_is_in_its_conversation_once() {
 }
 
 #[tokio::test]
-async fn child_task_that_goes_on_keeps_others_from_its_conversation() {
+async fn resumed_child_task_leases_its_conversation() {
     let journal = Arc::new(MemoryJournal::new());
     let first =
         Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(3));
@@ -382,7 +382,7 @@ async fn child_task_that_goes_on_keeps_others_from_its_conversation() {
 }
 
 #[tokio::test]
-async fn a_machine_is_told_when_it_is_the_same_again() {
+async fn machine_gets_same_times_after_resume_and_replay() {
     let world = ManualWorld::new();
     world.set(Timestamp::from_millis(5_000));
     let journal = Arc::new(MemoryJournal::new());

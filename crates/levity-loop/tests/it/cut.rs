@@ -71,7 +71,7 @@ fn notes(events: &[EventKind]) -> Vec<&str> {
 }
 
 #[test]
-fn limit_that_cuts_a_call_is_raised_once() {
+fn limit_that_cuts_call_is_raised_once() {
     let agent = agent(Some(64));
     let (mut machine, first) = begun(&agent);
     let (next, events) = feed(&mut machine, first, said(cut_call(), Finish::Length, 64));
@@ -104,7 +104,7 @@ fn limit_that_cuts_a_call_is_raised_once() {
 }
 
 #[test]
-fn whole_call_of_a_cut_reply_is_made() {
+fn complete_call_of_cut_reply_is_made() {
     let (mut machine, first) = begun(&agent(Some(64)));
     let call = Part::ToolCall(ToolCall::new("c1", "add", json!({"a": 1})));
     let (next, _) = feed(&mut machine, first, said(call, Finish::Length, 64));
@@ -112,7 +112,7 @@ fn whole_call_of_a_cut_reply_is_made() {
 }
 
 #[test]
-fn answer_that_its_limit_cut_is_the_answer() {
+fn answer_cut_by_limit_is_the_answer() {
     let (mut machine, first) = begun(&agent(Some(64)));
     let (next, _) = feed(
         &mut machine,
@@ -149,7 +149,7 @@ fn size(effect: &Effect) -> usize {
 }
 
 #[test]
-fn reply_without_room_is_asked_for_with_a_smaller_request() {
+fn reply_without_room_is_retried_with_smaller_request() {
     for (part, finish, output) in [
         (Part::text(""), Finish::Stop, 0),
         (Part::text("The resu"), Finish::Length, 3),
@@ -181,7 +181,7 @@ fn reply_without_room_is_asked_for_with_a_smaller_request() {
 }
 
 #[test]
-fn long_reply_that_was_cut_does_not_shrink_the_request() {
+fn long_cut_reply_does_not_shrink_request() {
     let (mut machine, asks, _) = with_long_result();
     let (next, _) = feed(
         &mut machine,

@@ -92,7 +92,7 @@ impl Play {
 const BEST: Status = Status::BestEffort(Limit::Turns);
 
 #[test]
-fn call_on_the_last_turn_is_answered_by_one_more_plain_request() {
+fn call_on_last_turn_leads_to_one_request_without_tools() {
     let mut play = Play::new(builder().max_turns(2));
     assert_eq!(play.reply([look()]), Offer::All);
     assert_eq!(play.reply([look()]), Offer::None);
@@ -111,7 +111,7 @@ fn call_on_the_last_turn_is_answered_by_one_more_plain_request() {
 }
 
 #[test]
-fn calls_on_the_last_turn_and_after_it_end_with_what_there_is() {
+fn repeated_calls_after_last_turn_end_with_results() {
     for (first, expected) in [
         (vec![Part::text("It may be 42."), look()], "It may be 42."),
         (vec![look()], "The last results of its tools:\n- look: 42"),
@@ -128,7 +128,7 @@ fn calls_on_the_last_turn_and_after_it_end_with_what_there_is() {
 }
 
 #[test]
-fn a_last_turn_with_neither_words_nor_results_has_no_answer() {
+fn last_turn_without_text_and_results_has_no_answer() {
     let mut play = Play::new(builder().max_turns(1));
     play.reply([look()]);
     play.reply([look()]);
@@ -139,7 +139,7 @@ fn a_last_turn_with_neither_words_nor_results_has_no_answer() {
 }
 
 #[test]
-fn a_run_of_an_earlier_version_ends_on_its_last_turn_as_it_did() {
+fn run_of_earlier_version_ends_last_turn_unchanged() {
     let agent = builder().max_turns(1).build().unwrap();
     let mut state = agent.machine("Find it.").save();
     assert_eq!(
@@ -156,7 +156,7 @@ fn a_run_of_an_earlier_version_ends_on_its_last_turn_as_it_did() {
 }
 
 #[test]
-fn a_reply_of_media_alone_is_an_answer() {
+fn reply_of_media_alone_is_an_answer() {
     let mut play = Play::new(builder());
     play.reply([Part::Media(Media::bytes("image/png", vec![1, 2, 3]))]);
     assert_eq!(
@@ -168,7 +168,7 @@ fn a_reply_of_media_alone_is_an_answer() {
 }
 
 #[test]
-fn calls_beyond_the_limit_of_a_turn_are_each_told_so() {
+fn calls_beyond_turn_limit_each_get_an_error() {
     const CALLS: usize = 5_000;
     let mut play = Play::new(builder());
     play.reply((0..CALLS).map(|_| look()));
@@ -204,7 +204,7 @@ fn look_in_text() -> Part {
 }
 
 #[test]
-fn third_call_in_a_row_that_is_the_same_is_answered_from_its_result() {
+fn third_identical_call_is_answered_from_earlier_result() {
     let mut play = Play::new(builder());
     for _ in 0..2 {
         assert_eq!(play.reply([look_in_text()]), Offer::All);
@@ -227,7 +227,7 @@ fn third_call_in_a_row_that_is_the_same_is_answered_from_its_result() {
 }
 
 #[test]
-fn same_native_call_is_made_as_often_as_the_model_wants() {
+fn identical_native_calls_are_always_made() {
     let mut play = Play::new(builder());
     for _ in 0..5 {
         assert_eq!(play.reply([look()]), Offer::All);
@@ -253,7 +253,7 @@ impl ContextSource for Endless {
 }
 
 #[tokio::test]
-async fn run_that_is_cancelled_while_it_is_prepared_ends_as_cancelled() {
+async fn run_cancelled_during_preparation_ends_as_cancelled() {
     let run = builder()
         .context(Endless)
         .build()

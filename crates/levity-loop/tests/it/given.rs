@@ -50,7 +50,7 @@ fn result_of(model: &ScriptedModel) -> String {
 }
 
 #[tokio::test]
-async fn tools_have_the_values_of_their_own_run_and_no_other() {
+async fn tools_get_values_of_their_own_run_only() {
     let model = asks_who();
     let agent = Agent::builder(model.clone())
         .tool(WhoAmI::new())
@@ -69,7 +69,7 @@ async fn tools_have_the_values_of_their_own_run_and_no_other() {
 }
 
 #[tokio::test]
-async fn values_reach_the_tools_of_agents_below() {
+async fn values_reach_tools_of_child_agents() {
     let model = asks_who();
     let inner = Agent::builder(model.clone())
         .tool(WhoAmI::new())
@@ -87,7 +87,7 @@ async fn values_reach_the_tools_of_agents_below() {
 }
 
 #[tokio::test]
-async fn resumed_run_has_the_values_that_it_is_given_again() {
+async fn resumed_run_has_the_new_values() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let model = ScriptedModel::new()
         .call("send", json!({}))
@@ -119,7 +119,7 @@ async fn resumed_run_has_the_values_that_it_is_given_again() {
 }
 
 #[tokio::test]
-async fn questions_of_a_run_and_of_those_below_it_are_answered_by_its_own_function() {
+async fn on_ask_answers_questions_of_run_and_children() {
     let sent = Arc::new(std::sync::Mutex::new(Vec::new()));
     let tool = || {
         let sent = sent.clone();

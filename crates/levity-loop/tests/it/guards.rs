@@ -159,7 +159,7 @@ fn written(journal: &MemoryJournal, run: &RunId) -> String {
 }
 
 #[tokio::test]
-async fn each_guard_sees_what_the_one_before_made_of_it() {
+async fn each_guard_sees_output_of_previous_guard() {
     let seen = Seen::default();
     let first = probe("first", &ALL, &seen, |subject| swap(subject, "one", "two"));
     let second = probe("second", &ALL, &seen, |subject| {
@@ -202,7 +202,7 @@ async fn each_guard_sees_what_the_one_before_made_of_it() {
 }
 
 #[tokio::test]
-async fn what_was_rewritten_is_nowhere_as_it_was() {
+async fn rewritten_text_appears_nowhere_in_original_form() {
     let (runtime, journal) = runtime();
     let seen = Seen::default();
     let guard = probe("words", &ALL, &seen, |subject| {
@@ -274,7 +274,7 @@ async fn what_was_rewritten_is_nowhere_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_blocked_goal_ends_the_run_and_is_in_no_journal() {
+async fn blocked_goal_ends_run_and_is_in_no_journal() {
     let (runtime, journal) = runtime();
     let guard = probe("no", &[Stage::Input], &Seen::default(), |_| {
         Verdict::block("not today")
@@ -326,7 +326,7 @@ async fn a_blocked_goal_ends_the_run_and_is_in_no_journal() {
 }
 
 #[tokio::test]
-async fn a_blocked_call_is_answered_and_the_others_are_made() {
+async fn blocked_call_is_answered_and_others_are_made() {
     let (runtime, journal) = runtime();
     let guard = probe(
         "calls",
@@ -380,7 +380,7 @@ async fn a_blocked_call_is_answered_and_the_others_are_made() {
 }
 
 #[tokio::test]
-async fn a_call_is_looked_at_before_a_person_is_asked() {
+async fn call_is_checked_before_approval() {
     let seen = Seen::default();
     let guard = probe("calls", &[Stage::Call], &seen, |subject| {
         swap(subject, "hush", "****")
@@ -419,7 +419,7 @@ async fn a_call_is_looked_at_before_a_person_is_asked() {
 }
 
 #[tokio::test]
-async fn a_blocked_result_is_withheld_from_the_model() {
+async fn blocked_result_is_withheld_from_model() {
     let (runtime, journal) = runtime();
     let guard = probe("results", &[Stage::Result], &Seen::default(), |_| {
         Verdict::block("private")
@@ -451,7 +451,7 @@ async fn a_blocked_result_is_withheld_from_the_model() {
 }
 
 #[tokio::test]
-async fn a_blocked_answer_ends_the_run_and_costs_what_it_cost() {
+async fn blocked_answer_ends_run_and_counts_its_usage() {
     let (runtime, journal) = runtime();
     let guard = probe(
         "no",
@@ -499,7 +499,7 @@ async fn a_blocked_answer_ends_the_run_and_costs_what_it_cost() {
 }
 
 #[tokio::test]
-async fn an_answer_by_a_call_is_an_answer() {
+async fn finish_call_is_checked_as_an_answer() {
     let seen = Seen::default();
     let guard = || {
         probe("answers", &[Stage::Answer], &seen, |subject| {
@@ -546,7 +546,7 @@ fn pieces(events: &[Event]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pieces_are_held_back_only_where_somebody_looks() {
+async fn replies_are_held_back_only_if_a_guard_watches() {
     let model = || ScriptedModel::new().turn(Turn::new().text("Good morning!").pieces(4));
     let told = async |stages: &[Stage]| {
         let guard = probe("g", stages, &Seen::default(), |subject| {
@@ -565,7 +565,7 @@ async fn pieces_are_held_back_only_where_somebody_looks() {
 }
 
 #[tokio::test]
-async fn what_is_said_later_is_looked_at_before_it_is_written() {
+async fn later_message_is_checked_before_it_is_journaled() {
     let (runtime, journal) = runtime();
     let guard = probe(
         "words",
@@ -645,7 +645,7 @@ impl Guard for Faulty {
 }
 
 #[tokio::test]
-async fn a_guard_that_fails_blocks_unless_it_is_to_pass() {
+async fn failed_guard_blocks_unless_set_to_pass() {
     for (how, reason) in [
         (
             "panics",
@@ -685,7 +685,7 @@ async fn a_guard_that_fails_blocks_unless_it_is_to_pass() {
 }
 
 #[tokio::test]
-async fn what_was_decided_is_not_asked_again_after_a_crash() {
+async fn verdict_is_reused_after_crash() {
     let report = crash::after_every_record(MemoryJournal::new, async |life| {
         let world = life.world.clone();
         let guard = probe("words", &ALL, &Seen::default(), move |subject| {
@@ -750,7 +750,7 @@ async fn what_was_decided_is_not_asked_again_after_a_crash() {
 }
 
 #[tokio::test]
-async fn an_agent_below_has_its_own_guards_and_returns_through_those_above() {
+async fn child_agent_has_own_guards_and_returns_through_parents() {
     let (runtime, journal) = runtime();
     let seen = Seen::default();
     let below = Agent::builder(ScriptedModel::new().reply("hush and mum"));
@@ -789,7 +789,7 @@ async fn an_agent_below_has_its_own_guards_and_returns_through_those_above() {
 }
 
 #[tokio::test]
-async fn an_agent_below_may_be_blocked_and_the_one_above_goes_on() {
+async fn blocked_child_agent_lets_parent_continue() {
     let no = probe("no", &[Stage::Input], &Seen::default(), |_| {
         Verdict::block("not my job")
     });
@@ -813,7 +813,7 @@ async fn an_agent_below_may_be_blocked_and_the_one_above_goes_on() {
 }
 
 #[tokio::test]
-async fn sizes_are_limited_where_they_are_set() {
+async fn size_guard_applies_only_the_set_limits() {
     let run = async |guard: SizeGuard| {
         let model = ScriptedModel::new()
             .call("look_up", json!({"what": "it"}))
@@ -869,7 +869,7 @@ async fn sizes_are_limited_where_they_are_set() {
 }
 
 #[tokio::test]
-async fn secrets_can_be_blocked_or_left_alone() {
+async fn secret_guard_can_block_or_skip_stages() {
     let key = "sk-0123456789abcdef";
     let model = || ScriptedModel::new().reply(format!("It is {key}."));
     let run = async |guard: SecretGuard| {
@@ -904,7 +904,7 @@ async fn secrets_can_be_blocked_or_left_alone() {
 }
 
 #[tokio::test]
-async fn what_was_thought_loses_its_signature_with_its_secret() {
+async fn redacted_thinking_loses_its_signature() {
     let signature = levity_core::ProviderState::new("p", json!({"signature": "s"}));
     let turn = Turn::new()
         .thinking("the key is sk-0123456789abcdef")
@@ -921,7 +921,7 @@ async fn what_was_thought_loses_its_signature_with_its_secret() {
 }
 
 #[tokio::test]
-async fn a_providers_error_is_cleaned() {
+async fn provider_error_is_redacted() {
     let error = levity_core::ModelError::new(ModelErrorKind::BadRequest, "no: sk-0123456789abcdef")
         .with_source("sk-0123456789abcdef again");
     let model = ScriptedModel::new().fail_with(error);

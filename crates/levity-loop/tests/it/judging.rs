@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 /// The rule blocks its thread until another task of the same thread has sent something, once for
 /// each look.
 #[tokio::test(flavor = "current_thread")]
-async fn agent_with_a_blocking_policy_leaves_the_thread_to_other_tasks() {
+async fn blocking_policy_does_not_block_other_tasks() {
     let (send, receive) = channel();
     let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
     let receive = std::sync::Mutex::new(receive);
@@ -47,7 +47,7 @@ async fn agent_with_a_blocking_policy_leaves_the_thread_to_other_tasks() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn agent_is_cancelled_while_its_policy_decides() {
+async fn agent_is_cancelled_during_policy_decision() {
     let (send, receive) = channel::<()>();
     let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
     let receive = std::sync::Mutex::new(receive);

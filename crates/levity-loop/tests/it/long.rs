@@ -77,7 +77,7 @@ fn read(id: usize) -> ToolCall {
 }
 
 #[test]
-fn the_oldest_are_dropped_when_a_run_keeps_too_much() {
+fn oldest_long_results_are_dropped_beyond_limit() {
     let whole: Arc<str> = "é".repeat(4 << 20).into();
     let (mut machine, (id, first)) = machine();
     assert!(!reads(&first));
@@ -113,7 +113,7 @@ fn the_oldest_are_dropped_when_a_run_keeps_too_much() {
 }
 
 #[test]
-fn nothing_is_read_before_there_is_something_to_read() {
+fn reader_is_not_offered_before_first_long_result() {
     let (mut machine, (id, _)) = machine();
     let next = reply(&mut machine, id, vec![read(0)]);
     assert!(matches!(&next[..], [(_, Effect::Tool(run))] if run.call.name == "read_result"));

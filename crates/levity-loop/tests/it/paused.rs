@@ -68,7 +68,7 @@ fn roles(effect: &Effect) -> Vec<Role> {
 }
 
 #[test]
-fn paused_turn_goes_on_with_nothing_behind_it() {
+fn paused_turn_continues_with_nothing_behind_it() {
     let (mut machine, (first, _)) = begun();
     let (second, effect) = reply(&mut machine, first, Part::text("One, "), Finish::Paused).unwrap();
     assert_eq!(roles(&effect), [Role::User, Role::Assistant]);
@@ -99,7 +99,7 @@ fn paused_turn_goes_on_with_nothing_behind_it() {
 }
 
 #[test]
-fn answer_has_all_text_of_a_paused_turn() {
+fn answer_has_all_text_of_paused_turn() {
     let (mut machine, (first, _)) = begun();
     let (second, _) = reply(&mut machine, first, Part::text("One, "), Finish::Paused).unwrap();
     let (third, _) = reply(&mut machine, second, Part::text("two, "), Finish::Paused).unwrap();
@@ -112,7 +112,7 @@ fn answer_has_all_text_of_a_paused_turn() {
 }
 
 #[test]
-fn calls_behind_a_pause_are_made() {
+fn calls_after_pause_are_made() {
     let (mut machine, (first, _)) = begun();
     let (second, _) = reply(&mut machine, first, Part::text("I look."), Finish::Paused).unwrap();
     let call = ToolCall::new("c1", "add", json!({}));
@@ -137,7 +137,7 @@ fn calls_behind_a_pause_are_made() {
 }
 
 #[test]
-fn pauses_without_end_fail_the_run_and_keep_what_was_said() {
+fn endless_pauses_fail_run_and_retain_text() {
     let (mut machine, (mut effect, _)) = begun();
     let mut pauses = 0;
     while let Some((next, _)) = reply(&mut machine, effect, Part::text("Hm."), Finish::Paused) {
@@ -154,7 +154,7 @@ fn pauses_without_end_fail_the_run_and_keep_what_was_said() {
 }
 
 #[test]
-fn media_alone_are_an_answer() {
+fn media_alone_is_an_answer() {
     for mime in ["image/png", "audio/wav", "video/mp4", "application/pdf"] {
         let (mut machine, (first, _)) = begun();
         let media = Part::Media(Media::bytes(mime, vec![1]));
@@ -172,7 +172,7 @@ fn media_alone_are_an_answer() {
 }
 
 #[test]
-fn reply_without_a_word_or_a_picture_is_answered_with_a_reminder() {
+fn reply_without_text_or_media_gets_a_reminder() {
     let (mut machine, (first, _)) = begun();
     let (_, effect) = reply(&mut machine, first, Part::thinking("Hm."), Finish::Stop).unwrap();
     assert_eq!(roles(&effect).last(), Some(&Role::System));

@@ -253,7 +253,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn it_always_ends_within_its_limits_with_a_whole_history(
+    fn machine_always_ends_within_limits_with_valid_history(
         planning in any::<bool>(),
         happenings in prop::collection::vec(happening(), 1..60),
     ) {
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn cancelled_anywhere_it_leaves_a_whole_history_that_says_so(
+    fn machine_cancelled_anywhere_leaves_valid_history(
         happenings in prop::collection::vec(happening(), 1..40),
         stop in 1..30usize,
     ) {

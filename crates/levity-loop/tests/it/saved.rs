@@ -86,7 +86,7 @@ async fn agent_is_restored_between_summaries() {
 }
 
 #[tokio::test]
-async fn agent_is_restored_with_long_results_and_tools_that_are_found() {
+async fn agent_is_restored_with_long_results_and_found_tools() {
     let model = ScriptedModel::new()
         .call("find_tools", json!({"query": "look"}))
         .call("look", json!({}))
@@ -125,7 +125,7 @@ async fn agent_is_restored_in_its_conversation() {
 }
 
 #[test]
-fn restore_reads_the_first_state_of_version_0_1_and_refuses_its_later_states() {
+fn restore_reads_first_state_of_version_0_1_and_rejects_later_ones() {
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
     let state = |phase: &str, run: Option<&str>| {
         json!({

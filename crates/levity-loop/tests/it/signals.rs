@@ -46,7 +46,7 @@ fn numbers(signals: &[Signal]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_run_and_its_replay_have_the_same_signals() {
+async fn run_and_its_replay_have_same_signals() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let events: Arc<Mutex<Vec<Event>>> = Arc::default();
     let kept = events.clone();
@@ -92,7 +92,7 @@ async fn a_run_and_its_replay_have_the_same_signals() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_resumed_anywhere_has_all_signals_once() {
+async fn run_resumed_anywhere_has_all_signals_once() {
     let inner = Arc::new(FaultyJournal::new(MemoryJournal::new()));
     let whole = agent(Runtime::new().with_journal(inner.clone()))
         .build()
@@ -113,7 +113,7 @@ async fn a_run_that_is_resumed_anywhere_has_all_signals_once() {
 }
 
 #[tokio::test]
-async fn signals_are_told_of_a_run_without_an_answer() {
+async fn run_without_answer_reports_signals() {
     let model = ScriptedModel::new().call("tell", json!({"n": 7})).hang();
     let agent = Agent::builder(model)
         .signal(spec("tell"))
@@ -135,7 +135,7 @@ async fn signals_are_told_of_a_run_without_an_answer() {
 }
 
 #[tokio::test]
-async fn another_kind_of_signal_is_another_agent() {
+async fn replay_detects_changed_signal_spec() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let answer = agent(runtime.clone())
         .build()
@@ -161,7 +161,7 @@ async fn another_kind_of_signal_is_another_agent() {
 }
 
 #[test]
-fn a_signal_needs_a_name_and_a_schema_of_its_own() {
+fn signal_needs_unique_name_and_valid_schema() {
     let two = Agent::builder(model())
         .signal(spec("tell"))
         .last_signal(spec("tell"))
@@ -176,7 +176,7 @@ fn a_signal_needs_a_name_and_a_schema_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_copy_of_an_agent_is_changed_and_shares_the_rest() {
+async fn agent_copy_is_changed_and_shares_the_rest() {
     let model = ScriptedModel::new()
         .call("tell", json!({"n": 1}))
         .reply("One.")

@@ -56,7 +56,7 @@ fn agents() -> Vec<AgentBuilder> {
 }
 
 #[tokio::test]
-async fn the_machine_keeps_the_contract() {
+async fn machine_passes_conformance_suite() {
     for agent in agents() {
         let agent = agent.build().unwrap();
         conformance::machine(|| agent.machine("Do it")).await;
@@ -67,7 +67,7 @@ async fn the_machine_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn the_executor_keeps_the_contract() {
+async fn executor_passes_conformance_suite() {
     let effects = || {
         let request = Request::new().with_message(Message::user("Hello"));
         vec![
@@ -103,7 +103,7 @@ impl levity_core::Toolbox for Desk {
 }
 
 #[tokio::test]
-async fn answer_context_has_the_workspace_of_the_file_tools() {
+async fn answer_context_has_workspace_of_file_tools() {
     let root = async |agent: AgentBuilder| {
         let answer = agent.build().unwrap().run("Tidy up").await.unwrap();
         let workspace = answer.context().workspace;

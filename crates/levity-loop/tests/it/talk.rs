@@ -51,7 +51,7 @@ fn agent(notes: &Notes, runtime: &Runtime, store: &Arc<InMemory>, replies: &[&st
 }
 
 #[tokio::test]
-async fn a_run_that_is_only_looked_at_changes_nothing() {
+async fn inspecting_a_run_changes_nothing() {
     let (notes, store) = (Notes::default(), Arc::new(InMemory::new()));
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let agent = agent(&notes, &runtime, &store, &["One.", "Two.", "Three."]);
@@ -77,7 +77,7 @@ async fn a_run_that_is_only_looked_at_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_to_be_loaded_begins_with_what_is_missing() {
+async fn conversation_too_long_to_load_begins_with_a_note() {
     let store = Arc::new(InMemory::new());
     let said = (0..400).map(|n| match n % 2 {
         0 => Message::assistant(format!("answer {n}")),
@@ -113,7 +113,7 @@ async fn a_conversation_that_is_too_long_to_be_loaded_begins_with_what_is_missin
 }
 
 #[tokio::test]
-async fn run_that_is_cancelled_while_it_waits_for_its_conversation_again_has_ended() {
+async fn run_cancelled_while_waiting_for_conversation_has_ended() {
     let journal = Arc::new(MemoryJournal::new());
     let runtime = Runtime::new().with_journal(journal.clone());
     let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));

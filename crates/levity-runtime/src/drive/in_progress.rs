@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_alone_is_left_alone() {
+    fn single_pending_future_does_not_wake_itself() {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
         let mut in_progress = InProgress::<u8>::new();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn all_come_out_and_none_twice() {
+    fn every_future_completes_once() {
         let mut cx = Context::from_waker(Waker::noop());
         let mut in_progress = InProgress::new();
         assert_eq!(in_progress.poll_next_unpin(&mut cx), Poll::Ready(None));

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_named_again_and_again_has_an_end() {
+    fn repeated_references_to_a_text_are_limited() {
         let folder = std::env::temp_dir().join(format!("levity-bodies-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let bodies = Bodies::new(&folder, Durability::Buffered);

@@ -506,7 +506,7 @@ mod tests {
     /// No bit of a file can change without an error: a changed record is neither accepted nor cut
     /// off.
     #[test]
-    fn every_flipped_bit_of_a_file_is_found() {
+    fn every_flipped_bit_of_file_is_detected() {
         let (run, path) = (RunId::new("r"), Path::new("r.jsonl"));
         let bodies = Bodies::new(Path::new("nowhere"), Durability::Buffered);
         // A run in progress may end with any of its records.

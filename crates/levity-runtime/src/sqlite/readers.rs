@@ -428,7 +428,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn list_waits_for_no_run_that_is_read_whole() {
+    async fn list_does_not_wait_for_whole_run_reads() {
         let folder =
             std::env::temp_dir().join(format!("levity-whole-reads-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

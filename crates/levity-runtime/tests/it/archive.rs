@@ -52,7 +52,7 @@ async fn exported() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn from_files_to_memory_and_back_every_byte_is_the_same() {
+async fn export_and_import_round_trip_is_byte_identical() {
     let (from, to, memory) = (Folder::new(), Folder::new(), MemoryJournal::new());
     fill(&from.journal()).await;
     let first = export(&from.journal(), &id("r")).await.unwrap();
@@ -73,7 +73,7 @@ async fn from_files_to_memory_and_back_every_byte_is_the_same() {
 }
 
 #[tokio::test]
-async fn the_export_of_one_run_is_a_file_of_a_journal() {
+async fn export_of_one_run_is_a_journal_file() {
     let (folder, memory) = (Folder::new(), MemoryJournal::new());
     fill(&memory).await;
     let journal = folder.journal();
@@ -95,7 +95,7 @@ async fn the_export_of_one_run_is_a_file_of_a_journal() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_cannot_be_exported() {
+async fn export_of_missing_run_fails() {
     for journal in [&MemoryJournal::new() as &dyn Journal, &NoJournal] {
         assert!(matches!(
             export(journal, &id("r")).await,
@@ -110,7 +110,7 @@ async fn what_is_not_there_cannot_be_exported() {
 }
 
 #[tokio::test]
-async fn an_import_that_was_cut_short_is_mended_by_another() {
+async fn interrupted_import_is_completed_by_another() {
     let bytes = exported().await;
     for appends in 1..=3 {
         let journal = MemoryJournal::new();
@@ -133,7 +133,7 @@ async fn an_import_that_was_cut_short_is_mended_by_another() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_there_with_other_records_is_not_touched() {
+async fn import_leaves_existing_run_with_other_records() {
     let bytes = exported().await;
     for run in ["r", "r.2", "r.2.1"] {
         let journal = MemoryJournal::new();
@@ -159,7 +159,7 @@ fn check(error: &RuntimeError, at: usize, kind: JournalErrorKind, part: &str) {
 }
 
 #[tokio::test]
-async fn what_is_no_export_is_refused_with_its_line() {
+async fn invalid_export_is_rejected_with_its_line() {
     let whole = String::from_utf8(exported().await).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let starts: Vec<usize> = (0..lines.len())
@@ -285,7 +285,7 @@ async fn what_is_no_export_is_refused_with_its_line() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn junk_is_refused_and_nothing_is_written(
+    fn random_bytes_are_rejected_and_nothing_is_written(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..6),
         junk in prop::collection::vec(any::<u8>(), 0..200),
         only_junk in any::<bool>(),
@@ -338,7 +338,7 @@ impl Journal for Busy {
 }
 
 #[tokio::test]
-async fn runs_that_are_started_during_an_export_are_in_it() {
+async fn runs_started_during_export_are_included() {
     let journal = Busy {
         inner: MemoryJournal::new(),
     };
@@ -370,7 +370,7 @@ async fn write_at(journal: &dyn Journal, run: &str, ended: Option<u64>) {
 }
 
 #[tokio::test]
-async fn only_runs_that_ended_before_the_time_are_removed() {
+async fn only_runs_ended_before_the_time_are_removed() {
     let folder = Folder::new();
     let files: FileJournal = folder.journal();
     let memory = MemoryJournal::new();

@@ -138,7 +138,7 @@ fn runtime(journal: impl Journal + 'static) -> Runtime {
 }
 
 #[tokio::test]
-async fn what_begins_is_written_down_first_and_what_came_of_it_before_it_is_seen() {
+async fn start_is_journaled_first_and_outcome_before_it_is_seen() {
     let journal = MemoryJournal::new();
     let executor = Arc::new(Answers {
         journal: Some(journal.clone()),
@@ -168,7 +168,7 @@ async fn what_begins_is_written_down_first_and_what_came_of_it_before_it_is_seen
 }
 
 #[tokio::test]
-async fn a_journal_that_fails_stops_the_run_and_the_work_is_kept() {
+async fn failing_journal_stops_run_and_keeps_partial_state() {
     for failing in 1..=4 {
         let journal = FaultyJournal::new(MemoryJournal::new()).fail_append(failing);
         let executor = Arc::new(Answers::default());
@@ -190,7 +190,7 @@ async fn a_journal_that_fails_stops_the_run_and_the_work_is_kept() {
 }
 
 #[tokio::test]
-async fn a_run_is_driven_by_one_at_a_time_and_made_once() {
+async fn run_is_driven_by_one_driver_and_created_once() {
     let journal = MemoryJournal::new();
     let run = RunId::new("r");
     let job =
@@ -209,7 +209,7 @@ async fn a_run_is_driven_by_one_at_a_time_and_made_once() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_not_there_cannot_be_resumed() {
+async fn missing_run_cannot_be_resumed() {
     let job = MachineRun::<Calls>::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| {
         Ok(Calls::at_once(1))
     });
@@ -255,7 +255,7 @@ fn performed(answers: &Answers) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn resumed_after_every_record_it_performs_each_call_once() {
+async fn run_resumed_after_every_record_performs_each_call_once() {
     let report = stopped(EffectClass::AtMostOnce).await;
     report.assert_same_by(|end| end.value.len());
     for end in &report.stops {
@@ -278,7 +278,7 @@ async fn resumed_after_every_record_it_performs_each_call_once() {
 }
 
 #[tokio::test]
-async fn what_can_be_repeated_or_undone_begins_again_and_its_executor_knows() {
+async fn repeatable_effects_restart_and_executor_is_informed() {
     for class in [
         EffectClass::ReadOnly,
         EffectClass::Idempotent,
@@ -320,7 +320,7 @@ async fn what_can_be_repeated_or_undone_begins_again_and_its_executor_knows() {
 }
 
 #[tokio::test]
-async fn a_limit_that_forbids_to_undo_a_call_leaves_it_unknown() {
+async fn limit_that_forbids_undo_leaves_outcome_unknown() {
     for (class, expected) in [
         (EffectClass::Compensable, Outcome::Unknown),
         (EffectClass::ReadOnly, Outcome::Refused(Limit::ToolCalls)),
@@ -368,7 +368,7 @@ impl Machine for Stubborn {
 }
 
 #[tokio::test]
-async fn a_machine_that_waits_for_nothing_is_an_error_and_not_a_hang() {
+async fn machine_that_waits_for_nothing_returns_error() {
     let stopped = Runtime::new()
         .run(MachineRun::new(Stubborn, Arc::new(Answers::default())))
         .await
@@ -381,7 +381,7 @@ async fn a_machine_that_waits_for_nothing_is_an_error_and_not_a_hang() {
 }
 
 #[tokio::test]
-async fn calls_beyond_the_limit_are_refused_without_having_begun() {
+async fn calls_beyond_limit_are_rejected_before_start() {
     let journal = MemoryJournal::new();
     let executor = Arc::new(Answers::default());
     let job =
@@ -409,7 +409,7 @@ async fn calls_beyond_the_limit_are_refused_without_having_begun() {
 }
 
 #[tokio::test]
-async fn a_resumed_run_counts_what_was_used_before() {
+async fn resumed_run_counts_earlier_usage() {
     let journal = MemoryJournal::new();
     let run = RunId::new("r");
     let stopping = FaultyJournal::new(journal.clone()).stop_after_records(5);
@@ -431,7 +431,7 @@ async fn a_resumed_run_counts_what_was_used_before() {
 }
 
 #[tokio::test]
-async fn a_machine_that_uses_one_call_id_for_all_gets_them_all_done() {
+async fn calls_with_the_same_id_are_all_made() {
     let machine = Calls {
         one_id: true,
         ..Calls::at_once(3)
@@ -481,7 +481,7 @@ fn many() -> [(Calls, bool); 3] {
 }
 
 #[tokio::test]
-async fn driver_sees_wall_time_within_a_slice_of_many_calls() {
+async fn driver_checks_wall_time_within_slice_of_many_calls() {
     for (machine, alone) in many() {
         let world = ManualWorld::new();
         let clock = world.clone();
@@ -514,7 +514,7 @@ async fn driver_sees_wall_time_within_a_slice_of_many_calls() {
 }
 
 #[tokio::test]
-async fn driver_sees_a_cancel_and_a_pause_within_a_slice_of_many_calls() {
+async fn driver_handles_cancel_and_pause_within_slice_of_many_calls() {
     for (machine, alone) in many() {
         let (told, tell) = tokio::sync::oneshot::channel();
         let answers = Answers {
@@ -595,7 +595,7 @@ async fn many_calls_are_all_made_once_and_survive_a_crash() {
 }
 
 #[tokio::test]
-async fn resuming_a_run_of_many_records_lets_others_have_the_thread() {
+async fn resuming_run_of_many_records_yields_to_other_tasks() {
     const CALLS: u64 = 20_000;
     let journal = MemoryJournal::new();
     let limits = Limits::new().tool_calls(u64::MAX);

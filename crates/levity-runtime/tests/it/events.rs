@@ -6,7 +6,7 @@ use levity_runtime::{Events, MachineRun, Runtime};
 use crate::driving::{Answers, Calls};
 
 #[tokio::test]
-async fn a_listener_that_does_not_listen_holds_up_nobody_and_is_told_what_it_missed() {
+async fn slow_receiver_blocks_no_run_and_gets_lagged_count() {
     let calls = Events::CAPACITY as u64;
     let limits = levity_core::Limits::new().tool_calls(calls * 2);
     let mut run = Runtime::new()
@@ -32,7 +32,7 @@ async fn a_listener_that_does_not_listen_holds_up_nobody_and_is_told_what_it_mis
 }
 
 #[tokio::test]
-async fn listeners_get_the_same_and_late_ones_get_the_rest() {
+async fn receivers_get_same_events_and_late_ones_the_rest() {
     let mut run = Runtime::new().start(MachineRun::new(
         Calls::at_once(2),
         Arc::new(Answers::default()),

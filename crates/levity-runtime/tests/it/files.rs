@@ -133,7 +133,7 @@ pub(crate) async fn write_to(
 }
 
 #[tokio::test]
-async fn files_keep_the_contract() {
+async fn file_journal_passes_conformance_suite() {
     for durability in [Durability::Synced, Durability::Buffered] {
         let folders = std::sync::Mutex::new(Vec::new());
         conformance::journal(async || {
@@ -147,7 +147,7 @@ async fn files_keep_the_contract() {
 }
 
 #[tokio::test]
-async fn a_file_is_lines_of_json_that_anybody_can_read() {
+async fn run_file_consists_of_readable_json_lines() {
     let folder = Folder::new();
     let executor = Arc::new(Answers::default());
     let runtime = Runtime::new().with_journal(folder.journal());
@@ -171,7 +171,7 @@ async fn a_file_is_lines_of_json_that_anybody_can_read() {
 }
 
 #[tokio::test]
-async fn cut_anywhere_in_its_last_line_it_opens_with_what_is_before() {
+async fn run_file_cut_in_last_line_opens_with_earlier_records() {
     let folder = Folder::new();
     let records = write(
         &folder.journal(),
@@ -219,7 +219,7 @@ async fn refused(text: &[u8], kind: JournalErrorKind, part: &str) {
 }
 
 #[tokio::test]
-async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
+async fn damaged_run_file_is_rejected_and_unchanged() {
     let folder = Folder::new();
     write(
         &folder.journal(),
@@ -253,7 +253,7 @@ async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn long_texts_are_kept_once_and_come_back_as_they_were() {
+async fn long_texts_are_stored_once_and_restored() {
     let folder = Folder::new();
     let long = "ä".repeat(50_000);
     let tricky = json!({"$body": "x", "deep": [{"$quoted": {"$body": long}}, {"$body": 1, "b": long}], "t": long});
@@ -286,7 +286,7 @@ async fn long_texts_are_kept_once_and_come_back_as_they_were() {
 }
 
 #[tokio::test]
-async fn a_run_can_be_read_while_somebody_writes_it() {
+async fn run_can_be_read_while_it_is_written() {
     let folder = Folder::new();
     let records = write(&folder.journal(), vec![opened(), result("one", None)]).await;
     let held = folder.journal().open(&run()).await.unwrap();
@@ -311,7 +311,7 @@ async fn a_run_can_be_read_while_somebody_writes_it() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_read_again_is_not_written() {
+async fn unreadable_record_is_not_written() {
     let folder = Folder::new();
     let records = write(&folder.journal(), vec![opened()]).await;
     let deep = (0..125).fold(json!(1), |inner, _| json!([inner]));
@@ -327,7 +327,7 @@ async fn what_could_not_be_read_again_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_list_is_not_spoilt_by_what_is_no_run() {
+async fn list_ignores_files_that_are_not_runs() {
     let folder = Folder::new();
     write(&folder.journal(), vec![opened()]).await;
     fs::create_dir(folder.0.join("folder.jsonl")).unwrap();
@@ -340,7 +340,7 @@ async fn a_list_is_not_spoilt_by_what_is_no_run() {
 }
 
 #[tokio::test]
-async fn names_that_are_no_file_names_are_refused() {
+async fn ids_that_are_not_file_names_are_rejected() {
     let folder = Folder::new();
     for id in [
         "",
@@ -366,7 +366,7 @@ async fn names_that_are_no_file_names_are_refused() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_only_looked_for_leaves_no_file() {
+async fn looking_up_a_missing_run_leaves_no_file() {
     let folder = Folder::new();
     let job = MachineRun::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| {
         Ok(Calls::at_once(1))
@@ -383,7 +383,7 @@ async fn a_run_that_is_only_looked_for_leaves_no_file() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_a_plain_file_is_a_journal() {
+async fn only_regular_file_is_a_journal() {
     let folder = Folder::new();
     let journal = folder.journal();
     // Reading it would never end.
@@ -395,7 +395,7 @@ async fn only_a_plain_file_is_a_journal() {
 /// A folder from elsewhere has links in the places of files and folders that a journal writes.
 #[cfg(unix)]
 #[tokio::test]
-async fn links_in_a_journal_are_not_written_through() {
+async fn links_in_journal_folder_are_not_followed_for_writing() {
     let long = "long ".repeat(20_000);
     let outside = Folder::new();
     fs::create_dir_all(&outside.0).unwrap();
@@ -478,7 +478,7 @@ pub(crate) fn share(path: &Path, mode: u32) {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn files_of_runs_are_made_for_their_owner_alone() {
+async fn run_files_are_created_for_owner_only() {
     let folder = Folder::new();
     let journal = FileJournal::new(folder.0.join("deep/runs")).unwrap();
     write(
@@ -494,7 +494,7 @@ async fn files_of_runs_are_made_for_their_owner_alone() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn files_of_runs_that_others_can_read_are_named_and_left_as_they_are() {
+async fn run_files_readable_by_others_are_reported_and_unchanged() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder =
         Folder(std::env::temp_dir().join(format!("levity-shared-runs-{}", std::process::id())));
@@ -532,7 +532,7 @@ async fn files_of_runs_that_others_can_read_are_named_and_left_as_they_are() {
 }
 
 #[tokio::test]
-async fn file_that_is_too_large_is_refused_and_not_read() {
+async fn too_large_file_is_rejected_and_not_read() {
     let folder = Folder::new();
     let journal = folder.journal();
     fs::create_dir_all(&folder.0).unwrap();

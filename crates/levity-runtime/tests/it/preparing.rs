@@ -105,7 +105,7 @@ fn runtime(journal: &MemoryJournal) -> Runtime {
 }
 
 #[tokio::test]
-async fn cancel_ends_a_run_whose_prepare_is_pending() {
+async fn cancel_ends_run_with_pending_prepare() {
     let executor = Hesitant::new(|_| true, parallel());
     let run =
         runtime(&MemoryJournal::new()).start(MachineRun::new(Calls::at_once(3), executor.clone()));
@@ -120,7 +120,7 @@ async fn cancel_ends_a_run_whose_prepare_is_pending() {
 }
 
 #[tokio::test]
-async fn wall_time_ends_a_run_whose_prepare_is_pending() {
+async fn wall_time_ends_run_with_pending_prepare() {
     let (world, executor) = (ManualWorld::new(), Hesitant::new(|_| true, parallel()));
     let limits = Limits::new().wall_time(Duration::from_secs(2));
     let runtime = Runtime::new()
@@ -138,7 +138,7 @@ async fn wall_time_ends_a_run_whose_prepare_is_pending() {
 }
 
 #[tokio::test]
-async fn pause_is_seen_while_a_prepare_is_pending_and_nothing_begins_before_the_resume() {
+async fn pause_during_pending_prepare_starts_nothing_until_resume() {
     let executor = Hesitant::new(|_| true, parallel());
     let run = runtime(&MemoryJournal::new())
         .start(MachineRun::new(Calls::one_by_one(1), executor.clone()));
@@ -155,7 +155,7 @@ async fn pause_is_seen_while_a_prepare_is_pending_and_nothing_begins_before_the_
 }
 
 #[tokio::test]
-async fn calls_behind_one_whose_prepare_is_pending_keep_their_order() {
+async fn calls_after_pending_prepare_keep_their_order() {
     for (prepared, together) in [(parallel(), true), (parallel().alone(), false)] {
         let executor = Hesitant::new(|effect| is_call(effect, 0), prepared);
         let journal = MemoryJournal::new();
@@ -173,7 +173,7 @@ async fn calls_behind_one_whose_prepare_is_pending_keep_their_order() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_forbidden_later_is_answered_and_the_others_are_made() {
+async fn call_denied_later_is_answered_and_others_are_made() {
     let executor = Hesitant::new(|effect| is_call(effect, 1), parallel());
     let denied = Hesitant {
         slow: |_| true,
@@ -237,7 +237,7 @@ impl Machine for Asks {
 }
 
 #[tokio::test]
-async fn an_old_question_is_answered_once_the_executor_says_that_it_answers() {
+async fn old_question_is_answered_once_executor_answers_it() {
     let (journal, id) = (MemoryJournal::new(), RunId::new("r"));
     let nobody = Hesitant::new(|_| true, parallel());
     nobody.go.add_permits(1);
@@ -300,7 +300,7 @@ impl Machine for CallsModel {
 }
 
 #[tokio::test]
-async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
+async fn old_model_call_waits_for_its_cost_under_token_limit() {
     let prepared = || parallel().cost(CostBound::new(10).with_output(10));
     let resume = |executor: &Arc<Hesitant>, limits| {
         let job = MachineRun::resume(RunId::new("r"), executor.clone(), |_, _| {
@@ -336,7 +336,7 @@ async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
 }
 
 #[tokio::test]
-async fn an_old_question_can_be_decided_while_its_prepare_is_pending() {
+async fn old_question_can_be_decided_during_pending_prepare() {
     let (journal, id) = (MemoryJournal::new(), RunId::new("r"));
     let nobody = Hesitant::new(|_| false, parallel());
     let job = MachineRun::new(Asks::default(), nobody.clone())
@@ -360,7 +360,7 @@ async fn an_old_question_can_be_decided_while_its_prepare_is_pending() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_answers_is_denied_without_a_handle() {
+async fn question_without_approver_and_handle_is_denied() {
     let executor = Hesitant::new(|_| true, parallel());
     executor.go.add_permits(1);
     let done = runtime(&MemoryJournal::new())

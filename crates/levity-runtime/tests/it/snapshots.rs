@@ -113,14 +113,14 @@ async fn fails_and_goes_on<J: Journal + Clone + 'static>(journal: J) {
 }
 
 #[tokio::test]
-async fn run_goes_on_from_its_last_snapshot_in_a_file() {
+async fn run_resumes_from_last_snapshot_in_file() {
     let folder = Folder::new();
     fails_and_goes_on(folder.journal().with_snapshot_interval(2_000)).await;
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn run_goes_on_from_its_last_snapshot_in_a_database() {
+async fn run_resumes_from_last_snapshot_in_database() {
     let folder = Folder::new();
     fs::create_dir_all(&folder.0).unwrap();
     let journal = levity_runtime::SqliteJournal::new(folder.0.join("runs.db")).unwrap();
@@ -128,14 +128,14 @@ async fn run_goes_on_from_its_last_snapshot_in_a_database() {
 }
 
 #[tokio::test]
-async fn run_goes_on_from_every_snapshot_in_memory() {
+async fn run_resumes_from_every_snapshot_in_memory() {
     for interval in 1..=3 {
         fails_and_goes_on(MemoryJournal::new().with_snapshots(interval)).await;
     }
 }
 
 #[tokio::test]
-async fn snapshots_are_taken_however_often_a_run_is_opened() {
+async fn snapshots_are_taken_across_reopened_runs() {
     let folder = Folder::new();
     let journal = folder.journal().with_snapshot_interval(4_000);
     let first = FaultyJournal::new(journal.clone()).fail_from(5);
@@ -166,7 +166,7 @@ async fn snapshots_are_taken_however_often_a_run_is_opened() {
 }
 
 #[tokio::test]
-async fn record_that_does_not_follow_is_refused() {
+async fn record_out_of_sequence_is_rejected() {
     let folder = Folder::new();
     let journal = with_snapshot(&folder).await;
     let mut open = journal.open_latest(&run()).await.unwrap();
@@ -233,7 +233,7 @@ impl Executor for WithChild {
 }
 
 #[tokio::test]
-async fn child_goes_on_from_its_records_when_its_snapshot_is_of_another_version() {
+async fn child_resumes_from_records_if_snapshot_has_other_version() {
     let folder = Folder::new();
     let journal = folder.journal().with_snapshot_interval(2_000);
     let executor = || Arc::new(WithChild(Arc::new(Answers::default())));
@@ -280,7 +280,7 @@ async fn child_goes_on_from_its_records_when_its_snapshot_is_of_another_version(
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn snapshot_of_another_past_is_not_used() {
+async fn snapshot_of_other_history_is_ignored() {
     let folder = Folder::new();
     fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("runs.db");
@@ -318,7 +318,7 @@ async fn with_snapshot(folder: &Folder) -> FileJournal {
 }
 
 #[tokio::test]
-async fn damaged_snapshot_is_as_good_as_none() {
+async fn damaged_snapshot_is_ignored() {
     let folder = Folder::new();
     let journal = with_snapshot(&folder).await;
     let all = journal.read(&run()).await.unwrap();
@@ -339,7 +339,7 @@ async fn damaged_snapshot_is_as_good_as_none() {
 }
 
 #[tokio::test]
-async fn snapshot_of_a_file_that_is_another_now_is_not_used() {
+async fn snapshot_of_replaced_file_is_ignored() {
     let folder = Folder::new();
     let journal = with_snapshot(&folder).await;
     let (file, whole) = (
@@ -376,7 +376,7 @@ async fn snapshot_of_a_file_that_is_another_now_is_not_used() {
 }
 
 #[tokio::test]
-async fn every_prefix_and_the_rest_come_to_the_same_as_all_records() {
+async fn snapshot_at_every_prefix_gives_same_result_as_all_records() {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new().with_journal(journal.clone());
     runtime

@@ -112,7 +112,7 @@ fn integrity(folder: &Folder) -> String {
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract() {
+async fn sqlite_journal_passes_conformance_suite() {
     for durability in [Durability::Synced, Durability::Buffered] {
         let folders = std::sync::Mutex::new(Vec::new());
         conformance::journal(async || {
@@ -128,7 +128,7 @@ async fn it_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract_when_every_call_comes_from_another_journal() {
+async fn separate_sqlite_journals_pass_conformance_suite() {
     let folders = std::sync::Mutex::new(Vec::new());
     conformance::journal(async || {
         let folder = Folder::new();
@@ -179,7 +179,7 @@ impl Journal for Alternating {
 }
 
 #[tokio::test]
-async fn a_file_is_tables_that_anybody_can_read() {
+async fn database_file_consists_of_readable_tables() {
     let folder = Folder::new();
     let executor = Arc::new(Answers::default());
     let runtime = Runtime::new().with_journal(folder.journal());
@@ -236,7 +236,7 @@ fn changed(journal: bool, change: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
+fn damaged_database_is_rejected_and_unchanged() {
     let damaged = JournalErrorKind::Damaged;
     refused(b"name,age\nAda,36\n", damaged, "it is not an SQLite file");
     refused(b"\xff", damaged, "left as it is");
@@ -306,7 +306,7 @@ fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn flaws_in_a_run_are_said_of_it_and_of_no_other() {
+async fn damage_of_a_run_is_reported_for_that_run_only() {
     for (flaw, part) in [
         (
             "DELETE FROM records WHERE run = 1 AND seq = 1",
@@ -354,7 +354,7 @@ async fn flaws_in_a_run_are_said_of_it_and_of_no_other() {
 }
 
 #[tokio::test]
-async fn an_empty_file_becomes_a_journal_and_odd_names_are_only_names() {
+async fn empty_file_becomes_journal_and_unusual_names_work() {
     let folder = Folder::new();
     fs::write(folder.file(), "").unwrap();
     add(&mut folder.journal().open(&run()).await.unwrap(), 0, "")
@@ -401,7 +401,7 @@ async fn an_empty_file_becomes_a_journal_and_odd_names_are_only_names() {
 }
 
 #[tokio::test]
-async fn long_texts_come_back_and_what_could_not_is_not_written() {
+async fn long_texts_are_restored_and_unreadable_ones_not_written() {
     let folder = Folder::new();
     let journal = folder.journal();
     let mut open = journal.open(&run()).await.unwrap();
@@ -430,7 +430,7 @@ async fn long_texts_come_back_and_what_could_not_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_only_looked_for_leaves_nothing() {
+async fn looking_up_a_missing_run_leaves_nothing() {
     let folder = Folder::new();
     let journal = folder.journal();
     let job = MachineRun::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| {
@@ -453,7 +453,7 @@ async fn a_run_that_is_only_looked_for_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_thousand_runs_at_once_are_all_whole() {
+async fn thousand_concurrent_runs_are_all_complete() {
     let folder = Folder::new();
     let journals = [folder.journal(), folder.journal()];
     let mut runs = tokio::task::JoinSet::new();
@@ -479,7 +479,7 @@ async fn a_thousand_runs_at_once_are_all_whole() {
 }
 
 #[tokio::test]
-async fn a_list_says_what_a_run_waits_for() {
+async fn list_reports_what_a_run_waits_for() {
     let folder = Folder::new();
     let journal = folder.journal();
     let started = |effect, kind, until: Option<u64>| {
@@ -523,7 +523,7 @@ async fn a_list_says_what_a_run_waits_for() {
 }
 
 #[tokio::test]
-async fn a_long_list_has_every_run_once_and_in_order() {
+async fn long_list_has_every_run_once_and_in_order() {
     let folder = Folder::new();
     let journal = folder.journal();
     let count = 23_456;
@@ -557,7 +557,7 @@ async fn a_long_list_has_every_run_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn one_that_fails_does_not_fail_those_beside_it() {
+async fn failed_append_does_not_fail_concurrent_ones() {
     let folder = Folder::new();
     let (journal, other) = (
         folder.journal().with_world(ManualWorld::new()),
@@ -593,7 +593,7 @@ async fn one_that_fails_does_not_fail_those_beside_it() {
 }
 
 #[tokio::test]
-async fn who_slept_through_its_lease_writes_no_more() {
+async fn expired_lease_rejects_appends() {
     let folder = Folder::new();
     let lease = Duration::from_secs(10);
     let (early, late) = (ManualWorld::new(), ManualWorld::new());
@@ -624,7 +624,7 @@ async fn who_slept_through_its_lease_writes_no_more() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_lets_no_two_write() {
+async fn clock_set_back_does_not_allow_two_writers() {
     let folder = Folder::new();
     let (first, second) = (ManualWorld::new(), ManualWorld::new());
     let ahead = folder.journal().with_world(first.clone());
@@ -658,7 +658,7 @@ async fn a_clock_that_is_set_back_lets_no_two_write() {
 }
 
 #[tokio::test]
-async fn an_id_that_was_removed_and_made_again_is_another_run() {
+async fn removed_and_recreated_id_is_another_run() {
     let folder = Folder::new();
     let (early, late) = (
         folder.journal().with_world(ManualWorld::new()),
@@ -676,7 +676,7 @@ async fn an_id_that_was_removed_and_made_again_is_another_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_who_open_a_run_at_once_one_has_it() {
+async fn concurrent_opens_of_a_run_have_one_winner() {
     let folder = Folder::new();
     drop(folder.journal());
     for round in 0..10 {
@@ -704,7 +704,7 @@ async fn of_many_who_open_a_run_at_once_one_has_it() {
 }
 
 #[tokio::test]
-async fn an_owner_that_is_gone_holds_nothing_and_leaves_nothing() {
+async fn ended_owner_holds_no_runs_and_is_removed() {
     let folder = Folder::new();
     drop(folder.journal());
     let sql = folder.sql();
@@ -746,7 +746,7 @@ async fn an_owner_that_is_gone_holds_nothing_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_keeps_locked_is_an_error_and_no_wait_for_ever() {
+async fn locked_database_returns_error_instead_of_hanging() {
     let folder = Folder::new();
     let journal = folder.journal();
     let mut open = journal.open(&run()).await.unwrap();
@@ -772,7 +772,7 @@ async fn a_file_that_somebody_keeps_locked_is_an_error_and_no_wait_for_ever() {
 }
 
 #[tokio::test]
-async fn posts_are_limited_and_come_from_other_journals_too() {
+async fn posts_are_limited_and_arrive_from_other_journals() {
     let folder = Folder::new();
     let (journal, other) = (folder.journal(), folder.journal());
     let mut open = journal.open(&run()).await.unwrap();
@@ -834,7 +834,7 @@ async fn is_told(journal: &SqliteJournal, records: &[Record]) -> bool {
 }
 
 #[tokio::test]
-async fn every_flipped_bit_of_a_row_is_found() {
+async fn every_flipped_bit_of_row_is_detected() {
     let folder = Folder::new();
     let journal = folder.journal();
     let records = short(&journal).await;
@@ -885,7 +885,7 @@ async fn every_flipped_bit_of_a_row_is_found() {
 }
 
 #[tokio::test]
-async fn every_flipped_bit_of_a_row_on_the_disk_is_found_or_changes_nothing() {
+async fn every_flipped_bit_of_row_on_disk_is_detected_or_harmless() {
     let folder = Folder::new();
     let journal = folder.journal();
     let records = short(&journal).await;
@@ -918,7 +918,7 @@ async fn every_flipped_bit_of_a_row_on_the_disk_is_found_or_changes_nothing() {
 }
 
 #[tokio::test]
-async fn files_of_versions_without_checksums_are_read_and_go_on() {
+async fn files_of_versions_without_checksums_are_read_and_continued() {
     let folder = Folder::new();
     let mut records = short(&folder.journal()).await;
     records.pop();
@@ -965,7 +965,7 @@ async fn files_of_versions_without_checksums_are_read_and_go_on() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn file_of_runs_is_made_for_its_owner_alone() {
+async fn database_file_is_created_for_owner_only() {
     use crate::files::{rights_of_others, share};
     let folder = Folder::new();
     let journal = folder.journal();
@@ -1000,7 +1000,7 @@ async fn file_of_runs_is_made_for_its_owner_alone() {
 
 #[cfg(unix)]
 #[test]
-fn file_of_runs_is_not_made_through_a_link() {
+fn database_file_is_not_created_through_a_link() {
     let folder = Folder::new();
     std::os::unix::fs::symlink("real.db", folder.file()).unwrap();
     let error = SqliteJournal::new(folder.file()).map(drop).unwrap_err();
@@ -1018,7 +1018,7 @@ fn file_of_runs_is_not_made_through_a_link() {
 /// user's.
 #[cfg(unix)]
 #[tokio::test]
-async fn owners_of_runs_remove_no_file_of_others() {
+async fn owners_remove_no_files_of_others() {
     let names = [
         "letter.txt",
         "0123456789abcdef",

@@ -151,7 +151,7 @@ impl Dice {
 }
 
 #[tokio::test]
-async fn all_journals_list_what_a_fold_says() {
+async fn list_of_every_journal_equals_fold() {
     let ids = [
         "a", "a.1", "a.1.1", "a.2", "a-b", "ab", "b", "b.1", "a.", "A",
     ];
@@ -219,7 +219,7 @@ async fn all_journals_list_what_a_fold_says() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_pipe_in_the_folder_holds_up_nobody() {
+async fn pipe_in_folder_does_not_block_readers() {
     let folder = Folder::new();
     let journal = folder.files();
     let made = std::process::Command::new("mkfifo")
@@ -248,7 +248,7 @@ async fn a_pipe_in_the_folder_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn removing_a_run_leaves_files_that_are_no_runs() {
+async fn removal_leaves_files_that_are_not_runs() {
     let folder = Folder::new();
     let journal = folder.files();
     let run = RunId::new("train");
@@ -281,7 +281,7 @@ async fn removing_a_run_leaves_files_that_are_no_runs() {
 }
 
 #[tokio::test]
-async fn a_last_line_that_was_written_and_is_damaged_is_not_cut_off() {
+async fn damaged_complete_last_line_is_not_cut_off() {
     let folder = Folder::new();
     let journal = folder.files();
     let run = RunId::new("r");
@@ -321,7 +321,7 @@ async fn a_last_line_that_was_written_and_is_damaged_is_not_cut_off() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn by_whatever_name_a_file_is_opened_its_runs_have_one_driver() {
+async fn runs_have_one_driver_under_every_path_of_the_file() {
     let folder = Folder::new();
     let run = RunId::new("r");
     let journal = folder.sqlite();
@@ -353,7 +353,7 @@ async fn by_whatever_name_a_file_is_opened_its_runs_have_one_driver() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_that_was_taken_away_or_replaced_takes_no_more_records() {
+async fn removed_or_replaced_file_rejects_appends() {
     for replaced in [false, true] {
         let folder = Folder::new();
         let run = RunId::new("r");
@@ -395,7 +395,7 @@ async fn a_file_that_was_taken_away_or_replaced_takes_no_more_records() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_does_not_hide_the_others() {
+async fn unreadable_row_does_not_hide_other_runs() {
     let folder = Folder::new();
     let journal = folder.sqlite();
     for id in ["a", "b", "c"] {
@@ -441,7 +441,7 @@ async fn a_row_that_cannot_be_read_does_not_hide_the_others() {
 /// fork.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_run_that_begins_with_many_records_is_there_whole_or_not_at_all() {
+async fn first_append_of_many_records_is_atomic() {
     let folder = Folder::new();
     let journal = folder.files();
     let text = "x".repeat(1_000);
@@ -498,7 +498,7 @@ async fn a_run_that_begins_with_many_records_is_there_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_run_with_more_below_it_than_files_can_be_open_is_removed() {
+async fn run_with_more_children_than_open_files_is_removed() {
     let folder = Folder::new();
     let journal = folder.files();
     let ids = std::iter::once("r".to_owned()).chain((0..1_100).map(|n| format!("r.{n}")));

@@ -38,7 +38,7 @@ fn points<T, W>(report: &Report<T, W>) -> Vec<Vec<(usize, Moment)>> {
 }
 
 #[test]
-fn every_record_is_the_last_one_at_both_its_moments_also_within_an_append() {
+fn crash_stops_after_every_record_at_both_moments() {
     use Moment::{BeforeNext, Ended, Written};
     let report = block_on(crash::after_every_record(Keeping::default, async |life| {
         four(&life).await;
@@ -60,7 +60,7 @@ fn every_record_is_the_last_one_at_both_its_moments_also_within_an_append() {
 }
 
 #[test]
-fn the_second_life_finds_what_the_first_has_written_and_the_world_it_left() {
+fn second_life_finds_records_and_world_of_the_first() {
     let report = block_on(crash::after_every_record(Keeping::default, async |life| {
         let found = life.journal.read(&RunId::new("r")).await.unwrap().len();
         assert_eq!(life.knows("r").await, found > 0);
@@ -79,7 +79,7 @@ fn the_second_life_finds_what_the_first_has_written_and_the_world_it_left() {
 }
 
 #[test]
-fn a_life_can_be_stopped_again() {
+fn second_life_can_be_stopped() {
     let crashes = Crashes::new(Keeping::default)
         .world(Mutex::<Vec<usize>>::default)
         .stop_again(2);
@@ -113,7 +113,7 @@ fn a_life_can_be_stopped_again() {
 }
 
 #[test]
-fn a_difference_is_told_with_its_record() {
+fn difference_is_reported_with_its_record() {
     let report = block_on(crash::after_every_record(Keeping::default, async |life| {
         let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
         let found = run.records.len();
@@ -146,7 +146,7 @@ expected: \"sent\"";
 }
 
 #[test]
-fn what_is_no_scenario_is_told() {
+fn invalid_scenario_panics_with_reason() {
     let nothing = crash::after_every_record(Keeping::default, async |_| ());
     let message = panic_of(|| drop(block_on(nothing)));
     assert_eq!(
@@ -183,7 +183,7 @@ fn what_is_no_scenario_is_told() {
     clippy::disallowed_methods,
     reason = "the task is not to end with its life"
 )]
-fn what_a_task_left_open_is_free_in_the_next_life() {
+fn run_left_open_by_task_is_free_in_next_life() {
     let report = block_on(crash::after_every_record(Keeping::default, async |life| {
         tokio::spawn(async move { four(&life).await })
             .await

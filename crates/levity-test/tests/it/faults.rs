@@ -83,7 +83,7 @@ fn appends_fail_as_planned() {
 }
 
 #[test]
-fn an_append_is_cut_where_a_kill_would_cut_it() {
+fn append_is_cut_as_by_a_kill() {
     let journal = FaultyJournal::new(Keeping::default()).cut_after_records(3);
     assert_eq!(append(&journal, &[2, 2, 1]), [true, false, false]);
     let kept: Vec<u64> = block_on(journal.list(&RunQuery::new()))
@@ -95,14 +95,14 @@ fn an_append_is_cut_where_a_kill_would_cut_it() {
 }
 
 #[test]
-fn opening_fails_as_planned() {
+fn open_fails_as_planned() {
     let journal = FaultyJournal::new(Keeping::default()).fail_open();
     let error = block_on(journal.open(&RunId::new("r1"))).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Io);
 }
 
 #[test]
-fn after_a_failure_the_log_fails_for_good() {
+fn log_fails_permanently_after_a_failure() {
     let journal = FaultyJournal::new(Keeping::default()).fail_append(1);
     block_on(async {
         let mut opened = journal.open(&RunId::new("r1")).await.unwrap();
@@ -156,7 +156,7 @@ fn faulty_tools_misbehave_as_planned() {
 }
 
 #[test]
-fn a_flaky_tool_fails_and_then_succeeds() {
+fn flaky_tool_fails_and_then_succeeds() {
     let tool = FaultyTool::fails(2).with_hints(Hints::new().idempotent());
     assert_eq!(tool.spec().hints.class, EffectClass::Idempotent);
     for _ in 0..2 {
@@ -171,7 +171,7 @@ fn a_flaky_tool_fails_and_then_succeeds() {
 }
 
 #[test]
-fn a_recording_tool_remembers_its_calls() {
+fn recording_tool_remembers_its_calls() {
     let tool = RecordingTool::new("echo", |args| Ok(ToolOutput::value(args.clone())))
         .with_input(json!({"type": "object", "required": ["a"]}))
         .with_hints(Hints::new().read_only());

@@ -27,7 +27,7 @@ fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn the_clock_stands_until_it_is_turned() {
+fn clock_stops_until_it_is_advanced() {
     let world = ManualWorld::new();
     assert_eq!(world.now().to_string(), "2025-01-01T00:00:00.000Z");
     assert_eq!(world.now(), ManualWorld::START);
@@ -66,7 +66,7 @@ fn sleepers_wake_in_the_order_of_their_times() {
 }
 
 #[test]
-fn a_sleep_ends_at_its_time_and_not_before() {
+fn sleep_ends_at_its_time_and_not_before() {
     for time in [
         Duration::from_nanos(1),
         Duration::from_micros(1500),
@@ -84,7 +84,7 @@ fn a_sleep_ends_at_its_time_and_not_before() {
 }
 
 #[test]
-fn a_dropped_sleep_is_forgotten() {
+fn dropped_sleep_is_forgotten() {
     let world = ManualWorld::new();
     let mut sleep = world.sleep(secs(1));
     assert!(poll(sleep.as_mut()).is_pending());
@@ -96,7 +96,7 @@ fn a_dropped_sleep_is_forgotten() {
 }
 
 #[test]
-fn a_clock_set_back_lets_sleepers_wait_for_their_time() {
+fn sleepers_wait_for_their_time_after_clock_is_set_back() {
     let world = ManualWorld::new();
     let (mut early, mut late) = (pin!(world.sleep(secs(1))), pin!(world.sleep(secs(20))));
     assert!(poll(early.as_mut()).is_pending() && poll(late.as_mut()).is_pending());
@@ -110,7 +110,7 @@ fn a_clock_set_back_lets_sleepers_wait_for_their_time() {
 }
 
 #[test]
-fn sleepers_can_be_waited_for() {
+fn until_sleeping_waits_for_sleepers() {
     let world = ManualWorld::new();
     assert!(poll(pin!(world.until_sleeping(0))).is_ready());
     block_on(async {
@@ -125,7 +125,7 @@ fn sleepers_can_be_waited_for() {
 }
 
 #[test]
-fn an_automatic_clock_turns_itself_in_order() {
+fn automatic_clock_advances_in_order() {
     let world = ManualWorld::auto();
     let slept = async |time| {
         world.sleep(time).await;
@@ -138,7 +138,7 @@ fn an_automatic_clock_turns_itself_in_order() {
 }
 
 #[test]
-fn randomness_follows_from_the_seed() {
+fn random_numbers_depend_on_seed_only() {
     let numbers = |seed| {
         let world = ManualWorld::new().with_seed(seed);
         [world.random(), world.random()]

@@ -102,7 +102,7 @@ fn pieces_are_cut_between_characters() {
 }
 
 #[test]
-fn a_reply_breaks_off_after_its_pieces() {
+fn reply_breaks_off_after_its_pieces() {
     let error = ModelError::new(ModelErrorKind::Transport, "connection reset");
     let turn = Turn::new()
         .text("half")
@@ -117,7 +117,7 @@ fn a_reply_breaks_off_after_its_pieces() {
 }
 
 #[test]
-fn steps_are_taken_in_order_and_run_out() {
+fn steps_are_used_in_order_and_run_out() {
     let model = ScriptedModel::new()
         .reply("one")
         .fail(ModelErrorKind::Overloaded)
@@ -164,7 +164,7 @@ fn unused_steps_are_listed() {
 }
 
 #[test]
-fn hanging_and_panicking_are_steps_too() {
+fn script_can_hang_and_panic() {
     let model = ScriptedModel::new()
         .hang()
         .panic("boom")
@@ -181,7 +181,7 @@ fn hanging_and_panicking_are_steps_too() {
 }
 
 #[test]
-fn a_loop_never_runs_out_and_numbers_its_calls_on() {
+fn looping_script_never_ends_and_numbers_its_calls() {
     let model = ScriptedModel::looping(Turn::new().call("add", json!({}))).reply("first");
     assert_eq!(ask(&model).unwrap().message.text(), "first");
     for n in 1..4 {
@@ -197,7 +197,7 @@ fn a_loop_never_runs_out_and_numbers_its_calls_on() {
 }
 
 #[test]
-fn requests_are_recorded_unless_switched_off() {
+fn requests_are_recorded_unless_disabled() {
     let request = Request::new().with_message(Message::user("hi"));
     let model = ScriptedModel::new().reply("a").reply("b");
     block_on(model.complete(request.clone())).unwrap();
@@ -208,7 +208,7 @@ fn requests_are_recorded_unless_switched_off() {
 }
 
 #[test]
-fn what_is_expected_of_a_request_is_checked() {
+fn expectation_of_request_is_checked() {
     let polite = |request: &Request| match &request.system {
         Some(_) => Ok(()),
         None => Err("no system prompt".to_owned()),
@@ -225,7 +225,7 @@ fn what_is_expected_of_a_request_is_checked() {
 }
 
 #[test]
-fn a_delay_goes_by_the_clock_it_was_given() {
+fn delay_uses_the_given_clock() {
     let slow = Turn::new().text("late").delay(Duration::from_secs(60));
     let error = ask(&ScriptedModel::new().turn(slow.clone())).unwrap_err();
     assert_eq!(
@@ -311,7 +311,7 @@ fn check_json_error(json: &str, expected: &str) {
 }
 
 #[test]
-fn what_is_no_script_is_refused_by_step() {
+fn invalid_script_is_rejected_with_its_step() {
     let unclear = |at| {
         format!(
             "step {at} of the script needs one of `reply`, `call`, `calls`, `text`, `fail` and \
@@ -353,7 +353,7 @@ fn what_is_no_script_is_refused_by_step() {
 }
 
 #[test]
-fn a_function_is_a_model() {
+fn function_model_answers_with_function() {
     let card = ModelCard::new("test", "mine");
     let model = FunctionModel::new(|request: &Request| match request.history.len() {
         0 => Err(ModelError::new(

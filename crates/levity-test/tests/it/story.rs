@@ -39,7 +39,7 @@ fn ending() -> Box<Ending> {
 }
 
 #[test]
-fn of_the_run() {
+fn story_of_run_events() {
     check(
         EventKind::RunStarted {
             machine: MachineKind::new("agent", 1),
@@ -93,7 +93,7 @@ fn of_the_run() {
 }
 
 #[test]
-fn of_models() {
+fn story_of_model_calls() {
     let effect = EffectId::new(1);
     let parts = [
         Part::thinking("hm"),
@@ -134,7 +134,7 @@ fn of_models() {
 }
 
 #[test]
-fn of_tools_questions_and_children() {
+fn story_of_tools_questions_and_children() {
     let effect = EffectId::new(2);
     let done = |outcome| EventKind::ToolFinished {
         effect,
@@ -193,7 +193,7 @@ fn of_tools_questions_and_children() {
 }
 
 #[test]
-fn of_what_is_fleeting() {
+fn story_of_transient_events() {
     let effect = EffectId::new(1);
     let delta = |delta| EventKind::Delta { effect, delta };
     check(delta(Delta::Text("a\n".into())), r#"~ #1 text "a\n""#);

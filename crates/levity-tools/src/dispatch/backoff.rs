@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_doubles_up_to_its_limit() {
+    fn pause_doubles_up_to_its_limit() {
         check(1, u64::MAX, 200);
         check(1, u64::MAX / 2, 100);
         check(2, u64::MAX, 400);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_settings_do_no_harm() {
+    fn extreme_settings_do_no_harm() {
         let backoff = Backoff::new(Duration::MAX, Duration::MAX);
         assert!(backoff.pause(u32::MAX, u64::MAX) > Duration::from_secs(1 << 30));
         assert_eq!(

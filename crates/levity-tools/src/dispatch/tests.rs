@@ -75,14 +75,14 @@ fn check(result: &ToolResult, error: ToolErrorKind, text: &str) {
 }
 
 #[test]
-fn a_good_call_is_answered() {
+fn valid_call_gets_a_result() {
     let result = call(&dispatcher(weather()), "weather", json!({"city": "Rome"}));
     assert_eq!((result.error, &*result.text()), (None, "sunny in \"Rome\""));
     assert_eq!((result.call.as_str(), &*result.name), ("c", "weather"));
 }
 
 #[test]
-fn dispatching_can_move_between_threads() {
+fn dispatch_future_is_send() {
     fn is_send(_: &impl Send) {}
     let (dispatcher, call) = (
         dispatcher(weather()),
@@ -92,7 +92,7 @@ fn dispatching_can_move_between_threads() {
 }
 
 #[test]
-fn an_unknown_tool_is_answered_with_names() {
+fn unknown_tool_is_answered_with_names() {
     let dispatcher = dispatcher(weather());
     let text = "there is no tool `Wether`; did you mean `weather`?\nthe tools are `weather`";
     check(
@@ -117,7 +117,7 @@ fn an_unknown_tool_is_answered_with_names() {
 }
 
 #[test]
-fn no_tools_or_too_many_are_not_listed() {
+fn no_tools_or_too_many_tools_are_not_listed() {
     let build = |count: usize| {
         let tools = (0..count).fold(Registry::builder(), |all, n| {
             all.tool(FnTool::named(&format!("t{n}")))
@@ -140,7 +140,7 @@ fn no_tools_or_too_many_are_not_listed() {
 }
 
 #[test]
-fn bad_arguments_are_explained() {
+fn invalid_arguments_are_explained() {
     let dispatcher = dispatcher(weather());
     let result = done(
         &dispatcher,
@@ -173,7 +173,7 @@ fn bad_arguments_are_explained() {
 }
 
 #[test]
-fn arguments_of_the_wrong_type_are_corrected_and_the_model_is_told() {
+fn arguments_of_wrong_type_are_corrected_with_a_note() {
     let registry = Registry::builder().tool(weather()).build().unwrap();
     let corrects = Dispatcher::builder(registry)
         .world(Clock::still())
@@ -188,7 +188,7 @@ fn arguments_of_the_wrong_type_are_corrected_and_the_model_is_told() {
 }
 
 #[test]
-fn policy_judges_the_arguments_that_the_tool_gets() {
+fn policy_decides_on_corrected_arguments() {
     let registry = Registry::builder().tool(weather()).build().unwrap();
     let rule = Rule::any()
         .when(|_, args: &Value| args["city"] == "5")
@@ -209,7 +209,7 @@ fn policy_judges_the_arguments_that_the_tool_gets() {
 }
 
 #[test]
-fn schema_in_place_of_arguments_is_answered_with_an_example() {
+fn schema_as_arguments_is_answered_with_an_example() {
     let args =
         json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     let text = "the arguments of `weather` are its schema; give values in its place, for example \
@@ -248,7 +248,7 @@ fn hostile_arguments_make_no_long_message() {
 }
 
 #[test]
-fn arguments_that_came_as_text_are_never_used() {
+fn arguments_sent_as_text_are_never_used() {
     let mut hidden = ToolCall::new("c", "weather", json!({"city": "Rome"}));
     hidden.raw = Some("{\"city\": \"Oslo\"}".into());
     assert_eq!(
@@ -317,7 +317,7 @@ async fn policy_asks_and_denies_before_the_tool_runs() {
 }
 
 #[test]
-fn bad_arguments_are_told_before_anybody_is_asked() {
+fn invalid_arguments_are_reported_before_approval() {
     let registry = Registry::builder().tool(weather()).build().unwrap();
     let builder = Dispatcher::builder(registry)
         .world(Clock::still())
@@ -327,7 +327,7 @@ fn bad_arguments_are_told_before_anybody_is_asked() {
 }
 
 #[test]
-fn an_output_is_held_to_its_schema() {
+fn output_is_validated_against_schema() {
     let output =
         json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
     let answer = |output: Value, answer: ToolOutput| {
@@ -361,7 +361,7 @@ fn an_output_is_held_to_its_schema() {
 }
 
 #[test]
-fn a_deep_output_is_refused() {
+fn deeply_nested_output_is_rejected() {
     let tool = FnTool::ready(ToolSpec::new("t", ""), |_| {
         Ok(ToolOutput::value(
             (0..5_000).fold(json!(1), |inner, _| Value::Array(vec![inner])),
@@ -376,7 +376,7 @@ fn a_deep_output_is_refused() {
 }
 
 #[test]
-fn too_much_media_is_refused() {
+fn too_much_media_is_rejected() {
     let tool = |bytes: usize| {
         FnTool::ready(ToolSpec::new("t", ""), move |_| {
             let media = Media::bytes("image/png", vec![0; bytes]);
@@ -424,7 +424,7 @@ fn scheduling_follows_the_hints() {
 }
 
 #[test]
-fn a_dispatcher_without_concurrency_is_refused() {
+fn dispatcher_without_concurrency_is_rejected() {
     let registry = Registry::builder().build().unwrap();
     let error = Dispatcher::builder(registry)
         .world(Clock::still())
@@ -435,7 +435,7 @@ fn a_dispatcher_without_concurrency_is_refused() {
 }
 
 #[test]
-fn a_tool_is_told_about_its_call() {
+fn tool_gets_context_of_its_call() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let tool = FnTool::new(ToolSpec::new("t", ""), |_, cx| async move {
         cx.progress.report("half");

@@ -17,7 +17,7 @@ fn check(policy: &Policy, name: &str, args: &Value, expected: &str) {
 }
 
 #[test]
-fn by_default_only_destruction_is_asked_about() {
+fn default_policy_asks_only_for_destructive_tools() {
     let verdict = |policy: Policy, hints| policy.judge(&spec("x", hints), &json!({}));
     assert_eq!(verdict(Policy::new(), Hints::new()), Permit::Allow);
     assert_eq!(
@@ -35,7 +35,7 @@ fn by_default_only_destruction_is_asked_about() {
 }
 
 #[test]
-fn the_first_matching_rule_decides() {
+fn first_matching_rule_decides() {
     let policy = Policy::new()
         .rule(Rule::tool("write_log").allow())
         .rule(Rule::tool("write_*").ask("writes"))
@@ -46,7 +46,7 @@ fn the_first_matching_rule_decides() {
 }
 
 #[test]
-fn a_rule_before_the_default_can_allow_destruction() {
+fn rule_can_allow_destructive_tool() {
     let policy = Policy::new().rule(Rule::tool("rm").allow());
     assert_eq!(
         policy.judge(&spec("rm", Hints::new().destructive()), &json!({})),
@@ -55,7 +55,7 @@ fn a_rule_before_the_default_can_allow_destruction() {
 }
 
 #[test]
-fn hints_tell_tools_apart() {
+fn hints_select_tools() {
     let matches = |hint, hints| {
         let policy = Policy::allow_all().rule(Rule::hint(hint).deny("no"));
         policy.judge(&spec("x", hints), &json!({})) == Permit::deny("no")
@@ -74,7 +74,7 @@ fn hints_tell_tools_apart() {
 }
 
 #[test]
-fn arguments_are_all_looked_at() {
+fn all_argument_conditions_must_match() {
     let one = |at: &str, is| Policy::new().rule(Rule::any().arg(at, is).deny("hit"));
     let args = json!({"path": "/etc/hosts", "n": 5, "a/b": null, "list": [{"x": true}]});
     let hit = |policy: &Policy, expected| check(policy, "x", &args, expected);
@@ -95,7 +95,7 @@ fn arguments_are_all_looked_at() {
 }
 
 #[test]
-fn a_function_narrows_a_rule() {
+fn function_restricts_a_rule() {
     let policy = Policy::new().rule(Rule::tool("x").when(|_, args| args["n"] == 1).deny("one"));
     check(&policy, "x", &json!({"n": 1}), "one");
     check(&policy, "x", &json!({"n": 2}), "allow");
@@ -103,7 +103,7 @@ fn a_function_narrows_a_rule() {
 }
 
 #[test]
-fn a_policy_survives_a_file_and_a_function_does_not() {
+fn policy_round_trips_through_file_without_functions() {
     let policy = Policy::ask_all()
         .rule(Rule::hint(HintMatch::ReadOnly).allow())
         .rule(
@@ -121,7 +121,7 @@ fn a_policy_survives_a_file_and_a_function_does_not() {
 }
 
 #[test]
-fn a_misspelt_file_is_refused() {
+fn policy_file_with_unknown_field_is_rejected() {
     for text in [
         r#"{"rule": []}"#,
         r#"{"rules": [{"tols": "x", "verdict": "allow"}]}"#,

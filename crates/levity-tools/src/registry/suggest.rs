@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn near_names_are_found() {
+    fn similar_names_are_suggested() {
         check("weather", &["get_weather"]);
         check("GetWeather", &["get_weather"]);
         check("read_dir", &["read-dir", "read_file"]);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn far_names_are_not() {
+    fn dissimilar_names_are_not_suggested() {
         check("", &[]);
         check("delete_everything", &[]);
         check("日本語", &[]);

@@ -34,7 +34,7 @@ fn with_input(input: serde_json::Value) -> FnTool {
 }
 
 #[test]
-fn tools_keep_the_order_in_which_they_were_added() {
+fn tools_keep_their_insertion_order() {
     let boxed: Vec<Arc<dyn Tool>> =
         vec![Arc::new(FnTool::named("m")), Arc::new(FnTool::named("b"))];
     let registry = Registry::builder()
@@ -56,7 +56,7 @@ fn tools_keep_the_order_in_which_they_were_added() {
 }
 
 #[test]
-fn impossible_tools_are_refused() {
+fn invalid_tools_are_rejected() {
     refused(
         FnTool::named(""),
         "`` is not a valid tool name; use 1 to 64 letters, digits, `_` and `-`",
@@ -105,7 +105,7 @@ fn impossible_tools_are_refused() {
 }
 
 #[test]
-fn an_output_schema_is_compiled_too() {
+fn output_schema_is_compiled() {
     let spec = ToolSpec::new("t", "").with_output(json!({"type": "nothing"}));
     let error = Registry::builder()
         .tool(FnTool::ready(spec, |_| Ok(Default::default())))
@@ -165,7 +165,7 @@ fn tools(names: &[&str]) -> Vec<Arc<dyn Tool>> {
 }
 
 #[test]
-fn a_source_is_asked_again_only_when_it_changed() {
+fn source_is_queried_again_only_after_change() {
     let (first, second) = (Shelf::new(tools(&["b"])), Shelf::new(tools(&["c"])));
     let registry = Registry::builder()
         .source(first.clone())
@@ -194,7 +194,7 @@ fn a_source_is_asked_again_only_when_it_changed() {
 }
 
 #[test]
-fn a_replaced_tool_is_called_in_place_of_the_old_one() {
+fn replaced_tool_is_called_instead_of_old_one() {
     let shelf = Shelf::new(tools(&["b"]));
     let registry = Registry::builder().source(shelf.clone()).build().unwrap();
     let old = registry.get("b").unwrap();
@@ -203,7 +203,7 @@ fn a_replaced_tool_is_called_in_place_of_the_old_one() {
 }
 
 #[test]
-fn a_bad_tool_of_a_source_harms_no_other() {
+fn invalid_tool_of_source_does_not_affect_others() {
     let mut offered = tools(&["z", "good", "bad name", "good"]);
     offered.push(Arc::new(with_input(
         json!({"type": "object", "required": 7}),
@@ -237,7 +237,7 @@ fn a_bad_tool_of_a_source_harms_no_other() {
 }
 
 #[test]
-fn many_threads_see_one_set() {
+fn concurrent_threads_see_one_snapshot() {
     let shelf = Shelf::new(tools(&["a"]));
     let registry = Registry::builder().source(shelf.clone()).build().unwrap();
     std::thread::scope(|scope| {
@@ -250,7 +250,7 @@ fn many_threads_see_one_set() {
 }
 
 #[test]
-fn an_output_schema_that_cannot_be_used_costs_the_check_and_not_the_tool() {
+fn invalid_output_schema_of_source_disables_only_validation() {
     let odd = |output| {
         let spec = ToolSpec::new("t", "").with_output(output);
         Arc::new(FnTool::ready(spec, |_| Ok(Default::default()))) as Arc<dyn Tool>
@@ -293,7 +293,7 @@ fn an_output_schema_that_cannot_be_used_costs_the_check_and_not_the_tool() {
 }
 
 #[test]
-fn the_cost_of_each_source_is_told() {
+fn cost_of_each_source_is_reported() {
     let registry = Registry::builder()
         .tool(FnTool::named("own"))
         .source(Shelf::new(tools(&["a", "b"])))

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn value_whose_meaning_is_plain_takes_the_wanted_type() {
+    fn unambiguous_value_is_coerced_to_expected_type() {
         for (given, expected) in [
             (json!({"days": "5"}), json!({"days": 5})),
             (json!({"days": "-5"}), json!({"days": -5})),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn value_whose_meaning_would_be_guessed_stays() {
+    fn ambiguous_value_is_unchanged() {
         for given in [
             json!({"days": "five"}),
             json!({"days": "5.5"}),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use levity_core::{ToolCall, ToolError, ToolErrorKind, ToolSpec};
 use serde_json::{Map, Value};
 
-use super::{Schema, coerce, plain};
+use super::{Schema, coerce, simple};
 use crate::error::{Error, SchemaSide};
 use crate::text::Truncated;
 

@@ -46,7 +46,7 @@ fn names(tools: &FolderTools) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn files_become_tools_and_change_with_them() {
+async fn files_become_tools_and_follow_changes() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write("b.list", "three");
@@ -78,7 +78,7 @@ async fn files_become_tools_and_change_with_them() {
 }
 
 #[test]
-fn what_is_no_tool_is_reported_and_the_others_work() {
+fn invalid_file_is_reported_and_others_work() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();
     write("a.list", b"one");
@@ -122,7 +122,7 @@ fn what_is_no_tool_is_reported_and_the_others_work() {
 }
 
 #[test]
-fn a_kind_of_file_without_its_loader_is_reported_with_the_feature() {
+fn file_without_loader_is_reported_with_its_feature() {
     let folder = tempfile::tempdir().unwrap();
     for (name, feature) in [("a.py", "python"), ("b.tool.json", "commands")] {
         fs::write(folder.path().join(name), "").unwrap();
@@ -134,7 +134,7 @@ fn a_kind_of_file_without_its_loader_is_reported_with_the_feature() {
 }
 
 #[test]
-fn a_folder_that_goes_away_is_told_and_comes_back() {
+fn removed_folder_is_reported_and_recovers() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("tools");
     let missing = FolderTools::open(&folder).unwrap_err();
@@ -160,7 +160,7 @@ fn a_folder_that_goes_away_is_told_and_comes_back() {
 }
 
 #[test]
-fn what_was_seen_holds_until_the_next_look() {
+fn tools_are_unchanged_until_next_scan() {
     let folder = tempfile::tempdir().unwrap();
     let hour = Duration::from_secs(3600);
     let tools = FolderTools::builder(folder.path())

@@ -127,7 +127,7 @@ fn noted() -> (Option<ToolErrorKind>, String) {
 }
 
 #[test]
-fn a_signal_is_noted_and_the_run_goes_on() {
+fn signal_is_recorded_and_run_continues() {
     let mut play = Play::new(builder());
     play.reply([Part::text("First."), tell("a"), tell("b")]);
     assert_eq!(play.told(), [noted(), noted()]);
@@ -144,7 +144,7 @@ fn a_signal_is_noted_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_signal_beside_other_calls_is_noted_and_they_are_made() {
+fn signal_beside_other_calls_is_recorded_and_calls_are_made() {
     let mut play = Play::new(builder());
     play.reply([tool(), tell("a")]);
     assert_eq!(play.noted(), ["a"]);
@@ -160,7 +160,7 @@ fn a_signal_beside_other_calls_is_noted_and_they_are_made() {
 }
 
 #[test]
-fn wrong_arguments_are_told_as_for_any_tool() {
+fn signal_with_invalid_arguments_gets_tool_error() {
     let mut play = Play::new(builder());
     let mut raw = ToolCall::new("", "tell", Value::Null);
     raw.raw = Some("{\"text\": ".into());
@@ -193,7 +193,7 @@ fn wrong_arguments_are_told_as_for_any_tool() {
 }
 
 #[test]
-fn a_last_signal_ends_the_run_with_the_words_beside_it() {
+fn last_signal_ends_run_with_text_beside_it() {
     let mut play = Play::new(builder());
     play.reply([tell("a")]);
     play.reply([Part::text("Somebody else knows."), pass_on("b")]);
@@ -208,7 +208,7 @@ fn a_last_signal_ends_the_run_with_the_words_beside_it() {
 }
 
 #[test]
-fn a_last_signal_is_no_answer_to_a_schema() {
+fn last_signal_is_not_validated_against_output_schema() {
     let schema = OutputSchema::new("sum", json!({"type": "object", "required": ["total"]}));
     let agent = builder().build().unwrap();
     let output = Some(OutputCheck::new(Arc::new(schema)));
@@ -228,7 +228,7 @@ fn a_last_signal_is_no_answer_to_a_schema() {
 }
 
 #[test]
-fn a_last_signal_beside_other_calls_is_put_off() {
+fn last_signal_beside_other_calls_is_rejected() {
     let mut play = Play::new(builder());
     play.reply([pass_on("a"), tell("b"), pass_on("c")]);
     let told = play.told();
@@ -252,7 +252,7 @@ fn a_last_signal_beside_other_calls_is_put_off() {
 }
 
 #[test]
-fn what_was_said_meanwhile_comes_before_the_end() {
+fn pending_message_precedes_last_signal() {
     let mut play = Play::new(builder());
     play.say("Wait.");
     play.reply([pass_on("a")]);
@@ -274,7 +274,7 @@ fn what_was_said_meanwhile_comes_before_the_end() {
 }
 
 #[test]
-fn on_the_last_turn_only_a_last_signal_is_taken() {
+fn last_turn_accepts_only_last_signal() {
     let last_turn = |parts: Vec<Part>| {
         let mut play = Play::new(builder().max_turns(1));
         let (_, Effect::Model(call)) = &play.wants[0] else {
@@ -314,7 +314,7 @@ fn on_the_last_turn_only_a_last_signal_is_taken() {
 }
 
 #[test]
-fn a_run_has_room_for_so_many() {
+fn run_records_at_most_256_signals() {
     let mut play = Play::new(builder().max_turns(1_000).max_calls_per_turn(100));
     for turn in 0..100 {
         play.reply((0..100).map(|n| tell(&format!("{}", turn * 100 + n))));
@@ -353,7 +353,7 @@ fn a_run_has_room_for_so_many() {
 }
 
 #[test]
-fn a_run_has_room_for_so_much() {
+fn run_records_at_most_256_kib_of_arguments() {
     let mut play = Play::new(builder());
     play.reply([
         tell(&"x".repeat(MAX_SIGNAL_BYTES)),
@@ -387,7 +387,7 @@ fn a_run_has_room_for_so_much() {
 }
 
 #[test]
-fn signals_are_in_every_ending_and_in_what_is_saved() {
+fn signals_are_in_every_ending_and_in_saved_state() {
     let mut play = Play::new(builder());
     let fresh = play.machine.save();
     assert!(
@@ -425,7 +425,7 @@ fn said(play: &Play) -> Vec<String> {
 }
 
 #[test]
-fn what_was_said_is_told_when_it_is_wanted() {
+fn ending_includes_messages_on_request() {
     let agent = builder().build().unwrap();
     let mut past = crate::machine::Past::default();
     past.history.say(Message::user("Before.")).unwrap();

@@ -173,7 +173,7 @@ async fn driven(own: Own, guarded: Guarded) -> (Three, Vec<String>, Vec<Event>, 
 }
 
 #[tokio::test]
-async fn guarded_executor_has_guards_see_replies_calls_results_and_children() {
+async fn guarded_executor_checks_replies_calls_results_and_children() {
     let (own, seen) = (Own::default(), Seen::default());
     let guarded = Guarded::new(own.clone()).guard(stars(&ALL, &seen));
     let (machine, given, events, kept) = driven(own, guarded).await;
@@ -218,7 +218,7 @@ async fn guarded_executor_has_guards_see_replies_calls_results_and_children() {
 }
 
 #[tokio::test]
-async fn guarded_executor_makes_no_call_and_no_child_that_a_guard_blocks() {
+async fn guarded_executor_makes_no_blocked_call_or_child() {
     let own = Own::default();
     let block = probe("strict", &[Stage::Call], &Seen::default(), |_| {
         Verdict::block("not here")
@@ -233,7 +233,7 @@ async fn guarded_executor_makes_no_call_and_no_child_that_a_guard_blocks() {
 }
 
 #[tokio::test]
-async fn guarded_executor_leaves_it_to_the_runtime_to_ask_a_person() {
+async fn guarded_executor_leaves_approval_to_runtime() {
     let own = Own(Arc::default(), Some("it is dear"));
     let (machine, given, ..) = driven(
         own.clone(),
@@ -249,7 +249,7 @@ async fn guarded_executor_leaves_it_to_the_runtime_to_ask_a_person() {
 }
 
 #[tokio::test]
-async fn guarded_executor_around_a_guarded_one_has_both_look() {
+async fn nested_guarded_executors_both_check() {
     let (own, seen) = (Own::default(), Seen::default());
     let inner = Guarded::new(own.clone()).guard(stars(&ALL, &seen));
     let outer = probe("outer", &ALL, &seen, |subject| {

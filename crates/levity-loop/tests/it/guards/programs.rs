@@ -156,7 +156,7 @@ const RETURNED: &str =
     "****, found; this call is not allowed: `words` blocked the call: once is enough; ***";
 
 #[tokio::test]
-async fn the_calls_of_a_program_are_looked_at() {
+async fn program_calls_are_checked() {
     let tool = look_up("hush, found");
     let (events, text, seen) = run(tool.clone()).await;
     assert_eq!(args(&tool), [json!({"what": "**** 0"})]);
@@ -182,7 +182,7 @@ async fn the_calls_of_a_program_are_looked_at() {
 }
 
 #[tokio::test]
-async fn they_are_looked_at_before_a_person_is_asked() {
+async fn program_calls_are_checked_before_approval() {
     let tool = RecordingTool::new("look_up", |_| Ok(ToolOutput::text("hush, found")));
     let (events, text, _) = run(tool.with_hints(Hints::new().destructive())).await;
     assert_eq!(text, RETURNED);

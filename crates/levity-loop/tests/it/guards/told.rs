@@ -31,7 +31,7 @@ async fn asking(agent: &Agent, run: &str) -> Ask {
 }
 
 #[tokio::test]
-async fn words_for_a_run_that_nobody_drives_are_looked_at_by_its_agent() {
+async fn message_for_parked_run_is_checked_by_its_agent() {
     let (runtime, journal) = runtime();
     let model = ScriptedModel::new()
         .call("ask_user", json!({"question": "Which?"}))
@@ -99,7 +99,7 @@ async fn words_for_a_run_that_nobody_drives_are_looked_at_by_its_agent() {
 }
 
 #[tokio::test]
-async fn a_run_without_guards_is_told_as_ever() {
+async fn run_without_guards_receives_messages_unchecked() {
     let (runtime, _) = runtime();
     let model = ScriptedModel::new()
         .call("ask_user", json!({"question": "Which?"}))
@@ -163,7 +163,7 @@ async fn decided(decisions: Vec<Decision>) -> (String, String, Vec<bool>) {
 }
 
 #[tokio::test]
-async fn why_a_call_is_denied_is_looked_at() {
+async fn denial_reason_is_checked() {
     let (sent, kept, blocked) = decided(vec![Decision::deny("hush about it")]).await;
     assert!(
         sent.contains("**** about it") && !kept.contains("hush"),
@@ -179,7 +179,7 @@ async fn why_a_call_is_denied_is_looked_at() {
 }
 
 #[tokio::test]
-async fn what_a_person_puts_in_place_of_arguments_is_written_as_the_guards_left_it() {
+async fn edited_arguments_are_journaled_after_guards() {
     let edits = ["never", "hush once more"].map(|text| Decision::edit(json!({"text": text})));
     let (sent, kept, blocked) = decided(edits.to_vec()).await;
     assert!(
@@ -204,7 +204,7 @@ impl Approver for Decides {
 }
 
 #[tokio::test]
-async fn what_an_approver_decides_is_looked_at_and_told() {
+async fn approver_decision_is_checked_and_emitted() {
     let edit = |text: &str| Decision::edit(json!({"text": text}));
     for (decision, blocked) in [
         (Decision::Allow, None),

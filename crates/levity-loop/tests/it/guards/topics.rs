@@ -20,7 +20,7 @@ fn agent(judge: &ScriptedModel, replies: &[&str]) -> (Agent, TopicGuard) {
 }
 
 #[tokio::test]
-async fn what_is_on_topic_passes_and_is_judged_once() {
+async fn text_on_topic_passes_and_is_judged_once() {
     let judge = ScriptedModel::new()
         .turn(judged(1, false))
         .turn(judged(2, false));
@@ -41,7 +41,7 @@ async fn what_is_on_topic_passes_and_is_judged_once() {
 }
 
 #[tokio::test]
-async fn what_is_off_topic_or_speaks_to_its_judge_does_not_pass() {
+async fn text_off_topic_or_addressing_judge_is_blocked() {
     let check = async |answer: &str, reason: &str| {
         let judge = ScriptedModel::new().reply(answer);
         let (agent, _) = agent(&judge, &[]);
@@ -81,7 +81,7 @@ async fn what_is_off_topic_or_speaks_to_its_judge_does_not_pass() {
 }
 
 #[tokio::test]
-async fn an_answer_is_judged_and_work_on_it_is_not() {
+async fn answer_is_judged_and_intermediate_text_is_not() {
     let judge = ScriptedModel::new()
         .turn(judged(1, false))
         .turn(judged(0, false));
@@ -109,7 +109,7 @@ async fn an_answer_is_judged_and_work_on_it_is_not() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_judged_does_not_pass() {
+async fn text_without_verdict_is_blocked() {
     let judge = ScriptedModel::new().fail(ModelErrorKind::Overloaded);
     let (failing, _) = agent(&judge, &[]);
     assert!(matches!(

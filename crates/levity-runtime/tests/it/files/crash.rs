@@ -37,7 +37,7 @@ async fn resume(
 /// Cut at every byte of its last two records, with and without zeros behind, a run goes on: what
 /// had finished is not done again, and what may have been done is not known.
 #[tokio::test]
-async fn torn_anywhere_in_its_last_records_a_run_goes_on() {
+async fn run_torn_in_its_last_records_is_resumed() {
     let folder = Folder::new();
     let buffered = || folder.journal().with_durability(Durability::Buffered);
     let job = MachineRun::new(Calls::one_by_one(2), Arc::new(Answers::default())).id(run());
@@ -85,7 +85,7 @@ const CRAMPED: &str = "LEVITY_TEST_CRAMPED";
 /// Works on a run until the disk is full, and says how far it came. It does nothing as a test of
 /// its own.
 #[tokio::test]
-async fn works_until_the_disk_is_full() {
+async fn run_in_child_process_until_disk_is_full() {
     let Some(folder) = std::env::var_os(CRAMPED) else {
         return;
     };
@@ -110,12 +110,12 @@ async fn works_until_the_disk_is_full() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_full_disk_is_an_error_and_the_run_goes_on_when_there_is_room() {
+async fn full_disk_is_an_error_and_run_resumes_when_there_is_room() {
     let folder = Folder::new();
     // A process whose files may not grow beyond this meets the same error as on a full disk; the
     // signal that comes with it is not wanted.
     let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" --exact \
-        files::crash::works_until_the_disk_is_full --nocapture";
+        files::crash::run_in_child_process_until_disk_is_full --nocapture";
     let mut child = Command::new("sh");
     child
         .arg("-c")
@@ -164,7 +164,7 @@ async fn a_full_disk_is_an_error_and_the_run_goes_on_when_there_is_room() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn without_the_right_to_write_a_run_is_refused_and_left_alone() {
+async fn run_without_write_permission_is_rejected_and_unchanged() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
     let journal = folder.journal();
@@ -236,7 +236,7 @@ fn is_busy(stopped: &StoppedMachine<Calls>) -> bool {
 }
 
 #[tokio::test]
-async fn of_two_who_resume_a_run_one_goes_on_and_the_other_is_told() {
+async fn second_resume_of_a_run_gets_busy_error() {
     let folder = Folder::new();
     write(&folder.journal(), vec![opened()]).await;
     let slow = Arc::new(Slow::default());
@@ -262,7 +262,7 @@ async fn of_two_who_resume_a_run_one_goes_on_and_the_other_is_told() {
 /// Many at once, on threads of their own: whoever goes on does so alone, and each call is made
 /// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_who_resume_a_run_at_once_only_one_works() {
+async fn concurrent_resumes_of_a_run_have_one_winner() {
     for _ in 0..10 {
         let folder = Folder::new();
         let buffered = || folder.journal().with_durability(Durability::Buffered);
@@ -282,7 +282,7 @@ async fn of_many_who_resume_a_run_at_once_only_one_works() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_set_back_between_two_lives_does_no_harm() {
+async fn clock_set_back_between_processes_does_no_harm() {
     let folder = Folder::new();
     let hour = Duration::from_secs(3_600);
     let limits = Limits::new().wall_time(hour);

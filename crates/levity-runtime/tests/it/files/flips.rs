@@ -41,7 +41,7 @@ async fn short(folder: &Folder) -> Vec<Record> {
 }
 
 #[tokio::test]
-async fn a_flipped_bit_of_a_file_is_found_and_the_file_left_alone() {
+async fn flipped_bit_of_file_is_detected_and_file_unchanged() {
     let folder = Folder::new();
     let journal = folder.journal();
     short(&folder).await;
@@ -83,7 +83,7 @@ async fn a_flipped_bit_of_a_file_is_found_and_the_file_left_alone() {
 }
 
 #[tokio::test]
-async fn a_damaged_record_is_named_with_its_file_its_line_and_the_way_out() {
+async fn damaged_record_error_names_file_line_and_remedy() {
     let folder = Folder::new();
     let records = short(&folder).await;
     let whole = fs::read_to_string(folder.file()).unwrap();
@@ -104,7 +104,7 @@ async fn a_damaged_record_is_named_with_its_file_its_line_and_the_way_out() {
 }
 
 #[tokio::test]
-async fn room_that_was_never_written_is_cut_off_and_a_zero_in_a_line_is_damage() {
+async fn unwritten_sectors_are_cut_off_and_single_zero_is_damage() {
     let folder = Folder::new();
     let mut records = short(&folder).await;
     let whole = fs::read(folder.file()).unwrap();

@@ -24,7 +24,7 @@ fn long() -> String {
 
 /// The list says the same as a fold of all records, wherever the pieces end that it reads.
 #[tokio::test]
-async fn a_list_says_what_a_fold_of_all_records_says() {
+async fn list_equals_fold_of_all_records() {
     let text = |len: usize| result(&"x".repeat(len), None);
     let failed = |len: usize| Entry::Ended(Status::Failed(Failure::Internal("y".repeat(len))));
     let mut cases = vec![
@@ -78,7 +78,7 @@ async fn a_list_says_what_a_fold_of_all_records_says() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_one_file_does_not_hide_the_others() {
+async fn damaged_file_does_not_hide_other_runs() {
     let folder = Folder::new();
     let journal = folder.journal();
     write(
@@ -124,7 +124,7 @@ async fn what_is_wrong_with_one_file_does_not_hide_the_others() {
 }
 
 #[tokio::test]
-async fn a_run_is_removed_again_after_a_crash_half_way() {
+async fn interrupted_removal_can_be_repeated() {
     let ids = ["a.b", "a.b.1", "a.b.1.2", "a.b.10", "a.bc", "a", "a.b-1"].map(RunId::new);
     let within = |id: &RunId| id.as_str() == "a.b" || id.as_str().starts_with("a.b.");
     // A crash leaves those that come last; the run itself is the last of all.
@@ -152,7 +152,7 @@ async fn a_run_is_removed_again_after_a_crash_half_way() {
 }
 
 #[tokio::test]
-async fn a_run_is_not_removed_while_one_below_it_is_driven() {
+async fn run_is_not_removed_while_a_child_is_driven() {
     let folder = Folder::new();
     let (journal, other) = (folder.journal(), folder.journal());
     for id in ["r", "r.1", "r.2", "r.2.1"] {
@@ -177,7 +177,7 @@ async fn a_run_is_not_removed_while_one_below_it_is_driven() {
 }
 
 #[tokio::test]
-async fn only_texts_that_no_run_names_are_swept_away() {
+async fn sweep_removes_only_unreferenced_texts() {
     let folder = Folder::new();
     let journal = folder.journal();
     let other = RunId::new("other");
@@ -207,7 +207,7 @@ async fn only_texts_that_no_run_names_are_swept_away() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nothing_is_swept_away_that_is_about_to_be_named() {
+async fn sweep_keeps_texts_about_to_be_referenced() {
     let folder = Folder::new();
     let journal = folder.journal().with_durability(Durability::Buffered);
     write(&journal, vec![opened(), result(&long(), None)]).await;
@@ -226,7 +226,7 @@ async fn nothing_is_swept_away_that_is_about_to_be_named() {
 
 /// Runs that write one and the same text come and go while somebody sweeps; none ever misses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn runs_that_write_texts_can_go_on_while_somebody_sweeps() {
+async fn runs_can_write_texts_during_a_sweep() {
     let folder = Folder::new();
     let journal = folder.journal().with_durability(Durability::Buffered);
     let mut writers = tokio::task::JoinSet::new();
@@ -258,7 +258,7 @@ async fn runs_that_write_texts_can_go_on_while_somebody_sweeps() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_log_whose_file_was_taken_away_writes_no_more() {
+async fn log_of_removed_file_rejects_appends() {
     let more = |seq| {
         [Record::new(
             seq,
@@ -294,7 +294,7 @@ async fn a_log_whose_file_was_taken_away_writes_no_more() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_log_that_somebody_else_wrote_to_or_cut_writes_no_more() {
+async fn log_of_externally_changed_file_rejects_appends() {
     for bytes in [&b"{}\n"[..], b""] {
         let folder = Folder::new();
         write(&folder.journal(), vec![opened()]).await;

@@ -163,7 +163,7 @@ async fn half(journal: &FileJournal) {
 }
 
 #[tokio::test]
-async fn what_is_written_now_is_read_again() {
+async fn current_format_is_read_back() {
     let temporary = Folder::new();
     let folder =
         std::env::var_os("LEVITY_FIXTURES").map_or_else(|| temporary.0.clone(), PathBuf::from);
@@ -209,7 +209,7 @@ async fn write_all(folder: &Path) {
 }
 
 #[tokio::test]
-async fn every_kind_of_record_is_read_as_it_was_meant() {
+async fn every_kind_of_record_is_read_correctly() {
     for version in ["second", "third"] {
         let folder = copy(version);
         let (run, expected) = (RunId::new("every"), every());
@@ -228,7 +228,7 @@ async fn every_kind_of_record_is_read_as_it_was_meant() {
 }
 
 #[tokio::test]
-async fn versions_without_checksums_read_what_is_written_now() {
+async fn versions_without_checksums_read_current_format() {
     let folder = Folder::new();
     let records = write(
         &folder.journal(),
@@ -257,7 +257,7 @@ async fn versions_without_checksums_read_what_is_written_now() {
 }
 
 #[tokio::test]
-async fn runs_of_every_earlier_format_go_on() {
+async fn runs_of_every_earlier_format_resume() {
     for (version, ids) in [
         ("first", &["half"][..]),
         ("second", &["half", "aside"]),
@@ -309,7 +309,7 @@ async fn newer(whole: &str, from: &str, to: &str, part: &str) {
 }
 
 #[tokio::test]
-async fn what_a_newer_version_has_written_is_refused_by_name() {
+async fn records_of_newer_version_are_rejected_by_name() {
     let folder = Folder::new();
     write(
         &folder.journal(),
@@ -367,7 +367,7 @@ async fn what_a_newer_version_has_written_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_value_of_the_wrong_type_is_not_shown() {
+async fn error_does_not_show_value_of_wrong_type() {
     let folder = Folder::new();
     write(&folder.journal(), vec![opened(), result("one", None)]).await;
     let whole = fs::read_to_string(folder.file()).unwrap();

@@ -54,12 +54,12 @@ impl Approver for Person {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn approver_suite_accepts_correct_approver() {
     block_on(conformance::approver(Person::default));
 }
 
 #[test]
-fn refuses_flaws() {
+fn approver_suite_rejects_every_flaw() {
     let check = |flaw, promise| {
         refuses(
             conformance::approver(|| Person {

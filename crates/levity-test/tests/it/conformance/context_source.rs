@@ -78,12 +78,12 @@ impl ContextSource for Notes {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn context_source_suite_accepts_correct_source() {
     block_on(conformance::context_source(Notes::default));
 }
 
 #[test]
-fn refuses_flaws() {
+fn context_source_suite_rejects_every_flaw() {
     let check = |flaw, promise| {
         refuses(
             conformance::context_source(|| Notes {

@@ -92,12 +92,12 @@ impl Embedder for Flawed {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn embedder_suite_accepts_correct_embedder() {
     block_on(conformance::embedder(WordEmbedder::new));
 }
 
 #[test]
-fn refuses_flaws() {
+fn embedder_suite_rejects_every_flaw() {
     let check = |flaw, promise| refuses(conformance::embedder(|| Flawed::new(flaw)), promise);
     let each = "embedder: there is one vector for each text";
     check(Flaw::OneTooFew, each);

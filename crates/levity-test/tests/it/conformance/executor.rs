@@ -178,13 +178,13 @@ fn effects() -> Vec<Effect> {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn executor_suite_accepts_correct_executor() {
     block_on(conformance::executor(|| Parts::new(Flaw::None), effects()));
     block_on(conformance::executor(|| Parts::new(Flaw::None), Vec::new()));
 }
 
 #[test]
-fn refuses_flaws() {
+fn executor_suite_rejects_every_flaw() {
     let check = |flaw, promise| {
         refuses(
             conformance::executor(|| Parts::new(flaw), effects()),

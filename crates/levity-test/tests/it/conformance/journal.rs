@@ -285,7 +285,7 @@ impl Journal for Nothing {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn journal_suite_accepts_correct_journal() {
     block_on(conformance::journal(async || Keeping::default()));
     block_on(conformance::journal(async || {
         FaultyJournal::new(Keeping::default())
@@ -296,7 +296,7 @@ fn passes_what_is_right() {
 }
 
 #[test]
-fn refuses_flaws() {
+fn journal_suite_rejects_every_flaw() {
     let check =
         |flaw, promise| refuses(conformance::journal(async || Keeping::with(flaw)), promise);
     let order = "journal: records are returned as they were appended, and in that order";

@@ -269,7 +269,7 @@ impl Machine for Agent {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn machine_suite_accepts_correct_machine() {
     block_on(conformance::machine(|| Agent::new(Flaw::None)));
     block_on(conformance::machine(|| {
         Box::new(Agent::new(Flaw::None)) as Box<dyn Machine>
@@ -287,7 +287,7 @@ fn passes_what_is_right() {
 }
 
 #[test]
-fn refuses_flaws() {
+fn machine_suite_rejects_every_flaw() {
     let check = |flaw, promise| refuses(conformance::machine(|| Agent::new(flaw)), promise);
     let same =
         "machine: the same inputs in the same order give the same effects, events and ending";
@@ -325,7 +325,7 @@ fn refuses_flaws() {
 }
 
 #[test]
-fn refuses_what_cannot_be_restored() {
+fn machine_suite_rejects_machine_that_cannot_be_restored() {
     let promise = "machine: the result of `save` between two inputs is enough to rebuild it, in \
         the same state";
     for flaw in [
@@ -343,7 +343,7 @@ fn refuses_what_cannot_be_restored() {
 }
 
 #[test]
-fn refuses_what_panics_on_a_damaged_state() {
+fn machine_suite_rejects_panic_on_damaged_state() {
     let restore = |state: &Value| Agent::try_restore(Flaw::RestoresAnything, state);
     let promise = "machine: `restore` does not panic on a damaged state";
     refuses(

@@ -389,12 +389,12 @@ impl Drop for Held {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn memory_store_suite_accepts_correct_store() {
     block_on(conformance::memory_store(async || Store::default()));
 }
 
 #[test]
-fn refuses_flaws() {
+fn memory_store_suite_rejects_every_flaw() {
     let check = |flaw, promise: &str| {
         let promise = format!("memory store: {promise}");
         refuses(
@@ -444,7 +444,7 @@ fn refuses_flaws() {
 }
 
 #[test]
-fn refuses_flaws_beside_the_messages() {
+fn memory_store_suite_rejects_flaws_beside_messages() {
     let check = |flaw, promise: &str| {
         let promise = format!("memory store: {promise}");
         refuses(

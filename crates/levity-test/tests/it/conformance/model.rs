@@ -123,7 +123,7 @@ impl Model for Broken {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn model_suite_accepts_correct_model() {
     block_on(conformance::model(|| ScriptedModel::new().reply("7")));
     block_on(conformance::model(|| {
         ScriptedModel::looping(Turn::new().text("7").usage(1, 1))
@@ -149,7 +149,7 @@ fn passes_what_is_right() {
 }
 
 #[test]
-fn refuses_flaws() {
+fn model_suite_rejects_every_flaw() {
     let check = |flaw, promise| {
         let made = AtomicUsize::new(0);
         refuses(

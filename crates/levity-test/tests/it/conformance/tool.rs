@@ -115,7 +115,7 @@ impl Tool for Broken {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn tool_suite_accepts_correct_tool() {
     let echo = || RecordingTool::new("echo", |args| Ok(ToolOutput::value(args.clone())));
     block_on(conformance::tool(echo, json!({"a": 1})));
     block_on(conformance::tool(|| FaultyTool::fails(0), json!({})));
@@ -127,7 +127,7 @@ fn passes_what_is_right() {
 }
 
 #[test]
-fn refuses_flaws() {
+fn tool_suite_rejects_every_flaw() {
     let check = |flaw, promise| {
         let made = AtomicUsize::new(0);
         let make = || Broken::new(flaw, made.fetch_add(1, Ordering::SeqCst));

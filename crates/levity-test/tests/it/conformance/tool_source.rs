@@ -68,7 +68,7 @@ impl ToolSource for Source {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn tool_source_suite_accepts_correct_source() {
     block_on(conformance::tool_source(
         &Source::default(),
         async |source| source.change(),
@@ -77,7 +77,7 @@ fn passes_what_is_right() {
 }
 
 #[test]
-fn refuses_flaws() {
+fn tool_source_suite_rejects_every_flaw() {
     let check = |flaw, promise| {
         let source = Source {
             flaw,

@@ -68,12 +68,12 @@ impl World for Broken {
 }
 
 #[test]
-fn passes_what_is_right() {
+fn world_suite_accepts_correct_world() {
     block_on(conformance::world(ManualWorld::auto));
 }
 
 #[test]
-fn refuses_flaws() {
+fn world_suite_rejects_every_flaw() {
     let check = |flaw, promise| refuses(conformance::world(|| Broken::new(flaw)), promise);
     let sleep = "world: `sleep` ends once `now` has advanced by the given time, and not before";
     check(Flaw::EndsEarly, sleep);

@@ -40,7 +40,7 @@ fn dispatcher(tools: usize, bytes: usize) -> Dispatcher {
 }
 
 #[test]
-fn what_is_found_is_bounded_and_all_are_named() {
+fn search_results_are_bounded_and_all_are_named() {
     for bytes in [100, 4_000, 100_000] {
         let result = call(
             &dispatcher(30, bytes),
@@ -57,7 +57,7 @@ fn what_is_found_is_bounded_and_all_are_named() {
 }
 
 #[test]
-fn with_the_least_room_tools_are_named() {
+fn minimum_output_still_names_tools() {
     let registry = Registry::builder()
         .source(Heavy(30, 4_000))
         .build()
@@ -77,7 +77,7 @@ fn with_the_least_room_tools_are_named() {
 }
 
 #[test]
-fn looking_for_tools_needs_no_leave() {
+fn tool_search_needs_no_approval() {
     let dispatcher = dispatcher(4, 10);
     let call = ToolCall::new("c", "find_tools", json!({"query": "lift"}));
     assert_eq!(permit(&dispatcher, &call), Permit::Allow);
@@ -90,7 +90,7 @@ fn looking_for_tools_needs_no_leave() {
 }
 
 #[test]
-fn only_what_was_found_is_offered_and_only_once_there_are_many() {
+fn only_found_tools_are_offered_above_the_limit() {
     let names = |specs: Arc<[Arc<ToolSpec>]>| {
         specs
             .iter()

@@ -26,7 +26,7 @@ fn whole(result: &ToolResult) -> &str {
 }
 
 #[test]
-fn a_text_that_just_fits_is_left_alone() {
+fn text_that_just_fits_is_unchanged() {
     let dispatcher = says(ToolOutput::text("x".repeat(32 << 10)));
     let result = call(&dispatcher, "t", json!({}));
     assert_eq!((result.text().len(), result.whole), (32 << 10, None));
@@ -37,7 +37,7 @@ fn a_text_that_just_fits_is_left_alone() {
 }
 
 #[test]
-fn a_long_text_is_cut_and_kept_whole() {
+fn long_text_is_cut_and_stored_whole() {
     for text in ["0123456789\n", "aé😀€"] {
         for extra in 0..8 {
             let all = "z".repeat(extra) + &text.repeat(9_000);
@@ -64,7 +64,7 @@ fn a_long_text_is_cut_and_kept_whole() {
 }
 
 #[test]
-fn the_reader_is_named_beside_a_tool_of_its_name() {
+fn reader_gets_other_name_if_a_tool_has_its_name() {
     let long = || {
         FnTool::ready(ToolSpec::new("t", ""), |_| {
             Ok(ToolOutput::text("x".repeat(1 << 16)))
@@ -101,7 +101,7 @@ fn the_reader_is_named_beside_a_tool_of_its_name() {
 }
 
 #[test]
-fn an_id_of_any_length_and_any_letters_can_be_named() {
+fn call_id_of_any_length_and_letters_can_be_named() {
     for id in ["c\"1\\\n", &"i".repeat(200), &"\u{1}".repeat(20_000)] {
         let dispatcher = says(ToolOutput::text("x".repeat(1 << 16)));
         let called = ToolCall::new(id, "t", json!({}));
@@ -117,7 +117,7 @@ fn an_id_of_any_length_and_any_letters_can_be_named() {
 }
 
 #[test]
-fn fifty_megabytes_are_cut_and_kept_in_part() {
+fn fifty_megabytes_are_cut_and_stored_in_part() {
     let tool = FnTool::ready(ToolSpec::new("t", ""), |_| {
         Ok(ToolOutput::text("y".repeat(50_000_000)))
     });
@@ -134,7 +134,7 @@ fn fifty_megabytes_are_cut_and_kept_in_part() {
 }
 
 #[test]
-fn a_long_value_is_shown_as_cut_json() {
+fn long_value_is_shown_as_cut_json() {
     let value = json!({"list": (0..20_000).collect::<Vec<_>>()});
     let dispatcher = says(ToolOutput::value(value.clone()));
     let result = call(&dispatcher, "t", json!({}));
@@ -146,7 +146,7 @@ fn a_long_value_is_shown_as_cut_json() {
 }
 
 #[test]
-fn a_long_value_beside_a_text_is_left_out() {
+fn long_value_beside_text_is_left_out() {
     let value = json!("v".repeat(40_000));
     let mut output = ToolOutput::text("short");
     output.value = Some(value.clone());
@@ -164,7 +164,7 @@ fn a_long_value_beside_a_text_is_left_out() {
 }
 
 #[test]
-fn a_long_value_beside_a_long_text_is_kept_before_it() {
+fn long_value_beside_long_text_is_stored_before_it() {
     let value = json!("v".repeat(40_000));
     let mut output = ToolOutput::text("t".repeat(50_000));
     output.value = Some(value.clone());
@@ -185,7 +185,7 @@ fn a_long_value_beside_a_long_text_is_kept_before_it() {
 }
 
 #[test]
-fn several_texts_are_cut_as_one_and_media_stay() {
+fn several_texts_are_cut_as_one_and_media_stays() {
     let mut output = ToolOutput::text("a".repeat(20_000)).with_media(Media::url("image/png", "u"));
     output
         .content
@@ -200,7 +200,7 @@ fn several_texts_are_cut_as_one_and_media_stay() {
 }
 
 #[test]
-fn a_long_error_is_cut_too() {
+fn long_error_is_cut() {
     let tool = FnTool::ready(ToolSpec::new("t", ""), |_| {
         Err(ToolError::failed("e".repeat(1 << 20)))
     });
@@ -212,7 +212,7 @@ fn a_long_error_is_cut_too() {
 }
 
 #[test]
-fn the_smallest_cap_still_shows_something() {
+fn smallest_limit_still_shows_text() {
     let tool = FnTool::ready(ToolSpec::new("t", ""), |_| {
         Ok(ToolOutput::text("😀".repeat(9_000_000)))
     });

@@ -53,7 +53,7 @@ fn verdicts(hints: Hints, policy: Policy) -> Vec<Permit> {
 }
 
 #[test]
-fn a_tool_speaks_where_no_rule_does() {
+fn tool_permit_applies_without_matching_rule() {
     let own = [
         Permit::Allow,
         Permit::ask("it is 1"),
@@ -68,7 +68,7 @@ fn a_tool_speaks_where_no_rule_does() {
 }
 
 #[test]
-fn rules_come_before_what_a_tool_says() {
+fn rules_take_precedence_over_tool_permit() {
     assert_eq!(
         verdicts(Hints::new(), Policy::allow_all()),
         vec![Permit::Allow; 4]
@@ -81,7 +81,7 @@ fn rules_come_before_what_a_tool_says() {
 }
 
 #[test]
-fn a_tool_says_how_much_its_results_show() {
+fn tool_hint_limits_shown_output() {
     let long = |hints| {
         let tool = FnTool::ready(spec("long", hints), |_| {
             Ok(ToolOutput::text("x".repeat(50_000)))
@@ -128,7 +128,7 @@ impl Tool for Slow {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn blocking_permit_of_a_tool_leaves_the_thread_to_other_tasks() {
+async fn blocking_tool_permit_does_not_block_other_tasks() {
     let (send, receive) = channel();
     let slow = Slow(spec("slow", Hints::new()), Mutex::new(receive));
     let registry = Registry::builder()
@@ -151,7 +151,7 @@ async fn blocking_permit_of_a_tool_leaves_the_thread_to_other_tasks() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn blocking_rule_leaves_the_thread_to_other_tasks() {
+async fn blocking_rule_does_not_block_other_tasks() {
     let (send, receive) = channel();
     let slow = Slow(spec("slow", Hints::new()), Mutex::new(receive));
     let rule = Rule::tool("weather")
@@ -171,7 +171,7 @@ async fn blocking_rule_leaves_the_thread_to_other_tasks() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn blocking_permit_that_panics_denies() {
+async fn panicking_blocking_permit_denies() {
     let rule = Rule::any().when_blocking(|_, _| panic!("no idea")).allow();
     let registry = Registry::builder().tool(weather()).build().unwrap();
     let dispatcher = Dispatcher::builder(registry)

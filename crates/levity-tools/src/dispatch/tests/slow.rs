@@ -43,7 +43,7 @@ fn fails_twice(attempt: u32) -> Result<ToolOutput, ToolError> {
 }
 
 #[test]
-fn only_what_is_safe_and_may_help_is_retried() {
+fn only_safe_and_transient_failures_are_retried() {
     retried(Hints::new().read_only(), fails_twice, 3, "at last");
     retried(Hints::new().idempotent(), fails_twice, 3, "at last");
     retried(Hints::new(), fails_twice, 1, "busy");
@@ -101,7 +101,7 @@ fn pauses_grow_and_are_random() {
 }
 
 #[test]
-fn a_tool_that_never_returns_is_given_up() {
+fn tool_that_never_returns_times_out() {
     let tokens = Arc::new(Mutex::new(Vec::<CancelToken>::new()));
     let hang = |hints: Hints| {
         let tokens = tokens.clone();
@@ -130,7 +130,7 @@ fn a_tool_that_never_returns_is_given_up() {
 }
 
 #[test]
-fn a_tool_that_is_ready_never_touches_the_clock() {
+fn ready_tool_never_uses_the_clock() {
     let clock = Clock::still();
     let registry = Registry::builder()
         .tool(FnTool::named("t"))
@@ -148,7 +148,7 @@ fn a_tool_that_is_ready_never_touches_the_clock() {
 }
 
 #[tokio::test]
-async fn time_counts_from_the_start_and_not_from_the_queue() {
+async fn timeout_counts_from_start_and_not_from_queue() {
     let gate = Arc::new(Notify::new());
     let waiting = gate.clone();
     let tool = FnTool::new(
@@ -194,7 +194,7 @@ async fn time_counts_from_the_start_and_not_from_the_queue() {
 }
 
 #[test]
-fn dropping_the_call_cancels_the_tool() {
+fn dropping_call_cancels_tool() {
     let seen = Arc::new(Mutex::new(None));
     let place = seen.clone();
     let tool = FnTool::new(ToolSpec::new("t", ""), move |_, cx| {
@@ -237,7 +237,7 @@ fn panics(hints: Hints) -> FnTool {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure() {
+async fn tool_panic_is_a_failure() {
     for hints in [Hints::new(), Hints::new().blocking()] {
         let registry = Registry::builder().tool(panics(hints)).build().unwrap();
         let dispatcher = Dispatcher::builder(registry)
@@ -268,7 +268,7 @@ async fn a_panic_is_a_failure() {
 }
 
 #[test]
-fn a_panic_while_the_tool_is_dropped_is_nobodys_business() {
+fn panic_while_dropping_tool_is_ignored() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -286,7 +286,7 @@ fn a_panic_while_the_tool_is_dropped_is_nobodys_business() {
 }
 
 #[tokio::test]
-async fn a_blocking_tool_does_not_stall_the_others() {
+async fn blocking_tool_does_not_stall_others() {
     let (release, released) = mpsc::channel::<()>();
     let released = Mutex::new(Some(released));
     let blocking = FnTool::ready(spec("block", Hints::new().blocking()), move |_| {
@@ -319,7 +319,7 @@ async fn a_blocking_tool_does_not_stall_the_others() {
 }
 
 #[tokio::test]
-async fn a_blocking_tool_hears_that_its_time_is_up() {
+async fn blocking_tool_is_notified_of_timeout() {
     let (told, hears) = mpsc::channel();
     let started = Arc::new(Notify::new());
     let start = started.clone();
@@ -353,7 +353,7 @@ async fn a_blocking_tool_hears_that_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn a_waiting_tool_on_a_thread_is_stopped_and_not_left_behind() {
+async fn waiting_tool_on_thread_is_stopped() {
     let (dropped, hears) = mpsc::channel::<()>();
     let started = Arc::new(Notify::new());
     let (start, dropped) = (started.clone(), Mutex::new(Some(dropped)));
@@ -384,7 +384,7 @@ async fn a_waiting_tool_on_a_thread_is_stopped_and_not_left_behind() {
 }
 
 #[test]
-fn a_blocking_tool_without_a_runtime_fails_politely() {
+fn blocking_tool_without_runtime_returns_error() {
     let tool = FnTool::ready(spec("t", Hints::new().blocking()), |_| {
         Ok(ToolOutput::default())
     });
@@ -397,7 +397,7 @@ fn a_blocking_tool_without_a_runtime_fails_politely() {
 }
 
 #[tokio::test]
-async fn failing_calls_do_not_disturb_others() {
+async fn failing_calls_do_not_affect_others() {
     let tools = Registry::builder()
         .tool(weather())
         .tool_as("panics", panics(Hints::new()))

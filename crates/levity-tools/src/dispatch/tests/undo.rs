@@ -125,14 +125,14 @@ fn check_unknown(dispatched: &Dispatched, why: &str) {
 }
 
 #[test]
-fn what_would_be_retried_is_undone_first() {
+fn call_is_undone_before_retry() {
     let (dispatcher, log) = undoable(Hints::new().compensable(), at_third, ok);
     check_done(&dispatched(&dispatcher, json!({"n": 7}), false), "done");
     check_log(&log, &["call 1", "undo 1", "call 2", "undo 2", "call 3"]);
 }
 
 #[test]
-fn a_failure_that_is_not_retried_is_not_undone() {
+fn failure_without_retry_is_not_undone() {
     let broken = |_| Err(ToolError::failed("broken"));
     let (dispatcher, log) = undoable(Hints::new().compensable(), broken, ok);
     check_done(&dispatched(&dispatcher, json!({"n": 7}), false), "broken");
@@ -147,7 +147,7 @@ fn a_failure_that_is_not_retried_is_not_undone() {
 }
 
 #[test]
-fn an_undo_that_fails_is_told_with_the_first_error() {
+fn failed_undo_is_reported_with_first_error() {
     let (dispatcher, log) = undoable(Hints::new().compensable(), busy, |_| {
         Err(ToolError::transient("no way back"))
     });
@@ -157,7 +157,7 @@ fn an_undo_that_fails_is_told_with_the_first_error() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_undone_under_a_limit_as_well() {
+fn timed_out_call_is_undone_under_a_timeout() {
     let hang = || -> Box<Work> { Box::new(|_| std::future::pending().boxed()) };
     let hints = || Hints::new().compensable().timeout(Duration::from_secs(5));
     let fine: Box<Work> = Box::new(|cx| std::future::ready(ok(cx)).boxed());
@@ -176,7 +176,7 @@ fn a_call_that_takes_too_long_is_undone_under_a_limit_as_well() {
 }
 
 #[test]
-fn what_an_earlier_process_left_is_undone_first() {
+fn call_of_earlier_process_is_undone_first() {
     let (dispatcher, log) = undoable(Hints::new().compensable(), ok, ok);
     check_done(&dispatched(&dispatcher, json!({"n": 7}), true), "done");
     check_log(&log, &["undo 1 resumed", "call 1 resumed"]);
@@ -189,7 +189,7 @@ fn what_an_earlier_process_left_is_undone_first() {
 }
 
 #[test]
-fn what_cannot_be_undone_after_a_crash_is_unknown() {
+fn failed_undo_after_crash_leaves_outcome_unknown() {
     let why = |error| format!("the call had started before, and undoing it failed: {error}");
     let check = |undo: fn(ToolCx) -> Outcome, error| {
         let (dispatcher, log) = undoable(Hints::new().compensable(), ok, undo);
@@ -205,7 +205,7 @@ fn what_cannot_be_undone_after_a_crash_is_unknown() {
 }
 
 #[test]
-fn a_tool_that_has_become_another_is_not_called_again() {
+fn replaced_tool_is_not_called_again() {
     let (dispatcher, log) = undoable(Hints::new(), ok, ok);
     let why = "the call had started before, and must not be made twice";
     check_unknown(&dispatched(&dispatcher, json!({"n": 7}), true), why);
@@ -231,7 +231,7 @@ fn a_tool_that_has_become_another_is_not_called_again() {
 }
 
 #[tokio::test]
-async fn a_blocking_call_is_undone_on_a_thread_once_its_own_is_done_with_it() {
+async fn blocking_call_is_undone_after_its_thread_has_finished() {
     let (release, released) = mpsc::channel::<()>();
     let (started, released) = (Arc::new(Notify::new()), Mutex::new(released));
     let (start, order) = (started.clone(), Log::default());
@@ -280,7 +280,7 @@ async fn a_blocking_call_is_undone_on_a_thread_once_its_own_is_done_with_it() {
 }
 
 #[tokio::test]
-async fn another_dispatcher_of_the_program_waits_for_the_thread_as_well() {
+async fn other_dispatcher_also_waits_for_blocking_thread() {
     let (release, released) = mpsc::channel::<()>();
     let (started, released) = (Arc::new(Notify::new()), Mutex::new(released));
     let (start, order) = (started.clone(), Log::default());

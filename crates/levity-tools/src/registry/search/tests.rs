@@ -69,7 +69,7 @@ fn tools_are_found_by_name_argument_and_description() {
 }
 
 #[test]
-fn what_is_nowhere_is_not_found() {
+fn unknown_word_finds_no_tool() {
     check("", &[]);
     check("the of a", &[]);
     check("quantum", &[]);
@@ -79,7 +79,7 @@ fn what_is_nowhere_is_not_found() {
 }
 
 #[test]
-fn equals_keep_their_order() {
+fn equal_matches_keep_their_order() {
     let specs: Vec<_> = (0..5)
         .map(|n| tool(&format!("t{n}"), "Mends a roof.", &[]))
         .collect();
@@ -87,7 +87,7 @@ fn equals_keep_their_order() {
 }
 
 #[test]
-fn names_are_taken_apart() {
+fn names_are_split_into_words() {
     let all = |name| words(name).collect::<Vec<_>>();
     assert_eq!(
         all("getHTTPResponse2Body"),
