@@ -4,7 +4,7 @@ use levity_test::ScriptedModel;
 
 use super::*;
 
-/// Gives its blocks whatever the budget is.
+/// A source that returns its blocks whatever the budget is.
 struct Fixed(Vec<ContextBlock>);
 
 #[async_trait]
@@ -14,7 +14,7 @@ impl ContextSource for Fixed {
     }
 }
 
-/// Says what it is asked for.
+/// A source that returns the goal that it gets.
 struct Echo;
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Conversations under random outcomes: nothing is lost, nothing is saved twice, and all that is
-//! sent can be sent.
+//! Conversations under random outcomes: nothing is lost, nothing is saved twice, and every request
+//! is valid.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::Agent;
 
 const BESIDE: &str = "beside the goal";
 
-/// What comes of a save: whether it was made, and whether it is said to be.
+/// The outcome of a save: its effect, and its reported result.
 #[derive(Clone, Copy, Debug)]
 enum Saved {
     Well,
-    /// It was made, and nobody says so.
+    /// The save succeeded, and no result is reported.
     Unsaid,
     Not,
     Odd,
@@ -101,11 +101,11 @@ struct Play {
     open: BTreeMap<EffectId, Effect>,
     inputs: Vec<Input>,
     effects: Vec<Effect>,
-    /// What was said while it ran.
+    /// The number of messages sent while it ran.
     said: usize,
-    /// Summaries since the last call of the model.
+    /// The number of summaries since the last model call.
     summaries: usize,
-    /// What there is room for, and what the tools have of it.
+    /// The available tokens, and the part that the tools take.
     tokens: u64,
     beside: u64,
 }
@@ -199,7 +199,7 @@ impl Play {
     }
 }
 
-/// Drives a machine until it ends; `first` says whether the oldest effect is done first.
+/// Drives a machine until it ends; `first` selects the oldest effect first.
 fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
     play.give(Input::Begin {
         run: RunId::new("r"),
@@ -241,7 +241,7 @@ fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
     }
 }
 
-/// What was said in a run, without what was for the run only.
+/// Returns the messages of a run, without those for the run only.
 fn told(machine: &AgentMachine) -> Vec<Arc<Message>> {
     let conversation = &machine.state.conversation;
     conversation.messages_between(0, conversation.history.len(), |_| true)
@@ -281,7 +281,7 @@ proptest! {
         prop_assert_eq!(also, run.said, "what was said is kept");
         prop_assert!(!run.machine.state.conversation.session().contains(BESIDE), "nobody has said it");
         for save in run.machine.state.conversation.unsaved() {
-            // What was being saved may be there already, under a newer summary.
+            // A save in progress may already exist, under a newer summary.
             let _ = now(store.save(&save.conversation, &save.change));
         }
         let gave_up = matches!(&ending.status, Status::Failed(Failure::Memory(_)))

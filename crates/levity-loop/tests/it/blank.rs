@@ -1,4 +1,4 @@
-//! Goals in which nobody can see anything.
+//! Goals without visible content.
 
 use levity_core::{
     Decision, ErrorKind, Hints, Media, Message, Part, Role, RunId, RunRequest, ToolOutput,
@@ -91,7 +91,7 @@ async fn old_run_with_a_blank_goal_is_resumed() {
         .runtime(Runtime::new().with_journal(MemoryJournal::new()))
         .build()
         .unwrap();
-    // As it was written before such goals were refused.
+    // The journal of a version that did not reject such goals.
     let job = MachineRun::new(agent.machine(""), agent.executor())
         .id(RunId::new("old"))
         .park();

@@ -1,5 +1,4 @@
-//! Runs of an agent below another run: their goal, their past, their conversation, and what is left
-//! when they end.
+//! Child runs of an agent: their goal, their history, their conversation, and their result.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,11 +16,11 @@ use levity_test::{FaultyJournal, ManualWorld, ScriptedModel};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Has one thing done by the agent below it, and ends as that ends.
+/// A machine that runs one child agent, and ends as that ends.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Above {
     ending: Option<Ending>,
-    /// When it took in what it took in.
+    /// The times of its inputs.
     times: Vec<Timestamp>,
 }
 
@@ -173,7 +172,7 @@ async fn child_task_conversation_without_memory_fails_like_a_run() {
     );
 }
 
-/// Notes what it is told, the last one last.
+/// A notes tool that records its calls, the last one last.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -229,7 +228,7 @@ async fn child_task_continues_a_conversation() {
     let kept = Kept::new(&runtime);
     let agent = kept.agent(ScriptedModel::new().reply("Noted.").reply("Blue."));
     agent.run("I like blue.").conversation("c").await.unwrap();
-    // It is looked over while the first machine holds the conversation, and does not wait for that.
+    // The audit runs while the first machine holds the conversation, and does not wait for it.
     let ending = send(&runtime, &agent, || {
         ChildTask::new("What do I like?").conversation("c")
     })
@@ -313,7 +312,7 @@ async fn child_task_resumed_anywhere_is_in_conversation_once() {
             panic!("{stop}")
         };
         let second = Runtime::new().with_journal(journal);
-        // One that has ended needs no conversation, whoever has it.
+        // A run that has ended needs no conversation, even if another run holds it.
         let had_ended = stop + 2 == whole.records();
         let other = if had_ended {
             Some(kept.store.hold(&"c".into()).await.unwrap())

@@ -33,7 +33,7 @@ fn begun(agent: &Agent) -> (AgentMachine, EffectId) {
     (machine, step.effects.remove(0).0)
 }
 
-/// Feeds an outcome: the next effect, and the events.
+/// Feeds an outcome, and returns the next effect and the events.
 fn feed(
     machine: &mut AgentMachine,
     effect: EffectId,
@@ -87,7 +87,7 @@ fn limit_that_cuts_call_is_raised_once() {
         "it is not sent"
     );
     assert!(notes(&events)[0].contains("256 tokens"), "{events:?}");
-    // As after a restart of the program.
+    // The state as after a restart of the program.
     let mut machine = agent.restore(&machine.save()).unwrap();
     let (next, _) = feed(&mut machine, second, said(cut_call(), Finish::Length, 256));
     let (tool, effect) = next.unwrap();
@@ -123,8 +123,8 @@ fn answer_cut_by_limit_is_the_answer() {
     assert_eq!(machine.ending().unwrap().status, Status::Complete);
 }
 
-/// A run whose first tool returned some 12,000 tokens: the machine, and the effect that asks the
-/// model about it.
+/// Returns a run whose first tool returned some 12,000 tokens: the machine, and the model call
+/// about it.
 fn with_long_result() -> (AgentMachine, EffectId, usize) {
     let (mut machine, first) = begun(&agent(None));
     let call = ToolCall::new("c1", "add", json!({}));

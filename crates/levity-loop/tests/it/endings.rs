@@ -1,4 +1,4 @@
-//! How runs end: with words, with media, and on a last turn that calls tools all the same.
+//! Endings of runs: with text, with media, and on a last turn that calls tools nevertheless.
 
 use async_trait::async_trait;
 use levity_core::{
@@ -19,11 +19,11 @@ fn look() -> Part {
     Part::ToolCall(ToolCall::new("", "look", json!({})))
 }
 
-/// A machine under way, and what it wants.
+/// A machine in progress, and its requested effects.
 struct Play {
     machine: AgentMachine,
     wants: Vec<(EffectId, Effect)>,
-    /// How many times the model was asked.
+    /// The number of model calls.
     asked: usize,
 }
 
@@ -51,7 +51,7 @@ impl Play {
         self.wants.extend(step.effects);
     }
 
-    /// The model says this, and each tool that it calls returns `42`.
+    /// Feeds a reply of the model; each tool that it calls returns `42`.
     fn reply(&mut self, parts: impl IntoIterator<Item = Part>) -> Offer {
         let (effect, Effect::Model(call)) = self.wants.remove(0) else {
             panic!("no model is asked")
@@ -149,7 +149,7 @@ fn run_of_earlier_version_ends_last_turn_unchanged() {
     let mut play = Play::of(agent.restore(&state).unwrap());
     play.reply([look()]);
     assert_eq!(play.ending().status, Status::Partial(Limit::Turns));
-    // A picture was no answer then.
+    // Media was not an answer in that version.
     let mut play = Play::of(agent.restore(&state).unwrap());
     play.reply([Part::Media(Media::bytes("image/png", vec![1, 2, 3]))]);
     assert!(play.machine.ending().is_none() && play.last_note().contains("empty"));
@@ -242,7 +242,7 @@ fn identical_native_calls_are_always_made() {
     assert_eq!(results, 5);
 }
 
-/// Context that never comes.
+/// A context source that never returns.
 struct Endless;
 
 #[async_trait]

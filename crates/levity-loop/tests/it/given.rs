@@ -1,4 +1,4 @@
-//! What a program gives one run: values for its tools, and who answers its questions.
+//! Values and approvers that a program gives to one run.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 struct User(u32);
 
-/// Says who is logged in.
+/// A tool that returns the logged-in user.
 struct WhoAmI(ToolSpec);
 
 impl WhoAmI {
@@ -41,7 +41,7 @@ fn asks_who() -> ScriptedModel {
         .by_history()
 }
 
-/// What the tool said last.
+/// Returns the last result of the tool.
 fn result_of(model: &ScriptedModel) -> String {
     let requests = model.requests();
     let messages = requests.last().unwrap().history.messages();
@@ -153,7 +153,7 @@ async fn on_ask_answers_questions_of_run_and_children() {
         .await
         .unwrap();
     assert_eq!(*sent.lock().unwrap(), ["\"below\""]);
-    // Without it, nobody answers.
+    // Without it, no one answers.
     agent.run("Send").await.unwrap();
     assert_eq!(sent.lock().unwrap().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Guards look at what goes in and out of an agent, before anybody sees it.
+//! Guards check the input and output of an agent before anyone sees it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ mod topics;
 
 type Judge = Box<dyn Fn(&GuardSubject) -> Verdict + Send + Sync>;
 
-/// What guards were shown, in order: who, where, and the text.
+/// The items that guards were shown, in order: guard, stage, and text.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<(String, Stage, String)>>>);
 
@@ -49,7 +49,7 @@ struct Probe {
     judge: Judge,
 }
 
-/// A guard that looks at these stages only.
+/// Creates a guard that checks these stages only.
 fn probe(
     name: &'static str,
     stages: &[Stage],
@@ -87,7 +87,7 @@ impl Guard for Probe {
 
 const ALL: [Stage; 4] = [Stage::Input, Stage::Call, Stage::Result, Stage::Answer];
 
-/// The same with one word in place of another.
+/// Replaces one word with another.
 fn swap(subject: &GuardSubject, old: &str, new: &str) -> Verdict {
     let told = |text: &str| text.replace(old, new);
     if !subject.text().contains(old) {
@@ -130,7 +130,7 @@ fn look_up(text: &'static str) -> RecordingTool {
         .with_hints(Hints::new().read_only())
 }
 
-/// What a tool was called with.
+/// Returns the arguments of a tool's calls.
 fn args(tool: &RecordingTool) -> Vec<serde_json::Value> {
     tool.calls().into_iter().map(|call| call.args).collect()
 }
@@ -153,7 +153,7 @@ fn stepped_in(events: &[Event]) -> Vec<Intervention> {
     events.iter().filter_map(guarded).collect()
 }
 
-/// All that a journal keeps, as JSON.
+/// Returns all records of a journal, as JSON.
 fn written(journal: &MemoryJournal, run: &RunId) -> String {
     serde_json::to_string(&journal.records(run)).unwrap()
 }
@@ -257,7 +257,7 @@ async fn rewritten_text_appears_nowhere_in_original_form() {
         (Stage::Answer, false),
     ];
     assert_eq!(stages, expected);
-    // A replay tells the same, and no guard is asked.
+    // A replay gives the same events, and calls no guard.
     let asked = seen.all().len();
     let lasting: Vec<_> = events
         .into_iter()
@@ -619,7 +619,7 @@ async fn later_message_is_checked_before_it_is_journaled() {
     );
 }
 
-/// Fails in a certain way.
+/// A guard that fails in a certain way.
 struct Faulty(&'static str);
 
 #[async_trait]
@@ -689,7 +689,7 @@ async fn verdict_is_reused_after_crash() {
     let report = crash::after_every_record(MemoryJournal::new, async |life| {
         let world = life.world.clone();
         let guard = probe("words", &ALL, &Seen::default(), move |subject| {
-            // A text is looked at once in a run, and these are all different.
+            // A text is checked once in a run, and these are all different.
             world.did(format!("{} {}", subject.stage(), subject.text()));
             match subject {
                 GuardSubject::Call(call) if call.args["what"] == "two" => Verdict::block("no"),
@@ -723,7 +723,7 @@ async fn verdict_is_reused_after_crash() {
     report.assert_same();
     for end in &report.stops {
         for (what, times) in end.world.all() {
-            // What was under way when the process ended is looked at again; nothing else is.
+            // Only the item in progress when the process ended is checked again.
             assert!(times <= 2, "{end}: {what} {times} times");
         }
         let twice = end

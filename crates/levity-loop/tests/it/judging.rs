@@ -1,4 +1,4 @@
-//! Policies that take their time.
+//! Policies that take time to decide.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 /// The rule blocks its thread until another task of the same thread has sent something, once for
-/// each look.
+/// each decision.
 #[tokio::test(flavor = "current_thread")]
 async fn blocking_policy_does_not_block_other_tasks() {
     let (send, receive) = channel();
@@ -19,7 +19,7 @@ async fn blocking_policy_does_not_block_other_tasks() {
     let receive = std::sync::Mutex::new(receive);
     let rule = Rule::tool("add").when_blocking(move |_, _| {
         asked.send(()).unwrap();
-        // So long only where nobody else has the thread.
+        // It takes this long only if no other task runs on the thread.
         receive
             .lock()
             .unwrap()
@@ -73,6 +73,6 @@ async fn agent_is_cancelled_during_policy_decision() {
         assert!(!matches!(event.kind, EventKind::ToolStarted { .. }));
     }
     assert!(tool.calls().is_empty());
-    // Ends the decision that nobody waits for any more.
+    // This ends the decision that no one waits for any more.
     drop(send);
 }

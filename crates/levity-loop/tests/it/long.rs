@@ -1,4 +1,4 @@
-//! What a run keeps of long results has a bound.
+//! The retained long results of a run are limited.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn feed(machine: &mut AgentMachine, effect: EffectId, outcome: Outcome) -> Vec<(
     step.effects
 }
 
-/// Has the model call a tool with these ids and arguments.
+/// Makes the model call a tool with these ids and arguments.
 fn reply(
     machine: &mut AgentMachine,
     effect: EffectId,
@@ -44,7 +44,7 @@ fn reply(
     feed(machine, effect, Outcome::Model(Ok(Response::new(message))))
 }
 
-/// Answers calls with results that keep `whole`; what the machine wants next.
+/// Answers calls with results that retain `whole`, and returns the next effects of the machine.
 fn answer(
     machine: &mut AgentMachine,
     calls: Vec<(EffectId, Effect)>,

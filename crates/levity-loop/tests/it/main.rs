@@ -1,4 +1,4 @@
-//! The loop on its own: the machine is fed outcomes and its effects are looked at.
+//! The loop on its own: the machine is fed outcomes and its effects are checked.
 
 #![allow(
     clippy::unwrap_used,

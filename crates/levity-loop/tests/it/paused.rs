@@ -1,4 +1,4 @@
-//! Turns that a provider interrupts, and replies without a word.
+//! Turns that a provider interrupts, and empty replies.
 
 use levity_core::{
     Effect, EffectId, Finish, Input, Limit, Machine as _, MachineOutput, Media, Message, ModelCall,
@@ -72,7 +72,7 @@ fn paused_turn_continues_with_nothing_behind_it() {
     let (mut machine, (first, _)) = begun();
     let (second, effect) = reply(&mut machine, first, Part::text("One, "), Finish::Paused).unwrap();
     assert_eq!(roles(&effect), [Role::User, Role::Assistant]);
-    // What the user says meanwhile waits for the end of the turn.
+    // A message of the user waits for the end of the turn.
     machine.apply(
         Input::Say(Message::user("Hurry.").into()),
         &mut MachineOutput::new(),
@@ -82,7 +82,7 @@ fn paused_turn_continues_with_nothing_behind_it() {
         roles(&effect),
         [Role::User, Role::Assistant, Role::Assistant]
     );
-    // As after a restart of the program.
+    // The state as after a restart of the program.
     let mut machine = agent().restore(&machine.save()).unwrap();
     let (last, effect) = reply(&mut machine, third, Part::text("three."), Finish::Stop).unwrap();
     assert_eq!(

@@ -15,7 +15,7 @@ use serde_json::json;
 
 const MAX_TURNS: u64 = 6;
 
-/// What happens next; numbers choose among what is possible then.
+/// The next event; numbers choose among the possible ones.
 #[derive(Clone, Debug)]
 enum Happening {
     Reply {
@@ -59,7 +59,7 @@ fn reply(text: bool, thinking: bool, calls: &[u8], filtered: bool) -> Outcome {
         parts.push(Part::text("Well."));
     }
     for call in calls {
-        // Few ids, so that they clash; some empty; some names that are agents, or nothing at all.
+        // There are few ids, so that they clash; some are empty; some names are agents, or unknown.
         let id = ["a", "b", "", "a"][usize::from(call % 4)];
         let name =
             ["tool", "helper", "nobody", "tool", "tell", "pass_on"][usize::from(call / 2 % 6)];
@@ -80,7 +80,7 @@ fn reply(text: bool, thinking: bool, calls: &[u8], filtered: bool) -> Outcome {
     Outcome::Model(Ok(response.with_usage(Usage::new(10, 1))))
 }
 
-/// An outcome that fits the effect, as the happening would have it.
+/// Returns an outcome that fits the effect, as the happening selects it.
 fn outcome(effect: &Effect, happening: &Happening) -> Outcome {
     if let Happening::Odd(n) = happening {
         return [
@@ -132,7 +132,7 @@ fn outcome(effect: &Effect, happening: &Happening) -> Outcome {
     }
 }
 
-/// An agent that plans and one that does not; made once, since they compile schemas.
+/// Returns an agent with or without a planner; both are created once, since they compile schemas.
 fn agent(planning: bool) -> &'static Agent {
     static AGENTS: LazyLock<[Agent; 2]> = LazyLock::new(|| [make(false), make(true)]);
     &AGENTS[usize::from(planning)]
@@ -195,7 +195,8 @@ fn play(planning: bool, happenings: &[Happening], stop: Option<usize>) -> (Agent
             continue;
         }
         let input = match happening {
-            // Words at every step would keep it going for ever, as they should; a few do here.
+            // Messages at every step would keep the run going forever, as they should; here there
+            // are only a few.
             Happening::Say if inputs < 20 => Input::Say(Arc::new(Message::user("Also this."))),
             Happening::Wrap if inputs < 20 => Input::Wrap(Limit::Tokens),
             happening => {
@@ -220,7 +221,7 @@ fn play(planning: bool, happenings: &[Happening], stop: Option<usize>) -> (Agent
     (machine, inputs)
 }
 
-/// Every request that leaves is one that a provider takes.
+/// Checks that a provider accepts every request.
 fn check_request(effect: &Effect) {
     if let Effect::Model(call) = effect {
         check_history(&call.request.history);
@@ -259,7 +260,7 @@ proptest! {
     ) {
         let (machine, _) = play(planning, &happenings, None);
         let ending = machine.ending().unwrap();
-        // Beyond the last turn, only reminders after empty replies.
+        // Beyond the last turn, there are only reminders after empty replies.
         prop_assert!(ending.stats.turns <= MAX_TURNS + 2, "{} turns", ending.stats.turns);
         check_history(machine.history());
         let passed_on = ending.signals.iter().any(|signal| &*signal.name == "pass_on");

@@ -1,4 +1,4 @@
-//! Runs of agents whose machines are built again after every record.
+//! Runs of agents whose machines are rebuilt after every record.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn, conformance};
 use levity_tools::{Policy, Rule};
 use serde_json::json;
 
-/// A tool that answers with so many words.
+/// Creates a tool that answers with so many words.
 fn look(words: usize) -> RecordingTool {
     RecordingTool::new("look", move |_| Ok(ToolOutput::text("word ".repeat(words))))
         .with_hints(Hints::new().read_only())
@@ -26,7 +26,7 @@ fn kept(builder: AgentBuilder) -> (Agent, MemoryJournal) {
     (builder.runtime(runtime).build().unwrap(), journal)
 }
 
-/// Runs it, and checks its machine; returns how many records there were.
+/// Runs the agent and checks its machine; returns the number of records.
 async fn check(builder: AgentBuilder) -> usize {
     let (agent, journal) = kept(builder);
     agent

@@ -74,7 +74,7 @@ async fn run_and_its_replay_have_same_signals() {
             Some(numbers(answer.signals()))
         )
     );
-    // The calls are in the model's replies, as for every tool that the loop takes in itself.
+    // The calls are in the model's replies, as for every tool that the loop handles itself.
     let calls = events
         .lock()
         .unwrap()

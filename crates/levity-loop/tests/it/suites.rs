@@ -16,7 +16,7 @@ fn model() -> ScriptedModel {
     ScriptedModel::looping(Turn::new().text("Well."))
 }
 
-/// Agents of every make; their machines all keep the contract.
+/// Returns agents with different settings, whose machines all pass the suite.
 fn agents() -> Vec<AgentBuilder> {
     let helper = Agent::builder(model()).build().unwrap();
     vec![
@@ -116,7 +116,7 @@ async fn answer_context_has_workspace_of_file_tools() {
         root(Agent::builder(model()).tools(Desk("desk"))).await,
         ("desk".to_owned(), 1)
     );
-    // What is said wins over what the tools know, in any order.
+    // The given workspace takes precedence over that of the tools, in any order.
     assert_eq!(
         root(
             Agent::builder(model())

@@ -1,4 +1,4 @@
-//! Runs that are part of a conversation, and what they leave behind.
+//! Runs that are part of a conversation, and their saved messages.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::json;
 
-/// Notes what it is told, the last one last.
+/// A notes tool that records its calls, the last one last.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 

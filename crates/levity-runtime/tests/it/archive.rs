@@ -1,4 +1,4 @@
-//! Runs that are moved from one journal to another, and runs that are over.
+//! Runs that are moved from one journal to another, and runs that have ended.
 
 use std::error::Error as _;
 use std::fs;
@@ -25,7 +25,7 @@ fn child() -> Entry {
     Entry::Opened(opened)
 }
 
-/// A run with two below it, long texts, and others beside it.
+/// Fills a journal with a run with two children, long texts, and other runs.
 async fn fill(journal: &dyn Journal) {
     let ended = || Entry::Ended(Status::Complete);
     let long = result(&"ä".repeat(50_000), None);
@@ -86,7 +86,7 @@ async fn export_of_one_run_is_a_journal_file() {
         journal.read(&id("r.2.1")).await.unwrap(),
         memory.records(&id("r.2.1"))
     );
-    // And the file of a run that has no long texts is its export.
+    // The file of a run without long texts equals its export.
     let file = fs::read(folder.0.join("r.2.1.jsonl")).unwrap();
     assert_eq!(
         import(&MemoryJournal::new(), &file).await.unwrap(),
@@ -312,7 +312,7 @@ proptest! {
     }
 }
 
-/// A journal whose runs go on while they are read.
+/// A journal whose runs continue while they are read.
 struct Busy {
     inner: MemoryJournal,
 }
@@ -327,7 +327,7 @@ impl Journal for Busy {
         self.inner.list(query).await
     }
 
-    /// Reading `r` lets it start `r.1` and that `r.1.1`, behind the reader's back.
+    /// Reading `r` lets it start `r.1` and that `r.1.1`, unnoticed by the reader.
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let records = self.inner.read(run).await?;
         if run.depth() < 2 && self.inner.records(&id(&format!("{run}.1"))).is_empty() {
@@ -396,7 +396,7 @@ async fn only_runs_ended_before_the_time_are_removed() {
         let left = journal.list(&RunQuery::new()).await.unwrap();
         let left: Vec<_> = left.iter().map(|run| run.run.as_str()).collect();
         assert_eq!(left, ["a", "a.b", "held", "new", "open"]);
-        // `b.c` goes with `b`, or before it.
+        // `b.c` is removed with `b`, or before it.
         assert!((2..=3).contains(&removed), "{removed}");
         drop(held);
     }

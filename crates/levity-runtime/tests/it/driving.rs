@@ -13,7 +13,7 @@ use levity_test::crash::{self, Crashes};
 use levity_test::{FaultyJournal, ManualWorld};
 use serde_json::{Value, json};
 
-/// Wants `count` calls, all at once or one by one, and ends when they are done.
+/// A machine that requests `count` calls, all at once or one by one, and ends when they are done.
 #[derive(Debug)]
 pub(crate) struct Calls {
     count: u64,
@@ -83,14 +83,14 @@ impl Machine for Calls {
     }
 }
 
-/// Answers every call, and writes down how many records the journal had when it began.
+/// An executor that answers every call, and records the number of journaled records at its start.
 #[derive(Default)]
 pub(crate) struct Answers {
     alone: bool,
     class: EffectClass,
     journal: Option<MemoryJournal>,
     pub(crate) seen: Mutex<Vec<(u64, usize)>>,
-    /// What had begun before, in a process that is gone.
+    /// The calls that had started before, in an earlier process.
     again: Mutex<Vec<u64>>,
 }
 
@@ -221,8 +221,8 @@ async fn missing_run_cannot_be_resumed() {
     );
 }
 
-/// Three calls of this class, stopped after every record in turn: the outcomes, and who performed
-/// them.
+/// Stops three calls of this class after every record in turn; returns the outcomes and their
+/// executors.
 async fn stopped(class: EffectClass) -> crash::Report<Vec<Outcome>, Answers> {
     let answers = || Answers {
         class,
@@ -285,7 +285,8 @@ async fn repeatable_effects_restart_and_executor_is_informed() {
         EffectClass::Compensable,
     ] {
         let report = stopped(class).await;
-        // A first life knows nothing, and what has begun ends in the order of its resumption.
+        // The first life knows no earlier effects, and restarted effects end in the order of their
+        // resumption.
         report.assert_same_by(|end| {
             let mut known: Vec<_> = end
                 .value
@@ -308,7 +309,8 @@ async fn repeatable_effects_restart_and_executor_is_informed() {
             begun_again += again.len();
             for effect in 0..3 {
                 let times = |list: &[u64]| list.iter().filter(|other| **other == effect).count();
-                // All but the first time, and that one too if it was only written down before.
+                // These are all but the first attempt, and that one too if only its start was
+                // journaled.
                 assert!(
                     times(&again) + 1 >= times(&all),
                     "{class:?}, {end}: {again:?} of {all:?}"
@@ -347,7 +349,7 @@ async fn limit_that_forbids_undo_leaves_outcome_unknown() {
     }
 }
 
-/// Wants nothing and never ends, whatever it is told.
+/// A machine that requests nothing and never ends.
 #[derive(Debug)]
 struct Stubborn;
 
@@ -447,7 +449,7 @@ async fn calls_with_the_same_id_are_all_made() {
     assert_eq!(done.machine.done.len(), 3);
 }
 
-/// Answers every call, and does something once, while it performs the first.
+/// An executor that answers every call, and runs a function once, during the first.
 struct First<F>(Answers, Mutex<Option<F>>);
 
 #[async_trait]
@@ -468,10 +470,10 @@ impl<F: FnOnce() + Send> Executor for First<F> {
     }
 }
 
-/// How many calls a slice of the driver has at most.
+/// The maximum number of calls in a slice of the driver.
 const SLICE: usize = 256;
 
-/// Many calls, wanted at once: parallel ones and ones that run alone.
+/// Returns machines with many concurrent calls: parallel ones and ones that run alone.
 fn many() -> [(Calls, bool); 3] {
     [
         (Calls::at_once(10_000), false),

@@ -19,7 +19,7 @@ async fn slow_receiver_blocks_no_run_and_gets_lagged_count() {
     while let Some(event) = events.next().await {
         kinds.push(event.kind);
     }
-    // One for the start, two for each call, one for the end.
+    // There is one event for the start, two for each call, and one for the end.
     let told = 2 + 2 * Events::CAPACITY as u64;
     let EventKind::Lagged { missed } = kinds[0] else {
         panic!("{:?}", kinds[0])

@@ -21,7 +21,7 @@ mod flips;
 mod runs;
 mod upgrade;
 
-/// A folder of this test's own, gone with it.
+/// A temporary folder of one test, removed on drop.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -40,7 +40,7 @@ impl Folder {
         self.0.join("r.jsonl")
     }
 
-    /// The long texts that are kept, and what is left of others.
+    /// Returns the stored long texts, and incomplete files of others.
     fn bodies(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.0.join("bodies")) else {
             return Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn result(text: &str, value: Option<Value>) -> Entry {
     Entry::finished(EffectId::new(0), Outcome::Tool(result))
 }
 
-/// CRC-32, bit by bit, as it is defined.
+/// Computes CRC-32 bit by bit, as it is defined.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum: u32, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
@@ -85,14 +85,14 @@ fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A line of a record with the checksum that belongs to it, whatever stands there.
+/// Returns a line of a record with its matching checksum.
 pub(crate) fn sealed(line: &str) -> String {
     let body = unsealed(line);
     let body = body.strip_suffix('}').unwrap();
     format!("{body},\"crc\":\"{:08x}\"}}", crc(body.as_bytes()))
 }
 
-/// A line of a record as versions without checksums wrote it.
+/// Returns a line of a record as versions without checksums wrote it.
 pub(crate) fn unsealed(line: &str) -> String {
     match line.rfind(",\"crc\":\"") {
         Some(at) => format!("{}}}", &line[..at]),
@@ -100,7 +100,7 @@ pub(crate) fn unsealed(line: &str) -> String {
     }
 }
 
-/// All lines of a file, with checksums that belong to them.
+/// Returns all lines of a file, with matching checksums.
 pub(crate) fn resealed(text: &str) -> String {
     let is_header = |line: &str| line.starts_with("{\"levity_journal\"");
     let whole = |line: &str| {
@@ -196,7 +196,7 @@ async fn run_file_cut_in_last_line_opens_with_earlier_records() {
         let good = if lines == 0 { 0 } else { ends[lines - 1] };
         assert_eq!(left, good as u64, "cut at byte {end}");
     }
-    // What a power cut may leave: room that was never written.
+    // A power failure may leave space that was never written.
     let mut zeros = whole.clone();
     zeros.extend_from_slice(&[0; 100]);
     fs::write(folder.file(), zeros).unwrap();
@@ -207,7 +207,7 @@ async fn run_file_cut_in_last_line_opens_with_earlier_records() {
     assert_eq!(fs::read(folder.file()).unwrap(), whole);
 }
 
-/// What is found in the file leads to this error, and stays as it is.
+/// Checks that the content of a file leads to this error, and stays unchanged.
 async fn refused(text: &[u8], kind: JournalErrorKind, part: &str) {
     let folder = Folder::new();
     let journal = folder.journal();
@@ -392,7 +392,7 @@ async fn only_regular_file_is_a_journal() {
     assert_eq!(error.kind(), JournalErrorKind::Refused, "{error}");
 }
 
-/// A folder from elsewhere has links in the places of files and folders that a journal writes.
+/// A foreign folder may have links in the places of files and folders that a journal writes.
 #[cfg(unix)]
 #[tokio::test]
 async fn links_in_journal_folder_are_not_followed_for_writing() {
@@ -451,7 +451,7 @@ async fn links_in_journal_folder_are_not_followed_for_writing() {
     }
 }
 
-/// Everything below a folder, with the rights that others than the owner have.
+/// Returns everything below a folder, with the permissions of users other than the owner.
 #[cfg(unix)]
 pub(crate) fn rights_of_others(folder: &Path) -> Vec<(PathBuf, u32)> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -469,7 +469,7 @@ pub(crate) fn rights_of_others(folder: &Path) -> Vec<(PathBuf, u32)> {
     found
 }
 
-/// Lets others read a file, and reach it.
+/// Lets other users read a file, and reach it.
 #[cfg(unix)]
 pub(crate) fn share(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt as _;
@@ -503,7 +503,7 @@ async fn run_files_readable_by_others_are_reported_and_unchanged() {
     write(&journal, vec![opened()]).await;
     let file = dir.join("r.jsonl");
     share(&file, 0o644);
-    // Others do not get through the folder.
+    // Other users cannot enter the folder.
     assert_eq!(journal.problems(), [""; 0]);
     share(&dir, 0o755);
     share(&folder.0, 0o755);
@@ -536,7 +536,7 @@ async fn too_large_file_is_rejected_and_not_read() {
     let folder = Folder::new();
     let journal = folder.journal();
     fs::create_dir_all(&folder.0).unwrap();
-    // It has a length and takes no room.
+    // The file has a length but takes no space.
     fs::File::create(folder.0.join("r.jsonl"))
         .unwrap()
         .set_len(64 << 30)

@@ -1,4 +1,4 @@
-//! Executors that take their time to say what must be known before an effect begins.
+//! Executors that take time to prepare an effect.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,16 +19,16 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::driving::Calls;
 
-/// Says of some effects what must be known only once it is let, and writes down which it performs.
+/// An executor that answers for some effects only on request, and records the performed ones.
 struct Hesitant {
-    /// The effects that it says nothing of at once.
+    /// The effects that it does not answer for at once.
     slow: fn(&Effect) -> bool,
     prepared: Prepared,
-    /// Told whenever somebody waits for it.
+    /// A notification for each pending answer.
     asked: Arc<Notify>,
-    /// So often it is let.
+    /// The permits for answers.
     go: Arc<Semaphore>,
-    /// How often it was asked.
+    /// The number of questions.
     looks: AtomicUsize,
     seen: Mutex<Vec<EffectId>>,
 }
@@ -93,7 +93,7 @@ fn parallel() -> Prepared {
     Prepared::new(EffectClass::ReadOnly)
 }
 
-/// The call with this number.
+/// Returns `true` if an effect is the call with this number.
 fn is_call(effect: &Effect, number: u64) -> bool {
     matches!(effect, Effect::Tool(run) if run.call.args == json!(number))
 }
@@ -146,7 +146,7 @@ async fn pause_during_pending_prepare_starts_nothing_until_resume() {
     let control = run.control().clone();
     control.pause().await.unwrap();
     executor.go.add_permits(1);
-    // Whatever the run does with the answer is done before it takes another order.
+    // The run handles the answer before it accepts another order.
     control.pause().await.unwrap();
     assert!(executor.seen().is_empty());
     control.resume().await.unwrap();
@@ -198,7 +198,7 @@ async fn call_denied_later_is_answered_and_others_are_made() {
     assert_eq!(done.machine.done, [denied.clone(), denied.clone(), denied]);
 }
 
-/// Asks one question.
+/// A machine that asks one question.
 #[derive(Debug, Default)]
 struct Asks(Option<Ending>);
 
@@ -250,7 +250,7 @@ async fn old_question_is_answered_once_executor_answers_it() {
         "{}",
         parked.error
     );
-    // Whoever resumes it has to wait to know who answers.
+    // The resuming process has to wait to know who answers.
     let somebody = Hesitant::new(|_| true, parallel().answered(true));
     let resume = |executor: &Arc<Hesitant>| {
         MachineRun::resume(id.clone(), executor.clone(), |_, _| Ok(Asks::default()))
@@ -263,7 +263,7 @@ async fn old_question_is_answered_once_executor_answers_it() {
     assert_eq!(somebody.looks.load(Ordering::SeqCst), 1);
 }
 
-/// Calls a model once.
+/// A machine that calls a model once.
 #[derive(Debug, Default)]
 struct CallsModel(Option<Ending>);
 

@@ -19,7 +19,7 @@ use crate::files::Folder;
 
 const CALLS: u64 = 200;
 
-/// Wants calls in twos, and saves all of its state.
+/// A machine that requests calls in pairs, and saves all of its state.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Twos {
     begun: u64,
@@ -178,7 +178,7 @@ async fn record_out_of_sequence_is_rejected() {
     );
 }
 
-/// Has one child, which is [`Twos`].
+/// A machine with one child, which is [`Twos`].
 #[derive(Debug, Default)]
 struct Parent(Option<Ending>);
 
@@ -297,7 +297,7 @@ async fn snapshot_of_other_history_is_ignored() {
         .snapshot
         .unwrap()
         .seq;
-    // Somebody has changed the record before the snapshot by hand.
+    // The record before the snapshot was changed by hand.
     let sql = rusqlite::Connection::open(&path).unwrap();
     let change = "UPDATE records SET at = at + 1, crc = NULL WHERE seq = ?1";
     assert_eq!(sql.execute(change, [seq.cast_signed() - 1]).unwrap(), 1);
@@ -306,7 +306,7 @@ async fn snapshot_of_other_history_is_ignored() {
     assert!(latest.records.len() as u64 >= seq);
 }
 
-/// A run of a folder that has ended, with a snapshot somewhere in it.
+/// Returns the journal of a run that has ended, with a snapshot somewhere in it.
 async fn with_snapshot(folder: &Folder) -> FileJournal {
     let journal = folder.journal().with_snapshot_interval(20_000);
     let runtime = Runtime::new().with_journal(journal.clone());
@@ -347,13 +347,13 @@ async fn snapshot_of_replaced_file_is_ignored() {
         fs::read_to_string(folder.0.join("r.jsonl")).unwrap(),
     );
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-    // Somebody has cut the file before the snapshot.
+    // The file was truncated before the snapshot.
     fs::write(&file, lines[..10].concat()).unwrap();
     let latest = journal.open_latest(&run()).await.unwrap();
     assert!(latest.snapshot.is_none());
     assert_eq!(latest.records.len(), 9);
     drop(latest);
-    // Somebody has deleted the run by hand, and another of its name has begun.
+    // The run was deleted by hand, and another one with its id has started.
     fs::remove_file(&file).unwrap();
     let runtime = Runtime::new().with_journal(folder.journal());
     let other = Twos {
@@ -418,7 +418,7 @@ async fn snapshot_at_every_prefix_gives_same_result_as_all_records() {
     }
 }
 
-/// The state of the machine after all records.
+/// Returns the state of the machine after all records.
 fn records_end(records: &[levity_core::Record]) -> Value {
     levity_runtime::replay(&run(), records, Twos::restore)
         .unwrap()

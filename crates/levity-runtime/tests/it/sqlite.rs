@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::driving::{Answers, Calls};
 
-/// A folder of this test's own, gone with it.
+/// A temporary folder of one test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -41,7 +41,7 @@ impl Folder {
         self.0.join("runs.db")
     }
 
-    /// Another program that looks into the file.
+    /// Opens the file as another program does.
     fn sql(&self) -> Connection {
         Connection::open(self.file()).unwrap()
     }
@@ -142,7 +142,7 @@ async fn separate_sqlite_journals_pass_conformance_suite() {
     .await;
 }
 
-/// Asks one of its journals at a time, in turns.
+/// A journal that alternates between its journals.
 struct Alternating([SqliteJournal; 3], AtomicU64);
 
 impl Alternating {
@@ -205,7 +205,8 @@ async fn database_file_consists_of_readable_tables() {
     assert_eq!(first, "calls");
 }
 
-/// What is found in the file leads to this error, and stays as it is, with nothing beside it.
+/// Checks that the content of a file leads to this error, and stays unchanged, with no file beside
+/// it.
 #[track_caller]
 fn refused(bytes: &[u8], kind: JournalErrorKind, part: &str) {
     let folder = Folder::new();
@@ -222,7 +223,7 @@ fn refused(bytes: &[u8], kind: JournalErrorKind, part: &str) {
     assert_eq!(folder.names(), ["runs.db"], "{part}");
 }
 
-/// The bytes of a file that `change` was done to by another program.
+/// Returns the bytes of a file that another program changed.
 fn changed(journal: bool, change: &str) -> Vec<u8> {
     let folder = Folder::new();
     if journal {
@@ -274,7 +275,7 @@ fn damaged_database_is_rejected_and_unchanged() {
         damaged,
         "`runs` is not as levity makes it",
     );
-    // Posts that nobody left: they would approve calls.
+    // These are forged posts, which would approve calls.
     let posts = "SELECT 1 AS id, 1 AS run, '{}' AS post";
     for forged in [
         format!("DROP TABLE inbox; CREATE VIEW inbox AS {posts}"),
@@ -443,7 +444,7 @@ async fn looking_up_a_missing_run_leaves_nothing() {
             .await
             .is_err()
     );
-    // Whatever comes next is written after it was let go of.
+    // The next job is done after the release.
     assert!(!journal.remove(&RunId::new("nobody")).await.unwrap());
     let rows: i64 = folder
         .sql()
@@ -572,7 +573,7 @@ async fn failed_append_does_not_fail_concurrent_ones() {
         add(&mut open, 0, "").await.unwrap();
         logs.push(open);
     }
-    // For the real clock, the lease of the others ran out long ago.
+    // For the real clock, the lease of the others expired long ago.
     let stolen = other.open(&RunId::new("r7")).await.unwrap();
     let appends = logs.iter_mut().map(|open| add(open, 1, "more"));
     let written = futures_util::future::join_all(appends).await;
@@ -614,7 +615,7 @@ async fn expired_lease_rejects_appends() {
             JournalErrorKind::Fenced
         );
     }
-    // What it lets go of is not its own any more.
+    // It no longer owns the run that it releases.
     drop(paused);
     assert_eq!(kind(first.open(&run()).await), JournalErrorKind::Busy);
     add(&mut taken, 2, "the second's").await.unwrap();
@@ -632,7 +633,8 @@ async fn clock_set_back_does_not_allow_two_writers() {
     first.advance(Duration::from_secs(3_600));
     let mut one = ahead.open(&run()).await.unwrap();
     add(&mut one, 0, "").await.unwrap();
-    // Behind by an hour, the lease seems longer than it is; ahead of it, it has run out.
+    // With a clock an hour behind, the lease seems longer than it is; with one ahead, it has
+    // expired.
     assert_eq!(kind(behind.open(&run()).await), JournalErrorKind::Busy);
     second.advance(Duration::from_secs(7_200));
     let mut other = behind.open(&run()).await.unwrap();
@@ -644,8 +646,7 @@ async fn clock_set_back_does_not_allow_two_writers() {
     let mut again = ahead.open(&run()).await.unwrap();
     assert_eq!(kind(add(&mut other, 2, "").await), JournalErrorKind::Fenced);
     add(&mut again, 2, "").await.unwrap();
-    // Back to the other, whose fenced log is still there and gets nothing of what is left for the
-    // new one.
+    // Back to the other, whose fenced log still exists and gets no posts for the new one.
     second.advance(Duration::from_secs(36_000));
     let mut newest = behind.open(&run()).await.unwrap();
     assert_eq!(kind(other.log.posted().await), JournalErrorKind::Fenced);
@@ -708,8 +709,8 @@ async fn ended_owner_holds_no_runs_and_is_removed() {
     let folder = Folder::new();
     drop(folder.journal());
     let sql = folder.sql();
-    // As a process leaves them that was killed: its lease runs on, its file is there and not
-    // locked.
+    // This is the state that a killed process leaves: its lease continues, its file exists and is
+    // not locked.
     let far = i64::MAX;
     sql.execute(
         "INSERT INTO owners (id, expires) VALUES (7, ?1), (8, ?1)",
@@ -739,7 +740,7 @@ async fn ended_owner_holds_no_runs_and_is_removed() {
         "only this journal's own"
     );
     drop(journal);
-    // The thread ends by itself; nothing tells when.
+    // The thread ends on its own, without a notification.
     while owners.exists() {
         tokio::task::yield_now().await;
     }
@@ -783,7 +784,7 @@ async fn posts_are_limited_and_arrive_from_other_journals() {
         "it has no records yet"
     );
     add(&mut open, 0, "").await.unwrap();
-    // One who waited and gave up, as `select!` does, has lost nothing.
+    // A receiver that waited and gave up, as in `select!`, has lost nothing.
     assert!(futures_util::FutureExt::now_or_never(open.log.posted()).is_none());
     other.post(&run(), &post).await.unwrap();
     assert_eq!(
@@ -813,7 +814,7 @@ async fn posts_are_limited_and_arrive_from_other_journals() {
     assert_eq!(left, 0);
 }
 
-/// A run of a few short records.
+/// Writes a run of a few short records.
 async fn short(journal: &SqliteJournal) -> Vec<Record> {
     let mut open = journal.open(&run()).await.unwrap();
     let records = vec![
@@ -825,7 +826,7 @@ async fn short(journal: &SqliteJournal) -> Vec<Record> {
     records
 }
 
-/// Whether a change of the file is told, or changes nothing of the records.
+/// Returns `true` if a change of the file is reported, or changes no record.
 async fn is_told(journal: &SqliteJournal, records: &[Record]) -> bool {
     match journal.read(&run()).await {
         Ok(found) => found == records,
@@ -846,7 +847,7 @@ async fn every_flipped_bit_of_row_is_detected() {
                 row.get(0)
             })
             .unwrap();
-        // The first is long, and its bits are all alike to a checksum.
+        // The first record is long, and a checksum treats its bits alike.
         for bit in (0..8 * entry.len()).step_by(if seq == 0 { 7 } else { 1 }) {
             let mut flipped = entry.clone().into_bytes();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -899,7 +900,7 @@ async fn every_flipped_bit_of_row_on_disk_is_detected_or_harmless() {
         .windows(text.len())
         .position(|part| part == text)
         .unwrap();
-    // What SQLite writes before a row's values, the values, and the checksum behind them.
+    // These are SQLite's header of a row, the values, and the checksum behind them.
     for bit in 8 * (at - 12)..8 * (at + text.len() + 6) {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
@@ -930,7 +931,7 @@ async fn files_of_versions_without_checksums_are_read_and_continued() {
     let journal = folder.journal();
     let mut open = loop {
         match journal.open(&run()).await {
-            // The thread of the first journal has not let go of the run yet.
+            // The thread of the first journal has not released the run yet.
             Err(error) if error.kind() == JournalErrorKind::Busy => tokio::task::yield_now().await,
             opened => break opened.unwrap(),
         }
@@ -938,7 +939,7 @@ async fn files_of_versions_without_checksums_are_read_and_continued() {
     assert_eq!(open.records, records);
     add(&mut open, 2, "new").await.unwrap();
     drop(open);
-    // What an older version writes into a newer file.
+    // This is a row as an older version writes it into a newer file.
     let insert =
         "INSERT INTO records (run, seq, at, entry) VALUES (1, 3, 7, '{\"ended\":\"complete\"}');
                   UPDATE runs SET records = 4";
@@ -1014,8 +1015,7 @@ fn database_file_is_not_created_through_a_link() {
     assert!(!folder.0.join("real.db").exists());
 }
 
-/// A folder beside a database, in a clone: `runs.db-owners` may be a link to any folder of the
-/// user's.
+/// In a cloned folder, `runs.db-owners` may be a link to any folder of the user.
 #[cfg(unix)]
 #[tokio::test]
 async fn owners_remove_no_files_of_others() {
@@ -1044,7 +1044,7 @@ async fn owners_remove_no_files_of_others() {
     drop(journal);
     assert_eq!(kept(), names.len());
 
-    // A folder of its own with files and links of others in it.
+    // This is a separate folder with files and links of others in it.
     let folder = Folder::new();
     let owners = folder.0.join("runs.db-owners");
     fs::create_dir(&owners).unwrap();

@@ -1,4 +1,4 @@
-//! What all journals have in common, and what is done to them from outside.
+//! Common behaviour of all journals, and changes from outside.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use levity_runtime::{Durability, FileJournal, MemoryJournal, SqliteJournal};
 use rusqlite::Connection;
 use serde_json::json;
 
-/// A folder of this test's own, gone with it.
+/// A temporary folder of one test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -63,7 +63,7 @@ fn records(at: u64, entries: Vec<Entry>) -> Vec<Record> {
         .collect()
 }
 
-/// Numbers that look like chance.
+/// A source of pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -234,7 +234,7 @@ async fn pipe_in_folder_does_not_block_readers() {
     );
     let read = tokio::time::timeout(Duration::from_secs(3), journal.read(&run)).await;
     if read.is_err() {
-        // Lets the thread go that waits for a writer.
+        // This frees the thread that waits for a writer.
         drop(
             fs::OpenOptions::new()
                 .write(true)
@@ -307,7 +307,7 @@ async fn damaged_complete_last_line_is_not_cut_off() {
         .rposition(|byte| *byte == b'\n')
         .unwrap()
         + 1;
-    // One bit of the first quote of the last record.
+    // This flips one bit of the first quote of the last record.
     bytes[start + 1] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let opened = journal
@@ -437,8 +437,7 @@ async fn unreadable_row_does_not_hide_other_runs() {
     );
 }
 
-/// The beginning of a run with many records, killed at any moment: `levity_runtime::import`, or a
-/// fork.
+/// A first append of many records, killed at any moment: `levity_runtime::import`, or a fork.
 #[cfg(unix)]
 #[tokio::test]
 async fn first_append_of_many_records_is_atomic() {
@@ -453,7 +452,7 @@ async fn first_append_of_many_records_is_atomic() {
     });
     let all = records(1, entries.collect());
     let path = folder.0.join("runs/r.jsonl");
-    // What whoever was killed at that moment would have left behind.
+    // These are the files that a process killed at that moment would have left behind.
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let watcher = std::thread::spawn({
         let path = path.clone();

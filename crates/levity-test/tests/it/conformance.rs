@@ -1,4 +1,4 @@
-//! Each suite passes what is right, and refuses each flaw by the promise that it breaks.
+//! Each suite accepts a correct implementation, and rejects each flaw with the broken promise.
 
 mod approver;
 mod context_source;

@@ -15,7 +15,7 @@ fn near() -> Entry {
     Entry::Wrapped(Limit::Tokens)
 }
 
-/// Appends what is missing of four records: two at once, then one by one.
+/// Appends the missing ones of four records: two at once, then one by one.
 async fn four<W>(life: &Life<W>) {
     let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
     let have = run.records.len() as u64;

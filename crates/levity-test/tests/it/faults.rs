@@ -14,7 +14,7 @@ fn records(count: u64) -> Vec<Record> {
         .collect()
 }
 
-/// Appends batches of these sizes, each by a log of its own, and says which succeeded.
+/// Appends batches of these sizes, each with its own log, and returns which of them succeeded.
 fn append(journal: &FaultyJournal, batches: &[u64]) -> Vec<bool> {
     block_on(async {
         let mut done = Vec::new();

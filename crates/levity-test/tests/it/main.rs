@@ -1,4 +1,4 @@
-//! levity-test, tested: what stands in for the world does so, and the suites can pass and fail.
+//! Tests of levity-test: the replacements behave as documented, and the suites can pass and fail.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,7 +29,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// The message of the panic that `work` ends in.
+/// Returns the message of the panic that `work` ends in.
 #[track_caller]
 fn panic_of(work: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("there was no panic");
@@ -38,7 +38,7 @@ fn panic_of(work: impl FnOnce()) -> String {
         .unwrap_or_default()
 }
 
-/// Checks that a suite finds this promise broken.
+/// Checks that a suite reports this promise as broken.
 #[track_caller]
 fn refuses(suite: impl Future<Output = ()>, promise: &str) {
     let message = panic_of(|| block_on(suite));

@@ -13,7 +13,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Writes its name down when it is woken.
+/// A waker that records its name when it is woken.
 struct Named(&'static str, Arc<Mutex<Vec<&'static str>>>);
 
 impl Wake for Named {

@@ -42,7 +42,7 @@ fn cx() -> CallCx {
     CallCx::new("run".into(), "run/1")
 }
 
-/// The result of a call that needs no waiting.
+/// Returns the result of a call that does not wait.
 #[track_caller]
 fn call(dispatcher: &Dispatcher, name: &str, args: Value) -> ToolResult {
     done(dispatcher, &ToolCall::new("c", name, args))
@@ -60,7 +60,7 @@ fn done(dispatcher: &Dispatcher, call: &ToolCall) -> ToolResult {
     }
 }
 
-/// What policy says at once.
+/// Returns an immediate decision of the policy.
 #[track_caller]
 fn permit(dispatcher: &Dispatcher, call: &ToolCall) -> Permit {
     match dispatcher.permit(call) {

@@ -284,10 +284,10 @@ fn invalid_output_schema_of_source_disables_only_validation() {
             "{:?}",
             problems()
         );
-        // It is told again when the tool is not looked at again.
+        // It is reported again when the tool is not compiled again.
         shelf.put(vec![odd(output.clone())]);
         assert_eq!(problems().len(), 1);
-        // What a program adds itself it can mend.
+        // A program can fix the tools that it adds itself.
         assert!(Registry::builder().shared(odd(output)).build().is_err());
     }
 }

@@ -181,14 +181,14 @@ fn exponential_pattern_is_aborted() {
     );
 }
 
-/// Whether the schema of schemas has nothing against it.
+/// Returns `true` if the meta-schema accepts the schema.
 fn is_valid(schema: &Value) -> bool {
     jsonschema::meta::is_valid(schema)
 }
 
 #[test]
 fn simple_valid_schemas_are_valid() {
-    // As a type's schema comes out of `schemars`.
+    // This is the schema of a type as `schemars` generates it.
     let trip = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Trip",
@@ -246,7 +246,7 @@ fn invalid_schemas_are_not_recognized_as_simple() {
         assert!(!is_valid(&wrong) && !simple::is_valid(&wrong), "{wrong}");
         assert!(schema(&wrong).is_err(), "{wrong}");
     }
-    // What is not known here, or may not be found when it is compiled, is left to those who know.
+    // Schemas that are unknown here, or may fail to compile, are left to the compiler.
     for other in [
         json!({"pattern": "("}),
         json!({"$ref": "#/$defs/none"}),

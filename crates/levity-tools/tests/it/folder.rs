@@ -1,4 +1,4 @@
-//! Tools that lie in a folder.
+//! Tools that are loaded from a folder.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use levity_core::{Tool, ToolOutput, ToolSource as _};
 use levity_test::{RecordingTool, conformance};
 use levity_tools::{FileLoader, FolderTools, Loaded, Registry, ToolFile};
 
-/// Makes a tool of each line of a `.list` file.
+/// A loader that makes a tool of each line of a `.list` file.
 struct Lists;
 
 impl FileLoader for Lists {
@@ -60,7 +60,7 @@ async fn files_become_tools_and_follow_changes() {
     assert!(tools.problems().is_empty(), "{:?}", tools.problems());
     conformance::tool_source(&tools, async |_| write("b.list", "four")).await;
     assert_eq!(names(&tools), ["one", "two", "four"]);
-    // The same length, within the same tick of a coarse clock.
+    // It has the same length, within the same tick of a coarse clock.
     write("b.list", "five");
     assert_eq!(names(&tools), ["one", "two", "five"]);
     fs::remove_file(folder.path().join("a.list")).unwrap();
@@ -153,7 +153,7 @@ fn removed_folder_is_reported_and_recovers() {
         problem.starts_with("the folder cannot be read"),
         "{problem}"
     );
-    // What was there can still be called: an editor may be at work.
+    // The earlier tools can still be called: an editor may be at work.
     assert_eq!(names(&tools), ["one"]);
     fs::rename(root.path().join("away"), &folder).unwrap();
     assert!(tools.problems().is_empty());

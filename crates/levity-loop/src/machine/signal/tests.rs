@@ -42,7 +42,7 @@ fn tool() -> Part {
     Part::ToolCall(ToolCall::new("", "tool", json!({})))
 }
 
-/// A machine under way, and what it wants.
+/// A machine in progress, and its requested effects.
 struct Play {
     machine: AgentMachine,
     wants: Vec<(EffectId, Effect)>,
@@ -75,7 +75,7 @@ impl Play {
         self.give(Input::Say(Arc::new(Message::user(text))));
     }
 
-    /// The model replies.
+    /// Feeds a reply of the model.
     fn reply(&mut self, parts: impl IntoIterator<Item = Part>) {
         let (effect, _) = self.take(|effect| matches!(effect, Effect::Model(_)));
         let message = Message::new(Role::Assistant, parts);
@@ -94,7 +94,7 @@ impl Play {
         self.wants.remove(at)
     }
 
-    /// What the model was told of its last calls.
+    /// Returns the results of the model's last calls.
     fn told(&self) -> Vec<(Option<ToolErrorKind>, String)> {
         let messages = self.machine.history().messages();
         let last = messages
@@ -182,7 +182,7 @@ fn signal_with_invalid_arguments_gets_tool_error() {
         told[0].1
     );
     assert!(told[2].1.contains("not valid JSON"), "{}", told[2].1);
-    // One that would end the run is told so, too, and ends nothing.
+    // A signal that would end the run gets the error, too, and ends nothing.
     play.reply([Part::ToolCall(ToolCall::new(
         "",
         "pass_on",
@@ -333,7 +333,7 @@ fn run_records_at_most_256_signals() {
         (play.noted().len(), play.noted()[MAX_SIGNALS - 1]),
         (MAX_SIGNALS, "255")
     );
-    // Nor is there room for a last one.
+    // There is no room for a last signal either.
     play.reply([pass_on("x")]);
     assert!(
         play.told()[0].1.contains("room for 256"),
@@ -346,7 +346,7 @@ fn run_records_at_most_256_signals() {
         (&Status::Partial(Limit::Tokens), MAX_SIGNALS)
     );
 
-    // All in one reply, of which most are left out.
+    // All are in one reply, and most of them are left out.
     let mut play = Play::new(builder());
     play.reply((0..10_000).map(|n| tell(&n.to_string())));
     assert_eq!(play.noted().len(), 64);
@@ -377,7 +377,7 @@ fn run_records_at_most_256_kib_of_arguments() {
     );
     play.reply([tell("what is small still fits")]);
     assert_eq!(play.told(), [noted()]);
-    // Too much to be noted as the last one: the run goes on.
+    // It is too large to be recorded as the last one: the run continues.
     play.reply([pass_on(&"x".repeat(200))]);
     assert!(
         play.machine.ending().is_none() && play.told()[0].1.contains("256 KiB"),
@@ -415,7 +415,7 @@ fn signals_are_in_every_ending_and_in_saved_state() {
     }
 }
 
-/// What is said in a run, as it is told.
+/// Returns the messages of a run as its ending reports them.
 fn said(play: &Play) -> Vec<String> {
     play.ending()
         .said
@@ -459,7 +459,7 @@ fn ending_includes_messages_on_request() {
     let mut play = Play::new(builder());
     play.reply([Part::text("Done.")]);
     assert!(play.ending().said.is_empty(), "nobody wanted it");
-    // Stopped in the midst, it can be added to a history all the same.
+    // The messages of a run that was stopped midway can still be added to a history.
     let mut play = Play::of(agent.machine("Do it").with_said());
     play.reply([tool(), tell("a")]);
     play.give(Input::Cancel {

@@ -1,4 +1,4 @@
-//! Guards around an executor that is no agent's.
+//! Guards around an executor that does not belong to an agent.
 
 use levity_core::{
     Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor, Input,
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::*;
 
-/// Wants a call of a model, a call of a tool and a child, one after the other, and ends with all
-/// that came of them.
+/// A machine that requests a model call, a tool call and a child in turn, and ends with their
+/// outcomes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Three {
     came: Vec<String>,
@@ -65,7 +65,7 @@ impl Machine for Three {
     }
 }
 
-/// Ends at once with what it was made with.
+/// A machine that ends at once with its initial text.
 #[derive(Serialize, Deserialize)]
 struct Says(String, Option<Ending>);
 
@@ -89,7 +89,7 @@ impl Machine for Says {
     }
 }
 
-/// An executor without any of an agent's parts, and what it was given.
+/// An executor without any parts of an agent, and its received inputs.
 #[derive(Clone, Default)]
 struct Own(Arc<Mutex<Vec<String>>>, Option<&'static str>);
 
@@ -116,7 +116,7 @@ impl Executor for Own {
                     effect: cx.effect,
                     delta: Delta::Text("hush".into()),
                 });
-                // The call is looked at when it is made, and left as it is here.
+                // The call is checked when it is made, and unchanged here.
                 let parts = [Part::text("hush model"), Part::ToolCall(call())];
                 Outcome::Model(Ok(Response::new(Message::new(Role::Assistant, parts))))
             }
@@ -153,7 +153,7 @@ fn stars(stages: &[Stage], seen: &Seen) -> Probe {
     })
 }
 
-/// The machine, what the executor was given, the events, and the journal.
+/// Returns the machine, the inputs of the executor, the events, and the journal.
 async fn driven(own: Own, guarded: Guarded) -> (Three, Vec<String>, Vec<Event>, String) {
     let ((runtime, journal), id) = (runtime(), RunId::new("r"));
     let job = MachineRun::new(Three::default(), Arc::new(guarded)).id(id.clone());
@@ -296,7 +296,7 @@ async fn nested_guarded_executors_both_check() {
 
 #[tokio::test]
 async fn guarded_executor_screens_messages_to_its_run() {
-    /// Takes what it is told, and ends by it.
+    /// A machine that ends with the first message.
     #[derive(Debug, Default)]
     struct Listens(Option<Ending>);
 

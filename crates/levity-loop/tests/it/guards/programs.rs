@@ -1,4 +1,4 @@
-//! What a program calls is looked at as what a model calls is.
+//! Guards check the calls of a program like the calls of a model.
 
 use levity_core::{
     Ask, Child, Effect, EffectId, Ending, Executor, Input, Limits, Machine, MachineKind,
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Calls a tool twice, and returns what it returned.
+/// A program that calls a tool twice, and returns its result.
 struct Twice(ToolSpec);
 
 #[derive(Serialize, Deserialize)]

@@ -1,4 +1,5 @@
-//! What a run is told: by its handle, by an approver, and while nobody drives it.
+//! Guards on messages and decisions: by a handle, by an approver, and while no process drives the
+//! run.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +8,7 @@ use levity_runtime::Delivery;
 
 use super::*;
 
-/// Blocks `never`, and puts stars in place of `hush`.
+/// Creates a guard that blocks `never`, and replaces `hush` with stars.
 fn words(stages: &[Stage]) -> Probe {
     probe("words", stages, &Seen::default(), |subject| {
         match subject.text().contains("never") {
@@ -23,7 +24,7 @@ fn said(text: &str) -> RunRequest {
     })
 }
 
-/// Leaves a run that has asked a person.
+/// Returns the question of a run that was left waiting for a person.
 async fn asking(agent: &Agent, run: &str) -> Ask {
     let left = agent.run("Do it").id(run).park().await.unwrap_err();
     assert!(matches!(left, Error::Parked { .. }), "{left}");
@@ -133,7 +134,7 @@ fn sending() -> ScriptedModel {
         .reply("Sent.")
 }
 
-/// What is decided on a call by the run's handle, what the model is told, and what is written.
+/// Returns the decision on a call by the run's handle, the model's result, and the journal.
 async fn decided(decisions: Vec<Decision>) -> (String, String, Vec<bool>) {
     let ((runtime, journal), model) = (runtime(), sending());
     let builder = Agent::builder(model.clone())
@@ -193,7 +194,7 @@ async fn edited_arguments_are_journaled_after_guards() {
     assert_eq!(blocked, [true, false]);
 }
 
-/// Decides what it was told to.
+/// An approver with a fixed decision.
 struct Decides(Decision);
 
 #[async_trait]

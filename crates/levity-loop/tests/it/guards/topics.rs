@@ -1,4 +1,4 @@
-//! Topics, as a model judges.
+//! Topics as judged by a model.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What a crash, a full disk, a missing right, a second process or a wrong clock does to a run in a
-//! file.
+//! Effects of a crash, a full disk, a missing permission, a second process or a wrong clock on a
+//! run in a file.
 
 use std::fs;
 use std::path::Path;
@@ -34,8 +34,8 @@ async fn resume(
     Runtime::new().with_journal(journal).run(job).await
 }
 
-/// Cut at every byte of its last two records, with and without zeros behind, a run goes on: what
-/// had finished is not done again, and what may have been done is not known.
+/// A run is cut at every byte of its last two records, with and without zeros behind, and resumes.
+/// Finished effects are not repeated, and possibly finished ones have an unknown outcome.
 #[tokio::test]
 async fn run_torn_in_its_last_records_is_resumed() {
     let folder = Folder::new();
@@ -79,11 +79,11 @@ async fn run_torn_in_its_last_records_is_resumed() {
     }
 }
 
-/// Set in the process that has only so much room.
+/// The variable that is set in the process with limited space.
 const CRAMPED: &str = "LEVITY_TEST_CRAMPED";
 
-/// Works on a run until the disk is full, and says how far it came. It does nothing as a test of
-/// its own.
+/// Drives a run until the disk is full, and reports its progress. It does nothing when run as a
+/// test on its own.
 #[tokio::test]
 async fn run_in_child_process_until_disk_is_full() {
     let Some(folder) = std::env::var_os(CRAMPED) else {
@@ -112,8 +112,8 @@ async fn run_in_child_process_until_disk_is_full() {
 #[tokio::test]
 async fn full_disk_is_an_error_and_run_resumes_when_there_is_room() {
     let folder = Folder::new();
-    // A process whose files may not grow beyond this meets the same error as on a full disk; the
-    // signal that comes with it is not wanted.
+    // A process with a limit on file size gets the same error as on a full disk; the signal that
+    // comes with it is ignored.
     let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" --exact \
         files::crash::run_in_child_process_until_disk_is_full --nocapture";
     let mut child = Command::new("sh");
@@ -144,7 +144,7 @@ async fn full_disk_is_an_error_and_run_resumes_when_there_is_room() {
             .filter(|record| matches!(record.entry, Entry::Finished { .. }))
             .count()
     };
-    // The last outcome had come in, and could not be written.
+    // The last outcome had arrived, and could not be written.
     assert_eq!(
         finished(&before),
         seen - 1,
@@ -204,7 +204,7 @@ async fn run_without_write_permission_is_rejected_and_unchanged() {
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
 }
 
-/// Answers once it is told to.
+/// An executor that answers on request.
 #[derive(Default)]
 struct Slow {
     asked: Notify,
@@ -259,8 +259,7 @@ async fn second_resume_of_a_run_gets_busy_error() {
     assert_eq!(first.unwrap().machine.done.len(), 1);
 }
 
-/// Many at once, on threads of their own: whoever goes on does so alone, and each call is made
-/// once.
+/// Many threads resume the run at once: only one continues, and each call is made once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_resumes_of_a_run_have_one_winner() {
     for _ in 0..10 {
@@ -300,7 +299,8 @@ async fn clock_set_back_between_processes_does_no_harm() {
     slow.asked.notified().await;
     handle.stop().await;
 
-    // Two hours before the run was made; its time is not up, and it has no more than it was given.
+    // The clock is two hours before the creation of the run; its time is not up, and its wait is no
+    // longer than requested.
     let start = ManualWorld::START.as_millis();
     world.set(Timestamp::from_millis(start - 2 * 3_600_000));
     let job = MachineRun::resume(run(), slow.clone(), |_, _| Ok(Calls::one_by_one(3)));

@@ -1,4 +1,4 @@
-//! Damaged files: whichever bit of a journal is another, somebody is told.
+//! Damaged files: a change of any bit of a journal is reported.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use levity_core::{
 
 use super::{Folder, opened, result, run, sealed, unsealed, write};
 
-/// A run of a few short records; one of them has a text aside.
+/// Writes a run of a few short records; one of them has a text in `bodies/`.
 async fn short(folder: &Folder) -> Vec<Record> {
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let note = EffectNote::new(EffectKind::Tool, "pay", EffectClass::AtMostOnce);
@@ -53,7 +53,7 @@ async fn flipped_bit_of_file_is_detected_and_file_unchanged() {
         .path();
     for file in [folder.file(), body] {
         let whole = fs::read(&file).unwrap();
-        // `format.rs` has every bit of a file; here, threads and the disk take part.
+        // `format.rs` tests every bit of a file; here, threads and the disk take part.
         for bit in (0..8 * whole.len()).step_by(11) {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -94,7 +94,7 @@ async fn damaged_record_error_names_file_line_and_remedy() {
         record 3 as it was written: its checksum does not match; restore the file from a copy, or \
         cut it after line 4 to resume from there; later effects may then run again";
     assert_eq!(error.to_string(), expected);
-    // The way out is one.
+    // The suggested remedy works.
     let cut: String = whole.split_inclusive('\n').take(4).collect();
     fs::write(folder.file(), cut).unwrap();
     assert_eq!(
@@ -114,7 +114,7 @@ async fn unwritten_sectors_are_cut_off_and_single_zero_is_damage() {
         .unwrap()
         + 1;
     records.pop();
-    // A long last line, of which the disk has written some sectors and not others.
+    // This is a long last line, of which the disk has written some sectors and not others.
     let line = sealed(&format!(
         "{{\"seq\":4,\"at\":5,\"entry\":{{\"ended\":\"complete\"}},\"x\":\"{}\"}}",
         "x".repeat(3_000)

@@ -22,7 +22,7 @@ fn long() -> String {
     "ä".repeat(50_000)
 }
 
-/// The list says the same as a fold of all records, wherever the pieces end that it reads.
+/// The list equals a fold of all records, wherever the pieces end that it reads.
 #[tokio::test]
 async fn list_equals_fold_of_all_records() {
     let text = |len: usize| result(&"x".repeat(len), None);
@@ -127,7 +127,7 @@ async fn damaged_file_does_not_hide_other_runs() {
 async fn interrupted_removal_can_be_repeated() {
     let ids = ["a.b", "a.b.1", "a.b.1.2", "a.b.10", "a.bc", "a", "a.b-1"].map(RunId::new);
     let within = |id: &RunId| id.as_str() == "a.b" || id.as_str().starts_with("a.b.");
-    // A crash leaves those that come last; the run itself is the last of all.
+    // A crash leaves the last ones; the run itself is the last of all.
     for gone in [
         &[][..],
         &["a.b.1.2"],
@@ -192,7 +192,7 @@ async fn sweep_removes_only_unreferenced_texts() {
     )
     .await;
     let kept = write_to(&journal, &other, vec![opened(), result(&long(), None)]).await;
-    // What a crash leaves of a text, and a file that is nobody's.
+    // These are the remains of a text after a crash, and a foreign file.
     let name = folder.bodies()[0].with_extension("tmp-1-0x1");
     fs::write(&name, "half a te").unwrap();
     fs::write(folder.0.join("bodies/notes"), "mine").unwrap();
@@ -211,7 +211,7 @@ async fn sweep_keeps_texts_about_to_be_referenced() {
     let folder = Folder::new();
     let journal = folder.journal().with_durability(Durability::Buffered);
     write(&journal, vec![opened(), result(&long(), None)]).await;
-    // Somebody has found the text and not named it yet: this is the lock that writers share.
+    // A writer has found the text and not referred to it yet: this is the lock that writers share.
     let lock = fs::File::open(folder.0.join("bodies/lock")).unwrap();
     lock.lock_shared().unwrap();
     fs::remove_file(folder.file()).unwrap();
@@ -224,7 +224,7 @@ async fn sweep_keeps_texts_about_to_be_referenced() {
     assert_eq!(journal.sweep().await.unwrap(), 1);
 }
 
-/// Runs that write one and the same text come and go while somebody sweeps; none ever misses it.
+/// Runs that write the same text are created and removed during a sweep; none ever misses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn runs_can_write_texts_during_a_sweep() {
     let folder = Folder::new();

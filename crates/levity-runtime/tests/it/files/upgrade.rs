@@ -1,11 +1,10 @@
-//! Files of other versions: those of earlier ones are read and their runs go on, those of later
-//! ones are refused in words that say what is new in them.
+//! Files of other versions: those of earlier ones are read and their runs resume; those of later
+//! ones are rejected with an error that names the new part.
 //!
-//! `fixtures/first` is what the first version of the format was written like, before records said
-//! how a run was set up; `fixtures/second` is what it was written like after that, and
-//! `fixtures/third` has checksums. They are never written again once there was a release. A version
-//! that writes something new adds a folder:
-//! `LEVITY_FIXTURES=DIR cargo test -p levity-runtime --test it written_now` leaves one in DIR.
+//! `fixtures/first` is the first version of the format, before records contained the setup of a
+//! run. `fixtures/second` is the version after that, and `fixtures/third` has checksums. They never
+//! change after a release. A version that writes something new adds a folder:
+//! `LEVITY_FIXTURES=DIR cargo test -p levity-runtime --test it current_format` writes one to DIR.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ fn fixtures(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A copy of the fixtures, since a journal writes.
+/// Returns a copy of the fixtures, since a journal writes.
 fn copy(name: &str) -> Folder {
     let folder = Folder::new();
     fs::create_dir_all(folder.0.join("bodies")).unwrap();
@@ -48,7 +47,7 @@ fn copy(name: &str) -> Folder {
     folder
 }
 
-/// Each thing that a record can say.
+/// Returns a record of every kind.
 fn every() -> Vec<Record> {
     let machine = || MachineKind::new("calls", 1);
     let limits = Limits::new()
@@ -150,10 +149,10 @@ fn every() -> Vec<Record> {
         .collect()
 }
 
-/// The name of a text that says `abc`.
+/// The name of the text `abc`.
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// A run of three calls, one after the other, as far as the start of the second.
+/// Writes a run of three calls, one after the other, up to the start of the second.
 async fn half(journal: &FileJournal) {
     let job =
         MachineRun::new(Calls::one_by_one(3), Arc::new(Answers::default())).id(RunId::new("half"));
@@ -175,7 +174,7 @@ async fn current_format_is_read_back() {
     }
 }
 
-/// One run of each kind, as they are written now.
+/// Writes one run of each kind, in the current format.
 async fn write_all(folder: &Path) {
     let journal = FileJournal::new(folder).unwrap();
     half(&journal).await;
@@ -240,11 +239,11 @@ async fn versions_without_checksums_read_current_format() {
     .await;
     let text = fs::read_to_string(folder.file()).unwrap();
     for (line, record) in text.lines().skip(1).zip(&records) {
-        // All that they did with a line.
+        // This is all that those versions did with a line.
         assert_eq!(serde_json::from_str::<Record>(line).unwrap(), *record);
         assert!(line.contains(",\"crc\":\""), "{line}");
     }
-    // What they append has no checksum, and is read.
+    // Lines that they append have no checksum, and are read.
     let old: String = text.lines().map(|line| unsealed(line) + "\n").collect();
     let half = text.lines().count() / 2;
     let lines = text.lines().take(half).chain(old.lines().skip(half));
@@ -301,7 +300,7 @@ async fn runs_of_every_earlier_format_resume() {
     }
 }
 
-/// A record that has this instead of what it should have is refused as a newer version's.
+/// Checks that a record with this replacement is rejected as one of a newer version.
 async fn newer(whole: &str, from: &str, to: &str, part: &str) {
     assert!(whole.contains(from), "{from}");
     let newer = resealed(&whole.replace(from, to));
@@ -360,7 +359,7 @@ async fn records_of_newer_version_are_rejected_by_name() {
     let long = "x".repeat(10_000);
     let cut = format!("is a `{}`, which", "x".repeat(64));
     newer(whole, "\"ended\"", &format!("\"{long}\""), &cut).await;
-    // A field that is only new is passed over.
+    // A field that is only new is ignored.
     let more = whole.replace("{\"seq\":1,", "{\"mood\":\"good\",\"seq\":1,");
     fs::write(folder.file(), resealed(&more)).unwrap();
     assert_eq!(folder.journal().read(&super::run()).await.unwrap().len(), 3);

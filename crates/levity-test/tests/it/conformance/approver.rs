@@ -37,7 +37,7 @@ impl Approver for Person {
             Flaw::OneAtATime => held = Some(desk),
             Flaw::StaysTaken if *desk => pending().await,
             Flaw::StaysTaken => {
-                // Left behind when the question is dropped.
+                // It is left behind when the question is dropped.
                 let mut desk = desk;
                 *desk = true;
                 drop(desk);

@@ -23,7 +23,7 @@ enum Flaw {
     FickleByGoal,
 }
 
-/// Notes of different length, as many as fit.
+/// Notes of different lengths, as many as fit.
 #[derive(Default)]
 struct Notes {
     flaw: Flaw,

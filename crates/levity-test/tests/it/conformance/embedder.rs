@@ -22,7 +22,7 @@ enum Flaw {
     Fails,
 }
 
-/// Right but for one flaw.
+/// An embedder that is correct except for one flaw.
 struct Flawed {
     inner: WordEmbedder,
     card: EmbedderCard,

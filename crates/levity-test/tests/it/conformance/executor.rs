@@ -30,7 +30,7 @@ enum Flaw {
     PanicsWhenDropped,
 }
 
-/// One model, one tool, one agent and a person who says yes.
+/// An executor with one model, one tool, one agent and an approver that agrees.
 struct Parts {
     flaw: Flaw,
     model: ScriptedModel,
@@ -87,7 +87,7 @@ impl Parts {
     }
 }
 
-/// Panics when it is dropped half-way.
+/// A guard that panics when it is dropped half-way.
 struct Fragile(bool);
 
 impl Drop for Fragile {
@@ -140,7 +140,7 @@ impl Executor for Parts {
     }
 }
 
-/// A machine that wants nothing.
+/// A machine that requests nothing.
 struct Still(Option<Ending>);
 
 impl Machine for Still {

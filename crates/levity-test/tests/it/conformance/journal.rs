@@ -9,7 +9,7 @@ use levity_test::{FaultyJournal, conformance};
 
 use crate::{block_on, refuses};
 
-/// A journal in memory, with a flaw if one is wanted.
+/// A journal in memory, with an optional flaw.
 #[derive(Clone, Default)]
 pub(crate) struct Keeping {
     flaw: Option<Flaw>,
@@ -148,7 +148,7 @@ impl Journal for Keeping {
         if self.has(Flaw::ListsNoEnd) {
             list.iter_mut().for_each(|summary| summary.status = None);
         }
-        // Sorting would mend what is to be flawed.
+        // Sorting would repair the flaw.
         let by_order = [Flaw::ListsByName, Flaw::IgnoresQuery]
             .into_iter()
             .any(|flaw| self.has(flaw));
@@ -266,7 +266,7 @@ impl Drop for Log {
     }
 }
 
-/// A journal that keeps nothing, and says so.
+/// A journal that stores nothing, and reports so.
 struct Nothing(Keeping);
 
 #[async_trait]

@@ -36,8 +36,7 @@ enum Flaw {
     RestoresAnything,
 }
 
-/// Asks the model, calls the tools it wants, and ends with its first word: as small as an agent can
-/// be.
+/// A minimal agent: asks the model, calls its tools, and ends with its first word.
 #[derive(Default)]
 struct Agent {
     flaw: Flaw,
@@ -57,7 +56,7 @@ struct Saved {
     ending: Option<Ending>,
 }
 
-/// What a careless machine reads and should not.
+/// The global state that a careless machine reads and should not.
 static CLOCK: AtomicU64 = AtomicU64::new(0);
 
 impl Agent {

@@ -51,7 +51,7 @@ enum Flaw {
     ExpiresAll,
 }
 
-/// A store in memory, with a flaw if one is wanted.
+/// A store in memory, with an optional flaw.
 #[derive(Clone, Default)]
 struct Store {
     flaw: Flaw,
@@ -62,7 +62,7 @@ struct Store {
 #[derive(Clone, Default)]
 struct Conversation {
     messages: Vec<Arc<Message>>,
-    /// So many of the messages are not there any more.
+    /// The number of messages that were trimmed.
     first: u64,
     summary: Option<Summary>,
     changed: Timestamp,

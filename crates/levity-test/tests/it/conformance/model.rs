@@ -61,7 +61,7 @@ impl Broken {
     }
 }
 
-/// Panics when it is dropped before its end.
+/// A stream that panics when it is dropped before its end.
 struct Fragile(usize);
 
 impl futures_core::Stream for Fragile {
@@ -95,7 +95,7 @@ impl Model for Broken {
         'a: 'b,
         Self: 'b,
     {
-        // Counted when it is called, not when it is polled: that is the flaw.
+        // The request is counted when the call is made, not when it is polled: that is the flaw.
         self.sent.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move { self.answer(&request) })
     }

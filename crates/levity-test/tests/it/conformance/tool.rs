@@ -63,7 +63,7 @@ impl Broken {
     }
 }
 
-/// Panics when it is dropped half-way.
+/// A guard that panics when it is dropped half-way.
 struct Fragile(bool);
 
 impl Drop for Fragile {

@@ -2,7 +2,7 @@ use levity_core::ToolSource;
 
 use super::*;
 
-/// Tools of somebody else's, each told in so many bytes.
+/// A foreign source of tools, each with a description of so many bytes.
 struct Heavy(usize, usize);
 
 impl ToolSource for Heavy {

@@ -1,4 +1,4 @@
-//! Outputs that are too long.
+//! Outputs that are too long to be shown.
 
 use super::*;
 use crate::dispatch::output::MAX_WHOLE;
@@ -9,7 +9,7 @@ fn says(output: ToolOutput) -> Dispatcher {
     }))
 }
 
-/// The id and the offset that a cut result names.
+/// Returns the id and the offset that a cut result names.
 fn way(text: &str) -> (String, u64) {
     let json = &text[text.find("{\"id\"").unwrap()..];
     let json = &json[..=json.find('}').unwrap()];
@@ -20,7 +20,7 @@ fn way(text: &str) -> (String, u64) {
     )
 }
 
-/// What is kept of a result that was cut.
+/// Returns the retained output of a cut result.
 fn whole(result: &ToolResult) -> &str {
     result.whole.as_deref().expect("the whole is kept")
 }

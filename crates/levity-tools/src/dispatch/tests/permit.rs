@@ -1,4 +1,4 @@
-//! What a tool says of its own calls, and what policy makes of it.
+//! Permits of tools, and their combination with a policy.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use levity_core::{Permit, Tool, ToolCx};
 
 use super::*;
 
-/// Asks about 1, forbids 2, allows the rest.
+/// A tool that asks approval for 1, denies 2, and allows the rest.
 struct Careful(ToolSpec);
 
 #[async_trait]
@@ -91,16 +91,17 @@ fn tool_hint_limits_shown_output() {
     assert!(long(Hints::new()) <= 32 << 10);
     assert_eq!(long(Hints::new().max_output(100_000)), 50_000);
     assert!(long(Hints::new().max_output(1_000)) <= 1_000);
-    // Too little to say what was left out.
+    // This is too little to describe the omitted part.
     assert!(long(Hints::new().max_output(0)) <= 512);
 }
 
-/// Blocks its thread until another task of the program has sent it something, to decide on a call.
+/// A tool that blocks its thread for a decision until another task of the program has sent it
+/// something.
 struct Slow(ToolSpec, Mutex<Receiver<()>>);
 
 impl Slow {
     fn decide(&self) -> Permit {
-        // So long only where nobody else has the thread.
+        // It takes this long only if no other task runs on the thread.
         match self.1.lock().unwrap().recv_timeout(Duration::from_secs(20)) {
             Ok(()) => Permit::Allow,
             Err(_) => Permit::deny("the thread was held"),

@@ -1,4 +1,4 @@
-//! Tools that take long, hang, panic or fail for a while.
+//! Tools that take long, hang, panic or fail temporarily.
 
 use std::sync::mpsc;
 use std::task::Poll;

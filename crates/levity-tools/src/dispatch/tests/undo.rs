@@ -1,4 +1,4 @@
-//! Calls that are undone before they are made again.
+//! Calls that are undone before they are repeated.
 
 use std::sync::mpsc;
 
@@ -13,7 +13,7 @@ use super::*;
 type Outcome = Result<ToolOutput, ToolError>;
 type Work = dyn Fn(ToolCx) -> BoxFuture<'static, Outcome> + Send + Sync;
 
-/// Writes down what is done with it.
+/// A tool that records its calls and undos.
 struct Undoable {
     spec: ToolSpec,
     log: Log,
@@ -75,7 +75,7 @@ fn made(hints: Hints, call: Box<Work>, undo: Box<Work>, clock: Arc<Clock>) -> (D
         call,
         undo,
     };
-    // Under another name, so that what renames a tool is tried as well.
+    // The tool has another name, so that renaming is tested as well.
     let registry = Registry::builder().tool_as("u", tool).build().unwrap();
     (
         Dispatcher::builder(registry).world(clock).build().unwrap(),
@@ -83,7 +83,7 @@ fn made(hints: Hints, call: Box<Work>, undo: Box<Work>, clock: Arc<Clock>) -> (D
     )
 }
 
-/// Dispatches a call that needs no waiting.
+/// Dispatches a call that does not wait.
 #[track_caller]
 fn dispatched(dispatcher: &Dispatcher, args: Value, again: bool) -> Dispatched {
     let call = ToolCall::new("c", "u", args);
@@ -259,11 +259,11 @@ async fn blocking_call_is_undone_after_its_thread_has_finished() {
     let turn = async {
         started.notified().await;
         clock.advance(Duration::from_secs(60));
-        // The undo has its own time limit, so it waits when a second sleep has begun.
+        // The undo has its own timeout, so it waits once a second sleep has started.
         while clock.slept.lock().unwrap().len() < 2 {
             tokio::task::yield_now().await;
         }
-        // An undo that did not wait for its turn would be on its thread before this is on one.
+        // An undo that did not wait for the lock would be on its thread before this is on one.
         for _ in 0..10 {
             tokio::task::spawn_blocking(|| ()).await.unwrap();
         }
@@ -300,7 +300,7 @@ async fn other_dispatcher_also_waits_for_blocking_thread() {
     });
     let (second, _) = made(hints(), fine(), undo, Clock::still());
     let tool_call = ToolCall::new("c", "u", json!({"n": 7}));
-    // The run is dropped, and resumed at once by an agent that was built anew.
+    // The run is dropped, and resumed at once by a newly built agent.
     tokio::select! {
         _ = first.dispatch(&tool_call, false, cx()) => panic!("it waits"),
         () = started.notified() => {}
