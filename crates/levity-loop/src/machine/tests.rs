@@ -242,7 +242,7 @@ fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
 }
 
 /// Returns the messages of a run, without those for the run only.
-fn told(machine: &AgentMachine) -> Vec<Arc<Message>> {
+fn own_messages(machine: &AgentMachine) -> Vec<Arc<Message>> {
     let conversation = &machine.state.conversation;
     conversation.messages_between(0, conversation.history.len(), |_| true)
 }
@@ -277,7 +277,7 @@ proptest! {
         prop_assert!(!moved, "nobody else was there");
         let internal = matches!(&ending.status, Status::Failed(Failure::Internal(_)));
         prop_assert!(!internal, "{:?}", ending.status);
-        let also = told(&run.machine).iter().filter(|message| message.text() == "Also this.").count();
+        let also = own_messages(&run.machine).iter().filter(|message| message.text() == "Also this.").count();
         prop_assert_eq!(also, run.said, "what was said is kept");
         prop_assert!(!run.machine.state.conversation.session().contains(BESIDE), "nobody has said it");
         for save in run.machine.state.conversation.unsaved() {
@@ -288,7 +288,7 @@ proptest! {
             || run.machine.state.conversation.talk.as_ref().is_some_and(|talk| talk.off);
         if !gave_up {
             let kept: Vec<_> = now(store.read(&id(), 0, usize::MAX)).unwrap().into_iter().map(|(_, m)| m).collect();
-            prop_assert_eq!(kept, told(&run.machine));
+            prop_assert_eq!(kept, own_messages(&run.machine));
         }
         // The same inputs give the same effects in another process.
         let mut again = AgentMachine::restore(agent.inner.spec.clone(), &begun, None).unwrap();

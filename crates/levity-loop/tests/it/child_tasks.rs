@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 
 /// A machine that runs one child agent, and ends as that ends.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Above {
+struct ParentMachine {
     ending: Option<Ending>,
     /// The times of its inputs.
     times: Vec<Timestamp>,
 }
 
-impl Machine for Above {
+impl Machine for ParentMachine {
     fn kind(&self) -> MachineKind {
         MachineKind::new("above", 1)
     }
@@ -60,10 +60,10 @@ impl Machine for Above {
 
 type MakeTask = Box<dyn Fn() -> ChildTask + Send + Sync>;
 
-struct Below(Agent, MakeTask);
+struct ParentExecutor(Agent, MakeTask);
 
 #[async_trait]
-impl Executor for Below {
+impl Executor for ParentExecutor {
     fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
         Prepared::new(EffectClass::ReadOnly).into()
     }
@@ -77,14 +77,17 @@ impl Executor for Below {
     }
 }
 
-fn below(agent: &Agent, task: impl Fn() -> ChildTask + Send + Sync + 'static) -> Arc<Below> {
-    Arc::new(Below(agent.clone(), Box::new(task)))
+fn below(
+    agent: &Agent,
+    task: impl Fn() -> ChildTask + Send + Sync + 'static,
+) -> Arc<ParentExecutor> {
+    Arc::new(ParentExecutor(agent.clone(), Box::new(task)))
 }
 
-fn audited(executor: &Arc<Below>) -> MachineRun<Above> {
-    MachineRun::new(Above::default(), executor.clone())
+fn audited(executor: &Arc<ParentExecutor>) -> MachineRun<ParentMachine> {
+    MachineRun::new(ParentMachine::default(), executor.clone())
         .limits(Limits::new())
-        .audit(|_, _| async { Ok(Above::default()) })
+        .audit(|_, _| async { Ok(ParentMachine::default()) })
 }
 
 async fn send(
@@ -188,13 +191,13 @@ impl Sessions for Notes {
     }
 }
 
-struct Kept {
+struct TestAgent {
     store: Arc<InMemory>,
     notes: Notes,
     talks: Conversations,
 }
 
-impl Kept {
+impl TestAgent {
     fn new(runtime: &Runtime) -> Self {
         let (store, notes) = (Arc::new(InMemory::new()), Notes::default());
         let talks = Conversations::new(store.clone())
@@ -225,7 +228,7 @@ impl Kept {
 #[tokio::test]
 async fn child_task_continues_a_conversation() {
     let runtime = journaled();
-    let kept = Kept::new(&runtime);
+    let kept = TestAgent::new(&runtime);
     let agent = kept.agent(ScriptedModel::new().reply("Noted.").reply("Blue."));
     agent.run("I like blue.").conversation("c").await.unwrap();
     // The audit runs while the first machine holds the conversation, and does not wait for it.
@@ -254,7 +257,7 @@ async fn child_task_continues_a_conversation() {
 async fn cancelled_child_task_returns_its_messages() {
     for from_above in [false, true] {
         let runtime = journaled();
-        let kept = Kept::new(&runtime);
+        let kept = TestAgent::new(&runtime);
         let agent = kept.agent(ScriptedModel::new().hang());
         let executor = below(&agent, || ChildTask::new("Do it").conversation("c"));
         let mut run = runtime.start(audited(&executor).id("r".into()));
@@ -290,7 +293,7 @@ async fn cancelled_child_task_returns_its_messages() {
 async fn child_task_resumed_anywhere_is_in_conversation_once() {
     let whole = Arc::new(FaultyJournal::new(MemoryJournal::new()));
     let runtime = Runtime::new().with_journal(whole.clone());
-    let agent = Kept::new(&runtime).agent(ScriptedModel::new().reply("Blue."));
+    let agent = TestAgent::new(&runtime).agent(ScriptedModel::new().reply("Blue."));
     send(&runtime, &agent, || {
         ChildTask::new("What do I like?")
             .conversation("c")
@@ -301,7 +304,7 @@ async fn child_task_resumed_anywhere_is_in_conversation_once() {
         let journal = Arc::new(MemoryJournal::new());
         let first = Runtime::new()
             .with_journal(FaultyJournal::new(journal.clone()).stop_after_records(stop));
-        let kept = Kept::new(&first);
+        let kept = TestAgent::new(&first);
         let agent = kept.agent(ScriptedModel::new().reply("Blue.").by_history());
         let executor = below(&agent, || {
             ChildTask::new("What do I like?")
@@ -321,7 +324,7 @@ async fn child_task_resumed_anywhere_is_in_conversation_once() {
         };
         let notes = kept.notes.0.lock().unwrap().len();
         let job = MachineRun::resume("r".into(), executor, |_, state| {
-            Ok(Above::deserialize(state).unwrap())
+            Ok(ParentMachine::deserialize(state).unwrap())
         });
         let EndedMachine { machine, .. } = second.run(job).await.unwrap();
         let ending = machine.ending.unwrap();
@@ -352,17 +355,17 @@ async fn resumed_child_task_leases_its_conversation() {
     let journal = Arc::new(MemoryJournal::new());
     let first =
         Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(3));
-    let kept = Kept::new(&first);
+    let kept = TestAgent::new(&first);
     let agent = kept.agent(ScriptedModel::new().hang().hang());
     let executor = below(&agent, || ChildTask::new("Do it").conversation("c"));
     first
-        .run(MachineRun::new(Above::default(), executor.clone()).id("r".into()))
+        .run(MachineRun::new(ParentMachine::default(), executor.clone()).id("r".into()))
         .await
         .err()
         .unwrap();
     let second = Runtime::new().with_journal(journal);
     let mut run = second.start(MachineRun::resume("r".into(), executor, |_, state| {
-        Ok(Above::deserialize(state).unwrap())
+        Ok(ParentMachine::deserialize(state).unwrap())
     }));
     let mut events = run.events();
     while !matches!(
@@ -402,11 +405,11 @@ async fn machine_gets_same_times_after_resume_and_replay() {
     // Another clock, the same times.
     let other = Runtime::new().with_journal(journal);
     let job = MachineRun::resume("r".into(), executor, |_, state| {
-        Ok(Above::deserialize(state).unwrap())
+        Ok(ParentMachine::deserialize(state).unwrap())
     });
     assert_eq!(other.run(job).await.unwrap().machine.times, first.times);
     let replay = levity_runtime::replay(&"r".into(), &records, |_, state| {
-        Ok(Above::deserialize(state).unwrap())
+        Ok(ParentMachine::deserialize(state).unwrap())
     })
     .unwrap();
     assert_eq!(replay.machine.times, first.times);

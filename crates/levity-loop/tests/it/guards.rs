@@ -17,18 +17,18 @@ use levity_runtime::{MemoryJournal, Runtime, replay};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn, crash};
 use serde_json::json;
 
-mod own;
+mod guarded_executor;
+mod messages;
 mod programs;
-mod told;
 mod topics;
 
 type Judge = Box<dyn Fn(&GuardSubject) -> Verdict + Send + Sync>;
 
 /// The items that guards were shown, in order: guard, stage, and text.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<(String, Stage, String)>>>);
+struct SeenItems(Arc<Mutex<Vec<(String, Stage, String)>>>);
 
-impl Seen {
+impl SeenItems {
     fn all(&self) -> Vec<(String, Stage, String)> {
         self.0.lock().unwrap().clone()
     }
@@ -45,7 +45,7 @@ impl Seen {
 struct Probe {
     name: &'static str,
     stages: Vec<Stage>,
-    seen: Seen,
+    seen: SeenItems,
     judge: Judge,
 }
 
@@ -53,7 +53,7 @@ struct Probe {
 fn probe(
     name: &'static str,
     stages: &[Stage],
-    seen: &Seen,
+    seen: &SeenItems,
     judge: impl Fn(&GuardSubject) -> Verdict + Send + Sync + 'static,
 ) -> Probe {
     Probe {
@@ -145,7 +145,7 @@ async fn watched(
     (events, run.await)
 }
 
-fn stepped_in(events: &[Event]) -> Vec<Intervention> {
+fn interventions(events: &[Event]) -> Vec<Intervention> {
     let guarded = |event: &Event| match &event.kind {
         EventKind::Guarded { intervention, .. } => Some(intervention.clone()),
         _ => None,
@@ -160,7 +160,7 @@ fn written(journal: &MemoryJournal, run: &RunId) -> String {
 
 #[tokio::test]
 async fn each_guard_sees_output_of_previous_guard() {
-    let seen = Seen::default();
+    let seen = SeenItems::default();
     let first = probe("first", &ALL, &seen, |subject| swap(subject, "one", "two"));
     let second = probe("second", &ALL, &seen, |subject| {
         swap(subject, "two", "three")
@@ -204,7 +204,7 @@ async fn each_guard_sees_output_of_previous_guard() {
 #[tokio::test]
 async fn rewritten_text_appears_nowhere_in_original_form() {
     let (runtime, journal) = runtime();
-    let seen = Seen::default();
+    let seen = SeenItems::default();
     let guard = probe("words", &ALL, &seen, |subject| {
         swap(subject, "hush", "****")
     });
@@ -245,7 +245,7 @@ async fn rewritten_text_appears_nowhere_in_original_form() {
     assert_eq!(kept.messages.len(), 4);
     assert!(!format!("{kept:?}").contains("hush"));
 
-    let stages: Vec<_> = stepped_in(&events)
+    let stages: Vec<_> = interventions(&events)
         .into_iter()
         .map(|by| (by.stage, by.call.is_some()))
         .collect();
@@ -276,7 +276,7 @@ async fn rewritten_text_appears_nowhere_in_original_form() {
 #[tokio::test]
 async fn blocked_goal_ends_run_and_is_in_no_journal() {
     let (runtime, journal) = runtime();
-    let guard = probe("no", &[Stage::Input], &Seen::default(), |_| {
+    let guard = probe("no", &[Stage::Input], &SeenItems::default(), |_| {
         Verdict::block("not today")
     });
     let model = ScriptedModel::new();
@@ -302,7 +302,7 @@ async fn blocked_goal_ends_run_and_is_in_no_journal() {
     assert!(!error.is_retryable());
     assert_eq!(error.to_string(), "`no` blocked the input: not today");
     assert_eq!(
-        stepped_in(&events),
+        interventions(&events),
         [Intervention::blocked("no", Stage::Input, "not today")]
     );
     assert_eq!(model.requests().len(), 0);
@@ -331,7 +331,7 @@ async fn blocked_call_is_answered_and_others_are_made() {
     let guard = probe(
         "calls",
         &[Stage::Call],
-        &Seen::default(),
+        &SeenItems::default(),
         |subject| match subject {
             GuardSubject::Call(call) if call.args["what"] == "hush" => {
                 Verdict::block("nobody may know")
@@ -372,7 +372,7 @@ async fn blocked_call_is_answered_and_others_are_made() {
         (answer.stats().tool_calls, answer.stats().failed_calls),
         (3, 2)
     );
-    assert_eq!(stepped_in(&events).len(), 2);
+    assert_eq!(interventions(&events).len(), 2);
     assert!(
         !written(&journal, &"r".into()).contains("hush"),
         "what was to be called is not kept"
@@ -381,7 +381,7 @@ async fn blocked_call_is_answered_and_others_are_made() {
 
 #[tokio::test]
 async fn call_is_checked_before_approval() {
-    let seen = Seen::default();
+    let seen = SeenItems::default();
     let guard = probe("calls", &[Stage::Call], &seen, |subject| {
         swap(subject, "hush", "****")
     });
@@ -421,7 +421,7 @@ async fn call_is_checked_before_approval() {
 #[tokio::test]
 async fn blocked_result_is_withheld_from_model() {
     let (runtime, journal) = runtime();
-    let guard = probe("results", &[Stage::Result], &Seen::default(), |_| {
+    let guard = probe("results", &[Stage::Result], &SeenItems::default(), |_| {
         Verdict::block("private")
     });
     let model = ScriptedModel::new()
@@ -456,7 +456,7 @@ async fn blocked_answer_ends_run_and_counts_its_usage() {
     let guard = probe(
         "no",
         &[Stage::Answer],
-        &Seen::default(),
+        &SeenItems::default(),
         |subject| match subject.text().contains("hush") {
             true => Verdict::block("not to be said"),
             false => Verdict::Pass,
@@ -500,7 +500,7 @@ async fn blocked_answer_ends_run_and_counts_its_usage() {
 
 #[tokio::test]
 async fn finish_call_is_checked_as_an_answer() {
-    let seen = Seen::default();
+    let seen = SeenItems::default();
     let guard = || {
         probe("answers", &[Stage::Answer], &seen, |subject| {
             swap(subject, "hush", "****")
@@ -549,7 +549,7 @@ fn pieces(events: &[Event]) -> Vec<String> {
 async fn replies_are_held_back_only_if_a_guard_watches() {
     let model = || ScriptedModel::new().turn(Turn::new().text("Good morning!").pieces(4));
     let told = async |stages: &[Stage]| {
-        let guard = probe("g", stages, &Seen::default(), |subject| {
+        let guard = probe("g", stages, &SeenItems::default(), |subject| {
             swap(subject, "Good", "Bad")
         });
         let agent = Agent::builder(model()).guard(guard).build().unwrap();
@@ -570,7 +570,7 @@ async fn later_message_is_checked_before_it_is_journaled() {
     let guard = probe(
         "words",
         &[Stage::Input],
-        &Seen::default(),
+        &SeenItems::default(),
         |subject| match &*subject.text() {
             "never" => Verdict::block("no such word"),
             _ => swap(subject, "hush", "****"),
@@ -608,7 +608,7 @@ async fn later_message_is_checked_before_it_is_journaled() {
     );
     let kept = written(&journal, answer.run());
     assert!(!kept.contains("hush") && !kept.contains("never"), "{kept}");
-    let blocked: Vec<_> = stepped_in(&events)
+    let blocked: Vec<_> = interventions(&events)
         .into_iter()
         .map(|by| by.blocked.is_some())
         .collect();
@@ -688,7 +688,7 @@ async fn failed_guard_blocks_unless_set_to_pass() {
 async fn verdict_is_reused_after_crash() {
     let report = crash::after_every_record(MemoryJournal::new, async |life| {
         let world = life.world.clone();
-        let guard = probe("words", &ALL, &Seen::default(), move |subject| {
+        let guard = probe("words", &ALL, &SeenItems::default(), move |subject| {
             // A text is checked once in a run, and these are all different.
             world.did(format!("{} {}", subject.stage(), subject.text()));
             match subject {
@@ -752,7 +752,7 @@ async fn verdict_is_reused_after_crash() {
 #[tokio::test]
 async fn child_agent_has_own_guards_and_returns_through_parents() {
     let (runtime, journal) = runtime();
-    let seen = Seen::default();
+    let seen = SeenItems::default();
     let below = Agent::builder(ScriptedModel::new().reply("hush and mum"));
     let below = below.guard(probe("below", &[Stage::Answer], &seen, |subject| {
         swap(subject, "mum", "***")
@@ -776,7 +776,7 @@ async fn child_agent_has_own_guards_and_returns_through_parents() {
         "{}",
         written(&journal, answer.run())
     );
-    let who: Vec<_> = stepped_in(&events)
+    let who: Vec<_> = interventions(&events)
         .into_iter()
         .map(|by| format!("{} {}", by.guard, by.stage))
         .collect();
@@ -790,7 +790,7 @@ async fn child_agent_has_own_guards_and_returns_through_parents() {
 
 #[tokio::test]
 async fn blocked_child_agent_lets_parent_continue() {
-    let no = probe("no", &[Stage::Input], &Seen::default(), |_| {
+    let no = probe("no", &[Stage::Input], &SeenItems::default(), |_| {
         Verdict::block("not my job")
     });
     let below = Agent::builder(ScriptedModel::new())
@@ -933,7 +933,7 @@ async fn provider_error_is_redacted() {
         .unwrap();
     let (events, ended) = watched(agent.run("Go").id("r").start()).await;
     assert_eq!(
-        stepped_in(&events),
+        interventions(&events),
         [Intervention::rewrote("secrets", Stage::Answer)]
     );
     let error = ended.unwrap_err();

@@ -6,17 +6,17 @@
     reason = "a test fails by panicking"
 )]
 
-mod blank;
+mod blank_goals;
+mod blocking_policy;
 mod child_tasks;
-mod cut;
+mod conversations;
+mod cut_replies;
 mod endings;
-mod given;
 mod guards;
-mod judging;
-mod long;
-mod paused;
-mod random;
-mod saved;
+mod long_results;
+mod paused_turns;
+mod random_outcomes;
+mod restored;
+mod run_values;
 mod signals;
 mod suites;
-mod talk;

@@ -84,21 +84,21 @@ async fn executor_passes_conformance_suite() {
 }
 
 /// Tools that work in a folder.
-struct Desk(&'static str);
+struct FolderToolbox(&'static str);
 
-impl levity_core::WorkspaceSource for Desk {
+impl levity_core::WorkspaceSource for FolderToolbox {
     fn view_now(&self) -> levity_core::WorkspaceView {
         levity_core::WorkspaceView::new(self.0, ["notes.txt"])
     }
 }
 
-impl levity_core::Toolbox for Desk {
+impl levity_core::Toolbox for FolderToolbox {
     fn into_tools(self) -> Vec<Arc<dyn levity_core::Tool>> {
         vec![Arc::new(tool())]
     }
 
     fn workspace(&self) -> Option<Arc<dyn levity_core::WorkspaceSource>> {
-        Some(Arc::new(Desk(self.0)))
+        Some(Arc::new(FolderToolbox(self.0)))
     }
 }
 
@@ -113,21 +113,21 @@ async fn answer_context_has_workspace_of_file_tools() {
     let none = (String::new(), 0);
     assert_eq!(root(Agent::builder(model()).tool(tool())).await, none);
     assert_eq!(
-        root(Agent::builder(model()).tools(Desk("desk"))).await,
+        root(Agent::builder(model()).tools(FolderToolbox("desk"))).await,
         ("desk".to_owned(), 1)
     );
     // The given workspace takes precedence over that of the tools, in any order.
     assert_eq!(
         root(
             Agent::builder(model())
-                .tools(Desk("desk"))
+                .tools(FolderToolbox("desk"))
                 .workspace(view.clone())
         )
         .await,
         ("told".to_owned(), 2)
     );
     let source = Agent::builder(model())
-        .workspace_source(Desk("source"))
-        .tools(Desk("desk"));
+        .workspace_source(FolderToolbox("source"))
+        .tools(FolderToolbox("desk"));
     assert_eq!(root(source).await, ("source".to_owned(), 1));
 }

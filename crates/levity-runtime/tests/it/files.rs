@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::driving::{Answers, Calls};
 
+mod bit_flips;
 mod crash;
-mod flips;
 mod runs;
 mod upgrade;
 

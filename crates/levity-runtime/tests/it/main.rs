@@ -6,6 +6,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(feature = "sqlite")]
+mod all_journals;
 mod archive;
 mod driving;
 mod events;
@@ -14,6 +16,4 @@ mod preparing;
 mod snapshots;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-#[cfg(feature = "sqlite")]
-mod stores;
 mod suites;

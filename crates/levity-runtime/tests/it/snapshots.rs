@@ -77,7 +77,7 @@ fn run() -> RunId {
 }
 
 /// Drives a run until its journal fails, and then to its end.
-async fn fails_and_goes_on<J: Journal + Clone + 'static>(journal: J) {
+async fn fail_and_resume<J: Journal + Clone + 'static>(journal: J) {
     let failing = FaultyJournal::new(journal.clone()).fail_from(60);
     let runtime = Runtime::new().with_journal(failing);
     let job = MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run());
@@ -115,7 +115,7 @@ async fn fails_and_goes_on<J: Journal + Clone + 'static>(journal: J) {
 #[tokio::test]
 async fn run_resumes_from_last_snapshot_in_file() {
     let folder = Folder::new();
-    fails_and_goes_on(folder.journal().with_snapshot_interval(2_000)).await;
+    fail_and_resume(folder.journal().with_snapshot_interval(2_000)).await;
 }
 
 #[cfg(feature = "sqlite")]
@@ -124,13 +124,13 @@ async fn run_resumes_from_last_snapshot_in_database() {
     let folder = Folder::new();
     fs::create_dir_all(&folder.0).unwrap();
     let journal = levity_runtime::SqliteJournal::new(folder.0.join("runs.db")).unwrap();
-    fails_and_goes_on(journal.with_snapshot_interval(2_000)).await;
+    fail_and_resume(journal.with_snapshot_interval(2_000)).await;
 }
 
 #[tokio::test]
 async fn run_resumes_from_every_snapshot_in_memory() {
     for interval in 1..=3 {
-        fails_and_goes_on(MemoryJournal::new().with_snapshots(interval)).await;
+        fail_and_resume(MemoryJournal::new().with_snapshots(interval)).await;
     }
 }
 

@@ -12,4 +12,4 @@ mod tool;
 mod tool_source;
 mod world;
 
-pub(crate) use journal::Keeping;
+pub(crate) use journal::FlawedJournal;

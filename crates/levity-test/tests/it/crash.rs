@@ -4,14 +4,14 @@ use levity_core::{EffectClass, EffectId, EffectKind, EffectNote};
 use levity_core::{Entry, Journal, Limit, Outcome, Record, RunId, Timestamp};
 use levity_test::crash::{self, Crashes, Life, Moment, Report};
 
-use crate::conformance::Keeping;
+use crate::conformance::FlawedJournal;
 use crate::{block_on, panic_of};
 
 fn record(seq: u64, entry: Entry) -> Record {
     Record::new(seq, Timestamp::default(), entry)
 }
 
-fn near() -> Entry {
+fn near_limit_entry() -> Entry {
     Entry::Wrapped(Limit::Tokens)
 }
 
@@ -20,11 +20,16 @@ async fn four<W>(life: &Life<W>) {
     let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
     let have = run.records.len() as u64;
     if have < 2 {
-        let both: Vec<_> = (have..2).map(|seq| record(seq, near())).collect();
+        let both: Vec<_> = (have..2)
+            .map(|seq| record(seq, near_limit_entry()))
+            .collect();
         run.log.append(&both).await.unwrap();
     }
     for seq in have.max(2)..4 {
-        run.log.append(&[record(seq, near())]).await.unwrap();
+        run.log
+            .append(&[record(seq, near_limit_entry())])
+            .await
+            .unwrap();
     }
 }
 
@@ -40,9 +45,10 @@ fn points<T, W>(report: &Report<T, W>) -> Vec<Vec<(usize, Moment)>> {
 #[test]
 fn crash_stops_after_every_record_at_both_moments() {
     use Moment::{BeforeNext, Ended, Written};
-    let report = block_on(crash::after_every_record(Keeping::default, async |life| {
-        four(&life).await;
-    }));
+    let report = block_on(crash::after_every_record(
+        FlawedJournal::default,
+        async |life| four(&life).await,
+    ));
     let expected = [
         (0, BeforeNext),
         (1, Written),
@@ -61,13 +67,16 @@ fn crash_stops_after_every_record_at_both_moments() {
 
 #[test]
 fn second_life_finds_records_and_world_of_the_first() {
-    let report = block_on(crash::after_every_record(Keeping::default, async |life| {
-        let found = life.journal.read(&RunId::new("r")).await.unwrap().len();
-        assert_eq!(life.knows("r").await, found > 0);
-        life.world.did("live");
-        four(&life).await;
-        (life.number, found)
-    }));
+    let report = block_on(crash::after_every_record(
+        FlawedJournal::default,
+        async |life| {
+            let found = life.journal.read(&RunId::new("r")).await.unwrap().len();
+            assert_eq!(life.knows("r").await, found > 0);
+            life.world.did("live");
+            four(&life).await;
+            (life.number, found)
+        },
+    ));
     for end in &report.stops {
         assert_eq!(end.value, (2, end.stopped[0].records), "{end}");
         assert_eq!(end.world.left("live"), 2, "{end}");
@@ -80,7 +89,7 @@ fn second_life_finds_records_and_world_of_the_first() {
 
 #[test]
 fn second_life_can_be_stopped() {
-    let crashes = Crashes::new(Keeping::default)
+    let crashes = Crashes::new(FlawedJournal::default)
         .world(Mutex::<Vec<usize>>::default)
         .stop_again(2);
     let report = block_on(crashes.run(async |life| {
@@ -114,22 +123,25 @@ fn second_life_can_be_stopped() {
 
 #[test]
 fn difference_is_reported_with_its_record() {
-    let report = block_on(crash::after_every_record(Keeping::default, async |life| {
-        let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
-        let found = run.records.len();
-        let (effect, note) = (
-            EffectId::new(3),
-            EffectNote::new(EffectKind::Tool, "send", EffectClass::AtMostOnce),
-        );
-        let all = [
-            Entry::Started { effect, note },
-            Entry::finished(effect, Outcome::Unknown),
-        ];
-        for (seq, entry) in (0..).zip(all).skip(found) {
-            run.log.append(&[record(seq, entry)]).await.unwrap();
-        }
-        if found == 1 { "lost" } else { "sent" }
-    }));
+    let report = block_on(crash::after_every_record(
+        FlawedJournal::default,
+        async |life| {
+            let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
+            let found = run.records.len();
+            let (effect, note) = (
+                EffectId::new(3),
+                EffectNote::new(EffectKind::Tool, "send", EffectClass::AtMostOnce),
+            );
+            let all = [
+                Entry::Started { effect, note },
+                Entry::finished(effect, Outcome::Unknown),
+            ];
+            for (seq, entry) in (0..).zip(all).skip(found) {
+                run.log.append(&[record(seq, entry)]).await.unwrap();
+            }
+            if found == 1 { "lost" } else { "sent" }
+        },
+    ));
     let message = panic_of(|| _ = report.assert_same());
     let expected = "crash: 2 of 5 stops end differently
 stopped after record 1 (`started tool send` of run `r`), as soon as it was written:
@@ -147,18 +159,21 @@ expected: \"sent\"";
 
 #[test]
 fn invalid_scenario_panics_with_reason() {
-    let nothing = crash::after_every_record(Keeping::default, async |_| ());
+    let nothing = crash::after_every_record(FlawedJournal::default, async |_| ());
     let message = panic_of(|| drop(block_on(nothing)));
     assert_eq!(
         message,
         "crash: the scenario wrote nothing to `life.journal`"
     );
 
-    let crashes = Crashes::new(Keeping::default).max_records(10);
+    let crashes = Crashes::new(FlawedJournal::default).max_records(10);
     let endless = crashes.run(async |life| {
         let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
         for seq in 0.. {
-            run.log.append(&[record(seq, near())]).await.unwrap();
+            run.log
+                .append(&[record(seq, near_limit_entry())])
+                .await
+                .unwrap();
         }
     });
     let message = panic_of(|| drop(block_on(endless)));
@@ -167,7 +182,7 @@ fn invalid_scenario_panics_with_reason() {
                     `max_records`";
     assert_eq!(message, expected);
 
-    let fails = crash::after_every_record(Keeping::default, async |life| {
+    let fails = crash::after_every_record(FlawedJournal::default, async |life| {
         assert!(!life.knows("r").await, "nobody goes on");
         four(&life).await;
     });
@@ -184,10 +199,13 @@ fn invalid_scenario_panics_with_reason() {
     reason = "the task is not to end with its life"
 )]
 fn run_left_open_by_task_is_free_in_next_life() {
-    let report = block_on(crash::after_every_record(Keeping::default, async |life| {
-        tokio::spawn(async move { four(&life).await })
-            .await
-            .unwrap();
-    }));
+    let report = block_on(crash::after_every_record(
+        FlawedJournal::default,
+        async |life| {
+            tokio::spawn(async move { four(&life).await })
+                .await
+                .unwrap();
+        },
+    ));
     assert_eq!(report.stops.len(), 9);
 }

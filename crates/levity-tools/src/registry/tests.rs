@@ -121,13 +121,13 @@ fn output_schema_is_compiled() {
     assert!(!error.is_retryable());
 }
 
-struct Shelf {
+struct TestSource {
     tools: Mutex<Vec<Arc<dyn Tool>>>,
     version: AtomicU64,
     asked: AtomicUsize,
 }
 
-impl Shelf {
+impl TestSource {
     fn new(tools: Vec<Arc<dyn Tool>>) -> Arc<Self> {
         Arc::new(Self {
             tools: Mutex::new(tools),
@@ -142,7 +142,7 @@ impl Shelf {
     }
 }
 
-impl ToolSource for Shelf {
+impl ToolSource for TestSource {
     fn name(&self) -> &str {
         "shelf"
     }
@@ -166,7 +166,10 @@ fn tools(names: &[&str]) -> Vec<Arc<dyn Tool>> {
 
 #[test]
 fn source_is_queried_again_only_after_change() {
-    let (first, second) = (Shelf::new(tools(&["b"])), Shelf::new(tools(&["c"])));
+    let (first, second) = (
+        TestSource::new(tools(&["b"])),
+        TestSource::new(tools(&["c"])),
+    );
     let registry = Registry::builder()
         .source(first.clone())
         .source(second)
@@ -195,7 +198,7 @@ fn source_is_queried_again_only_after_change() {
 
 #[test]
 fn replaced_tool_is_called_instead_of_old_one() {
-    let shelf = Shelf::new(tools(&["b"]));
+    let shelf = TestSource::new(tools(&["b"]));
     let registry = Registry::builder().source(shelf.clone()).build().unwrap();
     let old = registry.get("b").unwrap();
     shelf.put(tools(&["b"]));
@@ -211,7 +214,7 @@ fn invalid_tool_of_source_does_not_affect_others() {
     offered.push(Arc::new(FnTool::named("last")));
     let registry = Registry::builder()
         .tool(FnTool::named("z"))
-        .source(Shelf::new(offered))
+        .source(TestSource::new(offered))
         .build()
         .unwrap();
     assert_eq!(names(&registry), ["z", "good", "last"]);
@@ -238,7 +241,7 @@ fn invalid_tool_of_source_does_not_affect_others() {
 
 #[test]
 fn concurrent_threads_see_one_snapshot() {
-    let shelf = Shelf::new(tools(&["a"]));
+    let shelf = TestSource::new(tools(&["a"]));
     let registry = Registry::builder().source(shelf.clone()).build().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -269,7 +272,7 @@ fn invalid_output_schema_of_source_disables_only_validation() {
                 `https://example.com/a`",
         ),
     ] {
-        let shelf = Shelf::new(vec![odd(output.clone())]);
+        let shelf = TestSource::new(vec![odd(output.clone())]);
         let registry = Registry::builder().source(shelf.clone()).build().unwrap();
         assert_eq!(names(&registry), ["t"]);
         let problems = || {
@@ -296,8 +299,8 @@ fn invalid_output_schema_of_source_disables_only_validation() {
 fn cost_of_each_source_is_reported() {
     let registry = Registry::builder()
         .tool(FnTool::named("own"))
-        .source(Shelf::new(tools(&["a", "b"])))
-        .source(Shelf::new(Vec::new()))
+        .source(TestSource::new(tools(&["a", "b"])))
+        .source(TestSource::new(Vec::new()))
         .build()
         .unwrap();
     let cost = registry.cost();

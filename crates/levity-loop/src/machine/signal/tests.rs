@@ -95,7 +95,7 @@ impl Play {
     }
 
     /// Returns the results of the model's last calls.
-    fn told(&self) -> Vec<(Option<ToolErrorKind>, String)> {
+    fn last_results(&self) -> Vec<(Option<ToolErrorKind>, String)> {
         let messages = self.machine.history().messages();
         let last = messages
             .iter()
@@ -107,7 +107,7 @@ impl Play {
             .collect()
     }
 
-    fn noted(&self) -> Vec<&str> {
+    fn recorded(&self) -> Vec<&str> {
         self.machine
             .state
             .tally
@@ -122,7 +122,7 @@ impl Play {
     }
 }
 
-fn noted() -> (Option<ToolErrorKind>, String) {
+fn recorded() -> (Option<ToolErrorKind>, String) {
     (None, "noted".to_owned())
 }
 
@@ -130,7 +130,7 @@ fn noted() -> (Option<ToolErrorKind>, String) {
 fn signal_is_recorded_and_run_continues() {
     let mut play = Play::new(builder());
     play.reply([Part::text("First."), tell("a"), tell("b")]);
-    assert_eq!(play.told(), [noted(), noted()]);
+    assert_eq!(play.last_results(), [recorded(), recorded()]);
     play.reply([tell("c")]);
     play.reply([Part::text("Done.")]);
     let ending = play.ending();
@@ -156,7 +156,7 @@ fn signal_beside_other_calls_is_recorded_and_calls_are_made() {
         effect,
         outcome: Outcome::Tool(result),
     });
-    assert_eq!(play.told(), [(None, "ok".to_owned()), noted()]);
+    assert_eq!(play.last_results(), [(None, "ok".to_owned()), recorded()]);
 }
 
 #[test]
@@ -170,25 +170,26 @@ fn signal_with_invalid_arguments_gets_tool_error() {
         wrong(Value::Null),
         Part::ToolCall(raw),
     ]);
-    let told = play.told();
+    let results = play.last_results();
     assert!(
-        told.iter()
+        results
+            .iter()
             .all(|(error, _)| *error == Some(ToolErrorKind::InvalidArgs)),
-        "{told:?}"
+        "{results:?}"
     );
     assert!(
-        told[0].1.contains("the property \"text\" is missing"),
+        results[0].1.contains("the property \"text\" is missing"),
         "{}",
-        told[0].1
+        results[0].1
     );
-    assert!(told[2].1.contains("not valid JSON"), "{}", told[2].1);
+    assert!(results[2].1.contains("not valid JSON"), "{}", results[2].1);
     // A signal that would end the run gets the error, too, and ends nothing.
     play.reply([Part::ToolCall(ToolCall::new(
         "",
         "pass_on",
         json!({"text": 1}),
     ))]);
-    assert_eq!(play.told()[0].0, Some(ToolErrorKind::InvalidArgs));
+    assert_eq!(play.last_results()[0].0, Some(ToolErrorKind::InvalidArgs));
     assert!(play.machine.ending().is_none() && play.machine.state.tally.signals().is_empty());
 }
 
@@ -204,7 +205,10 @@ fn last_signal_ends_run_with_text_beside_it() {
     );
     assert_eq!(play.noted(), ["a", "b"]);
     assert_eq!(&*ending.signals[1].name, "pass_on");
-    assert_eq!((play.told(), ending.stats.tool_calls), (vec![noted()], 2));
+    assert_eq!(
+        (play.last_results(), ending.stats.tool_calls),
+        (vec![recorded()], 2)
+    );
 }
 
 #[test]
@@ -231,17 +235,17 @@ fn last_signal_is_not_validated_against_output_schema() {
 fn last_signal_beside_other_calls_is_rejected() {
     let mut play = Play::new(builder());
     play.reply([pass_on("a"), tell("b"), pass_on("c")]);
-    let told = play.told();
+    let results = play.last_results();
     assert_eq!(
-        (told[0].0, told[2].0),
+        (results[0].0, results[2].0),
         (Some(ToolErrorKind::Denied), Some(ToolErrorKind::Denied))
     );
     assert!(
-        told[0]
+        results[0]
             .1
             .starts_with("`pass_on` was called beside other tools"),
         "{}",
-        told[0].1
+        results[0].1
     );
     assert_eq!(play.noted(), ["b"]);
     play.reply([pass_on("d")]);
@@ -258,9 +262,11 @@ fn pending_message_precedes_last_signal() {
     play.reply([pass_on("a")]);
     assert!(play.machine.ending().is_none() && play.machine.state.tally.signals().is_empty());
     assert!(
-        play.told()[0].1.contains("something was said meanwhile"),
+        play.last_results()[0]
+            .1
+            .contains("something was said meanwhile"),
         "{:?}",
-        play.told()
+        play.last_results()
     );
     assert_eq!(
         play.machine.history().messages().last().unwrap().text(),
@@ -289,7 +295,7 @@ fn last_turn_accepts_only_last_signal() {
         (&play.ending().status, play.noted()),
         (&Status::BestEffort(Limit::Turns), vec!["a"])
     );
-    assert_eq!(play.told(), [noted()]);
+    assert_eq!(play.last_results(), [recorded()]);
     let play = last_turn(vec![Part::text("Here."), pass_on("a")]);
     assert_eq!(
         (&play.ending().status, &*play.ending().text),
@@ -319,15 +325,16 @@ fn run_records_at_most_256_signals() {
     for turn in 0..100 {
         play.reply((0..100).map(|n| tell(&format!("{}", turn * 100 + n))));
     }
-    let told = play.told();
+    let results = play.last_results();
     assert!(
-        told.iter()
+        results
+            .iter()
             .all(|(error, _)| *error == Some(ToolErrorKind::Denied))
     );
     assert!(
-        told[0].1.contains("room for 256 such calls"),
+        results[0].1.contains("room for 256 such calls"),
         "{}",
-        told[0].1
+        results[0].1
     );
     assert_eq!(
         (play.noted().len(), play.noted()[MAX_SIGNALS - 1]),
@@ -336,9 +343,9 @@ fn run_records_at_most_256_signals() {
     // There is no room for a last signal either.
     play.reply([pass_on("x")]);
     assert!(
-        play.told()[0].1.contains("room for 256"),
+        play.last_results()[0].1.contains("room for 256"),
         "{:?}",
-        play.told()
+        play.last_results()
     );
     play.give(Input::Stop(Limit::Tokens));
     assert_eq!(
@@ -360,29 +367,29 @@ fn run_records_at_most_256_kib_of_arguments() {
         tell(&"x".repeat(MAX_SIGNAL_BYTES - 100)),
         tell(&"x".repeat(100)),
     ]);
-    let told = play.told();
+    let results = play.last_results();
     let denied = [
         Some(ToolErrorKind::Denied),
         None,
         Some(ToolErrorKind::Denied),
     ];
     assert_eq!(
-        told.iter().map(|(error, _)| *error).collect::<Vec<_>>(),
+        results.iter().map(|(error, _)| *error).collect::<Vec<_>>(),
         denied
     );
     assert!(
-        told[0].1.contains("256 KiB") && told[0].1.len() < 200,
+        results[0].1.contains("256 KiB") && results[0].1.len() < 200,
         "{}",
-        told[0].1
+        results[0].1
     );
     play.reply([tell("what is small still fits")]);
-    assert_eq!(play.told(), [noted()]);
+    assert_eq!(play.last_results(), [recorded()]);
     // It is too large to be recorded as the last one: the run continues.
     play.reply([pass_on(&"x".repeat(200))]);
     assert!(
-        play.machine.ending().is_none() && play.told()[0].1.contains("256 KiB"),
+        play.machine.ending().is_none() && play.last_results()[0].1.contains("256 KiB"),
         "{:?}",
-        play.told()[0].1
+        play.last_results()[0].1
     );
 }
 
@@ -416,7 +423,7 @@ fn signals_are_in_every_ending_and_in_saved_state() {
 }
 
 /// Returns the messages of a run as its ending reports them.
-fn said(play: &Play) -> Vec<String> {
+fn ending_messages(play: &Play) -> Vec<String> {
     play.ending()
         .said
         .iter()
@@ -443,7 +450,7 @@ fn ending_includes_messages_on_request() {
     play.reply([tell("a")]);
     play.reply([Part::text("Done.")]);
     assert_eq!(
-        said(&play),
+        ending_messages(&play),
         ["Do it", "", "", "Also this.", "Done."],
         "a call and its result are two of them"
     );

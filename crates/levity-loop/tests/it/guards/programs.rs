@@ -112,8 +112,8 @@ impl Program for Twice {
     }
 }
 
-async fn run(tool: RecordingTool) -> (Vec<Event>, String, Seen) {
-    let seen = Seen::default();
+async fn run(tool: RecordingTool) -> (Vec<Event>, String, SeenItems) {
+    let seen = SeenItems::default();
     let guard = probe("words", &ALL, &seen, |subject| match subject {
         GuardSubject::Call(call) if call.args["what"] == "hush 1" => {
             Verdict::block("once is enough")
@@ -165,7 +165,7 @@ async fn program_calls_are_checked() {
         seen.texts(Stage::Call),
         ["{}", r#"{"what":"hush 0"}"#, r#"{"what":"hush 1"}"#]
     );
-    let who: Vec<_> = stepped_in(&events)
+    let who: Vec<_> = interventions(&events)
         .into_iter()
         .map(|by| (by.stage, by.blocked.is_some()))
         .collect();

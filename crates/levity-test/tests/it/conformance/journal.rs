@@ -11,7 +11,7 @@ use crate::{block_on, refuses};
 
 /// A journal in memory, with an optional flaw.
 #[derive(Clone, Default)]
-pub(crate) struct Keeping {
+pub(crate) struct FlawedJournal {
     flaw: Option<Flaw>,
     state: Arc<Mutex<State>>,
 }
@@ -51,7 +51,7 @@ struct State {
     posts: Vec<(RunId, RunRequest)>,
 }
 
-impl Keeping {
+impl FlawedJournal {
     fn with(flaw: Flaw) -> Self {
         Self {
             flaw: Some(flaw),
@@ -97,7 +97,7 @@ impl Keeping {
 }
 
 #[async_trait]
-impl Journal for Keeping {
+impl Journal for FlawedJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let run = self.run(run);
         {
@@ -186,7 +186,7 @@ impl Journal for Keeping {
 }
 
 struct Log {
-    journal: Keeping,
+    journal: FlawedJournal,
     run: RunId,
     taken: usize,
 }
@@ -267,7 +267,7 @@ impl Drop for Log {
 }
 
 /// A journal that stores nothing, and reports so.
-struct Nothing(Keeping);
+struct Nothing(FlawedJournal);
 
 #[async_trait]
 impl Journal for Nothing {
@@ -286,19 +286,23 @@ impl Journal for Nothing {
 
 #[test]
 fn journal_suite_accepts_correct_journal() {
-    block_on(conformance::journal(async || Keeping::default()));
+    block_on(conformance::journal(async || FlawedJournal::default()));
     block_on(conformance::journal(async || {
-        FaultyJournal::new(Keeping::default())
+        FaultyJournal::new(FlawedJournal::default())
     }));
     block_on(conformance::journal(async || {
-        Nothing(Keeping::with(Flaw::KeepsNothing))
+        Nothing(FlawedJournal::with(Flaw::KeepsNothing))
     }));
 }
 
 #[test]
 fn journal_suite_rejects_every_flaw() {
-    let check =
-        |flaw, promise| refuses(conformance::journal(async || Keeping::with(flaw)), promise);
+    let check = |flaw, promise| {
+        refuses(
+            conformance::journal(async || FlawedJournal::with(flaw)),
+            promise,
+        )
+    };
     let order = "journal: records are returned as they were appended, and in that order";
     let exclusive = "journal: `open` is exclusive while the log lives";
     check(

@@ -10,7 +10,7 @@ fn says(output: ToolOutput) -> Dispatcher {
 }
 
 /// Returns the id and the offset that a cut result names.
-fn way(text: &str) -> (String, u64) {
+fn cut_reference(text: &str) -> (String, u64) {
     let json = &text[text.find("{\"id\"").unwrap()..];
     let json = &json[..=json.find('}').unwrap()];
     let way: Value = serde_json::from_str(json).unwrap();
@@ -57,7 +57,10 @@ fn long_text_is_cut_and_stored_whole() {
                 "{missing} of {} bytes are left out here; read",
                 all.len()
             )));
-            assert_eq!(way(&shown), (result.call.to_string(), head.len() as u64));
+            assert_eq!(
+                cut_reference(&shown),
+                (result.call.to_string(), head.len() as u64)
+            );
             assert_eq!(whole(&result), all);
         }
     }
@@ -107,7 +110,7 @@ fn call_id_of_any_length_and_letters_can_be_named() {
         let called = ToolCall::new(id, "t", json!({}));
         let result = done(&dispatcher, &called);
         let text = result.text();
-        assert_eq!(way(&text).0, id);
+        assert_eq!(cut_reference(&text).0, id);
         assert!(
             text.len() <= (32 << 10) || text.len() < id.len() * 6 + 1_024,
             "{}",
@@ -176,8 +179,8 @@ fn long_value_beside_long_text_is_stored_before_it() {
         .split_once("\n[the value of this result, 40002 bytes of JSON, ")
         .unwrap();
     let head = shown.find('\n').unwrap();
-    assert_eq!(way(shown).1 as usize, 40_003 + head);
-    assert_eq!(way(left).1, 0);
+    assert_eq!(cut_reference(shown).1 as usize, 40_003 + head);
+    assert_eq!(cut_reference(left).1, 0);
     assert_eq!(
         whole(&result),
         value.to_string() + "\n" + &"t".repeat(50_000)

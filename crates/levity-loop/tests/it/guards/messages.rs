@@ -9,16 +9,19 @@ use levity_runtime::Delivery;
 use super::*;
 
 /// Creates a guard that blocks `never`, and replaces `hush` with stars.
-fn words(stages: &[Stage]) -> Probe {
-    probe("words", stages, &Seen::default(), |subject| {
-        match subject.text().contains("never") {
+fn hush_guard(stages: &[Stage]) -> Probe {
+    probe(
+        "words",
+        stages,
+        &SeenItems::default(),
+        |subject| match subject.text().contains("never") {
             true => Verdict::block("no such word"),
             false => swap(subject, "hush", "****"),
-        }
-    })
+        },
+    )
 }
 
-fn said(text: &str) -> RunRequest {
+fn say_request(text: &str) -> RunRequest {
     RunRequest::Command(ControlCommand::Say {
         message: Arc::new(Message::user(text)),
     })
@@ -39,7 +42,7 @@ async fn message_for_parked_run_is_checked_by_its_agent() {
         .reply("Done.");
     let builder = Agent::builder(model.clone())
         .ask_user()
-        .guard(words(&[Stage::Input]));
+        .guard(hush_guard(&[Stage::Input]));
     let agent = builder.runtime(runtime.clone()).build().unwrap();
     let (ask, run) = (asking(&agent, "r").await, RunId::new("r"));
     let answer = |text: &str| RunRequest::Decide {
@@ -47,7 +50,7 @@ async fn message_for_parked_run_is_checked_by_its_agent() {
         decision: Decision::answer(text),
     };
 
-    for post in [said("hush"), answer("hush")] {
+    for post in [say_request("hush"), answer("hush")] {
         let error = runtime.tell(&run, post).await.unwrap_err();
         let unheard = levity_core::RuntimeError::Control(ControlError::Unheard(run.clone()));
         assert_eq!(error.to_string(), unheard.to_string());
@@ -66,7 +69,7 @@ async fn message_for_parked_run_is_checked_by_its_agent() {
         ),
         "{error}"
     );
-    agent.tell(&run, said("and hush")).await.unwrap();
+    agent.tell(&run, say_request("and hush")).await.unwrap();
     assert_eq!(
         agent.tell(&run, answer("hush, this one")).await.unwrap(),
         Delivery::Written
@@ -92,7 +95,7 @@ async fn message_for_parked_run_is_checked_by_its_agent() {
     let told = replay(&run, &records, |_, state| agent.restore(state))
         .unwrap()
         .events;
-    let blocked: Vec<_> = stepped_in(&told)
+    let blocked: Vec<_> = interventions(&told)
         .into_iter()
         .map(|by| by.blocked.is_some())
         .collect();
@@ -139,7 +142,7 @@ async fn decided(decisions: Vec<Decision>) -> (String, String, Vec<bool>) {
     let ((runtime, journal), model) = (runtime(), sending());
     let builder = Agent::builder(model.clone())
         .tool(send())
-        .guard(words(&[Stage::Input, Stage::Call]));
+        .guard(hush_guard(&[Stage::Input, Stage::Call]));
     let agent = builder.runtime(runtime).build().unwrap();
     let mut run = agent.run("Send it").id("r").start();
     let (mut stream, mut events) = (run.events(), Vec::new());
@@ -152,7 +155,7 @@ async fn decided(decisions: Vec<Decision>) -> (String, String, Vec<bool>) {
         events.push(event);
     }
     run.await.unwrap();
-    let blocked = stepped_in(&events)
+    let blocked = interventions(&events)
         .into_iter()
         .map(|by| by.blocked.is_some())
         .collect();
@@ -195,10 +198,10 @@ async fn edited_arguments_are_journaled_after_guards() {
 }
 
 /// An approver with a fixed decision.
-struct Decides(Decision);
+struct FixedDecision(Decision);
 
 #[async_trait]
-impl Approver for Decides {
+impl Approver for FixedDecision {
     async fn decide(&self, _: &Ask) -> Decision {
         self.0.clone()
     }
@@ -218,9 +221,9 @@ async fn approver_decision_is_checked_and_emitted() {
         let ((runtime, journal), model, tool) = (runtime(), sending(), send());
         let builder = Agent::builder(model.clone())
             .tool(tool.clone())
-            .approver(Decides(decision.clone()));
+            .approver(FixedDecision(decision.clone()));
         let agent = builder
-            .guard(words(&[Stage::Input, Stage::Call]))
+            .guard(hush_guard(&[Stage::Input, Stage::Call]))
             .runtime(runtime)
             .build()
             .unwrap();
@@ -231,8 +234,11 @@ async fn approver_decision_is_checked_and_emitted() {
             .id("r")
             .on_event(move |event| seen.lock().unwrap().push(event.clone()));
         run.await.unwrap();
-        let stepped_in = stepped_in(&events.lock().unwrap());
-        let told: Vec<_> = stepped_in.iter().map(|by| by.blocked.is_some()).collect();
+        let interventions = interventions(&events.lock().unwrap());
+        let told: Vec<_> = interventions
+            .iter()
+            .map(|by| by.blocked.is_some())
+            .collect();
         assert_eq!(
             told,
             blocked.into_iter().collect::<Vec<_>>(),

@@ -18,7 +18,7 @@ fn look(words: usize) -> RecordingTool {
         .with_hints(Hints::new().read_only())
 }
 
-fn kept(builder: AgentBuilder) -> (Agent, MemoryJournal) {
+fn journaled(builder: AgentBuilder) -> (Agent, MemoryJournal) {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new()
         .with_journal(journal.clone())
@@ -28,7 +28,7 @@ fn kept(builder: AgentBuilder) -> (Agent, MemoryJournal) {
 
 /// Runs the agent and checks its machine; returns the number of records.
 async fn check(builder: AgentBuilder) -> usize {
-    let (agent, journal) = kept(builder);
+    let (agent, journal) = journaled(builder);
     agent
         .run("Find the key")
         .id("r")
@@ -102,7 +102,7 @@ async fn agent_is_restored_in_its_conversation() {
         .reply("Hello.")
         .call("look", json!({}))
         .reply("Found it.");
-    let (agent, journal) = kept(
+    let (agent, journal) = journaled(
         Agent::builder(model)
             .tool(look(3))
             .memory(Arc::new(InMemory::new())),

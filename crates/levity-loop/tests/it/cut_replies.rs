@@ -44,7 +44,7 @@ fn feed(
     (step.effects.into_iter().next(), step.events)
 }
 
-fn said(part: Part, finish: Finish, output: u64) -> Outcome {
+fn reply_outcome(part: Part, finish: Finish, output: u64) -> Outcome {
     let mut usage = Usage::default();
     usage.output = Some(output);
     let response = Response::new(Message::new(Role::Assistant, [part])).with_finish(finish);
@@ -74,7 +74,11 @@ fn notes(events: &[EventKind]) -> Vec<&str> {
 fn limit_that_cuts_call_is_raised_once() {
     let agent = agent(Some(64));
     let (mut machine, first) = begun(&agent);
-    let (next, events) = feed(&mut machine, first, said(cut_call(), Finish::Length, 64));
+    let (next, events) = feed(
+        &mut machine,
+        first,
+        reply_outcome(cut_call(), Finish::Length, 64),
+    );
     let (second, effect) = next.unwrap();
     let request = &asked(&effect).request;
     assert_eq!(request.options.max_tokens, Some(256));
@@ -89,7 +93,11 @@ fn limit_that_cuts_call_is_raised_once() {
     assert!(notes(&events)[0].contains("256 tokens"), "{events:?}");
     // The state as after a restart of the program.
     let mut machine = agent.restore(&machine.save()).unwrap();
-    let (next, _) = feed(&mut machine, second, said(cut_call(), Finish::Length, 256));
+    let (next, _) = feed(
+        &mut machine,
+        second,
+        reply_outcome(cut_call(), Finish::Length, 256),
+    );
     let (tool, effect) = next.unwrap();
     let Effect::Tool(run) = &effect else {
         panic!("{effect:?}")
@@ -107,7 +115,7 @@ fn limit_that_cuts_call_is_raised_once() {
 fn complete_call_of_cut_reply_is_made() {
     let (mut machine, first) = begun(&agent(Some(64)));
     let call = Part::ToolCall(ToolCall::new("c1", "add", json!({"a": 1})));
-    let (next, _) = feed(&mut machine, first, said(call, Finish::Length, 64));
+    let (next, _) = feed(&mut machine, first, reply_outcome(call, Finish::Length, 64));
     assert!(matches!(next, Some((_, Effect::Tool(_)))), "{next:?}");
 }
 
@@ -117,7 +125,7 @@ fn answer_cut_by_limit_is_the_answer() {
     let (next, _) = feed(
         &mut machine,
         first,
-        said(Part::text("It is"), Finish::Length, 64),
+        reply_outcome(Part::text("It is"), Finish::Length, 64),
     );
     assert!(next.is_none());
     assert_eq!(machine.ending().unwrap().status, Status::Complete);
@@ -131,7 +139,7 @@ fn with_long_result() -> (AgentMachine, EffectId, usize) {
     let (next, _) = feed(
         &mut machine,
         first,
-        said(Part::ToolCall(call.clone()), Finish::ToolCalls, 8),
+        reply_outcome(Part::ToolCall(call.clone()), Finish::ToolCalls, 8),
     );
     let text = "one two three four ".repeat(2_500);
     let result = ToolResult::new(&call, Ok(ToolOutput::text(text)));
@@ -156,7 +164,11 @@ fn reply_without_room_is_retried_with_smaller_request() {
         (cut_call(), Finish::Length, 9),
     ] {
         let (mut machine, asks, whole) = with_long_result();
-        let (next, events) = feed(&mut machine, asks, said(part.clone(), finish, output));
+        let (next, events) = feed(
+            &mut machine,
+            asks,
+            reply_outcome(part.clone(), finish, output),
+        );
         let (last, effect) = next.unwrap();
         assert!(
             size(&effect) < whole * 3 / 4,
@@ -173,7 +185,7 @@ fn reply_without_room_is_retried_with_smaller_request() {
         let (next, _) = feed(
             &mut machine,
             last,
-            said(Part::text("Done."), Finish::Stop, 2),
+            reply_outcome(Part::text("Done."), Finish::Stop, 2),
         );
         assert!(next.is_none());
         assert_eq!(machine.ending().unwrap().text, "Done.");
@@ -186,7 +198,7 @@ fn long_cut_reply_does_not_shrink_request() {
     let (next, _) = feed(
         &mut machine,
         asks,
-        said(Part::text("A long text"), Finish::Length, 8_192),
+        reply_outcome(Part::text("A long text"), Finish::Length, 8_192),
     );
     assert!(next.is_none());
     assert_eq!(machine.ending().unwrap().text, "A long text");

@@ -15,7 +15,7 @@ use super::*;
 /// A machine that requests a model call, a tool call and a child in turn, and ends with their
 /// outcomes.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Three {
+struct ThreeEffects {
     came: Vec<String>,
     ending: Option<Ending>,
 }
@@ -24,7 +24,7 @@ fn call() -> ToolCall {
     ToolCall::new("c", "tool", json!({"what": "hush tool"}))
 }
 
-impl Machine for Three {
+impl Machine for ThreeEffects {
     fn kind(&self) -> MachineKind {
         MachineKind::new("three", 1)
     }
@@ -67,9 +67,9 @@ impl Machine for Three {
 
 /// A machine that ends at once with its initial text.
 #[derive(Serialize, Deserialize)]
-struct Says(String, Option<Ending>);
+struct EndsWithText(String, Option<Ending>);
 
-impl Machine for Says {
+impl Machine for EndsWithText {
     fn kind(&self) -> MachineKind {
         MachineKind::new("says", 1)
     }
@@ -91,16 +91,16 @@ impl Machine for Says {
 
 /// An executor without any parts of an agent, and its received inputs.
 #[derive(Clone, Default)]
-struct Own(Arc<Mutex<Vec<String>>>, Option<&'static str>);
+struct PlainExecutor(Arc<Mutex<Vec<String>>>, Option<&'static str>);
 
-impl Own {
+impl PlainExecutor {
     fn given(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
 
 #[async_trait]
-impl Executor for Own {
+impl Executor for PlainExecutor {
     fn prepare(&self, effect: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
         let prepared = Prepared::new(EffectClass::ReadOnly);
         match (effect, self.1) {
@@ -133,8 +133,8 @@ impl Executor for Own {
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         let machine = match saved {
-            Some(saved) => Says::deserialize(saved).unwrap(),
-            None => Says(child.input.to_string(), None),
+            Some(saved) => EndsWithText::deserialize(saved).unwrap(),
+            None => EndsWithText(child.input.to_string(), None),
         };
         if saved.is_none() {
             self.0.lock().unwrap().push(machine.0.clone());
@@ -147,17 +147,20 @@ impl Executor for Own {
     }
 }
 
-fn stars(stages: &[Stage], seen: &Seen) -> Probe {
+fn stars(stages: &[Stage], seen: &SeenItems) -> Probe {
     probe("stars", stages, seen, |subject| {
         swap(subject, "hush", "****")
     })
 }
 
 /// Returns the machine, the inputs of the executor, the events, and the journal.
-async fn driven(own: Own, guarded: Guarded) -> (Three, Vec<String>, Vec<Event>, String) {
+async fn driven(
+    own: PlainExecutor,
+    guarded: Guarded,
+) -> (ThreeEffects, Vec<String>, Vec<Event>, String) {
     let ((runtime, journal), id) = (runtime(), RunId::new("r"));
-    let job = MachineRun::new(Three::default(), Arc::new(guarded)).id(id.clone());
-    let mut run = runtime.start(job.audit(|_, _| async { Ok(Three::default()) }));
+    let job = MachineRun::new(ThreeEffects::default(), Arc::new(guarded)).id(id.clone());
+    let mut run = runtime.start(job.audit(|_, _| async { Ok(ThreeEffects::default()) }));
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
         events.push(event);
@@ -174,7 +177,7 @@ async fn driven(own: Own, guarded: Guarded) -> (Three, Vec<String>, Vec<Event>, 
 
 #[tokio::test]
 async fn guarded_executor_checks_replies_calls_results_and_children() {
-    let (own, seen) = (Own::default(), Seen::default());
+    let (own, seen) = (PlainExecutor::default(), SeenItems::default());
     let guarded = Guarded::new(own.clone()).guard(stars(&ALL, &seen));
     let (machine, given, events, kept) = driven(own, guarded).await;
     assert_eq!(
@@ -194,7 +197,10 @@ async fn guarded_executor_checks_replies_calls_results_and_children() {
             && !told.contains("hush result"),
         "{told}"
     );
-    let stages: Vec<_> = stepped_in(&events).into_iter().map(|by| by.stage).collect();
+    let stages: Vec<_> = interventions(&events)
+        .into_iter()
+        .map(|by| by.stage)
+        .collect();
     assert_eq!(
         stages,
         [
@@ -219,8 +225,8 @@ async fn guarded_executor_checks_replies_calls_results_and_children() {
 
 #[tokio::test]
 async fn guarded_executor_makes_no_blocked_call_or_child() {
-    let own = Own::default();
-    let block = probe("strict", &[Stage::Call], &Seen::default(), |_| {
+    let own = PlainExecutor::default();
+    let block = probe("strict", &[Stage::Call], &SeenItems::default(), |_| {
         Verdict::block("not here")
     });
     let (machine, given, ..) = driven(own.clone(), Guarded::new(own).guard(block)).await;
@@ -234,10 +240,10 @@ async fn guarded_executor_makes_no_blocked_call_or_child() {
 
 #[tokio::test]
 async fn guarded_executor_leaves_approval_to_runtime() {
-    let own = Own(Arc::default(), Some("it is dear"));
+    let own = PlainExecutor(Arc::default(), Some("it is dear"));
     let (machine, given, ..) = driven(
         own.clone(),
-        Guarded::new(own).guard(stars(&ALL, &Seen::default())),
+        Guarded::new(own).guard(stars(&ALL, &SeenItems::default())),
     )
     .await;
     assert!(machine.came[1].contains("it is dear"), "{:?}", machine.came);
@@ -250,7 +256,7 @@ async fn guarded_executor_leaves_approval_to_runtime() {
 
 #[tokio::test]
 async fn nested_guarded_executors_both_check() {
-    let (own, seen) = (Own::default(), Seen::default());
+    let (own, seen) = (PlainExecutor::default(), SeenItems::default());
     let inner = Guarded::new(own.clone()).guard(stars(&ALL, &seen));
     let outer = probe("outer", &ALL, &seen, |subject| {
         swap(subject, "****", "++++")
@@ -282,7 +288,7 @@ async fn nested_guarded_executors_both_check() {
         "{:?}",
         machine.came
     );
-    let by: Vec<_> = stepped_in(&events)
+    let by: Vec<_> = interventions(&events)
         .into_iter()
         .map(|by| by.guard.to_string())
         .collect();
@@ -298,9 +304,9 @@ async fn nested_guarded_executors_both_check() {
 async fn guarded_executor_screens_messages_to_its_run() {
     /// A machine that ends with the first message.
     #[derive(Debug, Default)]
-    struct Listens(Option<Ending>);
+    struct EndsOnMessage(Option<Ending>);
 
-    impl Machine for Listens {
+    impl Machine for EndsOnMessage {
         fn kind(&self) -> MachineKind {
             MachineKind::new("listens", 1)
         }
@@ -332,7 +338,7 @@ async fn guarded_executor_screens_messages_to_its_run() {
     let words = probe(
         "words",
         &[Stage::Input],
-        &Seen::default(),
+        &SeenItems::default(),
         |subject| match subject.text().contains("never") {
             true => Verdict::block("no such word"),
             false => swap(subject, "hush", "****"),
@@ -343,11 +349,11 @@ async fn guarded_executor_screens_messages_to_its_run() {
         .with_journal(journal.clone())
         .with_world(ManualWorld::new());
     let guarded = Arc::new(
-        Guarded::new(Own::default())
+        Guarded::new(PlainExecutor::default())
             .guard(words)
             .world(Arc::new(ManualWorld::new())),
     );
-    let run = runtime.start(MachineRun::new(Listens::default(), guarded).id(RunId::new("r")));
+    let run = runtime.start(MachineRun::new(EndsOnMessage::default(), guarded).id(RunId::new("r")));
     let control = run.control().clone();
     let blocked = control.say("never").await.unwrap_err();
     assert!(matches!(blocked, ControlError::Blocked { .. }), "{blocked}");
