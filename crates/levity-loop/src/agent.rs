@@ -103,7 +103,8 @@ impl Agent {
     /// # use levity_test::ScriptedModel;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> levity_loop::Result<()> {
-    /// # let agent = Agent::builder(ScriptedModel::new().reply("Hello!").reply("Still here.")).build()?;
+    /// # let model = ScriptedModel::new().reply("Hello!").reply("Still here.");
+    /// # let agent = Agent::builder(model).build()?;
     /// let first = agent.run("Hello").await?;
     /// let second = agent.run("Are you there?").history(first.history().clone()).await?;
     /// assert_eq!(second.history().len(), 4);
@@ -159,10 +160,13 @@ impl Agent {
     /// # let send = send.with_hints(levity_core::Hints::new().destructive());
     /// # let runtime = Runtime::new().with_journal(MemoryJournal::new());
     /// let agent = Agent::builder(model).tool(send).runtime(runtime).build()?;
-    /// let Err(Error::Parked { run, .. }) = agent.run("Send it").park().await else { panic!("it asks") };
+    /// let Err(Error::Parked { run, .. }) = agent.run("Send it").park().await else {
+    ///     panic!("it asks")
+    /// };
     /// // Days later, perhaps in another process:
     /// for ask in agent.asks(&run).await? {
-    ///     agent.runtime().tell(&ask.run, RunRequest::Decide { effect: ask.effect, decision: Decision::Allow }).await?;
+    ///     let request = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
+    ///     agent.runtime().tell(&ask.run, request).await?;
     /// }
     /// assert_eq!(agent.resume(run).await?.text(), "Sent.");
     /// # Ok(())
@@ -228,9 +232,11 @@ impl Agent {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> levity_loop::Result<()> {
     /// let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    /// let agent = |word: &str| Agent::builder(ScriptedModel::new().reply(word)).runtime(runtime.clone());
+    /// let model = |word: &str| ScriptedModel::new().reply(word);
+    /// let agent = |word: &str| Agent::builder(model(word)).runtime(runtime.clone());
     /// let old = agent("Good morning!").build()?.run("Say hello").await?;
-    /// let new = agent("Howdy!").instructions("Be casual.").build()?.fork(old.run().clone()).await?;
+    /// let casual = agent("Howdy!").instructions("Be casual.").build()?;
+    /// let new = casual.fork(old.run().clone()).await?;
     /// assert_eq!((old.text(), new.text()), ("Good morning!", "Howdy!"));
     /// # Ok(())
     /// # }

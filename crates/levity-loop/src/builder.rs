@@ -205,7 +205,8 @@ impl AgentBuilder {
     /// let model = ScriptedModel::new().reply("Tea.");
     /// let agent = Agent::builder(model.clone()).recall(&recall, [user]).build()?;
     /// agent.run("What should I bring to drink, tea or coffee?").await?;
-    /// assert!(model.requests()[0].history.messages()[0].text().contains("Prefers tea to coffee."));
+    /// let sent = model.requests();
+    /// assert!(sent[0].history.messages()[0].text().contains("Prefers tea to coffee."));
     /// # Ok(())
     /// # }
     /// ```
@@ -249,7 +250,8 @@ impl AgentBuilder {
     /// # use levity_loop::Agent;
     /// # use levity_memory::Window;
     /// # use levity_test::ScriptedModel;
-    /// let agent = Agent::builder(ScriptedModel::new()).window(Window::new().tokens(8_000).messages(20)).build();
+    /// let window = Window::new().tokens(8_000).messages(20);
+    /// let agent = Agent::builder(ScriptedModel::new()).window(window).build();
     /// # assert!(agent.is_ok());
     /// ```
     pub fn window(mut self, window: Window) -> Self {
@@ -289,7 +291,8 @@ impl AgentBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> levity_loop::Result<()> {
-    /// let agent = Agent::builder(ScriptedModel::new().reply("Tidy.")).workspace_source(Listing).build()?;
+    /// let model = ScriptedModel::new().reply("Tidy.");
+    /// let agent = Agent::builder(model).workspace_source(Listing).build()?;
     /// assert_eq!(agent.run("Tidy up").await?.context().workspace.files, ["notes.txt"]);
     /// # Ok(())
     /// # }

@@ -9,14 +9,15 @@ pub(crate) const ASK: &str = "ask_user";
 /// The name of the tool that ends the run.
 pub(crate) const FINISH: &str = "finish";
 
-/// The reply to the model when nobody answers its question.
+/// The reply to the model when no one answers its question.
 pub(crate) const UNANSWERED: &str = "go on with what you know, and say what you assumed";
 
 /// The reply to the model when its signal is recorded.
 pub(crate) const RECORDED: &str = "noted";
 
 /// The reply to the model when a message arrived before a signal that would have ended the run.
-pub(crate) const MESSAGE_PENDING: &str = "this was not taken, since something was said meanwhile; look at \
+pub(crate) const MESSAGE_PENDING: &str = "this was not taken, since something was said \
+    meanwhile; look at \
     that first, then call it again if it still holds";
 
 /// The reply to the model when it calls an ending tool together with other tools.

@@ -42,7 +42,8 @@ pub(crate) fn only_results(results: &[String]) -> String {
     )
 }
 
-pub(crate) const ALL_FAILED: &str = "Every tool call of this turn failed. Take another way, or answer from what you \
+pub(crate) const ALL_FAILED: &str = "Every tool call of this turn failed. Take another way, or \
+    answer from what you \
                                      know and say what you could not find out.";
 
 pub(crate) const EMPTY: &str = "Your reply was empty. Answer the question, or call a tool.";

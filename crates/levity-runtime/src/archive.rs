@@ -30,7 +30,8 @@ const LEVELS: usize = 64;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::RuntimeError> {
 /// # let (here, run) = (MemoryJournal::new(), RunId::new("monday"));
-/// # let opened = Opened::new(MachineKind::new("agent", 1), serde_json::Value::Null, Limits::default());
+/// # let kind = MachineKind::new("agent", 1);
+/// # let opened = Opened::new(kind, serde_json::Value::Null, Limits::default());
 /// # let record = Record::new(0, Timestamp::from_millis(1), Entry::Opened(opened));
 /// # here.open(&run).await?.log.append(&[record]).await?;
 /// let bytes = export(&here, &run).await?;

@@ -31,7 +31,8 @@ impl Runtime {
     /// # use levity_runtime::Runtime;
     /// # async fn cancel(runtime: Runtime) -> Result<(), levity_core::RuntimeError> {
     /// let reason = "no longer needed".to_owned();
-    /// runtime.tell(&RunId::new("monday"), RunRequest::Command(ControlCommand::Cancel { reason })).await?;
+    /// let request = RunRequest::Command(ControlCommand::Cancel { reason });
+    /// runtime.tell(&RunId::new("monday"), request).await?;
     /// # Ok(())
     /// # }
     /// ```

@@ -23,14 +23,15 @@ use crate::runtime::Runtime;
 /// # use std::sync::Arc;
 /// # use async_trait::async_trait;
 /// # use levity_core::{
-/// #     Child, ChildRun, Effect, EffectCx, Ending, Eventual, Executor, Input, Limits, Machine, MachineKind, Outcome, PrepareCx, Prepared,
+/// #     Child, ChildRun, Effect, EffectCx, Ending, Eventual, Executor, Input, Limits, Machine,
+/// #     MachineKind, Outcome, PrepareCx, Prepared,
 /// #     Status, MachineOutput, ToolError,
 /// # };
 /// # use serde_json::{Value, json};
 /// use levity_core::{Error, Reached};
 /// use levity_runtime::{Beginning, Run, Runnable, Runtime};
 ///
-/// /// Says its goal back.
+/// /// Returns its goal as the answer.
 /// #[derive(Clone)]
 /// struct Echo(Runtime);
 ///
@@ -87,7 +88,8 @@ use crate::runtime::Runtime;
 ///     }
 ///
 ///     fn restore(&self, _: &MachineKind, state: &Value) -> Result<EchoMachine, String> {
-///         let (goal, ending) = serde_json::from_value(state.clone()).map_err(|_| "this is no echo")?;
+///         let state = serde_json::from_value(state.clone());
+///         let (goal, ending) = state.map_err(|_| "this is not an echo")?;
 ///         Ok(EchoMachine(goal, ending))
 ///     }
 ///

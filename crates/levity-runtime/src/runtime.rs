@@ -424,7 +424,8 @@ impl Runtime {
         tokio::select! {
             made = machine => made.map_err(|cause| RuntimeError::Prepare { run, cause }),
             () = cancelled(line) => {
-                let reason = line.as_mut().and_then(CommandReceiver::take_cancel).unwrap_or_default();
+                let reason = line.as_mut().and_then(CommandReceiver::take_cancel);
+                let reason = reason.unwrap_or_default();
                 Err(RuntimeError::Cancelled { run, reason })
             }
             () = passed(&**world, time) => {

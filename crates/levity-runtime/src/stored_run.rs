@@ -108,7 +108,8 @@ impl StoredRun {
         match (self.opened().and_then(|opened| opened.origin), run.parent()) {
             (Some(_), Some(above)) => {
                 let reason = format!(
-                    "it is a child of run `{above}`; resume that run, and this one continues with it"
+                    "it is a child of run `{above}`; resume that run, and this one continues \
+                     with it"
                 );
                 Err(RuntimeError::Restore {
                     run: run.clone(),

@@ -19,12 +19,15 @@
 //! #         let records = self.0.lock().unwrap().get(run).cloned().unwrap_or_default();
 //! #         Ok(OpenRun::new(records, Log(self.clone(), run.clone())))
 //! #     }
-//! #     async fn list(&self, _: &RunQuery) -> Result<Vec<RunSummary>, JournalError> { Ok(Vec::new()) }
+//! #     async fn list(&self, _: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+//! #         Ok(Vec::new())
+//! #     }
 //! # }
 //! # #[async_trait::async_trait]
 //! # impl RunLog for Log {
 //! #     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
-//! #         self.0.0.lock().unwrap().entry(self.1.clone()).or_default().extend_from_slice(records);
+//! #         let mut runs = self.0.0.lock().unwrap();
+//! #         runs.entry(self.1.clone()).or_default().extend_from_slice(records);
 //! #         Ok(())
 //! #     }
 //! # }
@@ -33,8 +36,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let report = crash::after_every_record(MemoryJournal::new, async |life| {
-//!     // An agent would be started here, or resumed if `life.knows("r").await`. This scenario writes to
-//!     // the journal by itself: three records, and before the last it sends something.
+//!     // An agent would be started here, or resumed if `life.knows("r").await`. This scenario
+//!     // writes to the journal directly: three records, and it sends something before the last.
 //!     let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
 //!     for seq in run.records.len() as u64..3 {
 //!         if seq == 2 {
@@ -48,10 +51,11 @@
 //! .await;
 //!
 //! report.assert_same();
-//! // It is not written down that something is about to be sent, so one crash has it sent twice.
+//! // The send is not journaled before it starts, so one crash makes it happen twice.
 //! let twice: Vec<_> = report.stops.iter().filter(|end| end.world.left("send") == 2).collect();
 //! assert_eq!(twice.len(), 1);
-//! assert_eq!(twice[0].to_string(), "stopped after record 2 (`wrapped` of run `r`), before the next was written");
+//! let text = "stopped after record 2 (`wrapped` of run `r`), before the next was written";
+//! assert_eq!(twice[0].to_string(), text);
 //! # }
 //! ```
 //! With an agent, a scenario is as short:
@@ -59,7 +63,8 @@
 //! ```ignore
 //! let report = crash::after_every_record(MemoryJournal::new, async |life| {
 //!     let runtime = Runtime::new().with_journal(life.journal.clone());
-//!     let agent = Agent::builder(model()).tools(Mail(life.world.clone())).runtime(runtime).build().unwrap();
+//!     let mail = Mail(life.world.clone());
+//!     let agent = Agent::builder(model()).tools(mail).runtime(runtime).build().unwrap();
 //!     let answer = match life.knows("r").await {
 //!         true => agent.resume("r").await,
 //!         false => agent.run("Write to Ada.").id("r").await,

@@ -17,7 +17,9 @@ use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, Run
 /// one. [`crash`](Self::crash) continues with the records alone.
 ///
 /// ```
-/// # use levity_core::{Effect, EffectId, Ending, Input, Machine, MachineKind, Outcome, Status, MachineOutput, Wait};
+/// # use levity_core::{
+/// #     Effect, EffectId, Ending, Input, Machine, MachineKind, MachineOutput, Outcome, Status, Wait,
+/// # };
 /// # use levity_test::ManualHost;
 /// # #[derive(Default)]
 /// # struct Naps(Option<Ending>);
@@ -26,7 +28,10 @@ use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, Run
 /// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
 /// #     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
 /// #         match input {
-/// #             Input::Begin { .. } => step.want(EffectId::new(0), Effect::Wait(Wait::new(std::time::Duration::from_secs(60)))),
+/// #             Input::Begin { .. } => {
+/// #                 let wait = Wait::new(std::time::Duration::from_secs(60));
+/// #                 step.want(EffectId::new(0), Effect::Wait(wait));
+/// #             }
 /// #             _ => self.0 = Some(Ending::new(Status::Complete)),
 /// #         }
 /// #     }

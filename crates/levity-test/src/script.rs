@@ -161,7 +161,8 @@ impl ScriptedModel {
     /// # async fn main() -> Result<(), levity_core::ModelError> {
     /// let model = ScriptedModel::new().reply("one").reply("two").by_history();
     /// let request = Request::new().with_message(Message::user("Count"));
-    /// let request = request.with_message(Message::assistant("one")).with_message(Message::user("Go on"));
+    /// let request = request.with_message(Message::assistant("one"));
+    /// let request = request.with_message(Message::user("Continue"));
     /// assert_eq!(model.complete(request).await?.message.text(), "two");
     /// # Ok(())
     /// # }
@@ -187,7 +188,8 @@ impl ScriptedModel {
     ///
     /// ```
     /// # use levity_test::ScriptedModel;
-    /// let model = ScriptedModel::from_json(r#"[{"call": {"name": "now", "args": {}}}, {"reply": "Noon."}]"#)?;
+    /// let json = r#"[{"call": {"name": "now", "args": {}}}, {"reply": "Noon."}]"#;
+    /// let model = ScriptedModel::from_json(json)?;
     /// assert_eq!(model.remaining(), 2);
     /// # Ok::<(), levity_test::ScriptError>(())
     /// ```

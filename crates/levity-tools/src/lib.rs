@@ -5,16 +5,19 @@
 //! use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
 //! use serde_json::json;
 //! # use levity_core::{ToolCx, ToolError, ToolOutput, ToolSpec};
+//! # use serde_json::Value;
 //! # struct Weather(ToolSpec);
 //! # #[async_trait::async_trait]
 //! # impl Tool for Weather {
 //! #     fn spec(&self) -> &ToolSpec { &self.0 }
-//! #     async fn call(&self, args: serde_json::Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-//! #         Ok(ToolOutput::text(format!("sunny in {}", args["city"].as_str().unwrap_or_default())))
+//! #     async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+//! #         let city = args["city"].as_str().unwrap_or_default();
+//! #         Ok(ToolOutput::text(format!("sunny in {city}")))
 //! #     }
 //! # }
 //! # fn weather() -> Weather {
-//! #     let input = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+//! #     let properties = json!({"city": {"type": "string"}});
+//! #     let input = json!({"type": "object", "properties": properties, "required": ["city"]});
 //! #     Weather(ToolSpec::new("weather", "Tells the weather.").with_input(input))
 //! # }
 //!
@@ -25,11 +28,15 @@
 //!
 //! let cx = CallCx::new(RunId::from("r1"), "r1/1");
 //! let good = ToolCall::new("c1", "weather", json!({"city": "Rome"}));
-//! let Dispatched::Done(result) = dispatcher.dispatch(&good, false, cx.clone()).await else { return Ok(()) };
+//! let Dispatched::Done(result) = dispatcher.dispatch(&good, false, cx.clone()).await else {
+//!     return Ok(());
+//! };
 //! assert_eq!(result.text(), "sunny in Rome");
 //!
 //! let bad = ToolCall::new("c2", "wether", json!({"city": "Rome"}));
-//! let Dispatched::Done(result) = dispatcher.dispatch(&bad, false, cx).await else { return Ok(()) };
+//! let Dispatched::Done(result) = dispatcher.dispatch(&bad, false, cx).await else {
+//!     return Ok(());
+//! };
 //! assert_eq!(result.error, Some(ToolErrorKind::NotFound));
 //! assert!(result.text().starts_with("there is no tool `wether`; did you mean `weather`?"));
 //! # Ok(())

@@ -19,11 +19,16 @@ mod rule;
 /// use serde_json::json;
 ///
 /// let policy = Policy::new()
-///     .rule(Rule::tool("write_*").arg("/path", ArgMatch::glob("/etc/*")).deny("`/etc` is not yours"))
+///     .rule(
+///         Rule::tool("write_*")
+///             .arg("/path", ArgMatch::glob("/etc/*"))
+///             .deny("`/etc` is not yours"),
+///     )
 ///     .rule(Rule::tool("write_*").ask("it writes"));
 ///
 /// let write = ToolSpec::new("write_file", "Writes a file.");
-/// assert_eq!(policy.judge(&write, &json!({"path": "/etc/hosts"})), Permit::deny("`/etc` is not yours"));
+/// let denied = policy.judge(&write, &json!({"path": "/etc/hosts"}));
+/// assert_eq!(denied, Permit::deny("`/etc` is not yours"));
 /// assert_eq!(policy.judge(&write, &json!({"path": "a.txt"})), Permit::ask("it writes"));
 ///
 /// let from_file: Policy = serde_json::from_value(json!({"rules": [

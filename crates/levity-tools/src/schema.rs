@@ -33,7 +33,8 @@ const MAX_SEARCHED: usize = 10_000;
 /// # use serde_json::json;
 /// let schema = Schema::new(&json!({"type": "object", "properties": {"n": {"type": "integer"}}}))?;
 /// assert_eq!(schema.problems(&json!({"n": 1})), None);
-/// assert_eq!(schema.problems(&json!({"n": "1"})).as_deref(), Some("- at `/n`: \"1\" is not of type \"integer\""));
+/// let problems = schema.problems(&json!({"n": "1"}));
+/// assert_eq!(problems.as_deref(), Some("- at `/n`: \"1\" is not of type \"integer\""));
 /// # Ok::<(), levity_tools::SchemaError>(())
 /// ```
 pub struct Schema(Validator);

@@ -187,7 +187,8 @@ impl AgentBuilder {
             );
         }
         if !cheap && self.spec.when_low == Low::Switch {
-            let problem = "is `Low::Switch`, but there is no model to switch to; add `.model_for(\"cheap\", ..)`";
+            let problem = "is `Low::Switch`, but there is no model to switch to; add \
+                `.model_for(\"cheap\", ..)`";
             return wrong("when_low", problem);
         }
         Ok(())

@@ -144,7 +144,8 @@ impl AgentBuilder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> levity_loop::Result<()> {
-    /// let model = ScriptedModel::new().call("ask_user", json!({"question": "Which colour?"})).reply("Blue it is.");
+    /// let question = json!({"question": "Which colour?"});
+    /// let model = ScriptedModel::new().call("ask_user", question).reply("Blue it is.");
     /// let agent = Agent::builder(model).ask_user().approver(User).build()?;
     /// assert_eq!(agent.run("Paint the shed").await?.text(), "Blue it is.");
     /// # Ok(())
@@ -185,7 +186,8 @@ impl AgentBuilder {
     ///     "required": ["sure"],
     /// }));
     /// let model = ScriptedModel::new().call("rate", json!({"sure": 0.9})).reply("Paris.");
-    /// let answer = Agent::builder(model).signal(rate).build()?.run("The capital of France?").await?;
+    /// let agent = Agent::builder(model).signal(rate).build()?;
+    /// let answer = agent.run("The capital of France?").await?;
     /// assert_eq!(answer.text(), "Paris.");
     /// assert_eq!(answer.signals()[0].args["sure"], 0.9);
     /// # Ok(())

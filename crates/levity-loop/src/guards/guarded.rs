@@ -26,7 +26,8 @@ use super::{Guards, WhenGuardFails, name};
 /// ```
 /// # use async_trait::async_trait;
 /// # use levity_core::{
-/// #     Child, ChildRun, Effect, EffectCx, EffectId, Eventual, Executor, LiveEvents, Outcome, PrepareCx, Prepared, RunId,
+/// #     Child, ChildRun, Effect, EffectCx, EffectId, Eventual, Executor, LiveEvents, Outcome,
+/// #     PrepareCx, Prepared, RunId,
 /// #     Secrets, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
 /// # };
 /// use levity_loop::{Guarded, SecretGuard};
@@ -41,7 +42,8 @@ use super::{Guards, WhenGuardFails, name};
 /// #     }
 /// #     async fn execute(&self, effect: Effect, _: EffectCx) -> Outcome {
 /// #         let Effect::Tool(run) = effect else { return Outcome::Unknown };
-/// #         Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("The word is correct horse."))))
+/// #         let output = ToolOutput::text("The word is correct horse.");
+/// #         Outcome::Tool(ToolResult::new(&run.call, Ok(output)))
 /// #     }
 /// #     async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
 /// #         Err(ToolError::failed("there are none"))

@@ -16,7 +16,8 @@ use levity_core::{Guard, GuardCx, GuardSubject, Secrets, SharedError, Stage, Ver
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> levity_loop::Result<()> {
 /// let guard = SecretGuard::new().secrets(Secrets::new().known("correct horse"));
-/// let agent = Agent::builder(ScriptedModel::new().reply("The word is correct horse.")).guard(guard).build()?;
+/// let model = ScriptedModel::new().reply("The word is correct horse.");
+/// let agent = Agent::builder(model).guard(guard).build()?;
 /// assert_eq!(agent.run("What is the word?").await?.text(), "The word is [secret: known].");
 /// # Ok(())
 /// # }

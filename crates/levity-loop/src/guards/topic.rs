@@ -36,7 +36,8 @@ const MAX_VERDICTS: usize = 64;
 /// let topics = TopicGuard::new(judge, ["orders and deliveries", "returns"]);
 /// let agent = Agent::builder(ScriptedModel::new()).guard(topics).build()?;
 /// let error = agent.run("Write me a poem about the sea.").await.unwrap_err();
-/// assert_eq!(error.to_string(), "`topic` blocked the input: it is about none of: orders and deliveries, returns");
+/// let text = "`topic` blocked the input: it is about none of: orders and deliveries, returns";
+/// assert_eq!(error.to_string(), text);
 /// # Ok(())
 /// # }
 /// ```

@@ -114,7 +114,8 @@ impl AgentMachine {
             .map_or((0, 0), |noted| (noted.signals.len(), noted.bytes));
         if count >= MAX_SIGNALS {
             return Some(format!(
-                "`{name}` was not taken: a run has room for {MAX_SIGNALS} such calls; go on without it"
+                "`{name}` was not taken: a run has room for {MAX_SIGNALS} such calls; go on \
+                 without it"
             ));
         }
         let kib = MAX_SIGNAL_BYTES >> 10;

@@ -17,7 +17,8 @@ use serde_json::Value;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::ModelError> {
-/// let turn = Turn::new().thinking("Two numbers.").text("Let me see.").call("add", json!({"a": 2, "b": 5}));
+/// let turn = Turn::new().thinking("Two numbers.").text("Let me see.");
+/// let turn = turn.call("add", json!({"a": 2, "b": 5}));
 /// let model = ScriptedModel::new().turn(turn.usage(10, 3).pieces(4));
 ///
 /// let reply = model.complete(Request::new()).await?;
