@@ -152,11 +152,11 @@ pub async fn remove_ended_before(
 ) -> Result<usize, RuntimeError> {
     let roots = journal.list(&RunQuery::new().roots()).await?;
     let over = |run: &RunSummary| run.state().is_end() && run.updated < time;
-    let (over, kept): (Vec<_>, Vec<_>) = roots.into_iter().partition(over);
-    let kept: BTreeSet<RunId> = kept.into_iter().map(|run| run.run).collect();
+    let (over, remaining): (Vec<_>, Vec<_>) = roots.into_iter().partition(over);
+    let remaining: BTreeSet<RunId> = remaining.into_iter().map(|run| run.run).collect();
     let mut removed = 0;
     for run in over.into_iter().map(|run| run.run) {
-        let next = kept.range(RunId::from(format!("{run}."))..).next();
+        let next = remaining.range(RunId::from(format!("{run}."))..).next();
         if next.is_some_and(|next| next.is_within(&run)) {
             continue;
         }

@@ -228,14 +228,14 @@ impl Control {
     }
 
     async fn order(&self, what: OrderKind) -> Result<(), ControlError> {
-        let gone = || ControlError::NotRunning(self.run.clone());
-        let sender = self.board.find(&self.run).ok_or_else(gone)?;
+        let not_running = || ControlError::NotRunning(self.run.clone());
+        let sender = self.board.find(&self.run).ok_or_else(not_running)?;
         let (done, answer) = oneshot::channel();
         sender
             .send(Order { what, done })
             .await
-            .map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+            .map_err(|_| not_running())?;
+        answer.await.map_err(|_| not_running())?
     }
 }
 

@@ -628,7 +628,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Processes a finished effect and others that have finished too, as many as fit into a slice.
     fn finished(&mut self, first: FinishedEffect) -> Result<(), RuntimeError> {
-        let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.lateness());
+        let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.slice_timer());
         while let Some((id, performed)) = next.take() {
             self.asked.remove(&id);
             done.extend(performed?.map(|result| (id, result)));

@@ -405,11 +405,11 @@ impl RunLog for FileLog {
         } else {
             Vec::new()
         };
-        let mut aside = Texts::new();
+        let mut texts = Texts::new();
         for record in records {
-            format::write(record, Some(&mut aside), &mut bytes)?;
+            format::write(record, Some(&mut texts), &mut bytes)?;
         }
-        let kept = self.store(aside).await?;
+        let text_guard = self.store(texts).await?;
         let last = LastLine::of(&bytes, self.len + bytes.len() as u64);
         self.since_snapshot += bytes.len() as u64;
         if cfg!(unix) && new && records.len() > 1 {
@@ -417,7 +417,7 @@ impl RunLog for FileLog {
         } else {
             self.write(&bytes)?;
         }
-        drop(kept);
+        drop(text_guard);
         if self.durability == Durability::Synced && records.iter().any(needs_sync) {
             let (file, dir) = (self.file.clone(), (!self.listed).then(|| self.dir.clone()));
             let synced = on_thread(move || {
@@ -454,12 +454,12 @@ impl RunLog for FileLog {
 
 impl FileLog {
     /// Stores long texts, and protects them until the file refers to them.
-    async fn store(&self, aside: Texts) -> Result<Option<TextGuard>, JournalError> {
-        if aside.is_empty() {
+    async fn store(&self, texts: Texts) -> Result<Option<TextGuard>, JournalError> {
+        if texts.is_empty() {
             return Ok(None);
         }
         let bodies = self.bodies.clone();
-        on_thread(move || bodies.store(&aside).map(Some)).await
+        on_thread(move || bodies.store(&texts).map(Some)).await
     }
 
     /// Begins a run with many records: an import or a fork. After a crash, all of them are there or

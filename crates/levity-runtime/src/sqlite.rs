@@ -173,14 +173,14 @@ impl SqliteJournal {
     }
 
     /// Reads on a blocking thread; `room` is released at the end.
-    async fn look<T: Send + 'static>(
+    async fn read_blocking<T: Send + 'static>(
         &self,
         room: impl Send + 'static,
-        look: impl FnOnce(&Readers) -> Result<T, JournalError> + Send + 'static,
+        work: impl FnOnce(&Readers) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let readers = self.store.readers.clone();
         let seen = on_thread(move || {
-            let seen = look(&readers);
+            let seen = work(&readers);
             drop(room);
             seen
         });
@@ -190,7 +190,8 @@ impl SqliteJournal {
     async fn read_whole(&self, run: &RunId) -> Result<(Vec<Record>, LastRow), JournalError> {
         let run = run.clone();
         let room = self.store.readers.whole_run_permits().await;
-        self.look(room, move |readers| readers.records(&run)).await
+        self.read_blocking(room, move |readers| readers.records(&run))
+            .await
     }
 
     /// Opens a run that was taken, with all its records.
@@ -263,7 +264,7 @@ impl Journal for SqliteJournal {
         }
         let (id, room) = (run.clone(), self.store.readers.whole_run_permits().await);
         match self
-            .look(room, move |readers| readers.after_snapshot(&id))
+            .read_blocking(room, move |readers| readers.after_snapshot(&id))
             .await
         {
             Ok(Some(AfterSnapshot {
@@ -288,7 +289,8 @@ impl Journal for SqliteJournal {
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let query = query.clone();
         let room = self.store.readers.room().await;
-        self.look(room, move |readers| readers.list(&query)).await
+        self.read_blocking(room, move |readers| readers.list(&query))
+            .await
     }
 
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {

@@ -278,14 +278,14 @@ impl EffectTrace {
     ) -> BoxFuture<'static, T> {
         let Some(traced) = self.0 else { return perform };
         let (span, contents) = *traced;
-        let told = span.clone();
+        let recorded = span.clone();
         Box::pin(
             async move {
-                let came = perform.await;
-                if let Some(outcome) = outcome(&came) {
-                    record_outcome(&told, outcome, contents.as_ref());
+                let finished = perform.await;
+                if let Some(outcome) = outcome(&finished) {
+                    record_outcome(&recorded, outcome, contents.as_ref());
                 }
-                came
+                finished
             }
             .instrument(span),
         )

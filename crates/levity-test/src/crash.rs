@@ -324,7 +324,7 @@ async fn live<T>(
             let poll = poll.unwrap_or_else(|panic| {
                 panic!(
                     "crash: {}: the scenario panicked: {}",
-                    report::told(points),
+                    report::describe_points(points),
                     panic_message(&*panic)
                 )
             });
@@ -336,11 +336,11 @@ async fn live<T>(
         .await
     };
     journal.end().await;
-    if let Some(most) = journal.overrun() {
+    if let Some(limit) = journal.overrun() {
         panic!(
-            "crash: {}: the scenario did not end within {most} records; if it does end, raise \
+            "crash: {}: the scenario did not end within {limit} records; if it does end, raise \
                 `max_records`",
-            report::told(points)
+            report::describe_points(points)
         );
     }
     value

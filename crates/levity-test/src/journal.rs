@@ -123,13 +123,13 @@ impl FaultyJournal {
             return Err(fault(format!("append {nth} fails as planned")));
         }
         let total = counts.records + records;
-        if let Some(most) = self.plan.records.filter(|most| total > *most) {
+        if let Some(limit) = self.plan.records.filter(|limit| total > *limit) {
             return Err(fault(format!(
-                "append {nth} fails as planned: only {most} records are stored"
+                "append {nth} fails as planned: only {limit} records are stored"
             )));
         }
-        let fit = self.plan.cut.map_or(records, |most| {
-            most.saturating_sub(counts.records).min(records)
+        let fit = self.plan.cut.map_or(records, |limit| {
+            limit.saturating_sub(counts.records).min(records)
         });
         counts.records += fit;
         Ok(fit)
@@ -195,13 +195,13 @@ impl RunLog for FaultyLog {
         }
         // Until the append has succeeded it may still fail, or be dropped half-way.
         self.broken = true;
-        let kept = self.journal.admit(records.len())?;
+        let stored = self.journal.admit(records.len())?;
         self.inner
-            .append(records.get(..kept).unwrap_or(records))
+            .append(records.get(..stored).unwrap_or(records))
             .await?;
-        if kept < records.len() {
+        if stored < records.len() {
             return Err(fault(format!(
-                "the append is cut as planned: {kept} of its records are stored"
+                "the append is cut as planned: {stored} of its records are stored"
             )));
         }
         self.broken = false;

@@ -202,11 +202,11 @@ impl Dispatcher {
 
     fn not_found(&self, name: &str) -> ToolError {
         let mut text = format!("there is no tool `{}`", Truncated(name, 64));
-        let near = self.0.registry.suggest(name);
-        if !near.is_empty() {
+        let similar = self.0.registry.suggest(name);
+        if !similar.is_empty() {
             text += &format!(
                 "; did you mean {}?",
-                quoted(near.iter().map(|name| &**name))
+                quoted(similar.iter().map(|name| &**name))
             );
         }
         let specs = self.specs();

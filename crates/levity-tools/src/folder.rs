@@ -59,7 +59,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     version: u64,
-    looked: Option<std::time::Instant>,
+    scanned: Option<std::time::Instant>,
     seen: BTreeMap<String, FileVersion>,
     files: BTreeMap<String, Loaded>,
     /// The error of the last scan, if it failed.
@@ -97,8 +97,8 @@ impl FolderTools {
     fn current(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         if state
-            .looked
-            .is_none_or(|looked| looked.elapsed() >= self.0.look_every)
+            .scanned
+            .is_none_or(|scanned| scanned.elapsed() >= self.0.look_every)
         {
             self.scan_folder(&mut state);
         }
@@ -111,7 +111,7 @@ impl FolderTools {
             reason = "files are never part of a replay"
         )]
         let now = std::time::Instant::now();
-        state.looked = Some(now);
+        state.scanned = Some(now);
         match scan(&self.0.folder) {
             Ok(found) => {
                 state.failed = None;

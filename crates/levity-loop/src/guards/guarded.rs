@@ -169,7 +169,7 @@ impl Guarded {
         if self.checks_call(run.approved) {
             let guard_cx = GuardCx::new().with_run(id.clone());
             match self.screen.check_call(run.call.clone(), &guard_cx).await {
-                Ok(looked) => (run.call, guarded) = looked,
+                Ok(checked) => (run.call, guarded) = checked,
                 Err(by) => return Outcome::Tool(Guards::refused(run.call, by)),
             }
         }

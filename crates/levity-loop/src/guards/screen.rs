@@ -89,10 +89,10 @@ impl Screen {
             .with_slot(slot.clone());
         let mut guarded = std::mem::take(&mut response.guarded);
         if self.guards.watch(Stage::Answer) {
-            let looked = self
+            let checked = self
                 .check(GuardSubject::Answer(response.message.clone()), &guard_cx)
                 .await;
-            match looked.passed() {
+            match checked.passed() {
                 Ok((GuardSubject::Answer(message), more)) => {
                     response.message = message;
                     guarded.extend(more);
@@ -156,8 +156,8 @@ impl Screen {
             .filter(|()| call.name == control_tools::FINISH);
         let answer = answer.and_then(|()| control_tools::answer(&call.args).ok());
         if let Some(text) = answer.filter(|_| self.guards.watch(Stage::Answer)) {
-            let said = GuardSubject::Answer(Arc::new(Message::assistant(text.clone())));
-            let (subject, more) = self.check(said, cx).await.passed()?;
+            let answer = GuardSubject::Answer(Arc::new(Message::assistant(text.clone())));
+            let (subject, more) = self.check(answer, cx).await.passed()?;
             if subject.text() != text {
                 call.args = json!({"answer": subject.text()});
             }
@@ -239,8 +239,8 @@ impl Screener for Screen {
             .passed()
         {
             Ok((GuardSubject::Input(message), guarded)) => Screened::Passed(message, guarded),
-            looked => screened(
-                looked.map(|(_, guarded)| (message.clone(), guarded)),
+            checked => screened(
+                checked.map(|(_, guarded)| (message.clone(), guarded)),
                 message,
             ),
         }
@@ -352,12 +352,15 @@ impl Guards {
 }
 
 /// Returns the accepted item, or the last intervention, which is the one that blocked it.
-fn screened<T>(looked: Result<(T, Vec<Intervention>), Vec<Intervention>>, said: T) -> Screened<T> {
-    match looked {
+fn screened<T>(
+    checked: Result<(T, Vec<Intervention>), Vec<Intervention>>,
+    original: T,
+) -> Screened<T> {
+    match checked {
         Ok((taken, guarded)) => Screened::Passed(taken, guarded),
         Err(mut guarded) => match guarded.pop() {
             Some(last) => Screened::Blocked(last),
-            None => Screened::Passed(said, guarded),
+            None => Screened::Passed(original, guarded),
         },
     }
 }
@@ -371,14 +374,14 @@ fn returned(mut ending: Ending, new: ToolResult, guarded: Vec<Intervention>) -> 
     ending.value = new.value;
     ending.guarded.extend(guarded);
     if !ending.status.is_answer() {
-        let told = texts.next().unwrap_or_default();
-        let same = told == status_text(&ending.status);
+        let text = texts.next().unwrap_or_default();
+        let same = text == status_text(&ending.status);
         ending.status = match ending.status {
             status if same => status,
             Status::Failed(Failure::Program(error)) => {
-                Status::Failed(Failure::Program(ToolError::new(error.kind(), told)))
+                Status::Failed(Failure::Program(ToolError::new(error.kind(), text)))
             }
-            _ => Status::Failed(Failure::Program(ToolError::failed(told))),
+            _ => Status::Failed(Failure::Program(ToolError::failed(text))),
         };
     }
     ending
@@ -416,8 +419,8 @@ pub(crate) fn blocked_call_text(guarded: &Intervention) -> String {
 }
 
 fn withheld_result_text(guarded: &[Intervention]) -> String {
-    let why = guarded.last().map(ToString::to_string).unwrap_or_default();
-    format!("the call was made, and what it returned is withheld: {why}")
+    let reason = guarded.last().map(ToString::to_string).unwrap_or_default();
+    format!("the call was made, and what it returned is withheld: {reason}")
 }
 
 fn status_text(status: &Status) -> String {

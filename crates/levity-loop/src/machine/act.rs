@@ -324,10 +324,10 @@ impl AgentMachine {
             Decision::Deny { reason } => Err(format!("the question was not answered: {reason}")),
             _ => Err("the question was not answered".to_owned()),
         };
-        let refused = |why| {
+        let refused = |reason| {
             ToolError::new(
                 ToolErrorKind::Denied,
-                format!("{why}; {}", control_tools::UNANSWERED),
+                format!("{reason}; {}", control_tools::UNANSWERED),
             )
         };
         self.answered(ToolResult::new(&call, outcome.map_err(refused)), step);

@@ -84,11 +84,11 @@ impl AgentMachine {
     /// Returns the error for a valid ending signal that does not end the run.
     fn rejected_ending(&self, call: &ToolCall) -> ToolError {
         let open = self.state.phase.exchange();
-        let why = match open.and_then(|open| open.reply().calls().nth(1)) {
+        let reason = match open.and_then(|open| open.reply().calls().nth(1)) {
             Some(_) => control_tools::not_alone_text(&call.name),
             None => control_tools::MESSAGE_PENDING.to_owned(),
         };
-        ToolError::new(ToolErrorKind::Denied, why)
+        ToolError::new(ToolErrorKind::Denied, reason)
     }
 
     /// Returns the arguments of a signal and their size in bytes, if they are valid and there is
@@ -100,7 +100,7 @@ impl AgentMachine {
         let args = tool.arguments.of(call)?.into_owned();
         let bytes = args.to_string().len();
         match self.no_room(&call.name, bytes) {
-            Some(why) => Err(ToolError::new(ToolErrorKind::Denied, why)),
+            Some(reason) => Err(ToolError::new(ToolErrorKind::Denied, reason)),
             None => Ok((args, bytes)),
         }
     }

@@ -263,12 +263,12 @@ impl AgentMachine {
         let shown = &self.state.conversation.shown;
         if fit.view.start() > shown.view.start() {
             // A history that does not fit with any summary is not worth one.
-            let why_not = if fit.fits {
+            let no_summary_reason = if fit.fits {
                 self.no_summaries()
             } else {
                 Some("there is no room for one")
             };
-            return self.summarise(fit.view, why_not, next, step);
+            return self.summarise(fit.view, no_summary_reason, next, step);
         }
         if fit.view != shown.view {
             self.show(fit.view, None, step);
@@ -299,14 +299,14 @@ impl AgentMachine {
     fn summarise(
         &mut self,
         view: WindowView,
-        why_not: Option<&str>,
+        no_summary_reason: Option<&str>,
         next: Question,
         step: &mut MachineOutput,
     ) -> Option<Question> {
         let conversation = &self.state.conversation;
         let mut folding = conversation.folding(view);
-        if let Some(why) = why_not {
-            self.fold(folding, Err(why.to_owned()), step);
+        if let Some(reason) = no_summary_reason {
+            self.fold(folding, Err(reason.to_owned()), step);
             return Some(next);
         }
         let Some(window) = &conversation.shown.window else {
@@ -378,7 +378,7 @@ impl AgentMachine {
                 conversation.shown.owed = None;
                 (summary, None)
             }
-            Err(why) => {
+            Err(reason) => {
                 let window = conversation.shown.window.clone().unwrap_or_default();
                 let digest = window.digest(folding.old.as_deref(), &conversation.leaving(&folding));
                 let owed = conversation.shown.owed.as_ref();
@@ -391,7 +391,7 @@ impl AgentMachine {
                     turn,
                     wait,
                 });
-                (digest, Some(why))
+                (digest, Some(reason))
             }
         };
         let summary = Some(summary.into()).filter(|summary: &Arc<str>| !summary.is_empty());
@@ -411,8 +411,9 @@ impl AgentMachine {
             return;
         };
         if view.start() > conversation.shown.view.start() {
-            let why = "the summary was too long to be shown with the remaining messages".to_owned();
-            self.fold(conversation.folding(view), Err(why), step);
+            let reason =
+                "the summary was too long to be shown with the remaining messages".to_owned();
+            self.fold(conversation.folding(view), Err(reason), step);
         } else if view != conversation.shown.view {
             self.show(view, None, step);
         }

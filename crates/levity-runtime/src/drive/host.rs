@@ -77,7 +77,7 @@ impl SliceTimer {
 }
 
 impl<M: Machine + 'static> Driver<M> {
-    pub(super) fn lateness(&self) -> SliceTimer {
+    pub(super) fn slice_timer(&self) -> SliceTimer {
         SliceTimer {
             world: self.env.shared.world.clone(),
             since: None,
@@ -86,7 +86,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn host(&mut self) -> (&mut levity_driver::RunDriver<M>, Host<'_>) {
         let (late, cx) = (
-            self.lateness(),
+            self.slice_timer(),
             PrepareCx::new().with_cost(self.env.meter.is_budget()),
         );
         let (executor, preparing) = (&*self.env.executor, &mut self.preparing);

@@ -111,12 +111,12 @@ impl Bodies {
             // An existing text is not written again. A file that a power failure left unwritten has
             // the right length, too, so the content is compared.
             let there = read_regular(&path).is_ok_and(|there| there == text.as_bytes());
-            let kept = if there {
+            let written = if there {
                 self.sync(&path)
             } else {
                 self.write(&path, text)
             };
-            kept.map_err(|error| super::failed(&path, "written", error))?;
+            written.map_err(|error| super::failed(&path, "written", error))?;
         }
         if self.durability == Durability::Synced {
             sync_dir(&self.dir).map_err(failed)?;
@@ -266,26 +266,26 @@ impl Bodies {
     }
 }
 
-/// Returns a record with references in place of its long texts, which are added to `aside`.
-pub(super) fn extract_texts(record: Value, aside: &mut Texts) -> Value {
-    named("$aside", shorten(record, aside))
+/// Returns a record with references in place of its long texts, which are added to `texts`.
+pub(super) fn extract_texts(record: Value, texts: &mut Texts) -> Value {
+    named("$aside", shorten(record, texts))
 }
 
-fn shorten(value: Value, aside: &mut Texts) -> Value {
+fn shorten(value: Value, texts: &mut Texts) -> Value {
     match value {
         Value::String(text) if text.len() > LONG => {
             let name = sha256(text.as_bytes());
-            aside.insert(name.clone(), text);
+            texts.insert(name.clone(), text);
             named(BODY, Value::String(name))
         }
         Value::Array(items) => {
-            Value::Array(items.into_iter().map(|item| shorten(item, aside)).collect())
+            Value::Array(items.into_iter().map(|item| shorten(item, texts)).collect())
         }
         Value::Object(map) => {
             let quote = map.contains_key(BODY) || map.contains_key(QUOTED);
             let short = map
                 .into_iter()
-                .map(|(key, value)| (key, shorten(value, aside)));
+                .map(|(key, value)| (key, shorten(value, texts)));
             let short = Value::Object(short.collect());
             if quote { named(QUOTED, short) } else { short }
         }
@@ -344,9 +344,9 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let bodies = Bodies::new(&folder, Durability::Buffered);
         let text = "a".repeat(100_000);
-        let mut aside = Texts::new();
-        let short = extract_texts(serde_json::json!({"text": text}), &mut aside);
-        drop(bodies.store(&aside).unwrap());
+        let mut texts = Texts::new();
+        let short = extract_texts(serde_json::json!({"text": text}), &mut texts);
+        drop(bodies.store(&texts).unwrap());
         bodies.room.store(350_000, Ordering::Relaxed);
         for _ in 0..3 {
             assert_eq!(

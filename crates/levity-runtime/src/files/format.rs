@@ -80,10 +80,10 @@ pub(crate) fn is_header(line: &[u8]) -> bool {
     line.starts_with(b"{\"levity_journal\":")
 }
 
-/// Appends the line of a record. The long texts of a long line go to `aside`, if there is one.
+/// Appends the line of a record. The long texts of a long line go to `texts`, if there is one.
 pub(crate) fn write(
     record: &Record,
-    aside: Option<&mut Texts>,
+    texts: Option<&mut Texts>,
     bytes: &mut Vec<u8>,
 ) -> Result<(), JournalError> {
     let start = bytes.len();
@@ -95,10 +95,10 @@ pub(crate) fn write(
         );
         return Err(JournalError::new(JournalErrorKind::Refused, message));
     }
-    if let Some(aside) = aside.filter(|_| bytes.len() - start > LONG) {
+    if let Some(texts) = texts.filter(|_| bytes.len() - start > LONG) {
         bytes.truncate(start);
         let record = serde_json::to_value(record).map_err(|error| unreadable(record.seq, error))?;
-        bytes.extend_from_slice(extract_texts(record, aside).to_string().as_bytes());
+        bytes.extend_from_slice(extract_texts(record, texts).to_string().as_bytes());
     }
     append_checksum(bytes, start);
     Ok(())

@@ -227,8 +227,8 @@ impl Line {
         if !Bodies::are_named_in(line) {
             return serde_json::from_slice(line).ok();
         }
-        if let Ok(aside) = serde_json::from_slice::<LineWithBodies>(line) {
-            return Some(aside.record);
+        if let Ok(line) = serde_json::from_slice::<LineWithBodies>(line) {
+            return Some(line.record);
         }
         // The end of a run may itself be a long text.
         let whole = bodies

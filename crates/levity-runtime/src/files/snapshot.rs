@@ -86,13 +86,14 @@ pub(super) fn read(path: &Path, run: &RunId, file: &mut File) -> Option<(Snapsho
     if is_intact(&bytes) != Some(true) {
         return None;
     }
-    let kept: SnapshotFile = serde_json::from_slice(&bytes).ok()?;
-    let is_good =
-        kept.levity_snapshot == 1 && kept.run == *run && kept.last.is_in(file, run).ok()?;
+    let snapshot_file: SnapshotFile = serde_json::from_slice(&bytes).ok()?;
+    let is_good = snapshot_file.levity_snapshot == 1
+        && snapshot_file.run == *run
+        && snapshot_file.last.is_in(file, run).ok()?;
     is_good.then(|| {
         (
-            Snapshot::new(kept.seq, kept.state),
-            kept.last,
+            Snapshot::new(snapshot_file.seq, snapshot_file.state),
+            snapshot_file.last,
             bytes.len() as u64,
         )
     })
@@ -105,17 +106,18 @@ pub(super) fn write(
     snapshot: Snapshot,
     last: LastLine,
 ) -> Result<u64, JournalError> {
-    let kept = SnapshotFile {
+    let snapshot_file = SnapshotFile {
         levity_snapshot: 1,
         run: run.clone(),
         seq: snapshot.seq,
         last,
         state: snapshot.state,
     };
-    let refused =
-        |why: &str| JournalError::new(JournalErrorKind::Refused, format!("a snapshot {why}"));
-    let mut bytes =
-        serde_json::to_vec(&kept).map_err(|error| refused("is not JSON").with_source(error))?;
+    let refused = |problem: &str| {
+        JournalError::new(JournalErrorKind::Refused, format!("a snapshot {problem}"))
+    };
+    let mut bytes = serde_json::to_vec(&snapshot_file)
+        .map_err(|error| refused("is not JSON").with_source(error))?;
     if depth(&bytes) > DEEP {
         return Err(refused("is nested too deeply"));
     }

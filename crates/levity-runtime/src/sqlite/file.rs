@@ -194,7 +194,8 @@ fn to_journal_error(error: Error) -> JournalError {
 
 /// Returns a value as JSON that can be read again.
 pub(super) fn json(value: &impl Serialize, what: &str) -> Result<String, JournalError> {
-    let refused = |why: &str| JournalError::new(JournalErrorKind::Refused, format!("{what} {why}"));
+    let refused =
+        |problem: &str| JournalError::new(JournalErrorKind::Refused, format!("{what} {problem}"));
     let text = serde_json::to_string(value);
     let text = text.map_err(|error| refused("cannot be written as JSON").with_source(error))?;
     if depth(text.as_bytes()) > DEEP {

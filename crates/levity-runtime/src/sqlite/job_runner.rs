@@ -41,7 +41,7 @@ pub(super) struct JobRunner {
     watched: HashMap<i64, WatchedRun>,
     /// The version of the file at the last check for posts of others.
     version: Option<i64>,
-    looked: Option<Instant>,
+    polled: Option<Instant>,
 }
 
 struct WatchedRun {
@@ -64,7 +64,7 @@ impl JobRunner {
             unreleased: Vec::new(),
             watched: HashMap::new(),
             version: None,
-            looked: None,
+            polled: None,
         }
     }
 
@@ -72,8 +72,8 @@ impl JobRunner {
     pub(super) fn idle_time(&self) -> Option<Duration> {
         let renew =
             (!self.held.is_empty() || !self.unreleased.is_empty()).then(|| self.place.lease / 3);
-        let look = (!self.watched.is_empty()).then_some(POLL_INTERVAL);
-        renew.into_iter().chain(look).min()
+        let poll = (!self.watched.is_empty()).then_some(POLL_INTERVAL);
+        renew.into_iter().chain(poll).min()
     }
 
     /// Does all of this in one transaction.
@@ -253,11 +253,11 @@ impl JobRunner {
         let now = Instant::now();
         if !self.watched.is_empty()
             && self
-                .looked
-                .is_none_or(|looked| now - looked >= POLL_INTERVAL)
+                .polled
+                .is_none_or(|polled| now - polled >= POLL_INTERVAL)
         {
-            self.looked = Some(now);
-            self.look();
+            self.polled = Some(now);
+            self.poll_posts();
         }
     }
 

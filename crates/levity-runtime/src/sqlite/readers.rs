@@ -66,16 +66,16 @@ impl Readers {
         [whole, self.room().await]
     }
 
-    pub(super) fn keep(&self, connection: Connection) {
+    pub(super) fn return_connection(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < MAX_READERS {
             idle.push(connection);
         }
     }
 
-    fn look<T>(
+    fn with_connection<T>(
         &self,
-        look: impl FnOnce(&Connection) -> Result<T, Flaw>,
+        work: impl FnOnce(&Connection) -> Result<T, Flaw>,
     ) -> Result<T, JournalError> {
         let idle = self
             .idle
@@ -84,8 +84,8 @@ impl Readers {
             .pop();
         let connection = idle.map_or_else(|| self.place.connect(), Ok)?;
         self.place.check_place()?;
-        let seen = look(&connection);
-        self.keep(connection);
+        let seen = work(&connection);
+        self.return_connection(connection);
         seen.map_err(|flaw| match flaw {
             Flaw::Sqlite(error) => self.place.failed("read", error),
             Flaw::Run(run, what) => self.place.damaged(&format!("run `{run}`: {what}")),
@@ -94,7 +94,7 @@ impl Readers {
 
     /// Returns the records of a run, and its last row; none if there is no such run.
     pub(super) fn records(&self, run: &RunId) -> Result<(Vec<Record>, LastRow), JournalError> {
-        self.look(|connection| {
+        self.with_connection(|connection| {
             // Both reads see the same moment.
             let moment = connection.unchecked_transaction()?;
             let mut find = moment.prepare_cached("SELECT key, records FROM runs WHERE id = ?1")?;
@@ -113,7 +113,7 @@ impl Readers {
         &self,
         run: &RunId,
     ) -> Result<Option<AfterSnapshot>, JournalError> {
-        self.look(|connection| {
+        self.with_connection(|connection| {
             // All reads see the same moment.
             let moment = connection.unchecked_transaction()?;
             let select = "SELECT key, snapshots.seq, snapshots.state, crc FROM snapshots JOIN runs \
@@ -207,7 +207,7 @@ impl Readers {
 
     /// Returns the ranges of keys to divide the table into; none if it is small.
     fn parts(&self) -> Result<Vec<(i64, i64)>, JournalError> {
-        let (first, last) = self.look(|connection| {
+        let (first, last) = self.with_connection(|connection| {
             let ends = "SELECT coalesce(min(key), 0), coalesce(max(key), 0) FROM runs";
             let mut select = connection.prepare_cached(ends)?;
             Ok(select.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?)
@@ -237,7 +237,7 @@ impl Readers {
         keys: Option<(i64, i64)>,
     ) -> Result<Vec<RunSummary>, JournalError> {
         let (sql, values) = select(query, keys);
-        self.look(|connection| {
+        self.with_connection(|connection| {
             let mut select = connection.prepare_cached(&sql)?;
             let mut rows = select.query(params_from_iter(values))?;
             let mut runs = Vec::new();

@@ -113,15 +113,15 @@ impl Writer {
             .clone()
             .acquire_owned()
             .await
-            .map_err(|_| gone())?;
+            .map_err(|_| thread_ended())?;
         let (reply, answer) = oneshot::channel();
         self.queue
             .send(Queued {
                 work: work(reply),
                 _room: Some(room),
             })
-            .map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+            .map_err(|_| thread_ended())?;
+        answer.await.map_err(|_| thread_ended())?
     }
 
     /// Sends a job without waiting. Each log does so at most twice, so it needs no permit.
@@ -130,7 +130,7 @@ impl Writer {
     }
 }
 
-fn gone() -> JournalError {
+fn thread_ended() -> JournalError {
     JournalError::new(JournalErrorKind::Io, "the journal's thread has ended")
 }
 

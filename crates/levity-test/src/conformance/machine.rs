@@ -337,7 +337,7 @@ impl<M: Machine> Driven<M> {
         }
         let mut step = MachineOutput::new();
         step.set_at(at);
-        let told = format!("{input:?}");
+        let input_text = format!("{input:?}");
         no_panic_sync(|| self.machine.apply(input, &mut step), PANIC);
         let after = self.machine.ending();
         if before.is_some() {
@@ -350,11 +350,11 @@ impl<M: Machine> Driven<M> {
         let quiet = after.is_none() || step.effects.is_empty();
         assert!(
             quiet,
-            "machine: after an ending it requests nothing more\nafter {told}\nfound: {:?}",
+            "machine: after an ending it requests nothing more\nafter {input_text}\nfound: {:?}",
             step.effects
         );
         self.trace.push(format!(
-            "{told}\n{:?}\n{:?}\n{after:?}",
+            "{input_text}\n{:?}\n{:?}\n{after:?}",
             step.effects, step.events
         ));
         self.check_effects(&step);

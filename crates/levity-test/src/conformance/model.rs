@@ -136,10 +136,10 @@ async fn check_odd(model: &impl Model, request: Request) {
 const SECRET: &str = "s3cret-payl0ad";
 
 fn check_silent(error: &ModelError) {
-    let told = format!("{error} {error:?}");
+    let shown = format!("{error} {error:?}");
     assert!(
-        !told.contains(SECRET),
-        "model: an error does not repeat the request\nfound: {told}"
+        !shown.contains(SECRET),
+        "model: an error does not repeat the request\nfound: {shown}"
     );
     assert!(
         !error.to_string().is_empty(),

@@ -153,12 +153,13 @@ where
     async fn whole(&self) -> Whole<T> {
         let (journal, runtime) = journaled_runtime();
         let events = Arc::new(Mutex::new(Vec::new()));
-        let told = events.clone();
+        let emitted = events.clone();
         let run = self
             .begin(runtime)
             .on_ask(yes)
             .on_event(move |event: &Event| {
-                told.lock()
+                emitted
+                    .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(event.clone());
             });
@@ -179,9 +180,9 @@ where
             .await
             .expect("Runnable: a run that has ended can be replayed");
         let lasts = |event: &&Event| event.run == id() && !event.kind.is_fleeting();
-        let told: Vec<_> = whole.events.iter().filter(lasts).collect();
+        let emitted: Vec<_> = whole.events.iter().filter(lasts).collect();
         let again: Vec<_> = replayed.events.iter().filter(lasts).collect();
-        assert_eq!(told, again, "Runnable: a replay emits the same events");
+        assert_eq!(emitted, again, "Runnable: a replay emits the same events");
     }
 
     async fn restored(&self, whole: &Whole<T>) {

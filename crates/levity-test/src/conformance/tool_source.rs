@@ -26,9 +26,9 @@ pub async fn tool_source<S: ToolSource>(source: &S, change: impl AsyncFnOnce(&S)
     let version = source.version();
     change(source).await;
     let after = check_set(source);
-    let told = before == after || source.version() != version;
+    let is_noticed = before == after || source.version() != version;
     assert!(
-        told,
+        is_noticed,
         "tool source: `version` changes whenever `tools` would return something else"
     );
 }

@@ -37,7 +37,7 @@ impl Plan {
 struct Shared {
     inner: Arc<dyn Journal>,
     plan: Option<Plan>,
-    most: usize,
+    limit: usize,
     /// The names of the effects of each run, for messages.
     names: Arc<Mutex<HashMap<(RunId, EffectId), String>>>,
     state: Mutex<State>,
@@ -60,11 +60,11 @@ struct State {
 type Slot = Mutex<Option<Box<dyn RunLog>>>;
 
 impl CrashJournal {
-    pub(super) fn new(inner: Arc<dyn Journal>, plan: Option<Plan>, most: usize) -> Self {
+    pub(super) fn new(inner: Arc<dyn Journal>, plan: Option<Plan>, limit: usize) -> Self {
         Self(Arc::new(Shared {
             inner,
             plan,
-            most,
+            limit,
             names: Arc::default(),
             state: Mutex::default(),
         }))
@@ -73,13 +73,16 @@ impl CrashJournal {
     /// Returns the same journal in the next life.
     pub(super) fn next(&self, plan: Option<Plan>) -> Self {
         let Shared {
-            inner, most, names, ..
+            inner,
+            limit,
+            names,
+            ..
         } = &*self.0;
         let (inner, names) = (inner.clone(), names.clone());
         Self(Arc::new(Shared {
             inner,
             plan,
-            most: *most,
+            limit: *limit,
             names,
             state: Mutex::default(),
         }))
@@ -96,7 +99,7 @@ impl CrashJournal {
 
     /// Returns the limit on records, if it was exceeded.
     pub(super) fn overrun(&self) -> Option<usize> {
-        self.state().overrun.then_some(self.0.most)
+        self.state().overrun.then_some(self.0.limit)
     }
 
     pub(super) fn point(&self) -> Point {
@@ -134,7 +137,7 @@ impl CrashJournal {
     /// Returns `true` if one more record may be written.
     fn admits(&self) -> bool {
         let mut state = self.state();
-        state.overrun |= !state.stopped && state.records >= self.0.most;
+        state.overrun |= !state.stopped && state.records >= self.0.limit;
         let planned = self
             .0
             .plan

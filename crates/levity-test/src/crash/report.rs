@@ -54,14 +54,14 @@ impl<T, W> Report<T, W> {
             .into_iter()
             .filter(|(_, found)| *found != expected)
             .collect();
-        let told: String = others
+        let differences: String = others
             .iter()
             .take(MAX_SHOWN)
             .map(|(end, found)| format!("\n{end}:\n   found: {found:?}"))
             .collect();
         assert!(
             others.is_empty(),
-            "crash: {} of {} stops end differently{told}\nexpected: {expected:?}",
+            "crash: {} of {} stops end differently{differences}\nexpected: {expected:?}",
             others.len(),
             self.stops.len(),
         );
@@ -83,11 +83,11 @@ pub struct CrashEnd<T, W = CrashTally> {
 
 impl<T, W> Display for CrashEnd<T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&told(&self.stopped))
+        f.write_str(&describe_points(&self.stopped))
     }
 }
 
-pub(super) fn told(points: &[Point]) -> String {
+pub(super) fn describe_points(points: &[Point]) -> String {
     if points.is_empty() {
         return "undisturbed".to_owned();
     }

@@ -113,7 +113,7 @@ impl Written {
             self.hang == Some(true),
         ];
         let twice = self.reply.is_some() && self.text.is_some();
-        ways.into_iter().filter(|way| *way).count() == 1 && !twice && (answers || !adds)
+        ways.into_iter().filter(|kind| *kind).count() == 1 && !twice && (answers || !adds)
     }
 
     fn into_turn(self) -> Turn {

@@ -78,11 +78,11 @@ impl Index {
 
     /// Adds the score of a word of the query to each tool.
     fn score(&self, wanted: &str, scores: &mut [f64]) {
-        let near = self
+        let similar = self
             .words
             .range(wanted.to_owned()..)
             .take_while(|(word, _)| word.starts_with(wanted));
-        for (word, tools) in near {
+        for (word, tools) in similar {
             let like = match word.len() {
                 length if length == wanted.len() => 1.0,
                 _ if wanted.len() >= 3 => PREFIX_WEIGHT,

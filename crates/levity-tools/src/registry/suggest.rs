@@ -11,13 +11,14 @@ pub(super) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
         return Vec::new();
     }
     let wanted = plain(wanted);
-    let mut near: Vec<_> = names
+    let mut similar: Vec<_> = names
         .map(|name| (similarity(&wanted, &plain(name)), name))
         .collect();
-    near.retain(|(similarity, _)| *similarity >= MIN_SIMILARITY);
+    similar.retain(|(similarity, _)| *similarity >= MIN_SIMILARITY);
     // The sort is stable: equally similar names keep the order of the tools.
-    near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    near.into_iter()
+    similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    similar
+        .into_iter()
         .take(3)
         .map(|(_, name)| name.to_owned())
         .collect()

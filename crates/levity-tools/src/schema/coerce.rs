@@ -24,13 +24,13 @@ pub(super) struct CoercedArguments {
 impl CoercedArguments {
     /// Returns the note for the model.
     pub(super) fn note(&self) -> String {
-        let told: Vec<&str> = self
+        let noted: Vec<&str> = self
             .changes
             .iter()
             .take(MAX_NOTED)
             .map(String::as_str)
             .collect();
-        format!("(The arguments were corrected: {}.)", told.join("; "))
+        format!("(The arguments were corrected: {}.)", noted.join("; "))
     }
 }
 

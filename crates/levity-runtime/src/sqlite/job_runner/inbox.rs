@@ -80,7 +80,7 @@ impl JobRunner {
     }
 
     /// Delivers the posts that other connections have stored since the last check.
-    pub(super) fn look(&mut self) {
+    pub(super) fn poll_posts(&mut self) {
         let version = self.write(|connection| {
             connection
                 .prepare_cached("PRAGMA data_version")?

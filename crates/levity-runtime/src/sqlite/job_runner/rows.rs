@@ -27,7 +27,7 @@ const SELECT_OWNERSHIP: &str = "SELECT key, owner, fence, (SELECT expires FROM o
     runs.owner), id \
                     FROM runs WHERE ";
 
-fn hold(row: &rusqlite::Row<'_>) -> rusqlite::Result<Ownership> {
+fn ownership(row: &rusqlite::Row<'_>) -> rusqlite::Result<Ownership> {
     Ok(Ownership {
         key: row.get(0)?,
         owner: row.get(1)?,
@@ -102,7 +102,7 @@ impl JobRunner {
         let me = self.owner.as_ref().map(Owner::id);
         let found = self.write(|connection| {
             let mut select = connection.prepare_cached(&format!("{SELECT_OWNERSHIP} id = ?1"))?;
-            select.query_row([run.as_str()], hold).optional()
+            select.query_row([run.as_str()], ownership).optional()
         })?;
         let (key, fence) = match found {
             None => self.write(|connection| {
@@ -209,14 +209,14 @@ impl JobRunner {
         row: &SnapshotRow,
     ) -> Result<(), JournalError> {
         let me = self.owner.as_ref().map(Owner::id);
-        let kept = self.write(|connection| {
+        let changed = self.write(|connection| {
             let keep = "INSERT OR REPLACE INTO snapshots (run, seq, state, crc) SELECT key, ?4, \
                 ?5, ?6 FROM runs \
                         WHERE key = ?1 AND fence = ?2 AND owner = ?3";
             let values = params![key, fence, me, row.seq, row.state, row.crc];
             connection.prepare_cached(keep)?.execute(values)
         })?;
-        if kept == 1 {
+        if changed == 1 {
             Ok(())
         } else {
             Err(JournalError::fenced(run))
@@ -260,7 +260,7 @@ impl JobRunner {
             let select = format!("{SELECT_OWNERSHIP} id = ?1 OR (id >= ?2 AND id < ?3)");
             let mut select = connection.prepare_cached(&select)?;
             let rows = select.query_map(within(run), |row| {
-                Ok((hold(row)?, row.get::<_, String>(4)?))
+                Ok((ownership(row)?, row.get::<_, String>(4)?))
             })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
