@@ -185,7 +185,7 @@ impl AgentMachine {
         if (state.task.typed || now.is_some()) && then != now {
             let (then, now) = (name(then), name(now));
             return Err(format!(
-                "its answer is wanted as `{then}`, not as `{now}`; resume it with `.typed()`"
+                "its answer has the type `{then}`, not `{now}`; resume it with `.typed()`"
             ));
         }
         let output = output.or_else(|| state.task.output.clone().map(OutputCheck::new));
