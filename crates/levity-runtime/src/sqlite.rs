@@ -90,7 +90,7 @@ impl SqliteJournal {
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let (place, checked) = JournalFile::make(&path.into(), LEASE, Arc::new(SystemWorld))?;
         let journal = Self::at(place);
-        journal.store.readers.keep(checked);
+        journal.store.readers.return_connection(checked);
         #[cfg(feature = "tracing")]
         journal
             .problems()

@@ -46,7 +46,7 @@ impl Trace {
 
     pub(crate) fn ended(&self, _: Option<&Ending>) {}
 
-    pub(crate) fn left(&self, _: &levity_core::RuntimeError) {}
+    pub(crate) fn stopped(&self, _: &levity_core::RuntimeError) {}
 }
 
 pub(crate) struct EffectTrace;
