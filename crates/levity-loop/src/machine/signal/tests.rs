@@ -138,7 +138,7 @@ fn signal_is_recorded_and_run_continues() {
         (&ending.status, &*ending.text, ending.stats.tool_calls),
         (&Status::Complete, "Done.", 3)
     );
-    assert_eq!(play.noted(), ["a", "b", "c"]);
+    assert_eq!(play.recorded(), ["a", "b", "c"]);
     assert_eq!(ending.signals, play.machine.state.tally.signals());
     assert!(ending.signals.iter().all(|signal| &*signal.name == "tell"));
 }
@@ -147,7 +147,7 @@ fn signal_is_recorded_and_run_continues() {
 fn signal_beside_other_calls_is_recorded_and_calls_are_made() {
     let mut play = Play::new(builder());
     play.reply([tool(), tell("a")]);
-    assert_eq!(play.noted(), ["a"]);
+    assert_eq!(play.recorded(), ["a"]);
     let (effect, Effect::Tool(run)) = play.take(|effect| matches!(effect, Effect::Tool(_))) else {
         unreachable!()
     };
@@ -203,7 +203,7 @@ fn last_signal_ends_run_with_text_beside_it() {
         (&ending.status, &*ending.text),
         (&Status::Complete, "Somebody else knows.")
     );
-    assert_eq!(play.noted(), ["a", "b"]);
+    assert_eq!(play.recorded(), ["a", "b"]);
     assert_eq!(&*ending.signals[1].name, "pass_on");
     assert_eq!(
         (play.last_results(), ending.stats.tool_calls),
@@ -247,10 +247,10 @@ fn last_signal_beside_other_calls_is_rejected() {
         "{}",
         results[0].1
     );
-    assert_eq!(play.noted(), ["b"]);
+    assert_eq!(play.recorded(), ["b"]);
     play.reply([pass_on("d")]);
     assert_eq!(
-        (&play.ending().status, play.noted()),
+        (&play.ending().status, play.recorded()),
         (&Status::Complete, vec!["b", "d"])
     );
 }
@@ -274,7 +274,7 @@ fn pending_message_precedes_last_signal() {
     );
     play.reply([pass_on("a")]);
     assert_eq!(
-        (&play.ending().status, play.noted()),
+        (&play.ending().status, play.recorded()),
         (&Status::Complete, vec!["a"])
     );
 }
@@ -292,7 +292,7 @@ fn last_turn_accepts_only_last_signal() {
     };
     let play = last_turn(vec![pass_on("a")]);
     assert_eq!(
-        (&play.ending().status, play.noted()),
+        (&play.ending().status, play.recorded()),
         (&Status::BestEffort(Limit::Turns), vec!["a"])
     );
     assert_eq!(play.last_results(), [recorded()]);
@@ -313,7 +313,7 @@ fn last_turn_accepts_only_last_signal() {
         );
         play.reply(parts);
         assert_eq!(
-            (&play.ending().status, play.noted().len()),
+            (&play.ending().status, play.recorded().len()),
             (&Status::Partial(Limit::Turns), 0)
         );
     }
@@ -337,7 +337,7 @@ fn run_records_at_most_256_signals() {
         results[0].1
     );
     assert_eq!(
-        (play.noted().len(), play.noted()[MAX_SIGNALS - 1]),
+        (play.recorded().len(), play.recorded()[MAX_SIGNALS - 1]),
         (MAX_SIGNALS, "255")
     );
     // There is no room for a last signal either.
@@ -356,7 +356,7 @@ fn run_records_at_most_256_signals() {
     // All are in one reply, and most of them are left out.
     let mut play = Play::new(builder());
     play.reply((0..10_000).map(|n| tell(&n.to_string())));
-    assert_eq!(play.noted().len(), 64);
+    assert_eq!(play.recorded().len(), 64);
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn signals_are_in_every_ending_and_in_saved_state() {
         play.give(Input::Cancel {
             reason: "enough".into(),
         });
-        assert_eq!(play.noted(), ["a"]);
+        assert_eq!(play.recorded(), ["a"]);
         assert_eq!(play.ending().signals.len(), 1);
         let state = serde_json::to_value(play.ending()).unwrap();
         assert_eq!(
