@@ -65,9 +65,10 @@ impl Agent {
         AgentBuilder::new(Arc::new(model))
     }
 
-    /// Returns a builder with this agent's settings, so that you can change some of them. The new
-    /// agent shares models, tools, memory, journal and approver with this one. It counts its own
-    /// [concurrent calls](AgentBuilder::max_concurrent_tools).
+    /// Returns a builder with this agent's settings, so that you can change some of them.
+    ///
+    /// The new agent shares models, tools, memory, journal and approver with this one. It counts
+    /// its own [concurrent calls](AgentBuilder::max_concurrent_tools).
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -111,6 +112,7 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
+    ///
     /// With a memory, a run is part of a conversation:
     ///
     /// ```
@@ -127,6 +129,7 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
+    ///
     /// Use `typed` to get the answer as a type:
     ///
     /// ```
@@ -145,6 +148,7 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
+    ///
     /// A run that waits for a person can be parked in its journal:
     ///
     /// ```
@@ -245,9 +249,10 @@ impl Agent {
         Run::fork(self.clone(), run)
     }
 
-    /// Returns the machine that decides a run of this agent, for use with your own engine. The
-    /// machine reads no context sources and passes the goal to no guard. To screen the goal, use
-    /// the [screener](levity_core::Inspection::screener) of the [executor](Self::executor).
+    /// Returns the machine that decides a run of this agent, for use with your own engine.
+    ///
+    /// The machine reads no context sources and passes the goal to no guard. To screen the goal,
+    /// use the [screener](levity_core::Inspection::screener) of the [executor](Self::executor).
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
         let gathered = GatheredContext {
             system: self.inner.spec.instructions.clone(),
@@ -282,8 +287,10 @@ impl Agent {
         )
     }
 
-    /// Rebuilds the machine from a state that it saved at any time. If the run has a typed answer,
-    /// the agent must be [expecting](levity_runtime::TypedOutput::expecting) that type.
+    /// Rebuilds the machine from a state that it saved at any time.
+    ///
+    /// If the run has a typed answer, the agent must be
+    /// [expecting](levity_runtime::TypedOutput::expecting) that type.
     ///
     /// # Errors
     /// Returns an error if the state does not belong to an agent, is damaged, or expects another
@@ -322,8 +329,9 @@ impl Agent {
     }
 
     /// Sends a message to a run of this agent that this process does not drive, as
-    /// [`Runtime::tell`] does. If no process drives the run, this agent's guards check the message
-    /// before it is stored.
+    /// [`Runtime::tell`] does.
+    ///
+    /// If no process drives the run, this agent's guards check the message before it is stored.
     ///
     /// # Errors
     /// Fails in the same cases as [`Runtime::tell_by`].
@@ -338,8 +346,9 @@ impl Agent {
             .await
     }
 
-    /// Creates a run of this agent as the child of another run, for use in your own executor. The
-    /// run is new, or continues from a state that its machine saved. A saved state contains the
+    /// Creates a run of this agent as the child of another run, for use in your own executor.
+    ///
+    /// The run is new, or continues from a state that its machine saved. A saved state contains the
     /// first output of the context sources and everything in the task.
     ///
     /// ```

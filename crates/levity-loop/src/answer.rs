@@ -44,7 +44,9 @@ impl AgentDetails {
     }
 
     /// Returns the messages of this run: its goal first, then each tool call with its result,
-    /// including denied calls. Notes that the loop added for the model are left out.
+    /// including denied calls.
+    ///
+    /// Notes that the loop added for the model are left out.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.own
     }

@@ -132,8 +132,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the maximum number of turns of a run; 10 by default. The last turn is announced to the
-    /// model, has no tools and gives a best-effort answer.
+    /// Sets the maximum number of turns of a run; 10 by default.
+    ///
+    /// The last turn is announced to the model, has no tools and gives a best-effort answer.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.spec.max_turns = turns;
         self
@@ -189,8 +190,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Gives the agent long-term memory of these scopes. The agent gets tools to remember, recall
-    /// and forget facts, and known facts are shown beside each goal.
+    /// Gives the agent long-term memory of these scopes.
+    ///
+    /// The agent gets tools to remember, recall and forget facts, and known facts are shown beside
+    /// each goal.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -242,9 +245,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets how much of a conversation the model is shown. By default it is as much as the context
-    /// window holds, and the last 10 messages of earlier runs of a conversation. Messages that
-    /// leave the window are summarised.
+    /// Sets how much of a conversation the model is shown.
+    ///
+    /// By default it is as much as the context window holds, and the last 10 messages of earlier
+    /// runs of a conversation. Messages that leave the window are summarised.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -267,6 +271,7 @@ impl AgentBuilder {
     }
 
     /// Sets the workspace for the agent's [`Context`](levity_core::Context), which stays as given.
+    ///
     /// By default it is the folder of the agent's file tools, listed when
     /// [`AgentDetails::context`](crate::AgentDetails::context) is called.
     pub fn workspace(mut self, workspace: WorkspaceView) -> Self {
@@ -309,9 +314,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Replays each run when it has ended, and fails it if the replay differs. Use it in tests: it
-    /// detects a planner or a reflector that is not deterministic before a crash does. A run
-    /// without a journal is held in memory for the replay.
+    /// Replays each run when it has ended, and fails it if the replay differs.
+    ///
+    /// Use it in tests: it detects a planner or a reflector that is not deterministic before a
+    /// crash does. A run without a journal is held in memory for the replay.
     pub fn audited(mut self) -> Self {
         self.audit = true;
         self

@@ -43,17 +43,19 @@ impl ChildTask {
     }
 
     /// Continues a conversation in the agent's memory, in place of a history; see
-    /// [`Run::conversation`](levity_runtime::Run::conversation). The child waits for other users of
-    /// the conversation. Do not use the conversation of the parent run: the two would wait for each
-    /// other.
+    /// [`Run::conversation`](levity_runtime::Run::conversation).
+    ///
+    /// The child waits for other users of the conversation. Do not use the conversation of the
+    /// parent run: the two would wait for each other.
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
         self.input.conversation = Some(id.into());
         self
     }
 
-    /// Sets the schema of the answer. The answer is validated and retried, as for
-    /// [`Run::typed`](levity_runtime::Run::typed). The value is in
-    /// [`Ending::value`](levity_core::Ending::value).
+    /// Sets the schema of the answer.
+    ///
+    /// The answer is validated and retried, as for [`Run::typed`](levity_runtime::Run::typed). The
+    /// value is in [`Ending::value`](levity_core::Ending::value).
     pub fn output(mut self, schema: impl Into<Arc<OutputSchema>>) -> Self {
         self.output = Some(schema.into());
         self

@@ -65,9 +65,10 @@ pub(crate) struct AgentExecutor {
 
 type Specs = Arc<[Arc<ToolSpec>]>;
 
-/// A small cache of computed values, the newest last. It holds several values: runs that read
-/// earlier results are offered one more tool, each run may have found other tools, and each model
-/// counts differently.
+/// A small cache of computed values, the newest last.
+///
+/// It holds several values: runs that read earlier results are offered one more tool, each run may
+/// have found other tools, and each model counts differently.
 struct RecentCache<K, V>(Mutex<Vec<(K, V)>>);
 
 const CACHE_SIZE: usize = 16;
@@ -95,8 +96,10 @@ impl<K, V: Clone> RecentCache<K, V> {
     }
 }
 
-/// The tools that a request lists, computed only when their inputs change. The inputs are all
-/// tools, the tools that the conversation has found, and the existence of a result to read.
+/// The tools that a request lists, computed only when their inputs change.
+///
+/// The inputs are all tools, the tools that the conversation has found, and the existence of a
+/// result to read.
 #[derive(Default)]
 pub(crate) struct OfferedTools(RecentCache<(Specs, Found, bool), Specs>);
 
@@ -253,8 +256,10 @@ impl AgentExecutor {
         }
     }
 
-    /// Returns the offered tools that fit. There may be more of them than when room was reserved;
-    /// the last ones are then left out of this call.
+    /// Returns the offered tools that fit.
+    ///
+    /// There may be more of them than when room was reserved; the last ones are then left out of
+    /// this call.
     fn fitting(
         &self,
         model: &dyn Model,
@@ -460,8 +465,10 @@ impl fmt::Debug for AgentExecutor {
     }
 }
 
-/// Returns `true` if a request is sent with tools. Providers reject a conversation with calls but
-/// without their tools, and lose their caches, even when no more calls are expected.
+/// Returns `true` if a request is sent with tools.
+///
+/// Providers reject a conversation with calls but without their tools, and lose their caches, even
+/// when no more calls are expected.
 fn names_tools(offer: Offer, request: &Request) -> bool {
     offer == Offer::All || request.history.has_calls()
 }

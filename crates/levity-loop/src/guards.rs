@@ -171,8 +171,9 @@ fn failed(cause: &SharedError) -> String {
     format!("the guard failed: {cause}")
 }
 
-/// Returns `true` if a guard watches a stage. Guards are foreign code, so one that panics counts as
-/// watching: it is then called, and fails.
+/// Returns `true` if a guard watches a stage.
+///
+/// Guards are foreign code, so one that panics counts as watching: it is then called, and fails.
 fn watches(guard: &dyn Guard, stage: Stage) -> bool {
     std::panic::catch_unwind(AssertUnwindSafe(|| guard.watches(stage))).unwrap_or(true)
 }

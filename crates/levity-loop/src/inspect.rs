@@ -9,7 +9,9 @@ use crate::machine::AgentMachine;
 
 impl Agent {
     /// Replays a run of this agent without performing any effect, and returns its events, identical
-    /// to the byte. If the run has a typed answer, the agent must be
+    /// to the byte.
+    ///
+    /// If the run has a typed answer, the agent must be
     /// [expecting](levity_runtime::TypedOutput::expecting) that type.
     ///
     /// # Errors

@@ -32,9 +32,10 @@ impl AskedCalls {
         }
     }
 
-    /// Returns the call that an effect performs, or asks approval for. Returns `None` if no call
-    /// has the id, the name and the arguments of the effect: it must not be confused with another
-    /// one.
+    /// Returns the call that an effect performs, or asks approval for.
+    ///
+    /// Returns `None` if no call has the id, the name and the arguments of the effect: it must not
+    /// be confused with another one.
     pub fn find(&self, note: &EffectNote) -> Option<&ToolCall> {
         self.calls.get(self.place(note)?)
     }

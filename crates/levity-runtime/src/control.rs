@@ -47,9 +47,10 @@ impl Control {
         Self::new(run.clone(), self.board.clone())
     }
 
-    /// Addresses the direct child agents of this name, such as a worker of a swarm. Each command
-    /// goes to all its runs in progress. It fails with [`ControlError::NotAtWork`] if there are
-    /// none.
+    /// Addresses the direct child agents of this name, such as a worker of a swarm.
+    ///
+    /// Each command goes to all its runs in progress. It fails with [`ControlError::NotAtWork`] if
+    /// there are none.
     #[must_use]
     pub fn agent(&self, name: &str) -> Self {
         Self {
@@ -75,8 +76,10 @@ impl Control {
         self.command(ControlCommand::Resume).await
     }
 
-    /// Cancels the run now. Effects in progress are dropped, and open calls are answered with an
-    /// error, so that the history stays valid.
+    /// Cancels the run now.
+    ///
+    /// Effects in progress are dropped, and open calls are answered with an error, so that the
+    /// history stays valid.
     ///
     /// # Errors
     /// Returns an error if the run is not running.

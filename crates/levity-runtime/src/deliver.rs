@@ -36,6 +36,7 @@ impl Runtime {
     /// # Ok(())
     /// # }
     /// ```
+    ///
     /// A message for a run with guards is journaled after they have checked it. If no process
     /// drives the run, the message is left for the one that resumes it, if the journal supports
     /// that (`SqliteJournal` does). Otherwise, use [`tell_by`](Self::tell_by) to call the guards.
@@ -50,6 +51,7 @@ impl Runtime {
 
     /// Sends a request as [`tell`](Self::tell) does, and screens it with the
     /// [screener](levity_core::Inspection::screener) of this executor if no process drives the run.
+    ///
     /// Pass the executor of the agent whose run it is; for a child run, that of the child agent.
     ///
     /// # Errors

@@ -103,6 +103,7 @@ impl FileJournal {
     }
 
     /// Returns problems with the stored runs, such as read access for other users of the system.
+    ///
     /// New files can be read by their owner alone; existing ones stay as they are.
     pub fn problems(&self) -> Vec<String> {
         private::warning(&self.dir).into_iter().collect()
@@ -115,10 +116,11 @@ impl FileJournal {
         self
     }
 
-    /// Sets the number of bytes between two snapshots of a run; 1 MiB by default. A snapshot is
-    /// taken once this many bytes were appended since the last one, and at least as many as that
-    /// one has. A run is resumed from its last snapshot, so that resuming does not take longer as
-    /// the run grows.
+    /// Sets the number of bytes between two snapshots of a run; 1 MiB by default.
+    ///
+    /// A snapshot is taken once this many bytes were appended since the last one, and at least as
+    /// many as that one has. A run is resumed from its last snapshot, so that resuming does not
+    /// take longer as the run grows.
     #[must_use]
     pub fn with_snapshot_interval(mut self, bytes: u64) -> Self {
         self.snapshots = bytes;

@@ -19,6 +19,7 @@
 //! let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(SystemWorld);
 //! assert!(runtime.journal().keeps());
 //! ```
+//!
 //! Effects that a machine requests together are performed concurrently, except tools that run
 //! alone. Such a tool waits for the calls requested before it, and later calls wait for it, even
 //! while a person decides on its approval.

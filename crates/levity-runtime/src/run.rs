@@ -91,9 +91,10 @@ impl<W: Runnable> Run<W> {
         )
     }
 
-    /// Sets the number of the last record of the old run that a fork begins with. By default it is
-    /// the last record, or the last one before the last model call if the run has ended. It has no
-    /// effect on other runs.
+    /// Sets the number of the last record of the old run that a fork begins with.
+    ///
+    /// By default it is the last record, or the last one before the last model call if the run has
+    /// ended. It has no effect on other runs.
     pub fn after(mut self, record: u64) -> Self {
         if let Mode::Fork { after, .. } = &mut self.mode {
             *after = Some(record);
@@ -129,17 +130,20 @@ impl<W: Runnable> Run<W> {
         self
     }
 
-    /// Parks the run in its journal when it only waits, for a person or a time. Awaiting it then
-    /// returns an error that reports so. Until it is resumed, it uses no resources except its place
-    /// in the journal. Without a journal, this has no effect.
+    /// Parks the run in its journal when it only waits, for a person or a time.
+    ///
+    /// Awaiting it then returns an error that reports so. Until it is resumed, it uses no resources
+    /// except its place in the journal. Without a journal, this has no effect.
     pub fn park(mut self) -> Self {
         self.park = true;
         self
     }
 
     /// Gives the run's tools a value, such as the user, the tenant or a transaction. It replaces a
-    /// value of the same type. A tool reads it with [`ToolCx::get`](levity_core::ToolCx::get). No
-    /// journal stores it: pass it again when you resume the run.
+    /// value of the same type.
+    ///
+    /// A tool reads it with [`ToolCx::get`](levity_core::ToolCx::get). No journal stores it: pass
+    /// it again when you resume the run.
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let given = Arc::make_mut(self.given.get_or_insert_default());
         given.values = std::mem::take(&mut given.values).with(value);
@@ -317,8 +321,10 @@ fn job<W: Runnable>(
 
 impl<W: Conversational> Run<W> {
     /// Continues a conversation in the agent's memory, in place of a history: earlier messages are
-    /// loaded, and new ones are stored. The run waits for other users of the conversation. A
-    /// resumed run stays in its original conversation.
+    /// loaded, and new ones are stored.
+    ///
+    /// The run waits for other users of the conversation. A resumed run stays in its original
+    /// conversation.
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
         if let Mode::New(input) = &mut self.mode
             && let Some(place) = W::conversation(input)
@@ -340,8 +346,10 @@ impl<W: Conversational> Run<W> {
 }
 
 impl<W: TypedOutput> Run<W> {
-    /// Requests the answer as a `T`. The model gets the schema, and the answer is validated against
-    /// it, repaired where that is safe, and retried if it is invalid.
+    /// Requests the answer as a `T`.
+    ///
+    /// The model gets the schema, and the answer is validated against it, repaired where that is
+    /// safe, and retried if it is invalid.
     pub fn typed<T: DeserializeOwned + JsonSchema + Send + 'static>(self) -> Run<Typed<W, T>> {
         let Self {
             what,

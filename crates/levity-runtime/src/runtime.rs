@@ -87,7 +87,9 @@ impl Runtime {
     }
 
     /// Adds the contents of model and tool calls to spans, without these secrets; by default spans
-    /// have no contents. Without the feature `tracing` there are no spans.
+    /// have no contents.
+    ///
+    /// Without the feature `tracing` there are no spans.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -115,8 +117,10 @@ impl Runtime {
         &self.shared.journal
     }
 
-    /// Drives a run to its end, on the caller's own task. Dropping the future stops the run where
-    /// it is. With a journal that stores its records, you can resume it from there.
+    /// Drives a run to its end, on the caller's own task.
+    ///
+    /// Dropping the future stops the run where it is. With a journal that stores its records, you
+    /// can resume it from there.
     ///
     /// # Errors
     /// Returns an error if the run could not be driven to an end; [`StoppedMachine`] has its
@@ -587,8 +591,10 @@ impl<M> MachineRun<M> {
     }
 
     /// Creates a new run that begins with the records of an old one up to `after`, and diverges
-    /// from there. By default it uses all records, or all before the last model call if the run has
-    /// ended. `restore` rebuilds the machine from the state that the old one began with.
+    /// from there.
+    ///
+    /// By default it uses all records, or all before the last model call if the run has ended.
+    /// `restore` rebuilds the machine from the state that the old one began with.
     ///
     /// Effects that had finished by then are not performed again. A child that was in progress then
     /// is started anew.
@@ -638,8 +644,9 @@ impl<M> MachineRun<M> {
 
 impl<M> MachineRun<M> {
     /// Replays the run and its children from the journal at their ends, and fails if one gives
-    /// another result. Use it to find a machine that is not deterministic. `restore` rebuilds the
-    /// machine.
+    /// another result.
+    ///
+    /// Use it to find a machine that is not deterministic. `restore` rebuilds the machine.
     pub fn audit<F>(
         mut self,
         restore: impl FnOnce(MachineKind, Value) -> F + Send + 'static,
@@ -651,9 +658,10 @@ impl<M> MachineRun<M> {
         self
     }
 
-    /// Parks the run in its journal when it only waits, for a person or a time. Driving it then
-    /// ends with [`RuntimeError::Parked`], and it uses no resources except its place in the journal
-    /// until it is resumed.
+    /// Parks the run in its journal when it only waits, for a person or a time.
+    ///
+    /// Driving it then ends with [`RuntimeError::Parked`], and it uses no resources except its
+    /// place in the journal until it is resumed.
     pub fn park(mut self) -> Self {
         self.park = true;
         self

@@ -99,8 +99,9 @@ impl SqliteJournal {
         Ok(journal)
     }
 
-    /// Returns problems with the stored runs, such as read access for other users of the system. A
-    /// new file can be read by its owner alone; an existing one stays as it is.
+    /// Returns problems with the stored runs, such as read access for other users of the system.
+    ///
+    /// A new file can be read by its owner alone; an existing one stays as it is.
     pub fn problems(&self) -> Vec<String> {
         self.store.place.file.exposed().into_iter().collect()
     }
@@ -147,10 +148,11 @@ impl SqliteJournal {
         })
     }
 
-    /// Sets the number of bytes between two snapshots of a run; 1 MiB by default. A snapshot is
-    /// taken once this many bytes were appended since the last one, and at least as many as that
-    /// one has. A run is resumed from its last snapshot, so that resuming does not take longer as
-    /// the run grows. The changed copy is a separate owner.
+    /// Sets the number of bytes between two snapshots of a run; 1 MiB by default.
+    ///
+    /// A snapshot is taken once this many bytes were appended since the last one, and at least as
+    /// many as that one has. A run is resumed from its last snapshot, so that resuming does not
+    /// take longer as the run grows. The changed copy is a separate owner.
     #[must_use]
     pub fn with_snapshot_interval(self, bytes: usize) -> Self {
         Self::at(JournalFile {

@@ -11,6 +11,7 @@
 //! conformance::model(|| ScriptedModel::new().reply("Good morning!")).await;
 //! # }
 //! ```
+//!
 //! Most suites take a function that creates the tested value, since one check must not affect the
 //! next. Promises that cannot be observed from outside are not checked; each suite lists them.
 

@@ -58,6 +58,7 @@
 //! assert_eq!(twice[0].to_string(), text);
 //! # }
 //! ```
+//!
 //! With an agent, a scenario is as short:
 //!
 //! ```ignore
@@ -77,6 +78,7 @@
 //!     assert!(end.world.left("mail") <= 1, "{end}");
 //! }
 //! ```
+//!
 //! Every record has two moments. At [`Moment::Written`], nothing that follows from it has started.
 //! At [`Moment::BeforeNext`], everything that follows from it was done and not recorded. Records
 //! are counted over a run and its children, one by one, even when the runtime writes several at
@@ -208,8 +210,9 @@ impl<'a, W> Crashes<'a, W> {
     }
 
     /// Stops the second life as well, after each of its first `records` records, before a third one
-    /// runs to the end. 0 by default, which is never; the cost grows with the length of the run
-    /// times this number.
+    /// runs to the end.
+    ///
+    /// 0 by default, which is never; the cost grows with the length of the run times this number.
     pub fn stop_again(mut self, records: usize) -> Self {
         self.again = records;
         self

@@ -7,8 +7,10 @@ use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, Purpose, Usage};
 const DIMENSIONS: usize = 256;
 
 /// An embedder based on words: texts are close if they share words, or words that are
-/// [alike](Self::alike). It needs no model, gives the same vectors everywhere, and remembers its
-/// calls. Clones share them.
+/// [alike](Self::alike).
+///
+/// It needs no model, gives the same vectors everywhere, and remembers its calls. Clones share
+/// them.
 ///
 /// ```
 /// use levity_core::{Embedder, Purpose};

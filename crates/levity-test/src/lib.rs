@@ -14,6 +14,7 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
 //! Nothing here needs a key, the network, real time or a certain async runtime.
 //!
 //! - [`ScriptedModel`] and [`FunctionModel`] replace a model, [`ManualWorld`] replaces clock and

@@ -65,9 +65,10 @@ impl ManualWorld {
         }
     }
 
-    /// Creates a clock that advances automatically, without real time passing. When every sleeper
-    /// has been polled, the clock jumps to the first wake-up. A timeout around work that waits for
-    /// anything but this clock therefore elapses at once.
+    /// Creates a clock that advances automatically, without real time passing.
+    ///
+    /// When every sleeper has been polled, the clock jumps to the first wake-up. A timeout around
+    /// work that waits for anything but this clock therefore elapses at once.
     pub fn auto() -> Self {
         Self {
             is_auto: true,

@@ -152,7 +152,9 @@ impl ScriptedModel {
     }
 
     /// Selects the step by the history instead of the next one: the third, if the model has replied
-    /// twice in it. So a new script continues a resumed run. No step is used up.
+    /// twice in it.
+    ///
+    /// So a new script continues a resumed run. No step is used up.
     ///
     /// ```
     /// # use levity_core::{Message, Model, Request};

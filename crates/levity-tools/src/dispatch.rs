@@ -126,9 +126,10 @@ impl Dispatcher {
                 .is_some_and(|entry| !entry.spec.hints.runs_in_parallel())
     }
 
-    /// Returns the policy's decision on a call, without executing it. A call that cannot be made
-    /// anyway is allowed: [`dispatch`](Self::dispatch) reports the problem. A rule that may block
-    /// runs on another thread.
+    /// Returns the policy's decision on a call, without executing it.
+    ///
+    /// A call that cannot be made anyway is allowed: [`dispatch`](Self::dispatch) reports the
+    /// problem. A rule that may block runs on another thread.
     pub fn permit(&self, call: &ToolCall) -> Eventual<Permit> {
         let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
         let Some(entry) = entry else {

@@ -43,6 +43,7 @@ const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 /// assert!(registry.specs().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
 /// Everyone with write access to the folder can add tools: the agent itself must not be able to
 /// write to it.
 #[derive(Clone)]

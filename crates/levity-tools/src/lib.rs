@@ -42,6 +42,7 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
 //! A [`Registry`] holds the tools, a [`Policy`] decides which calls are allowed, and a
 //! [`Dispatcher`] executes a call from end to end. The dispatcher guarantees:
 //!

@@ -210,8 +210,9 @@ fn signals(specs: Vec<(Arc<ToolSpec>, bool)>) -> Result<BTreeMap<String, SignalT
     specs.into_iter().map(tool).collect()
 }
 
-/// Returns the tokens that a model has room for in a request, with a reserve. Counts are estimates
-/// until the provider has counted.
+/// Returns the tokens that a model has room for in a request, with a reserve.
+///
+/// Counts are estimates until the provider has counted.
 fn room(model: &dyn Model, max_tokens: Option<u64>) -> Option<u64> {
     let card = model.card();
     let window = card.window?;

@@ -25,15 +25,18 @@ impl AgentBuilder {
     }
 
     /// Sets the resolver, which finds out the outcome of calls that were in progress when a process
-    /// ended. There is none by default, and the model learns that the outcome is unknown.
+    /// ended.
+    ///
+    /// There is none by default, and the model learns that the outcome is unknown.
     pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
         self.resolver = Some(Arc::new(resolver));
         self
     }
 
-    /// Adds a guard, which checks input from people, calls, results and replies. Each guard sees
-    /// the output of the one before. There are none by default, and an agent without guards pays no
-    /// cost for them.
+    /// Adds a guard, which checks input from people, calls, results and replies.
+    ///
+    /// Each guard sees the output of the one before. There are none by default, and an agent
+    /// without guards pays no cost for them.
     ///
     /// While a guard checks replies, each reply is emitted as one piece after the guard has let it
     /// pass.

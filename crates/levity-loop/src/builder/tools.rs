@@ -71,9 +71,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds another agent that this one can delegate work to, by calling it like a tool. Runs of
-    /// the delegate are children of this agent's runs: in the same event stream, within the same
-    /// limits, ended with them. The delegate asks its own approver, or the holder of the run's
+    /// Adds another agent that this one can delegate work to, by calling it like a tool.
+    ///
+    /// Runs of the delegate are children of this agent's runs: in the same event stream, within the
+    /// same limits, ended with them. The delegate asks its own approver, or the holder of the run's
     /// handle.
     pub fn agent(
         mut self,
@@ -100,8 +101,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a tool whose calls are separate runs, such as code that calls other tools. Its calls go
-    /// through this agent's policy, limits and journal.
+    /// Adds a tool whose calls are separate runs, such as code that calls other tools.
+    ///
+    /// Its calls go through this agent's policy, limits and journal.
     pub fn program(mut self, program: impl Program + 'static) -> Self {
         let program: Arc<dyn Program> = Arc::new(program);
         let name = program.spec().name.clone();
@@ -111,16 +113,18 @@ impl AgentBuilder {
         self
     }
 
-    /// Lets the model wait with a tool `wait`, for at most `longest` at a time. A waiting run can
-    /// be parked in its journal; see [`Run::park`](levity_runtime::Run::park).
+    /// Lets the model wait with a tool `wait`, for at most `longest` at a time.
+    ///
+    /// A waiting run can be parked in its journal; see [`Run::park`](levity_runtime::Run::park).
     pub fn waits(mut self, longest: Duration) -> Self {
         self.spec.longest_wait = Some(longest);
         self.tool(LoopTool::new(wait::spec(longest)))
     }
 
-    /// Lets the model ask the user with a tool `ask_user`; the run waits for the answer. The
-    /// question goes to the approver, or to the holder of the handle of a started run. The answer
-    /// is [`Decision::Answer`](levity_core::Decision::Answer).
+    /// Lets the model ask the user with a tool `ask_user`; the run waits for the answer.
+    ///
+    /// The question goes to the approver, or to the holder of the handle of a started run. The
+    /// answer is [`Decision::Answer`](levity_core::Decision::Answer).
     /// [`Ask::wanted`](levity_core::Ask::wanted) distinguishes such a question from a request for
     /// approval.
     ///
@@ -157,16 +161,19 @@ impl AgentBuilder {
     }
 
     /// Lets the model end the run with a tool `finish`, for models that otherwise talk when they
-    /// should work. A reply without calls is still an answer.
+    /// should work.
+    ///
+    /// A reply without calls is still an answer.
     pub fn finish_tool(mut self) -> Self {
         self.spec.finishes = true;
         self.tool(LoopTool::new(control_tools::finish_spec()))
     }
 
-    /// Lets the model send a signal to the caller of the run, with a tool of this spec. The
-    /// arguments are recorded in [`Ending::signals`](levity_core::Ending::signals), the model gets
-    /// a confirmation, and the run continues. The signal performs nothing, so no policy applies and
-    /// no approver is asked.
+    /// Lets the model send a signal to the caller of the run, with a tool of this spec.
+    ///
+    /// The arguments are recorded in [`Ending::signals`](levity_core::Ending::signals), the model
+    /// gets a confirmation, and the run continues. The signal performs nothing, so no policy
+    /// applies and no approver is asked.
     ///
     /// The arguments are validated against the schema, as for any tool. A run records at most 256
     /// signals and 256 KiB of arguments; beyond that, the model is informed that the signal was not
@@ -197,9 +204,10 @@ impl AgentBuilder {
         self.add_signal(spec, false)
     }
 
-    /// Adds a [`signal`](Self::signal) that also ends the run. The answer is the text beside the
-    /// call, which may be empty and is not validated against a schema. The model must call the
-    /// signal alone; otherwise it gets an error.
+    /// Adds a [`signal`](Self::signal) that also ends the run.
+    ///
+    /// The answer is the text beside the call, which may be empty and is not validated against a
+    /// schema. The model must call the signal alone; otherwise it gets an error.
     ///
     /// ```
     /// # use levity_core::ToolSpec;
@@ -219,8 +227,9 @@ impl AgentBuilder {
         self.add_signal(spec, true)
     }
 
-    /// Sets the maximum number of tool calls in one turn; 64 by default. The model gets an error
-    /// for each call beyond that, which is not made. A reply of more than
+    /// Sets the maximum number of tool calls in one turn; 64 by default.
+    ///
+    /// The model gets an error for each call beyond that, which is not made. A reply of more than
     /// [`Fold::MAX_CALLS`](levity_core::Fold::MAX_CALLS) calls is malformed.
     pub fn max_calls_per_turn(mut self, calls: usize) -> Self {
         self.spec.max_calls = calls;
@@ -255,15 +264,18 @@ impl AgentBuilder {
     }
 
     /// Sets the maximum number of concurrent tool calls over all runs of the agent; 1,024 by
-    /// default. Further calls wait.
+    /// default.
+    ///
+    /// Further calls wait.
     pub fn max_concurrent_tools(mut self, calls: usize) -> Self {
         self.max_concurrent = Some(calls);
         self
     }
 
-    /// Sets how many bytes of a tool's output the model is shown; 32 KiB by default. The whole
-    /// output is stored with the conversation, and the model can read it in pieces. A run retains 8
-    /// MiB of each output and the newest 64 MiB in all.
+    /// Sets how many bytes of a tool's output the model is shown; 32 KiB by default.
+    ///
+    /// The whole output is stored with the conversation, and the model can read it in pieces. A run
+    /// retains 8 MiB of each output and the newest 64 MiB in all.
     pub fn max_tool_output(mut self, bytes: usize) -> Self {
         self.max_output = Some(bytes);
         self

@@ -161,6 +161,7 @@ impl AgentMachine {
     }
 
     /// Handles a tool call without text on the last turn: the model is asked once more for words.
+    ///
     /// After that, the run ends with the available text or results. A run that has neither has no
     /// answer.
     fn ask_for_words(&mut self, limit: Limit, step: &mut MachineOutput) {

@@ -69,8 +69,10 @@ impl AgentMachine {
         }
     }
 
-    /// Reacts to a limit that forbids a call. If a smaller call is possible, the rest may suffice
-    /// for an answer: by the cheap model, without side questions, without tools.
+    /// Reacts to a limit that forbids a call.
+    ///
+    /// If a smaller call is possible, the rest may suffice for an answer: by the cheap model,
+    /// without side questions, without tools.
     pub(super) fn refused(&mut self, purpose: &Purpose, limit: Limit, step: &mut MachineOutput) {
         let is_last = matches!(purpose, Purpose::Reply(Turn { offered: false, .. }));
         let switches = self.spec.when_low == Low::Switch && !self.state.budget.cheap;

@@ -19,8 +19,10 @@ const CUT_BY_WINDOW: u64 = 512;
 const ALWAYS_FITS: u64 = 1_024;
 
 impl AgentMachine {
-    /// Retries a cut reply if that can help, and returns `true` if it does. It raises the limit if
-    /// the limit cut a call, and shrinks the request if the model's window was full.
+    /// Retries a cut reply if that can help, and returns `true` if it does.
+    ///
+    /// It raises the limit if the limit cut a call, and shrinks the request if the model's window
+    /// was full.
     pub(super) fn ask_for_cut_reply(
         &mut self,
         turn: Turn,

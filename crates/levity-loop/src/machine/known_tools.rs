@@ -25,8 +25,10 @@ pub(super) struct KnownTools {
 }
 
 impl KnownTools {
-    /// Records the tools that messages name. The known tools depend on the whole history alone, and
-    /// not on the part that the model is shown.
+    /// Records the tools that messages name.
+    ///
+    /// The known tools depend on the whole history alone, and not on the part that the model is
+    /// shown.
     pub(super) fn record_named(&mut self, messages: &[Arc<Message>], spec: &AgentSpec) {
         let Some(finder) = spec.finder else { return };
         let mut new: Vec<Arc<str>> = Vec::new();

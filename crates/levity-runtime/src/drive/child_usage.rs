@@ -16,9 +16,10 @@ use super::{Driver, RunEnvironment};
 pub(crate) type EarlierUsage = Option<Arc<BTreeMap<RunId, Spending>>>;
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Counts the usage of earlier processes in all child runs that they left in progress. If each
-    /// child were counted only when it is resumed, the first could spend what the others have
-    /// already spent.
+    /// Counts the usage of earlier processes in all child runs that they left in progress.
+    ///
+    /// If each child were counted only when it is resumed, the first could spend what the others
+    /// have already spent.
     pub(super) async fn count_below(&mut self) -> Result<(), RuntimeError> {
         let left: Vec<EffectId> = self.core.children().collect();
         if left.is_empty() || self.env.depth > 0 {

@@ -68,8 +68,9 @@ pub async fn runnable<W, T>(
 }
 
 /// Checks that the machine of a journaled run can be rebuilt from its saved state after every
-/// record. Requires the feature `runtime`. The rest of the run gives the same effects, events,
-/// ending and states, byte for byte.
+/// record. Requires the feature `runtime`.
+///
+/// The rest of the run gives the same effects, events, ending and states, byte for byte.
 ///
 /// # Panics
 /// Panics if a promise is broken, or the run is not in the journal.

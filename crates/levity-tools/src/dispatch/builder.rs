@@ -107,8 +107,10 @@ impl DispatcherBuilder {
     }
 
     /// Sets the number of tools above which models have to search for them; by default, all are
-    /// listed. Above it, models see only the tools that were added one by one, and find those of
-    /// sources with a tool `find_tools`; see [`Dispatcher::offer`].
+    /// listed.
+    ///
+    /// Above it, models see only the tools that were added one by one, and find those of sources
+    /// with a tool `find_tools`; see [`Dispatcher::offer`].
     pub fn tool_search(mut self, above: usize) -> Self {
         self.search_above = Some(above);
         self

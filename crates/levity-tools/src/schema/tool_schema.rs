@@ -67,7 +67,10 @@ impl ToolSchema {
         let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidArgs, text);
         if let Some(raw) = &call.raw {
             let error = serde_json::from_str::<Value>(raw).err();
-            let error = error.map_or_else(|| "they were sent as text".into(), |error| error.to_string());
+            let error = error.map_or_else(
+                || "they were sent as text".into(),
+                |error| error.to_string(),
+            );
             return Err(invalid(format!(
                 "the arguments are not valid JSON: {error}"
             )));
