@@ -134,11 +134,11 @@ impl AgentBuilder {
             .filter(|(slot, _)| *slot != SUMMARISER)
             .map(|(_, model)| model);
         let models = std::iter::once(&self.model).chain(others);
-        let room = models
+        let capacity = models
             .filter_map(|model| room(&**model, self.spec.options.max_tokens))
             .min();
-        let fit = |window: Window| match (window.max_tokens(), room) {
-            (None, Some(room)) => window.tokens(room),
+        let fit = |window: Window| match (window.max_tokens(), capacity) {
+            (None, Some(capacity)) => window.tokens(capacity),
             _ => window,
         };
         self.spec.window = fit(self

@@ -3,7 +3,7 @@
 use levity_core::{ConversationId, MemoryErrorKind, MemoryStore};
 
 use super::super::check::{abandon, expect_ok, same};
-use super::{all, append, batch, listed, refused};
+use super::{all, append, batch, lists, refused};
 
 pub(super) async fn check_leases(store: &impl MemoryStore) {
     let promise = "memory store: a leased conversation is busy for others";
