@@ -5,7 +5,7 @@ use levity_core::{
 use levity_test::{FaultyJournal, FaultyTool, RecordingTool};
 use serde_json::json;
 
-use crate::conformance::Keeping;
+use crate::conformance::FlawedJournal;
 use crate::{block_on, panic_of};
 
 fn records(count: u64) -> Vec<Record> {
@@ -35,7 +35,7 @@ fn append(journal: &FaultyJournal, batches: &[u64]) -> Vec<bool> {
 
 #[track_caller]
 fn check(plan: impl Fn(FaultyJournal) -> FaultyJournal, batches: &[u64], done: &[bool]) {
-    let journal = plan(FaultyJournal::new(Keeping::default()));
+    let journal = plan(FaultyJournal::new(FlawedJournal::default()));
     assert_eq!(append(&journal, batches), done);
     let sizes = batches.iter().zip(done);
     let kept: u64 = sizes.filter(|(_, done)| **done).map(|(size, _)| size).sum();
@@ -84,7 +84,7 @@ fn appends_fail_as_planned() {
 
 #[test]
 fn append_is_cut_as_by_a_kill() {
-    let journal = FaultyJournal::new(Keeping::default()).cut_after_records(3);
+    let journal = FaultyJournal::new(FlawedJournal::default()).cut_after_records(3);
     assert_eq!(append(&journal, &[2, 2, 1]), [true, false, false]);
     let kept: Vec<u64> = block_on(journal.list(&RunQuery::new()))
         .unwrap()
@@ -96,14 +96,14 @@ fn append_is_cut_as_by_a_kill() {
 
 #[test]
 fn open_fails_as_planned() {
-    let journal = FaultyJournal::new(Keeping::default()).fail_open();
+    let journal = FaultyJournal::new(FlawedJournal::default()).fail_open();
     let error = block_on(journal.open(&RunId::new("r1"))).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Io);
 }
 
 #[test]
 fn log_fails_permanently_after_a_failure() {
-    let journal = FaultyJournal::new(Keeping::default()).fail_append(1);
+    let journal = FaultyJournal::new(FlawedJournal::default()).fail_append(1);
     block_on(async {
         let mut opened = journal.open(&RunId::new("r1")).await.unwrap();
         assert!(opened.log.append(&records(1)).await.is_err());
