@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CallId, ChildRun, Ending, Message, RunId, SharedError, ToolCall, ToolResult};
 
-mod clean;
+mod redact;
 
-/// Looks at what goes in and out of an agent, and lets it pass, changes it or stops it.
+/// Checks the input and output of an agent, and passes, rewrites or blocks it.
 ///
 /// ```
 /// use levity_core::{SharedError, Guard, GuardCx, Stage, GuardSubject, Verdict};
 ///
-/// /// Lets nothing be deleted.
+/// /// Blocks every deletion.
 /// struct Careful;
 ///
 /// #[async_trait::async_trait]
@@ -37,29 +37,30 @@ mod clean;
 /// ```
 ///
 /// # Contract
-/// - It is asked before anybody sees what it looks at: before it is in the journal, told to those
-///   who watch, sent to a model or handed to a tool.
-/// - It may take its time and call a model; what it decided is written down with what it decided
-///   on, and it is not asked about that again when the run is resumed or replayed.
-/// - What it says of its reasons is seen by everybody. There is nothing in it that it was to keep
-///   back.
-/// - It may be asked about several things at once.
+/// - The runtime calls it before the subject is written to the journal, emitted as an event, sent
+///   to a model or passed to a tool.
+/// - It may take time and call a model. Its verdict is journaled together with the subject, and a
+///   resumed or replayed run does not check the subject again.
+/// - The reason of a verdict is visible to everyone, so it must not contain the text that the guard
+///   withholds.
+/// - It may be called for several subjects at the same time.
 #[async_trait]
 pub trait Guard: Send + Sync {
-    /// What it is called where it is told that it stepped in.
+    /// Returns the name that reports of its interventions use.
     fn name(&self) -> &str;
 
-    /// Whether it looks at this at all. What nobody looks at is not held up: replies, for one, are
-    /// shown piece by piece only when no guard watches [`Stage::Answer`] or [`Stage::Call`].
+    /// Returns `true` if the guard checks this stage. Stages without a guard have no delay: for
+    /// example, replies stream only if no guard watches [`Stage::Answer`] or [`Stage::Call`].
     fn watches(&self, stage: Stage) -> bool {
         let _ = stage;
         true
     }
 
-    /// What is to become of this. A subject of a kind that it does not know passes.
+    /// Returns the verdict on `subject`. A subject of an unknown kind passes.
     ///
     /// # Errors
-    /// When it cannot tell. Nothing passes then, unless the agent is set up otherwise.
+    /// Returns an error if the guard cannot decide. The subject is then blocked, unless the agent
+    /// is configured otherwise.
     async fn check(&self, subject: &GuardSubject, cx: &GuardCx) -> Result<Verdict, SharedError>;
 }
 
@@ -79,18 +80,18 @@ impl<G: Guard + ?Sized> Guard for Arc<G> {
     }
 }
 
-/// Where a guard stands.
+/// The stage of a run at which a guard checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stage {
-    /// What people say: the goal, and what is said later.
+    /// Messages from people: the goal and later messages.
     Input,
-    /// A call that the model asks for, before policy, a person or the tool has seen it.
+    /// A call that the model requests, before the policy, a person or the tool sees it.
     Call,
-    /// What a tool returned, before the model sees it.
+    /// The result of a tool, before the model sees it.
     Result,
-    /// What the model says, before anybody sees it.
+    /// The reply of the model, before anyone sees it.
     Answer,
 }
 
@@ -105,26 +106,26 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What a guard looks at.
+/// The data that a guard checks.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum GuardSubject {
-    /// What somebody says.
+    /// A message from a person.
     Input(Arc<Message>),
-    /// A call. Only its arguments can be changed.
+    /// A tool call. Only its arguments can be rewritten.
     Call(ToolCall),
-    /// A result. Which call it answers cannot be changed.
+    /// A tool result. The call that it answers cannot be changed.
     Result(ToolResult),
-    /// A reply of the model. The calls in it are shown, and looked at one by one as
-    /// [`Call`](Self::Call): only what stands beside them can be changed here.
+    /// A reply of the model. Its calls are visible here but are checked one by one as
+    /// [`Call`](Self::Call): only the other parts can be rewritten here.
     Answer(Arc<Message>),
-    /// Why the model gave no reply, in the words of its provider, which may repeat what it was
-    /// sent.
+    /// The reason why the model gave no reply. It is the provider's text, which may repeat parts of
+    /// the request.
     Failure(String),
 }
 
 impl GuardSubject {
-    /// Where it is looked at.
+    /// Returns the stage at which the subject is checked.
     pub fn stage(&self) -> Stage {
         match self {
             Self::Input(_) => Stage::Input,
@@ -134,7 +135,8 @@ impl GuardSubject {
         }
     }
 
-    /// What it says: the text of a message, the arguments of a call as JSON, the text of a result.
+    /// Returns the text of the subject: of a message, of a call's arguments as JSON, or of a
+    /// result.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Input(message) | Self::Answer(message) => message.text(),
@@ -147,7 +149,7 @@ impl GuardSubject {
         }
     }
 
-    /// The call it is or answers.
+    /// Returns the call that the subject is or answers.
     pub fn call(&self) -> Option<&CallId> {
         match self {
             Self::Call(call) => Some(&call.id),
@@ -157,31 +159,31 @@ impl GuardSubject {
     }
 }
 
-/// What is to become of what a guard looked at.
+/// The verdict of a guard on a subject.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It stays as it is.
+    /// The subject passes unchanged.
     Pass,
-    /// This stands in its place from now on, for everybody. It must be of the same kind.
+    /// This subject replaces the original for all readers. It must be of the same kind.
     Rewrite(Box<GuardSubject>),
-    /// It goes no further.
+    /// The subject is blocked.
     ///
-    /// A blocked input or answer ends the run; a blocked call is answered with this reason, and so
+    /// A blocked input or answer ends the run. A blocked call is answered with this reason, and so
     /// is a call whose result is blocked.
     Block {
-        /// Why, for the model and for people.
+        /// The reason, for the model and for people.
         reason: String,
     },
 }
 
 impl Verdict {
-    /// This stands in its place.
+    /// Creates a verdict that replaces the subject.
     pub fn rewrite(subject: GuardSubject) -> Self {
         Self::Rewrite(Box::new(subject))
     }
 
-    /// It goes no further.
+    /// Creates a verdict that blocks the subject.
     pub fn block(reason: impl Into<String>) -> Self {
         Self::Block {
             reason: reason.into(),
@@ -189,31 +191,31 @@ impl Verdict {
     }
 }
 
-/// What a guard is told beside its subject.
+/// The circumstances of a check.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct GuardCx {
-    /// The run, once it has begun.
+    /// The id of the run, once it has begun.
     pub run: Option<RunId>,
-    /// Which of the agent's models gave the reply: `main` for what may be an answer, `planner` and
-    /// others for what is asked on the side.
+    /// The slot of the model that replied: `main` for a possible answer, `planner` and others for
+    /// auxiliary calls.
     pub slot: Option<Arc<str>>,
 }
 
 impl GuardCx {
-    /// Nothing is known.
+    /// Creates a context in which nothing is known.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says which run it is.
+    /// Sets the id of the run.
     #[must_use]
     pub fn with_run(mut self, run: RunId) -> Self {
         self.run = Some(run);
         self
     }
 
-    /// Says which model replied.
+    /// Sets the slot of the model that replied.
     #[must_use]
     pub fn with_slot(mut self, slot: Arc<str>) -> Self {
         self.slot = Some(slot);
@@ -221,25 +223,25 @@ impl GuardCx {
     }
 }
 
-/// A guard stepped in. It is written down with what it stepped in on, and told as
+/// An intervention of a guard. It is journaled with its subject and emitted as
 /// [`EventKind::Guarded`](crate::EventKind::Guarded).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Intervention {
-    /// The guard.
+    /// The name of the guard.
     pub guard: Arc<str>,
-    /// Where.
+    /// The stage at which it intervened.
     pub stage: Stage,
-    /// The call it was about.
+    /// The call that the subject is or answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// Why it went no further; what has no reason was rewritten.
+    /// The reason for blocking; `None` if the subject was rewritten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
 }
 
 impl Intervention {
-    /// A guard rewrote something.
+    /// Creates the record of a rewrite.
     pub fn rewrote(guard: impl Into<Arc<str>>, stage: Stage) -> Self {
         Self {
             guard: guard.into(),
@@ -249,7 +251,7 @@ impl Intervention {
         }
     }
 
-    /// A guard blocked something.
+    /// Creates the record of a block.
     pub fn blocked(guard: impl Into<Arc<str>>, stage: Stage, reason: impl Into<String>) -> Self {
         Self {
             blocked: Some(reason.into()),
@@ -257,7 +259,7 @@ impl Intervention {
         }
     }
 
-    /// Says which call it was about.
+    /// Sets the call that the subject is or answers.
     #[must_use]
     pub fn for_call(mut self, call: Option<CallId>) -> Self {
         self.call = call;
@@ -274,22 +276,22 @@ impl fmt::Display for Intervention {
     }
 }
 
-/// Screens what people say to runs, and what child runs return. Guards do; an executor names its
-/// own by [`Inspection::screener`](crate::Inspection::screener) and
+/// Screens messages from people to runs, and the endings of child runs. Guards implement it. An
+/// executor provides its screener by [`Inspection::screener`](crate::Inspection::screener) and
 /// [`Child::screener`](crate::Child::screener).
 ///
 /// # Contract
-/// It is asked before anybody sees what it screens, and not again when the run is resumed or
+/// The runtime calls it before anyone sees the subject, and not again when the run is resumed or
 /// replayed.
 #[async_trait]
 pub trait Screener: Send + Sync {
-    /// Screens what somebody says to a run.
+    /// Screens a message from a person to a run.
     async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>>;
 
-    /// Screens a call whose arguments a person put in place of the model's.
+    /// Screens a call whose arguments a person replaced.
     async fn call(&self, run: &RunId, call: ToolCall) -> Screened<ToolCall>;
 
-    /// Screens how a child run ended; what is returned stands in its place.
+    /// Screens the ending of a child run; the returned ending replaces it.
     async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending;
 }
 
@@ -297,8 +299,8 @@ pub trait Screener: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Screened<T> {
-    /// This is taken in, and these have had a hand in it.
+    /// The subject is accepted, after these interventions.
     Passed(T, Vec<Intervention>),
-    /// It is not taken in.
+    /// The subject is not accepted.
     Blocked(Intervention),
 }

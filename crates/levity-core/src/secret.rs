@@ -8,41 +8,41 @@ use serde_json::Value;
 use crate::text::head;
 
 mod assigned;
-mod shapes;
+mod names;
+mod patterns;
 #[cfg(test)]
 mod tests;
-mod words;
 
-/// A known value that is shorter would stand everywhere.
-const SHORTEST: usize = 4;
+/// The minimum length of a known value; a shorter one would match everywhere.
+const MIN_KNOWN_LENGTH: usize = 4;
 
-/// A value of a variable that is shorter is a switch or a word rather than a key.
-const SHORTEST_VARIABLE: usize = 8;
+/// The minimum length of a variable's value; a shorter one is a switch or a word rather than a key.
+const MIN_VARIABLE_LENGTH: usize = 8;
 
-/// How far behind a cut the end of a secret is looked for that is known only by its looks, such as
+/// How far after a cut to search for the end of a secret that is recognized by its pattern, such as
 /// a private key.
-const LONGEST_SHAPE: usize = 16 << 10;
+const MAX_PATTERN_LENGTH: usize = 16 << 10;
 
-/// What sort of secret was found.
+/// The kind of a secret that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SecretKind {
-    /// A value that [`Secrets`] was told.
+    /// A value that was registered with [`Secrets`].
     Known,
     /// A key of a well-known service, such as `sk-…`, `AIza…`, `ghp_…` or `AKIA…`.
     ApiKey,
-    /// What stands behind `Bearer` or `Basic`, or is assigned to a name such as `access_token`.
+    /// A credential after `Bearer` or `Basic`, or assigned to a name such as `access_token`.
     Token,
     /// A signed JSON web token.
     Jwt,
     /// A private key between its lines `-----BEGIN …` and `-----END …`.
     PrivateKey,
-    /// What is assigned to a name such as `password`, or stands in an address in front of the host.
+    /// A value assigned to a name such as `password`, or before the host in an address.
     Password,
 }
 
 impl SecretKind {
-    /// Its name in words: `api key`.
+    /// Returns the name of the kind: `api key`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Known => "known",
@@ -54,7 +54,7 @@ impl SecretKind {
         }
     }
 
-    /// What stands in place of such a secret: `[secret: api key]`.
+    /// Returns the replacement for such a secret: `[secret: api key]`.
     pub fn marker(self) -> &'static str {
         match self {
             Self::Known => "[secret: known]",
@@ -73,17 +73,17 @@ impl fmt::Display for SecretKind {
     }
 }
 
-/// Where a secret stands in a text.
+/// The position of a secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundSecret {
-    /// Its bytes, from letter to letter.
+    /// The range of its bytes, on character boundaries.
     pub range: Range<usize>,
-    /// What it is.
+    /// The kind of the secret.
     pub kind: SecretKind,
 }
 
-/// Finds secrets in texts: values it was told, and what secrets usually look like.
+/// Finds secrets in texts: registered values and typical patterns.
 ///
 /// ```
 /// use levity_core::Secrets;
@@ -96,12 +96,12 @@ pub struct FoundSecret {
 /// assert_eq!(format!("{secrets:?}"), "Secrets(***)");
 /// ```
 ///
-/// Looking costs one pass over the text, and one more for each known value; a text without secrets
-/// is handed back as it is. What a secret looks like is a guess. It leans to finding too little
-/// rather than to spoiling ordinary text: hashes, UUIDs, encoded images and source code are left
-/// alone. What must never be seen is to be told.
+/// A search takes one pass over the text, and one more for each known value. A text without secrets
+/// is returned unchanged. The patterns are heuristic. They favour missing a secret over damaging
+/// ordinary text: hashes, UUIDs, encoded images and source code are left unchanged. Register every
+/// value that must never be visible.
 ///
-/// It is cheap to clone.
+/// Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct Secrets {
     known: Arc<Vec<String>>,
@@ -109,17 +109,17 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Knows only what secrets look like.
+    /// Creates a finder that uses only patterns.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Finds this value too, also as it is written within JSON and within addresses. One of fewer
-    /// than 4 bytes is ignored, and white space around it is no part of it.
+    /// Registers a value to find, also in its JSON and URL-encoded forms. A value of fewer than 4
+    /// bytes is ignored, and surrounding white space is removed.
     #[must_use]
     pub fn known(mut self, value: impl AsRef<str>) -> Self {
         let value = value.as_ref().trim();
-        if value.len() >= SHORTEST {
+        if value.len() >= MIN_KNOWN_LENGTH {
             let known = Arc::make_mut(&mut self.known);
             for form in forms(value) {
                 if !known.contains(&form) {
@@ -130,8 +130,9 @@ impl Secrets {
         self
     }
 
-    /// Finds the values of those variables whose [names](Self::is_name) are names of secrets, such
-    /// as `OPENAI_API_KEY`. Values of fewer than 8 bytes are left out: they are switches and words.
+    /// Registers the values of variables with [names](Self::is_name) of secrets, such as
+    /// `OPENAI_API_KEY`. Values of fewer than 8 bytes are ignored, because they are switches and
+    /// words.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -144,7 +145,7 @@ impl Secrets {
         variables: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
         let secret = |(name, value): &(N, V)| {
-            Self::is_name(name.as_ref()) && value.as_ref().trim().len() >= SHORTEST_VARIABLE
+            Self::is_name(name.as_ref()) && value.as_ref().trim().len() >= MIN_VARIABLE_LENGTH
         };
         variables
             .into_iter()
@@ -152,14 +153,14 @@ impl Secrets {
             .fold(self, |secrets, (_, value)| secrets.known(value))
     }
 
-    /// Finds known values, and does not guess.
+    /// Disables patterns, so that only known values are found.
     #[must_use]
     pub fn known_only(mut self) -> Self {
         self.known_only = true;
         self
     }
 
-    /// Whether what has this name is usually a secret: a variable, a header, a key of an object.
+    /// Returns `true` if a variable, header or object key of this name is usually a secret.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -167,10 +168,10 @@ impl Secrets {
     /// assert!(!Secrets::is_name("max_tokens") && !Secrets::is_name("nextPageToken"));
     /// ```
     pub fn is_name(name: &str) -> bool {
-        words::kind_of(name).is_some()
+        names::kind_of(name).is_some()
     }
 
-    /// All secrets in a text, in order; none overlaps another.
+    /// Returns all secrets in a text, in order and without overlaps.
     pub fn find(&self, text: &str) -> Vec<FoundSecret> {
         let mut found = Vec::new();
         for known in self.known.iter() {
@@ -181,17 +182,17 @@ impl Secrets {
             }));
         }
         if !self.known_only {
-            found.extend(shapes::find(text));
+            found.extend(patterns::find(text));
         }
         joined(found)
     }
 
-    /// The text with a [marker](SecretKind::marker) in place of each secret.
+    /// Returns the text with a [marker](SecretKind::marker) in place of each secret.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.replace(text, SecretKind::marker)
     }
 
-    /// The text with something else in place of each secret.
+    /// Returns the text with a custom replacement for each secret.
     pub fn replace<'a>(
         &self,
         text: &'a str,
@@ -211,11 +212,12 @@ impl Secrets {
         Cow::Owned(clean)
     }
 
-    /// The beginning of a text, at most `most` bytes long, with something else in place of each
-    /// secret.
+    /// Returns the beginning of a text, at most `limit` bytes long, with a custom replacement for
+    /// each secret.
     ///
-    /// A secret across the cut is replaced as a whole: cutting first would leave its beginning.
-    /// Only `most` bytes and those that the longest secret may have are looked at.
+    /// A secret across the cut is replaced as a whole, because cutting first would leave its
+    /// beginning. The search covers only `limit` bytes plus the length of the longest possible
+    /// secret.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -226,11 +228,15 @@ impl Secrets {
     pub fn replace_head<'a>(
         &self,
         text: &'a str,
-        most: usize,
+        limit: usize,
         with: impl Fn(SecretKind) -> &'static str,
     ) -> Cow<'a, str> {
-        let end = head(text, most).len();
-        let shape = if self.known_only { 0 } else { LONGEST_SHAPE };
+        let end = head(text, limit).len();
+        let shape = if self.known_only {
+            0
+        } else {
+            MAX_PATTERN_LENGTH
+        };
         let seen = head(text, end.saturating_add(self.longest_known().max(shape)));
         let mut found = self.find(seen);
         found.retain(|found| found.range.start < end);
@@ -244,12 +250,12 @@ impl Secrets {
             copied = range.end;
         }
         clean.push_str(text.get(copied..end).unwrap_or_default());
-        clean.truncate(head(&clean, most).len());
+        clean.truncate(head(&clean, limit).len());
         Cow::Owned(clean)
     }
 
-    /// Where the beginning of a known value stands at the end of a text that may go on, if 4 bytes
-    /// of it or more are there.
+    /// Returns the position of the beginning of a known value at the end of an incomplete text, if
+    /// at least 4 bytes of it are present.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -259,7 +265,7 @@ impl Secrets {
     /// ```
     pub fn begun_at_end(&self, text: &str) -> Option<usize> {
         let begun = |known: &String| {
-            let lengths = (SHORTEST..known.len())
+            let lengths = (MIN_KNOWN_LENGTH..known.len())
                 .rev()
                 .filter(|length| known.is_char_boundary(*length));
             lengths
@@ -270,14 +276,13 @@ impl Secrets {
         self.known.iter().filter_map(begun).min()
     }
 
-    /// How many bytes the longest value has that [`known`](Self::known) was told, in any of the
-    /// forms that are found.
+    /// Returns the length in bytes of the longest form of all [`known`](Self::known) values.
     pub fn longest_known(&self) -> usize {
         self.known.iter().map(String::len).max().unwrap_or(0)
     }
 
-    /// The value with markers in place of secrets: in texts, in keys, and whatever text stands
-    /// under a key that [names](Self::is_name) a secret.
+    /// Returns the value with markers in place of secrets: in texts, in keys, and in any text under
+    /// a key that [names](Self::is_name) a secret.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -290,8 +295,8 @@ impl Secrets {
         self.replace_value(value, SecretKind::marker)
     }
 
-    /// The value with something else in place of secrets, where
-    /// [`redact_value`](Self::redact_value) puts markers.
+    /// Returns the value with custom replacements where [`redact_value`](Self::redact_value) uses
+    /// markers.
     pub fn replace_value<'a>(
         &self,
         value: &'a Value,
@@ -303,7 +308,7 @@ impl Secrets {
         }
     }
 
-    /// `None` when there is nothing to clean.
+    /// Returns `None` if there is nothing to replace.
     fn clean_value(
         &self,
         value: &Value,
@@ -353,11 +358,11 @@ impl Secrets {
         with: impl Fn(SecretKind) -> &'static str + Copy,
     ) -> Option<(String, Value)> {
         let named = match value {
-            Value::String(text) if !self.known_only && !text.is_empty() => words::kind_of(key),
+            Value::String(text) if !self.known_only && !text.is_empty() => names::kind_of(key),
             _ => None,
         };
         let clean = match named {
-            // What was cleaned before stays as it is.
+            // Leave text that was already redacted unchanged.
             Some(kind) if value.as_str().is_some_and(|text| text != with(kind)) => {
                 Some(Value::from(with(kind)))
             }
@@ -378,7 +383,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// A value as it is, as it is within a text in JSON, and as it is within an address.
+/// Returns the forms of a value: plain, JSON-escaped and URL-encoded.
 fn forms(value: &str) -> Vec<String> {
     let json = Value::from(value).to_string();
     let mut address = String::new();
@@ -399,7 +404,7 @@ fn forms(value: &str) -> Vec<String> {
     forms
 }
 
-/// In order, and those that touch as one: of two that overlap, a part of one would be left.
+/// Sorts the secrets and merges those that touch: of two that overlap, a part of one would remain.
 fn joined(mut found: Vec<FoundSecret>) -> Vec<FoundSecret> {
     found.sort_by_key(|found| found.range.start);
     found.dedup_by(|later, earlier| {

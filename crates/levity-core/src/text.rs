@@ -1,7 +1,7 @@
-//! Text for prompts and logs: foreign text cut to a length and never to be taken for what stands
-//! around it, errors on one line.
+//! Text for prompts and logs: foreign text that is truncated and clearly delimited, and errors on
+//! one line.
 //!
-//! Lengths are in bytes. Nothing is cut within a letter.
+//! Lengths are in bytes. Text is never cut within a character.
 //!
 //! ```
 //! use levity_core::text::{clipped, fenced};
@@ -25,11 +25,11 @@ mod blank;
 pub use address::{bare_model_name, bare_url, split_model_address};
 pub use blank::is_blank;
 
-/// A longer row of backticks is not fenced: the fences would be too much beside it.
+/// The longest row of backticks that is fenced: longer fences would outweigh the text.
 const LONGEST_FENCE: usize = 32;
 
-/// An error and all that it came from, on one line. A cause whose text stands there already is not
-/// repeated.
+/// Returns an error and all its causes on one line. A cause whose text is already part of the line
+/// is not repeated.
 ///
 /// ```
 /// # use levity_core::text::chain;
@@ -41,17 +41,17 @@ pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let said = format!(": {cause}");
-        if text != said[2..] && !text.contains(&said) {
-            text.push_str(&said);
+        let suffix = format!(": {cause}");
+        if text != suffix[2..] && !text.contains(&suffix) {
+            text.push_str(&suffix);
         }
         next = cause.source();
     }
     text
 }
 
-/// A text between fences that are longer than any in it. One that leaves no room for that is a line
-/// of JSON.
+/// Returns a text between fences that are longer than any in it. If the fences would be too long,
+/// the text becomes a line of JSON.
 ///
 /// ```
 /// # use levity_core::text::fenced;
@@ -67,18 +67,18 @@ pub fn fenced(text: &str) -> String {
     format!("{fence}\n{text}\n{fence}")
 }
 
-/// A text as it is, or its first bytes and a line that says how much is missing.
+/// Returns the text unchanged, or its first bytes and a line with the missing amount.
 ///
 /// ```
 /// # use levity_core::text::clipped;
 /// assert_eq!(clipped("abc", 3), "abc");
 /// assert_eq!(clipped("abcdef", 3), "abc\n[cut here: 3 of 6 bytes]");
 /// ```
-pub fn clipped(text: &str, most: usize) -> Cow<'_, str> {
-    if text.len() <= most {
+pub fn clipped(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.len() <= limit {
         return Cow::Borrowed(text);
     }
-    let shown = head(text, most);
+    let shown = head(text, limit);
     Cow::Owned(format!(
         "{shown}\n[cut here: {} of {} bytes]",
         shown.len(),
@@ -86,16 +86,17 @@ pub fn clipped(text: &str, most: usize) -> Cow<'_, str> {
     ))
 }
 
-/// The first bytes of a text on one line, with one space wherever there was more room than that.
+/// Returns the first bytes of a text on one line, with each run of white space reduced to one
+/// space.
 ///
 /// ```
 /// # use levity_core::text::one_line;
 /// assert_eq!(one_line("  two\n\n lines ", 80), "two lines");
 /// assert_eq!(one_line("a long text", 6), "a long");
 /// ```
-pub fn one_line(text: &str, most: usize) -> String {
+pub fn one_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
-    for word in head(text, most).split_whitespace() {
+    for word in head(text, limit).split_whitespace() {
         if !line.is_empty() {
             line.push(' ');
         }
@@ -104,8 +105,8 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// What is wrong with JSON and where, without the value that stands there: that may be a key in the
-/// wrong place.
+/// Returns the problem of JSON and its position without the offending value, which may be a key in
+/// the wrong place.
 ///
 /// ```
 /// # use levity_core::text::json_problem;
@@ -116,16 +117,16 @@ pub fn json_problem(error: &serde_json::Error) -> String {
     serde_problem(&error.to_string())
 }
 
-/// The words of a serde error without the value that it quotes; an unknown field is named if its
-/// name is short and no secret. At most 400 bytes are left.
+/// Returns the message of a serde error without the value that it quotes. An unknown field is named
+/// if its name is short and not a secret. The result has at most 400 bytes.
 ///
 /// ```
 /// # use levity_core::text::serde_problem;
 /// assert_eq!(serde_problem("status: unknown variant `sk-1`, expected `done`"), "status: unknown variant, expected `done`");
 /// assert_eq!(serde_problem("unknown field `gaol`, expected `goal`"), "unknown field `gaol`, expected `goal`");
 /// ```
-pub fn serde_problem(said: &str) -> String {
-    const MOST: usize = 400;
+pub fn serde_problem(message: &str) -> String {
+    const LIMIT: usize = 400;
     let begins = [
         "invalid type: ",
         "invalid value: ",
@@ -134,13 +135,13 @@ pub fn serde_problem(said: &str) -> String {
     ];
     let first = begins
         .into_iter()
-        .filter_map(|begin| Some((said.find(begin)?, begin)))
+        .filter_map(|begin| Some((message.find(begin)?, begin)))
         .min();
     let Some((at, begin)) = first else {
-        return head(said, MOST).to_owned();
+        return head(message, LIMIT).to_owned();
     };
-    let (before, rest) = (&said[..at], &said[at + begin.len()..]);
-    // Both may stand in the value as well, so the last one counts.
+    let (before, rest) = (&message[..at], &message[at + begin.len()..]);
+    // Both may occur in the value as well, so the last one counts.
     let end = [", expected ", ", there are no "]
         .into_iter()
         .filter_map(|end| rest.rfind(end))
@@ -162,55 +163,55 @@ pub fn serde_problem(said: &str) -> String {
     };
     head(
         &format!("{before}{}{expected}", format!("{begin}{kind}").trim_end()),
-        MOST,
+        LIMIT,
     )
     .to_owned()
 }
 
-/// Returns whether a name that somebody else chose can be shown: it is short and made of plain
-/// letters, and does not look like a key.
+/// Returns `true` if a foreign name can be shown: it is short, has only plain letters and does not
+/// look like a key.
 fn is_plain_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     name.len() <= 32 && name.bytes().all(plain) && Secrets::new().find(name).is_empty()
 }
 
-/// The first bytes of a text, cut between letters.
+/// Returns the first bytes of a text, cut between characters.
 ///
 /// ```
 /// # use levity_core::text::head;
 /// assert_eq!(head("abc", 2), "ab");
 /// assert_eq!(head("é", 1), "");
 /// ```
-pub fn head(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len()))
+pub fn head(text: &str, limit: usize) -> &str {
+    let end = (0..=limit.min(text.len()))
         .rev()
         .find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
 }
 
-/// How much of each of several texts is shown, so that no more than `most` is of all: what short
-/// ones leave is for the long ones.
+/// Returns how much of each of several texts to show, so that the total does not exceed `limit`.
+/// The unused share of short texts goes to the long ones.
 ///
 /// ```
 /// # use levity_core::text::share;
 /// assert_eq!(share([100, 100], 1_000), 1_000);
 /// assert_eq!(share([100, 5_000, 5_000], 1_000), 450);
 /// ```
-pub fn share(lengths: impl IntoIterator<Item = usize>, most: usize) -> usize {
+pub fn share(lengths: impl IntoIterator<Item = usize>, limit: usize) -> usize {
     let mut lengths: Vec<usize> = lengths.into_iter().collect();
     lengths.sort_unstable();
-    let (mut left, mut count) = (most, lengths.len());
+    let (mut rest, mut count) = (limit, lengths.len());
     for length in lengths {
-        if length > left / count {
-            return left / count;
+        if length > rest / count {
+            return rest / count;
         }
-        (left, count) = (left - length, count - 1);
+        (rest, count) = (rest - length, count - 1);
     }
-    most
+    limit
 }
 
-/// The one of `names` that differs least from `wanted`, if that is little enough to be a slip. Case
-/// and the marks between words do not count.
+/// Returns the name that differs least from `wanted`, if the difference is small enough to be a
+/// typo. Case and the separators between words do not count.
 ///
 /// ```
 /// # use levity_core::text::nearest;
@@ -225,12 +226,12 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
     }
     let all = names
         .into_iter()
-        .map(|name| (edits(&wanted, &squeezed(name)), name));
+        .map(|name| (edit_distance(&wanted, &squeezed(name)), name));
     let (edits, name) = all.min_by_key(|(edits, _)| *edits)?;
     (edits <= wanted.len() / 3).then_some(name)
 }
 
-/// A name without case and without `_`, `-` and spaces: as names are compared.
+/// Returns a name in lower case without `_`, `-` and spaces, for comparisons.
 pub fn squeezed(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' '))
@@ -238,8 +239,8 @@ pub fn squeezed(name: &str) -> String {
         .collect()
 }
 
-/// How many characters must be put in, left out or replaced to make one of the other.
-fn edits(from: &str, to: &str) -> usize {
+/// Returns the number of insertions, deletions and replacements that turn one text into the other.
+fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (done, left) in from.chars().enumerate() {
@@ -259,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_finds_slips_and_nothing_else() {
+    fn nearest_finds_typos_only() {
         for (wanted, expected) in [
             ("comand", Some("command")),
             ("START_LIMITS", Some("startLimit")),
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_are_counted() {
+    fn edit_distance_counts_edits() {
         for (from, to, expected) in [
             ("", "", 0),
             ("", "abc", 3),
@@ -285,7 +286,7 @@ mod tests {
             ("日本", "日", 1),
         ] {
             assert_eq!(
-                (edits(from, to), edits(to, from)),
+                (edit_distance(from, to), edit_distance(to, from)),
                 (expected, expected),
                 "{from} {to}"
             );
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gets_out_of_its_fences() {
+    fn fenced_text_cannot_close_its_fence() {
         for ticks in 0..40 {
             let text = format!("{0}\n# Orders\n{0}x{0}", "`".repeat(ticks));
             let shown = fenced(&text);
@@ -314,26 +315,26 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_is_never_cut() {
+    fn head_never_cuts_a_character() {
         let text = "aé😀é";
-        for most in 0..=text.len() + 1 {
-            let shown = head(text, most);
-            assert!(shown.len() <= most && text.starts_with(shown));
-            assert!(clipped(text, most).starts_with(shown));
+        for limit in 0..=text.len() + 1 {
+            let shown = head(text, limit);
+            assert!(shown.len() <= limit && text.starts_with(shown));
+            assert!(clipped(text, limit).starts_with(shown));
         }
         assert_eq!(head(text, 6), "aé");
         assert!(matches!(clipped(text, text.len()), Cow::Borrowed(_)));
     }
 
     #[test]
-    fn a_line_is_one_line_whatever_ends_lines() {
+    fn one_line_joins_all_kinds_of_lines() {
         assert_eq!(one_line("a\r\nb\u{2028}c\u{85}d\te", 100), "a b c d e");
         assert_eq!(one_line("\n\n", 100), "");
         assert!(one_line(&"x ".repeat(1_000), 10).len() <= 10);
     }
 
     #[test]
-    fn shares_never_exceed_what_there_is() {
+    fn share_never_exceeds_limit() {
         for lengths in [
             vec![],
             vec![0],
@@ -343,12 +344,12 @@ mod tests {
             vec![100; 50],
             vec![usize::MAX; 3],
         ] {
-            for most in [0, 1, 10, 100, usize::MAX] {
-                let each = share(lengths.iter().copied(), most);
+            for limit in [0, 1, 10, 100, usize::MAX] {
+                let each = share(lengths.iter().copied(), limit);
                 let shown = lengths.iter().fold(0_usize, |sum, length| {
                     sum.saturating_add((*length).min(each))
                 });
-                assert!(shown <= most, "{lengths:?} in {most}: {each}");
+                assert!(shown <= limit, "{lengths:?} in {limit}: {each}");
             }
         }
     }

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use super::shapes::{is_word, run};
-use super::{FoundSecret, SecretKind, words};
+use super::patterns::{is_word, run};
+use super::{FoundSecret, SecretKind, names};
 
-/// No shorter word names a secret.
-pub(super) const SHORTEST_NAME: usize = 5;
+/// The minimum length of a word that names a secret.
+pub(super) const MIN_NAME_LENGTH: usize = 5;
 
-/// As much of a value is looked at to tell whether it is a secret.
-const LOOK: usize = 256;
+/// The maximum bytes of a value to inspect.
+const MAX_INSPECTED: usize = 256;
 
-/// The value that is assigned to the last name in this word, when both look like those of a secret.
+/// Finds the value assigned to the last name in this word, if both look like those of a secret.
 pub(super) fn find(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     let bytes = text.as_bytes();
     let start = value_at(bytes, word.end)?;
@@ -19,14 +19,19 @@ pub(super) fn find(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     let name = name
         .rsplit(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
         .next()?;
-    // A token of nothing in particular has to look like one all the more.
+    // A value under the generic name `token` needs stronger evidence.
     let bare = name.eq_ignore_ascii_case("token");
     let kind = if bare {
         SecretKind::Token
     } else {
-        words::kind_of(name)?
+        names::kind_of(name)?
     };
-    let seen = &bytes[start..run(&bytes[..bytes.len().min(start + LOOK)], start, in_value)];
+    let seen = &bytes[start
+        ..run(
+            &bytes[..bytes.len().min(start + MAX_INSPECTED)],
+            start,
+            in_value,
+        )];
     let secret = match kind {
         SecretKind::Password => seen.len() >= 6 && is_mixed(seen) && !is_code(seen),
         _ => seen.len() >= if bare { 16 } else { 12 } && is_dense(seen) && !is_code(seen),
@@ -37,23 +42,27 @@ pub(super) fn find(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     })
 }
 
-/// Where the value begins behind a name: after `=` or `:`, with the quotes and the room that are
-/// usual around them.
+/// Returns the start of the value after a name: after `=` or `:`, with the usual quotes and spaces
+/// around them.
 fn value_at(bytes: &[u8], at: usize) -> Option<usize> {
     let quotes = |byte| matches!(byte, b'"' | b'\'' | b'`' | b'\\');
-    let at = few(bytes, few(bytes, at, quotes), |byte| byte == b' ');
+    let at = skip_few(bytes, skip_few(bytes, at, quotes), |byte| byte == b' ');
     if !matches!(bytes.get(at), Some(b'=' | b':')) {
         return None;
     }
-    Some(few(bytes, few(bytes, at + 1, |byte| byte == b' '), quotes))
+    Some(skip_few(
+        bytes,
+        skip_few(bytes, at + 1, |byte| byte == b' '),
+        quotes,
+    ))
 }
 
-/// Goes on over such bytes, and over no more than a few: more is not how anything is assigned.
-fn few(bytes: &[u8], at: usize, is: impl Fn(u8) -> bool) -> usize {
+/// Skips matching bytes, at most a few: longer runs are not assignments.
+fn skip_few(bytes: &[u8], at: usize, is: impl Fn(u8) -> bool) -> usize {
     run(&bytes[..bytes.len().min(at + 4)], at.min(bytes.len()), is)
 }
 
-/// Whatever does not end a value.
+/// Returns `true` for a byte that does not end a value.
 fn in_value(byte: u8) -> bool {
     is_word(byte)
         || !byte.is_ascii()
@@ -79,8 +88,8 @@ fn is_mixed(value: &[u8]) -> bool {
     value.iter().any(u8::is_ascii_digit) && value.iter().any(u8::is_ascii_alphabetic)
 }
 
-/// Whether a part of it is long, with a digit, or all of it is without lines and dots: names in a
-/// program are words with those between them.
+/// Returns `true` if one part is long and has a digit, or the whole has no lines or dots:
+/// identifiers in a program are words with those between them.
 fn is_dense(value: &[u8]) -> bool {
     let mut parts = value.split(|byte| !byte.is_ascii_alphanumeric());
     let cases =
@@ -90,7 +99,7 @@ fn is_dense(value: &[u8]) -> bool {
         || (value.len() >= 20 && cases && is_mixed(value) && !named)
 }
 
-/// Whether it is a call, a type, a variable, a place to be filled in, or was masked.
+/// Returns `true` if it is a call, a type, a variable, a placeholder, or already masked.
 fn is_code(value: &[u8]) -> bool {
     matches!(value[0], b'$' | b'%')
         || value

@@ -12,7 +12,7 @@ fn check(text: &str, expected: &str) {
     assert_eq!(
         secrets.redact(expected),
         expected,
-        "a clean text stays as it is"
+        "a clean text stays unchanged"
     );
 }
 
@@ -30,7 +30,7 @@ fn clean(text: &str) {
 const JWT: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P";
 
 #[test]
-fn keys_of_services_are_found() {
+fn find_detects_keys_of_services() {
     for key in [
         "sk-0123456789abcdef",
         "sk-ant-api03-AbCdEf0123456789-AbCdEf_0123456789",
@@ -70,7 +70,7 @@ fn keys_of_services_are_found() {
 }
 
 #[test]
-fn tokens_keys_and_passwords_are_found() {
+fn find_detects_tokens_keys_and_passwords() {
     check(
         "Authorization: Bearer 0123456789abcdef",
         "Authorization: Bearer [secret: token]",
@@ -124,7 +124,7 @@ fn tokens_keys_and_passwords_are_found() {
 }
 
 #[test]
-fn ordinary_texts_are_left_alone() {
+fn find_ignores_ordinary_texts() {
     for text in [
         "",
         "Ask for a token, and keep the password secret: it is yours.",
@@ -154,8 +154,8 @@ fn ordinary_texts_are_left_alone() {
 }
 
 #[test]
-fn an_encoded_image_is_left_alone() {
-    // Bytes without order, as those of a compressed image are.
+fn find_ignores_encoded_image() {
+    // Random bytes, like those of a compressed image.
     let (mut state, mut bytes) = (7u64, Vec::new());
     for _ in 0..400_000 {
         state = state
@@ -170,7 +170,7 @@ fn an_encoded_image_is_left_alone() {
 }
 
 #[test]
-fn known_values_are_found_in_every_form() {
+fn find_detects_known_values_in_every_form() {
     let secrets = Secrets::new().known(" a\"b/c d\n").known("abc").known("");
     assert_eq!(secrets.known.len(), 3);
     assert_eq!(format!("{secrets:?}"), "Secrets(***)");
@@ -188,13 +188,13 @@ fn known_values_are_found_in_every_form() {
     assert_eq!(
         two.redact("abcd1234wxyz"),
         "[secret: known]",
-        "no part of either is left"
+        "no part of either remains"
     );
     assert_eq!(two.redact("sk-0123456789abcdef"), "sk-0123456789abcdef");
 }
 
 #[test]
-fn values_are_cleaned_where_they_need_it() {
+fn redact_value_replaces_texts_and_keys() {
     let secrets = Secrets::new().known("hunter2").known("123456");
     let value = json!({
         "list": ["x", "hunter2", {"Authorization": "Basic abc"}], "hunter2": 1, "pin": 123456,
@@ -211,7 +211,7 @@ fn values_are_cleaned_where_they_need_it() {
 }
 
 #[test]
-fn names_of_variables_tell() {
+fn variables_are_selected_by_name() {
     for name in [
         "OPENAI_API_KEY",
         "GITHUB_TOKEN",
@@ -239,15 +239,11 @@ fn names_of_variables_tell() {
         ("B_TOKEN", "longer than that"),
         ("C", "anything else"),
     ]);
-    assert_eq!(
-        secrets.known.len(),
-        2,
-        "as it is, and as it is in an address"
-    );
+    assert_eq!(secrets.known.len(), 2, "plain and URL-encoded");
 }
 
 #[test]
-fn no_text_takes_more_than_a_pass() {
+fn find_takes_linear_time_for_any_text() {
     for piece in [
         "sk-",
         "sk-.",
@@ -279,7 +275,7 @@ fn no_text_takes_more_than_a_pass() {
             least.min().unwrap()
         };
         let (one, many) = (time(4_000), time(64_000));
-        // A pass is 16 times as much; what goes over the rest each time is 256 times as much.
+        // One pass takes 16 times as long; a search that rescans the rest takes 256 times as long.
         assert!(
             many < one * 100 + std::time::Duration::from_millis(20),
             "{piece:?}: {one:?}, then {many:?}"
@@ -289,7 +285,7 @@ fn no_text_takes_more_than_a_pass() {
 
 proptest! {
     #[test]
-    fn whatever_stands_around_it_no_secret_is_left(
+    fn redact_removes_known_value_in_any_text(
         before in any::<String>(), after in any::<String>(), value in "[a-zA-Z0-9\"\\\\é \
             /+=]{4,40}",
     ) {
@@ -308,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(text in "(-----BEGIN |PRIVATE KEY-----|eyJ|sk-|ghp_|Bearer |Basic \
+    fn find_accepts_any_text(text in "(-----BEGIN |PRIVATE KEY-----|eyJ|sk-|ghp_|Bearer |Basic \
         |password|token|=|:|://|@|\\.|\\\\|\"| |%|é|[a-z0-9]{1,20}){0,40}") {
         let secrets = Secrets::new();
         let clean = secrets.redact(&text).into_owned();

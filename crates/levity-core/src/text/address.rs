@@ -1,16 +1,16 @@
-//! Addresses as they may be shown, and the names of models that have one.
+//! Addresses and model names in a form without secrets, for display.
 
-/// The shortest part of a path that may be a key.
-const SHORTEST_KEY: usize = 16;
+/// The minimum length of a path segment that may be a key.
+const MIN_KEY_LENGTH: usize = 16;
 
-/// Stands for a part that may be a secret.
+/// The replacement for a part that may be a secret.
 const HIDDEN: &str = "***";
 
-/// An address as it may be shown: without user, password, query and fragment, and with `***` in
-/// place of a part of the path that looks like a key. An address that is no plain URL is shown as
-/// `***` behind its scheme, or as `***` alone.
+/// Returns an address for display: without user, password, query and fragment, and with `***` in
+/// place of a path segment that looks like a key. An address that is not a plain URL is shown as
+/// `***` after its scheme, or as `***` alone.
 ///
-/// Every error, log and `Debug` output that names an address shows it by this function.
+/// Every error, log and `Debug` output that names an address uses this function.
 ///
 /// ```
 /// # use levity_core::text::bare_url;
@@ -31,8 +31,8 @@ pub fn bare_url(url: &str) -> String {
     let host = authority
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host);
-    // An `@` behind the host means that a password may have begun before it:
-    // `http://me:12/34@host`. Only `https://host.example/@name` is an address that people write.
+    // An `@` after the host means that a password may have begun before it: `http://me:12/34@host`.
+    // Only `https://host.example/@name` is an address in real use.
     let (path, query) = behind.split_at(behind.find(['?', '#']).unwrap_or(behind.len()));
     let names = authority.contains('.') && !authority.contains(['@', ':']);
     let path_marked = if names {
@@ -40,7 +40,7 @@ pub fn bare_url(url: &str) -> String {
     } else {
         path.contains('@')
     };
-    // A key alone, where an address is wanted.
+    // A bare key in place of an address.
     let is_key = scheme.is_empty() && !host.contains(['.', ':']) && looks_like_key(host);
     let doubtful = path_marked || query.contains('@') || !is_host(host) || is_key;
     if doubtful {
@@ -51,11 +51,10 @@ pub fn bare_url(url: &str) -> String {
     format!("{scheme}{host}{}", parts.map(shown).collect::<String>())
 }
 
-/// Splits a model's name into what stands before the `@` of its address, and the address:
-/// `provider:id@http://host/v1`.
+/// Splits a model's name at the `@` of its address: `provider:id@http://host/v1`.
 ///
-/// The address is whatever begins like one, also in capitals, behind spaces or with a scheme that
-/// nobody serves, so that a wrong address is never taken for a part of the name.
+/// The address is any text that begins like one, even in capitals, after spaces or with an
+/// unsupported scheme, so that a wrong address is never treated as part of the name.
 ///
 /// ```
 /// # use levity_core::text::split_model_address;
@@ -69,7 +68,7 @@ pub fn split_model_address(name: &str) -> Option<(&str, &str)> {
     found.map(|(at, _)| (&name[..at], &name[at + 1..]))
 }
 
-/// A model's name as it may be shown: its address, if it has one, as [`bare_url`] shows it.
+/// Returns a model's name for display, with its address, if any, as [`bare_url`] shows it.
 ///
 /// ```
 /// # use levity_core::text::bare_model_name;
@@ -82,8 +81,7 @@ pub fn bare_model_name(name: &str) -> String {
         None => (name, String::new()),
     };
     let start = model.find(':').map_or(0, |colon| colon + 1);
-    // Without a provider, it is an address that somebody mistyped: `http:/me:pw@host`,
-    // `token@host/v1`.
+    // Without a provider, it is a mistyped address: `http:/me:pw@host`, `token@host/v1`.
     let scheme = ["http", "https", "ws", "wss", "ftp", "file"];
     let is_address = scheme.iter().any(|name| {
         model[..start]
@@ -95,14 +93,14 @@ pub fn bare_model_name(name: &str) -> String {
     if is_address || has_user || model[..start].contains(['@', '/', '\\', '?', '#']) {
         return HIDDEN.to_owned();
     }
-    let shown = match hidden_from(&model[start..]) {
+    let shown = match secret_start(&model[start..]) {
         Some(at) => format!("{}{HIDDEN}{address}", &model[..start + at]),
         None => format!("{model}{address}"),
     };
     shown.replace(char::is_control, "\u{fffd}")
 }
 
-/// Whether a text begins as an address does, for somebody who reads it leniently.
+/// Returns `true` if a text begins like an address, read leniently.
 fn begins_address(text: &str) -> bool {
     let text = text.trim_start_matches(super::blank::is_invisible);
     let web = |scheme: &str| {
@@ -120,19 +118,19 @@ fn begins_address(text: &str) -> bool {
     scheme || text.starts_with("//") || text.starts_with("\\\\")
 }
 
-/// Where something begins in the id of a model that may be an address with a secret, though it does
-/// not look like one.
-fn hidden_from(id: &str) -> Option<usize> {
+/// Returns the position in a model id where a possible address with a secret begins, even if it
+/// does not look like one.
+fn secret_start(id: &str) -> Option<usize> {
     if begins_address(id) {
         return Some(0);
     }
     let before_mark = |mark: &str| id.find(mark).filter(|at| id[*at..].contains('@'));
-    // Some ids begin with an `@`, and so do a user and a password behind no id.
+    // Some ids begin with an `@`, and so does a user with a password and no id.
     let scoped = id.strip_prefix('@').and_then(|rest| rest.split('@').next());
     let start = usize::from(scoped.is_some_and(|scope| !scope.contains(':')));
     let first = id[start..].find('@').map(|at| start + at + 1);
     let second = first.filter(|first| id[*first..].contains('@'));
-    // What stands behind an `@` is a version or a digest, or else an address.
+    // The text after an `@` is a version or a digest, or else an address.
     let address = first.filter(|first| {
         let rest = &id[*first..];
         let pair = *first > 1 && rest.contains(':') && !is_digest(rest);
@@ -147,7 +145,7 @@ fn hidden_from(id: &str) -> Option<usize> {
     [second, query, slashes, slash].into_iter().flatten().min()
 }
 
-/// Returns whether a text is a digest: `sha256:0a1b`.
+/// Returns `true` if a text is a digest: `sha256:0a1b`.
 fn is_digest(text: &str) -> bool {
     let digest = text
         .strip_prefix("sha256:")
@@ -162,8 +160,7 @@ fn is_scheme(scheme: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
 }
 
-/// Whether a text is a host with or without a port, and nothing that only a lenient reader takes
-/// for one.
+/// Returns `true` if a text is strictly a host with or without a port.
 fn is_host(host: &str) -> bool {
     let (host, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
         Some((inner, port)) => {
@@ -184,7 +181,8 @@ fn is_host(host: &str) -> bool {
             .all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
-/// Whether a part of a path may be shown: it is no key, and hides no query behind other letters.
+/// Returns `true` if a path segment can be shown: it is not a key and hides no query behind other
+/// characters.
 fn is_plain(part: &str) -> bool {
     let part = part.strip_prefix('@').unwrap_or(part);
     let plain =
@@ -192,9 +190,9 @@ fn is_plain(part: &str) -> bool {
     part.chars().all(plain) && !looks_like_key(part)
 }
 
-/// Whether a part of a path is long and has digits in it, as ids and keys do and words do not.
+/// Returns `true` if a path segment is long and has digits, like ids and keys and unlike words.
 fn looks_like_key(part: &str) -> bool {
-    part.len() >= SHORTEST_KEY && part.contains(|c: char| c.is_ascii_digit())
+    part.len() >= MIN_KEY_LENGTH && part.contains(|c: char| c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -202,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_url_hides_whatever_may_be_a_secret() {
+    fn bare_url_hides_possible_secrets() {
         for (url, shown) in [
             ("http://h", "http://h"),
             ("http://h:80/a/b/", "http://h:80/a/b/"),
@@ -273,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Odd addresses with a secret as user, password, value of the query and fragment.
+    /// Returns odd addresses with a secret as user, password, query value and fragment.
     fn odd_addresses(secret: &str) -> Vec<String> {
         let schemes = [
             "http://",
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn no_odd_address_shows_its_secret() {
+    fn bare_names_hide_secrets_of_odd_addresses() {
         let secret = "CANARY";
         for url in odd_addresses(secret) {
             let shown = bare_url(&url);
@@ -374,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn split_model_address_finds_the_address_of_a_name() {
+    fn split_model_address_finds_address_of_name() {
         for (name, expected) in [
             (
                 "compatible:m@http://h/v1",

@@ -1,10 +1,10 @@
-//! Texts without anything that a reader can see.
+//! Detection of texts without visible characters.
 
-/// Returns whether a text has no visible character: only white space, control characters, and
-/// characters that take no room or have no shape, such as zero-width spaces, byte order marks, tags
-/// and fillers.
+/// Returns `true` if a text has no visible character. It has only white space, control characters,
+/// and characters without width or shape, such as zero-width spaces, byte order marks, tags and
+/// fillers.
 ///
-/// Every surface that takes a prompt refuses it by this function.
+/// Every interface that accepts a prompt uses this function to reject blank ones.
 ///
 /// ```
 /// # use levity_core::text::is_blank;
@@ -35,7 +35,7 @@ pub(super) fn is_invisible(c: char) -> bool {
                 | 0x200b..=0x200f
                 | 0x2028..=0x202e
                 | 0x2060..=0x206f
-                // The empty pattern of Braille.
+                // The empty Braille pattern.
                 | 0x2800
                 | 0x3164
                 | 0xfdd0..=0xfdef

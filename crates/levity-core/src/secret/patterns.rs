@@ -1,5 +1,5 @@
-//! What secrets look like. Every look is at a stretch of text that no other look of its kind goes
-//! over again, or at a few bytes, so that the whole costs a pass, whatever the text.
+//! Patterns of secrets. Each check covers text that no other check of its kind covers again, or
+//! only a few bytes, so that the whole search is one pass over any text.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{FoundSecret, SecretKind, assigned};
 
-/// As much of a key is looked at to tell whether it is one.
-const LOOK: usize = 256;
+/// The maximum bytes of a key to inspect.
+const MAX_INSPECTED: usize = 256;
 
-/// What the keys of well-known services begin with, and how many letters follow at least.
+/// The prefixes of keys of well-known services, with the minimum number of characters that follow.
 const PREFIXES: [(&str, usize); 24] = [
     ("sk-", 16),
     ("sk_live_", 16),
@@ -42,10 +42,10 @@ const PREFIXES: [(&str, usize); 24] = [
 const AWS: &str = "AKIA";
 const AWS_SESSION: &str = "ASIA";
 
-/// The shortest key with its prefix.
-const SHORTEST: usize = 19;
+/// The minimum length of a key with its prefix.
+const MIN_KEY_LENGTH: usize = 19;
 
-/// The first letters of [`PREFIXES`].
+/// Returns `true` for the first bytes of [`PREFIXES`].
 fn may_begin(byte: u8) -> bool {
     matches!(
         byte,
@@ -68,7 +68,7 @@ pub(super) fn find(text: &str) -> Vec<FoundSecret> {
             end = run(bytes, at, is_word);
             in_word(text, at..end, &mut found);
         }
-        // What was found is not gone over again.
+        // Skip the secrets that were found.
         at = found[before..]
             .iter()
             .map(|found| found.range.end)
@@ -77,25 +77,25 @@ pub(super) fn find(text: &str) -> Vec<FoundSecret> {
     found
 }
 
-/// A word and what stands right behind it.
+/// Checks a word and the text directly after it.
 fn in_word(text: &str, word: Range<usize>, found: &mut Vec<FoundSecret>) {
     let (bytes, length) = (text.as_bytes(), word.len());
     if bytes.get(word.end) == Some(&b' ') {
         found.extend(behind_scheme(text, word.clone()));
     }
-    if length >= assigned::SHORTEST_NAME {
+    if length >= assigned::MIN_NAME_LENGTH {
         found.extend(assigned::find(text, word.clone()));
     }
-    if length >= SHORTEST {
+    if length >= MIN_KEY_LENGTH {
         keys(bytes, word.clone(), found);
         tokens(bytes, word, found);
     }
 }
 
-/// Keys by what they begin with, at the beginning of a word or of a part of it.
+/// Finds keys by their prefixes, at the start of a word or of a part of it.
 fn keys(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
     let mut at = word.start;
-    while at + SHORTEST <= word.end {
+    while at + MIN_KEY_LENGTH <= word.end {
         let may_begin = may_begin(bytes[at]) && is_edge(bytes, word.start, at);
         match may_begin.then(|| key_at(&bytes[..word.end], at)).flatten() {
             Some(end) => {
@@ -110,9 +110,9 @@ fn keys(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
     }
 }
 
-/// Whether a key may begin here: nothing that could be part of it stands in front.
+/// Returns `true` if a key may begin here: no character before it could be part of the key.
 fn is_edge(bytes: &[u8], start: usize, at: usize) -> bool {
-    // What is escaped in JSON ends with a letter (`\n`), and in an address too (`%3D`).
+    // An escape sequence ends with a letter in JSON (`\n`) and in an address (`%3D`).
     at == start
         || matches!(bytes[at - 1], b'.' | b'/' | b'~' | b'%')
         || (at == start + 1 && start > 0 && bytes[start - 1] == b'\\')
@@ -126,7 +126,7 @@ fn key_at(bytes: &[u8], at: usize) -> Option<usize> {
         .find(|(prefix, _)| bytes[at..].starts_with(prefix.as_bytes()))?;
     let from = at + prefix.len();
     let part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    let seen = &bytes[from..run(&bytes[..bytes.len().min(from + LOOK)], from, part)];
+    let seen = &bytes[from..run(&bytes[..bytes.len().min(from + MAX_INSPECTED)], from, part)];
     let fits = match *prefix {
         AWS | AWS_SESSION => {
             let key = run(seen, 0, |byte| {
@@ -141,7 +141,7 @@ fn key_at(bytes: &[u8], at: usize) -> Option<usize> {
         return None;
     }
     let end = run(bytes, from, part);
-    // A full stop behind it belongs to the sentence.
+    // A full stop after it belongs to the sentence.
     Some(
         end - bytes[from..end]
             .iter()
@@ -151,8 +151,8 @@ fn key_at(bytes: &[u8], at: usize) -> Option<usize> {
     )
 }
 
-/// Whether some part of it is too mixed for words: class names and slugs have the prefixes of keys
-/// as well.
+/// Returns `true` if some part is too mixed for words: class names and slugs have the prefixes of
+/// keys as well.
 fn is_random(key: &[u8]) -> bool {
     let parts = key.split(|byte| !byte.is_ascii_alphanumeric());
     parts
@@ -160,12 +160,12 @@ fn is_random(key: &[u8]) -> bool {
         .any(|part| part.iter().any(u8::is_ascii_digit))
 }
 
-/// Signed web tokens: three parts in base64, of which the first begins as JSON does.
+/// Finds signed web tokens: three parts in base64, of which the first begins like JSON.
 fn tokens(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let mut ends = Vec::new();
     let mut at = word.start;
-    // Most long words have no two dots, and then nothing is gathered.
+    // Most long words have no two dots, so collect nothing for them.
     if bytes[word.clone()]
         .iter()
         .filter(|byte| **byte == b'.')
@@ -186,7 +186,7 @@ fn tokens(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
         if !dotted || head.start < taken || head.len() < 16 || body.len() < 8 || sign.len() < 16 {
             continue;
         }
-        // What stands in front may be what was escaped.
+        // The characters before it may be an escape sequence.
         let inner = (0..6)
             .map(|skip| head.start + skip)
             .find(|at| bytes[*at..].starts_with(b"eyJ"));
@@ -200,7 +200,7 @@ fn tokens(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
     }
 }
 
-/// What stands behind `Bearer` and `Basic`.
+/// Finds the credential after `Bearer` and `Basic`.
 fn behind_scheme(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     let scheme = &text[word.clone()];
     let (start, bytes) = (word.end + 1, text.as_bytes());
@@ -208,10 +208,10 @@ fn behind_scheme(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     let token = &bytes[start..end];
     let secret = if scheme.eq_ignore_ascii_case("bearer") {
         token.len() >= 16
-            && token[..token.len().min(LOOK)]
+            && token[..token.len().min(MAX_INSPECTED)]
                 .iter()
                 .any(u8::is_ascii_digit)
-    } else if scheme.eq_ignore_ascii_case("basic") && token.len() <= LOOK {
+    } else if scheme.eq_ignore_ascii_case("basic") && token.len() <= MAX_INSPECTED {
         STANDARD
             .decode(token)
             .is_ok_and(|plain| plain.contains(&b':') && std::str::from_utf8(&plain).is_ok())
@@ -224,9 +224,9 @@ fn behind_scheme(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     })
 }
 
-/// The password in `scheme://user:password@host`.
+/// Finds the password in `scheme://user:password@host`.
 fn in_address(bytes: &[u8], start: usize) -> Option<FoundSecret> {
-    let seen = &bytes[start..bytes.len().min(start + LOOK)];
+    let seen = &bytes[start..bytes.len().min(start + MAX_INSPECTED)];
     let until = |byte: &u8| {
         byte.is_ascii_whitespace()
             || matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'`' | b'<')
@@ -235,7 +235,7 @@ fn in_address(bytes: &[u8], start: usize) -> Option<FoundSecret> {
     let at = seen.iter().rposition(|byte| *byte == b'@')?;
     let colon = seen[..at].iter().position(|byte| *byte == b':')?;
     let range = start + colon + 1..start + at;
-    // A place to be filled in is no password, and one that was masked is none any more.
+    // A placeholder or a masked password is not a secret.
     let empty = range.is_empty() || matches!(bytes[range.start], b'{' | b'$' | b'[' | b'*' | b'%');
     (!empty).then_some(FoundSecret {
         range,
@@ -243,14 +243,14 @@ fn in_address(bytes: &[u8], start: usize) -> Option<FoundSecret> {
     })
 }
 
-/// A private key from its first line to its last. One that was cut off goes as far as it looks like
-/// one.
+/// Finds a private key from its first line to its last. A truncated key ends where it stops looking
+/// like one.
 fn private_key(bytes: &[u8], at: usize) -> Option<FoundSecret> {
-    let (title, body) = titled(bytes, at + "-----BEGIN ".len())?;
+    let (title, body) = title_at(bytes, at + "-----BEGIN ".len())?;
     if !title.ends_with(b"PRIVATE KEY") && !title.ends_with(b"PRIVATE KEY BLOCK") {
         return None;
     }
-    // Up to whatever line of dashes is next, so that no stretch is gone over twice.
+    // Search up to the next line of dashes, so that no text is read twice.
     let mut end = body;
     while end < bytes.len() && in_key(bytes[end]) && !bytes[end..].starts_with(b"-----") {
         end += 1;
@@ -264,7 +264,7 @@ fn private_key(bytes: &[u8], at: usize) -> Option<FoundSecret> {
         return None;
     }
     if bytes[end..].starts_with(b"-----END ") {
-        end = titled(bytes, end + "-----END ".len()).map_or(end, |(_, end)| end);
+        end = title_at(bytes, end + "-----END ".len()).map_or(end, |(_, end)| end);
     }
     Some(FoundSecret {
         range: at..end,
@@ -272,25 +272,26 @@ fn private_key(bytes: &[u8], at: usize) -> Option<FoundSecret> {
     })
 }
 
-/// The title that ends with five dashes, and where what follows begins.
-fn titled(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
+/// Returns the title that ends with five dashes, and the position after it.
+fn title_at(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let title = &bytes[at..bytes.len().min(at + 40)];
     let length = title.windows(5).position(|five| five == b"-----")?;
     Some((&title[..length], at + length + 5))
 }
 
-/// Base64, lines that are escaped or not, and the headers of a key with a passphrase.
+/// Returns `true` for base64, escaped or plain line ends, and the headers of a key with a
+/// passphrase.
 fn in_key(byte: u8) -> bool {
     is_word(byte) || byte.is_ascii_whitespace() || matches!(byte, b'=' | b':' | b',' | b'\\')
 }
 
-/// Where a row of such bytes ends. They are all ASCII, so that it ends between letters.
+/// Returns the end of a row of matching bytes. They are all ASCII, so it is a character boundary.
 pub(super) fn run(bytes: &[u8], start: usize, is: impl Fn(u8) -> bool) -> usize {
     let length = bytes[start..].iter().position(|byte| !is(*byte));
     length.map_or(bytes.len(), |length| start + length)
 }
 
-/// What words are made of: names, paths, numbers, base64.
+/// Returns `true` for the bytes of words: names, paths, numbers, base64.
 pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'~' | b'+' | b'/' | b'%')
 }

@@ -2,11 +2,11 @@
 
 use super::SecretKind;
 
-/// No name of a secret is longer.
-const LONGEST: usize = 64;
+/// The maximum length of a name of a secret.
+const MAX_NAME_LENGTH: usize = 64;
 
-/// What such names end with, in lower case and without `_` and `-`.
-const ENDS: [(&str, SecretKind); 20] = [
+/// The suffixes of such names, in lower case and without `_` and `-`.
+const SUFFIXES: [(&str, SecretKind); 20] = [
     ("password", SecretKind::Password),
     ("passwd", SecretKind::Password),
     ("passphrase", SecretKind::Password),
@@ -29,33 +29,35 @@ const ENDS: [(&str, SecretKind); 20] = [
     ("secrettoken", SecretKind::Token),
 ];
 
-/// What a thing of this name is, when it is usually a secret.
+/// Returns the kind of secret that a variable or key of this name usually holds.
 ///
-/// A token is one only if it says of what: those of pages and of counts are none. A variable in
-/// capitals whose name ends with `_TOKEN` or `_PAT` is one too: that is how programs take them.
+/// A token needs a qualifier, because page tokens and token counts are not secrets. A variable in
+/// capitals whose name ends with `_TOKEN` or `_PAT` also counts: programs commonly read secrets
+/// from them.
 pub(super) fn kind_of(name: &str) -> Option<SecretKind> {
-    if name.len() > LONGEST || name.len() < 6 {
+    if name.len() > MAX_NAME_LENGTH || name.len() < 6 {
         return None;
     }
     let capitals = name
         .bytes()
         .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
-    if capitals && (name.ends_with("_TOKEN") || name.ends_with("_PAT")) && !is_of_pages(name) {
+    if capitals && (name.ends_with("_TOKEN") || name.ends_with("_PAT")) && !is_page_token(name) {
         return Some(SecretKind::Token);
     }
-    let mut plain = [0; LONGEST];
+    let mut plain = [0; MAX_NAME_LENGTH];
     let mut length = 0;
     for byte in name.bytes().filter(|byte| !matches!(byte, b'_' | b'-')) {
         plain[length] = byte.to_ascii_lowercase();
         length += 1;
     }
     let plain = &plain[..length];
-    ENDS.iter()
+    SUFFIXES
+        .iter()
         .find(|(end, _)| plain.ends_with(end.as_bytes()))
         .map(|(_, kind)| *kind)
 }
 
-fn is_of_pages(name: &str) -> bool {
+fn is_page_token(name: &str) -> bool {
     [
         "PAGE_TOKEN",
         "NEXT_TOKEN",

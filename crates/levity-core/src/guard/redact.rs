@@ -1,4 +1,4 @@
-//! What a guard looks at, without secrets.
+//! Removal of secrets from the subjects of guards.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use super::GuardSubject;
 use crate::{Content, Message, Part, Secrets, ToolCall, ToolResult};
 
 impl GuardSubject {
-    /// The same with markers in place of secrets, in everything that is text in it: what was
-    /// thought, data of the provider's and wholes of results as well. `None` when there are none.
+    /// Returns a copy with markers in place of secrets in all its text, including thinking,
+    /// provider data and full results. Returns `None` if there are no secrets.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -43,7 +43,7 @@ fn value(value: &Value, secrets: &Secrets) -> Option<Value> {
     }
 }
 
-/// Calls are looked at one by one, elsewhere.
+/// Leaves calls unchanged: each is checked separately.
 fn message(message: &Message, secrets: &Secrets) -> Option<Message> {
     let clean: Vec<_> = message
         .parts
@@ -78,7 +78,7 @@ fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
     if clean.is_none() && opaque.is_none() {
         return None;
     }
-    // A signature is for what was said, and no longer fits.
+    // A signature covers the original text and no longer fits.
     let said = clean.unwrap_or_else(|| said.clone());
     Some(if matches!(part, Part::Text(_)) {
         Part::text(said)
