@@ -1,4 +1,4 @@
-//! What the code that `#[tool]` writes and levity's other crates need; not for use by hand.
+//! Items for the code that `#[tool]` generates and for levity's other crates; not public API.
 
 mod arguments;
 mod returns;

@@ -7,13 +7,13 @@ use crate::{
     Waiting,
 };
 
-/// The result of methods that build or run something.
+/// The result type of methods that build or run something.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The one error of builders and runs. `?` turns the errors of all parts of levity into it.
+/// The common error of builders and runs. `?` converts the errors of all parts of levity into it.
 ///
-/// [`partial`](Self::partial) has what a run had reached: its words, what it used, and all else its
-/// kind of run has.
+/// [`partial`](Self::partial) returns the partial result of the run: its text, its usage and the
+/// details of its kind of run.
 ///
 /// ```
 /// use levity_core::{Error, ErrorKind, JournalError, JournalErrorKind, Result};
@@ -29,129 +29,129 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The goal has no visible text and nothing else, such as a picture; nothing was begun.
-    #[error("the prompt is empty; say what is to be done")]
+    /// The prompt has no visible text and no other content, such as an image; no run was started.
+    #[error("the prompt is empty; describe the task")]
     EmptyPrompt,
-    /// A setting makes no sense.
+    /// A setting has an invalid value.
     #[error("`{setting}` {problem}")]
     Setting {
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// The problem, and the way out.
+        /// The problem and its remedy.
         problem: String,
     },
-    /// The parts do not fit together, or one of them is missing: a model, tools, the steps of a
-    /// plan.
+    /// The configuration is inconsistent or incomplete, for example the model, the tools or the
+    /// steps of a plan.
     #[error(transparent)]
     Config(SharedError),
-    /// A limit was passed before there was an answer.
+    /// A limit was exceeded before there was an answer.
     #[error(
         "the limit on {limit} was reached before there was an answer; raise it, or ask for less"
     )]
     Limit {
-        /// The limit.
+        /// The limit that was reached.
         limit: Limit,
-        /// The result so far.
+        /// The partial result of the run.
         partial: Partial,
     },
     /// The run was cancelled.
     #[error("the run was cancelled: {reason}")]
     Cancelled {
-        /// The reason.
+        /// The reason for the cancellation.
         reason: String,
-        /// The result so far.
+        /// The partial result of the run.
         partial: Partial,
     },
     /// The model could not be called.
     #[error("{}", .source.report())]
     Model {
-        /// The reason.
+        /// The underlying error of the model.
         #[source]
         source: ModelError,
-        /// The result so far.
+        /// The partial result of the run.
         partial: Partial,
     },
-    /// The model answered, and nothing could be done with it.
-    #[error("the model's reply is of no use: {what}")]
+    /// The reply of the model could not be used.
+    #[error("the model's reply is unusable: {what}")]
     Behaviour {
-        /// The problem.
+        /// A description of the problem.
         what: String,
-        /// The result so far.
+        /// The partial result of the run.
         partial: Partial,
     },
-    /// The answer does not have the wanted shape, and asking again did not help.
-    #[error("the answer does not have the wanted shape: {complaint}")]
+    /// The answer does not match the output schema, even after retries.
+    #[error("the answer does not match the output schema: {complaint}")]
     Output {
-        /// The problem.
+        /// A description of the mismatch.
         complaint: String,
-        /// The result so far.
+        /// The partial result of the run.
         partial: Partial,
     },
-    /// A guard did not let pass what was said, by a person or by the model.
+    /// A guard blocked a message from a person or from the model.
     #[error("`{guard}` blocked the {stage}: {reason}")]
     Blocked {
-        /// The guard.
+        /// The name of the guard.
         guard: Arc<str>,
         /// The stage of the run.
         stage: Stage,
-        /// The reason.
+        /// The reason for blocking.
         reason: String,
-        /// The result so far.
+        /// The partial result of the run.
         partial: Partial,
     },
-    /// Some of what was to be done is not.
+    /// Some of the required steps are not done.
     #[error("the goal was not reached: {why}")]
     Unreached {
-        /// The steps that are missing, and the reasons.
+        /// The missing steps and the reasons.
         why: String,
-        /// The result so far.
+        /// The partial result of the run.
         partial: Partial,
     },
-    /// The conversation could not be had, or what was said could not be kept in it.
-    #[error("the conversation could not be read or kept: {}", chain(.source))]
+    /// The conversation could not be loaded, or the messages could not be saved in it.
+    #[error("the conversation could not be read or saved: {}", chain(.source))]
     Memory {
-        /// The reason.
+        /// The underlying error of the store.
         #[source]
         source: MemoryError,
-        /// The result so far, which may have the answer.
+        /// The partial result, which may contain the answer.
         partial: Option<Partial>,
     },
-    /// All that the run does is wait, and it was left in its journal, as `park` of a run wants it.
+    /// The run only waits and was parked in its journal, as `park` of a run requests.
     #[error(
-        "run `{run}` waits, and was left in its journal; resume it when what it waits for is there"
+        "run `{run}` is waiting and was parked in its journal; resume it once the wait is over"
     )]
     Parked {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// The questions and times that it waits for; empty when only runs below it wait.
+        /// The questions and times that it waits for; empty if only its descendants wait.
         waiting: Vec<Waiting>,
     },
-    /// The run could not be driven on.
-    #[error("the run could not be driven on: {}", chain(.source))]
+    /// The run could not be driven any further.
+    #[error("the run could not continue: {}", chain(.source))]
     Runtime {
-        /// The reason.
+        /// The underlying error of the runtime.
         #[source]
         source: RuntimeError,
-        /// The result so far, if the run had begun.
+        /// The partial result, if the run had begun.
         partial: Option<Partial>,
     },
-    /// A fault in levity or in a part of your own.
-    #[error("the run could not go on: {what}")]
+    /// A bug in levity or in one of your own components.
+    #[error("internal error in the run: {what}")]
     Internal {
-        /// The problem.
+        /// A description of the problem.
         what: String,
-        /// The result so far.
+        /// The partial result of the run.
         partial: Partial,
     },
     /// A command did not reach its run.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// A part of the program failed: a file, a workspace, a server, a tool.
+    /// A component failed: a file, a workspace, a server or a tool.
     #[error(transparent)]
     Other(SharedError),
 }
 
-/// The message and its causes on one line: a `main` that returns the error prints this.
+/// Shows the message and its causes on one line, as printed by a `main` that returns the error.
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&chain(self))
@@ -162,55 +162,56 @@ impl std::fmt::Debug for Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Something was put together wrongly.
+    /// The configuration is invalid.
     Config,
-    /// A limit was passed.
+    /// A limit was exceeded.
     Limit,
     /// The run was cancelled.
     Cancelled,
     /// The model could not be called.
     Model,
-    /// The model did something of no use.
+    /// The reply of the model could not be used.
     Behaviour,
-    /// The answer has another shape.
+    /// The answer does not match the output schema.
     Output,
-    /// A guard did not let something pass.
+    /// A guard blocked a message.
     Blocked,
-    /// Some of what was to be done is not.
+    /// Some of the required steps are not done.
     Unreached,
-    /// The conversation could not be had or kept.
+    /// The conversation could not be loaded or saved.
     Memory,
-    /// The run waits, and was left in its journal.
+    /// The run waits and was parked in its journal.
     Parked,
-    /// The run could not be driven on.
+    /// The run could not be driven any further.
     Runtime,
-    /// A part of the program failed.
+    /// A component of the program failed.
     Other,
 }
 
 impl Error {
-    /// Something that was put together wrongly.
+    /// Creates a configuration error.
     pub fn config(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Config(SharedError::new(error))
     }
 
-    /// As [`config`](Self::config), with words before the error's own that say what it is about.
+    /// Creates a configuration error like [`config`](Self::config), prefixed with its subject.
     pub fn config_of(
         what: &'static str,
         error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self::config(About {
+        Self::config(ErrorWithSubject {
             what,
             cause: SharedError::new(error),
         })
     }
 
-    /// Any other error of a part of the program.
+    /// Creates an error of another component.
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(SharedError::new(error))
     }
 
-    /// A setting that makes no sense; `problem` goes on from its name, and says the way out.
+    /// Creates the error of an invalid setting; `problem` completes a sentence that begins with its
+    /// name and includes the remedy.
     pub fn setting(setting: &'static str, problem: impl Into<String>) -> Self {
         Self::Setting {
             setting,
@@ -236,7 +237,7 @@ impl Error {
         }
     }
 
-    /// Whether the same may succeed later.
+    /// Returns `true` if the same operation may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Model { source, .. } => source.is_retryable(),
@@ -251,7 +252,7 @@ impl Error {
         }
     }
 
-    /// Returns the result so far, if a run had begun.
+    /// Returns the partial result, if a run had begun.
     pub fn partial(&self) -> Option<&Partial> {
         match self {
             Self::Limit { partial, .. }
@@ -267,20 +268,20 @@ impl Error {
         }
     }
 
-    /// The same as the result of its kind of run:
+    /// Returns the partial result with the details of its kind of run:
     /// `let answer: Option<Answer> = error.partial_as()`.
     pub fn partial_as<D: Send + Sync + 'static>(&self) -> Option<Finished<D>> {
         self.partial()?.downcast()
     }
 
-    /// The error of a part that became this one, if it was an `E`.
+    /// Returns the original error of a component, if it is an `E`.
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {
             Self::Config(cause) | Self::Other(cause) => {
                 let error = cause.as_error();
                 let about = error
                     .downcast_ref()
-                    .map(|About { cause, .. }| cause.as_error());
+                    .map(|ErrorWithSubject { cause, .. }| cause.as_error());
                 about.unwrap_or(error).downcast_ref()
             }
             _ => None,
@@ -288,10 +289,10 @@ impl Error {
     }
 }
 
-/// An error, and what it is about.
+/// An error with its subject.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {}", chain(.cause))]
-struct About {
+struct ErrorWithSubject {
     what: &'static str,
     cause: SharedError,
 }
@@ -303,7 +304,7 @@ impl From<RuntimeError> for Error {
 }
 
 impl Error {
-    /// A run that could not be driven to its end, with what it had reached.
+    /// Creates the error of a run that could not be driven to its end, with its partial result.
     pub fn stopped(source: RuntimeError, partial: Option<Partial>) -> Self {
         match source {
             RuntimeError::Parked { run, waiting } => Self::Parked { run, waiting },
@@ -351,7 +352,7 @@ impl From<MemoryError> for Error {
     }
 }
 
-/// Makes errors of parts into the one error.
+/// Converts the errors of components into the common error.
 macro_rules! others {
     ($($error:ty),*) => {
         $(impl From<$error> for Error {

@@ -4,19 +4,19 @@ use serde_json::Value;
 
 use crate::{EffectId, RunId, ToolCall};
 
-/// Asked before a call that policy does not allow by itself.
+/// Decides on calls that the policy does not allow automatically.
 ///
 /// # Contract
-/// - `decide` may take as long as it likes; the run waits, and nothing else is held up.
+/// - `decide` may take any time; only the run that asks waits for it.
 /// - Dropping its future withdraws the question.
 ///
-/// `levity_test::conformance::approver` checks an implementation.
+/// Use `levity_test::conformance::approver` to check an implementation.
 ///
 /// ```
 /// use async_trait::async_trait;
 /// use levity_core::{Approver, Ask, Decision};
 ///
-/// /// Lets everything pass but `delete`.
+/// /// Allows every call except `delete`.
 /// struct Careful;
 ///
 /// #[async_trait]
@@ -28,11 +28,11 @@ use crate::{EffectId, RunId, ToolCall};
 /// ```
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Decides.
+    /// Returns the decision on `ask`.
     async fn decide(&self, ask: &Ask) -> Decision;
 }
 
-/// A function that decides at once.
+/// Implements [`Approver`] for a function that decides immediately.
 ///
 /// ```
 /// # use levity_core::{Approver, Ask, Decision};
@@ -46,32 +46,32 @@ impl<F: Fn(&Ask) -> Decision + Send + Sync> Approver for F {
     }
 }
 
-/// A question about a call, or a question of the model's that the call is.
+/// A request to approve a call, or a question from the model that a person answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ask {
     /// The run that asks.
     pub run: RunId,
-    /// The question's number in that run.
+    /// The number of the question's effect in that run.
     pub effect: EffectId,
-    /// The call.
+    /// The call to decide on.
     pub call: ToolCall,
-    /// Why it is asked; where an answer is wanted, the question.
+    /// The reason for asking or, if an answer is requested, the question itself.
     pub reason: String,
-    /// What is wanted.
+    /// The kind of response that is requested.
     #[serde(default, skip_serializing_if = "Wanted::is_permission")]
     pub wanted: Wanted,
 }
 
-/// What an [`Ask`] wants.
+/// The kind of response that an [`Ask`] requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Wanted {
-    /// Leave to make a call.
+    /// Permission to make a call.
     #[default]
     Permission,
-    /// An answer to a question of the model's: [`Decision::Answer`].
+    /// An answer to a question from the model: [`Decision::Answer`].
     Answer,
 }
 
@@ -82,7 +82,7 @@ impl Wanted {
 }
 
 impl Ask {
-    /// A question.
+    /// Creates a request for permission to make `call`.
     pub fn new(run: RunId, effect: EffectId, call: ToolCall, reason: impl Into<String>) -> Self {
         Self {
             run,
@@ -93,7 +93,7 @@ impl Ask {
         }
     }
 
-    /// Says that the call is a question itself, and wants an answer.
+    /// Marks the call as a question that requests an answer.
     #[must_use]
     pub fn for_answer(mut self) -> Self {
         self.wanted = Wanted::Answer;
@@ -101,45 +101,45 @@ impl Ask {
     }
 }
 
-/// The answer to an [`Ask`].
+/// The response to an [`Ask`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
-    /// Make the call.
+    /// Make the call as requested.
     Allow,
-    /// Make the call with other arguments; they are checked like the model's own.
+    /// Make the call with other arguments, which are validated like the model's own.
     Edit {
-        /// The arguments.
+        /// The arguments to use instead.
         args: Value,
     },
-    /// What the model is told in place of what the call would return. It is what a question of the
-    /// model's wants.
+    /// Return this text to the model in place of the call's result. Use it to answer a question
+    /// from the model.
     Answer {
-        /// In words.
+        /// The text of the answer.
         text: String,
     },
-    /// Do not make the call; the model is told why.
+    /// Do not make the call; the model receives the reason.
     Deny {
-        /// Why not.
+        /// The reason for the denial.
         reason: String,
     },
 }
 
 impl Decision {
-    /// Do not make the call.
+    /// Creates a denial with this reason.
     pub fn deny(reason: impl Into<String>) -> Self {
         Self::Deny {
             reason: reason.into(),
         }
     }
 
-    /// Answers what the model asked.
+    /// Creates an answer to a question from the model.
     pub fn answer(text: impl Into<String>) -> Self {
         Self::Answer { text: text.into() }
     }
 
-    /// Make the call with other arguments.
+    /// Creates an approval with other arguments.
     pub fn edit(args: Value) -> Self {
         Self::Edit { args }
     }

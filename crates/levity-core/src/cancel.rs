@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Tells work that nobody wants its result any more.
+/// Signals work to stop because its result is no longer needed.
 ///
-/// An async tool need not look at it: its future is dropped. It is for work that goes on all the
-/// same, such as a blocking function or a process.
+/// An async tool does not need to check the token, because its future is dropped. Use it for work
+/// that would otherwise continue, such as a blocking function or a process.
 ///
 /// ```
 /// # use levity_core::CancelToken;
@@ -40,26 +40,26 @@ impl Shared {
 }
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cancels; doing so again changes nothing.
+    /// Cancels the token; further calls have no effect.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         let wakers = std::mem::take(&mut self.0.waiting().wakers);
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Whether it was cancelled.
+    /// Returns `true` if the token was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// Waits until it is cancelled.
+    /// Waits until the token is cancelled.
     pub async fn cancelled(&self) {
-        let mut place = Place {
+        let mut waiter = Waiter {
             shared: &self.0,
             key: None,
         };
@@ -67,8 +67,8 @@ impl CancelToken {
             if self.is_cancelled() {
                 return Poll::Ready(());
             }
-            place.park(cx.waker());
-            // A cancel between the look and the parking has found no waker to wake.
+            waiter.park(cx.waker());
+            // A cancellation between the check and the registration found no waker to wake.
             if self.is_cancelled() {
                 Poll::Ready(())
             } else {
@@ -78,7 +78,7 @@ impl CancelToken {
         .await;
     }
 
-    /// Cancels when the guard is dropped.
+    /// Converts the token into a guard that cancels it when dropped.
     pub fn into_guard(self) -> CancelGuard {
         CancelGuard(self)
     }
@@ -92,7 +92,7 @@ impl fmt::Debug for CancelToken {
     }
 }
 
-/// Cancels its token when it is dropped.
+/// A guard that cancels its token when it is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard cancels the token"]
 pub struct CancelGuard(CancelToken);
@@ -103,13 +103,13 @@ impl Drop for CancelGuard {
     }
 }
 
-/// A waiter's place, given back when the waiter is dropped.
-struct Place<'a> {
+/// The registration of a waiter, removed when the waiter is dropped.
+struct Waiter<'a> {
     shared: &'a Shared,
     key: Option<u64>,
 }
 
-impl Place<'_> {
+impl Waiter<'_> {
     fn park(&mut self, waker: &Waker) {
         let mut waiting = self.shared.waiting();
         let key = *self.key.get_or_insert_with(|| {
@@ -120,7 +120,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             self.shared.waiting().wakers.remove(&key);

@@ -12,17 +12,17 @@ use crate::{ConversationId, History, SharedError};
 ///
 /// # Contract
 /// - The texts of the blocks together have no more than `ask.budget` tokens, counted as a quarter
-///   of their bytes. Whoever shows them counts the names as well, as [`ContextBlock::tokens`] does,
-///   and cuts what is too much.
-/// - The same sources give the same blocks in the same order, so that providers can cache them.
+///   of their bytes. The caller also counts the names, like [`ContextBlock::tokens`], and cuts the
+///   excess.
+/// - The same sources return the same blocks in the same order, so that providers can cache them.
 /// - No two blocks have the same name.
 ///
-/// A [`ContextBlock`] is a source of itself.
+/// A [`ContextBlock`] implements this trait and returns itself.
 ///
-/// `levity_test::conformance::context_source` checks an implementation.
+/// Use `levity_test::conformance::context_source` to check an implementation.
 #[async_trait]
 pub trait ContextSource: Send + Sync {
-    /// The blocks, as they are now.
+    /// Returns the blocks in their current state.
     async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError>;
 }
 
@@ -47,20 +47,20 @@ impl ContextSource for ContextBlock {
     }
 }
 
-/// What context is wanted for.
+/// The purpose and the limits of a request for context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContextAsk {
-    /// How many tokens there is room for, counted as a quarter of the bytes.
+    /// The maximum number of tokens, counted as a quarter of the bytes.
     pub budget: usize,
-    /// What the run is to do, in words; empty when that is not known.
+    /// The goal of the run; empty if it is not known.
     pub goal: String,
-    /// The conversation that the run is part of, if it is.
+    /// The conversation that the run is part of, if any.
     pub conversation: Option<ConversationId>,
 }
 
 impl ContextAsk {
-    /// Context within so many tokens.
+    /// Creates a request for context within this many tokens.
     pub fn new(budget: usize) -> Self {
         Self {
             budget,
@@ -69,14 +69,14 @@ impl ContextAsk {
         }
     }
 
-    /// Says what the run is to do.
+    /// Sets the goal of the run.
     #[must_use]
     pub fn for_goal(mut self, goal: impl Into<String>) -> Self {
         self.goal = goal.into();
         self
     }
 
-    /// Says which conversation the run is part of.
+    /// Sets the conversation that the run is part of.
     #[must_use]
     pub fn in_conversation(mut self, id: Option<ConversationId>) -> Self {
         self.conversation = id;
@@ -84,22 +84,22 @@ impl ContextAsk {
     }
 }
 
-/// A piece of context.
+/// A named piece of context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ContextBlock {
-    /// What it is called, such as a file's name.
+    /// The name of the block, such as a file name.
     pub name: String,
-    /// Its text.
+    /// The text of the block.
     pub text: String,
-    /// How long it stays as it is. What changes often goes last, so that providers can cache what
-    /// stands before.
+    /// How long the block stays unchanged. Blocks that change often are placed last, so that
+    /// providers can cache the text before them.
     #[serde(default)]
     pub lasts: ContextLifetime,
 }
 
 impl ContextBlock {
-    /// A named piece that seldom changes.
+    /// Creates a block that seldom changes.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -108,7 +108,7 @@ impl ContextBlock {
         }
     }
 
-    /// Says how long it stays as it is.
+    /// Sets how long the block stays unchanged.
     #[must_use]
     pub fn lasting(mut self, lasts: ContextLifetime) -> Self {
         self.lasts = lasts;
@@ -116,35 +116,35 @@ impl ContextBlock {
     }
 }
 
-/// How long a piece of context stays as it is.
+/// How long a piece of context stays unchanged.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ContextLifetime {
-    /// It is the same in most runs: it stands before the instructions.
+    /// The block is the same in most runs; it is placed before the instructions.
     #[default]
     Long,
-    /// It is another in most runs, such as the state of a repository or what is recalled for the
-    /// goal: it stands beside the goal.
+    /// The block differs in most runs, such as the state of a repository or memories recalled for
+    /// the goal. It is placed beside the goal.
     Run,
 }
 
-/// Why a source of context has nothing to give.
+/// The error of a context source that could not be read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("context source `{name}` could not be read")]
 #[non_exhaustive]
 pub struct ContextError {
-    /// The source.
+    /// The name of the source.
     pub name: String,
-    /// What was found.
+    /// The underlying error.
     #[source]
     cause: SharedError,
 }
 
 impl ContextError {
-    /// The source `name` failed.
+    /// Creates an error of the source `name`.
     pub fn new(name: impl Into<String>, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
             name: name.into(),
@@ -153,7 +153,7 @@ impl ContextError {
     }
 }
 
-/// Everything an agent goes by, as one value: what it is to do, where, what it did, what it knows.
+/// The complete context of an agent as one value: its intent, workspace, history and memory.
 ///
 /// ```
 /// # use levity_core::{Context, WorkspaceView};
@@ -165,13 +165,13 @@ impl ContextError {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Context {
-    /// What the user wants.
+    /// The intent of the user.
     pub intent: String,
-    /// Where the agent works.
+    /// The folder that the agent works in.
     pub workspace: WorkspaceView,
-    /// What was done, and what came of it.
+    /// The actions taken and their observations.
     pub history: Vec<ContextStep>,
-    /// What is remembered from before, as an object.
+    /// The memories from earlier runs, as an object.
     pub memory: Value,
 }
 
@@ -188,7 +188,7 @@ impl Default for Context {
 }
 
 impl Context {
-    /// A context with this intent and nothing else.
+    /// Creates a context with this intent and nothing else.
     pub fn new(intent: impl Into<String>) -> Self {
         Self {
             intent: intent.into(),
@@ -196,14 +196,14 @@ impl Context {
         }
     }
 
-    /// Sets the workspace.
+    /// Sets the folder that the agent works in.
     #[must_use]
     pub fn with_workspace(mut self, workspace: WorkspaceView) -> Self {
         self.workspace = workspace;
         self
     }
 
-    /// Sets what is remembered from before.
+    /// Sets the memories from earlier runs.
     #[must_use]
     pub fn with_memory(mut self, memory: Value) -> Self {
         self.memory = memory;
@@ -218,33 +218,33 @@ impl Context {
             .map(|(step, (call, result))| ContextStep {
                 step,
                 action: json!({"tool": call.name, "args": call.args}),
-                observation: json!({"ok": !result.is_error(), "output": observed(result)}),
+                observation: json!({"ok": !result.is_error(), "output": observation(result)}),
             })
             .collect();
         self
     }
 }
 
-fn observed(result: &crate::ToolResult) -> Value {
+fn observation(result: &crate::ToolResult) -> Value {
     result
         .value
         .clone()
         .unwrap_or_else(|| Value::String(result.text().into_owned()))
 }
 
-/// Where an agent works, as its context shows it.
+/// The folder that an agent works in, as its context shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct WorkspaceView {
-    /// The folder.
+    /// The path of the folder.
     pub root: String,
     /// The files in it, relative to the folder.
     pub files: Vec<String>,
 }
 
 impl WorkspaceView {
-    /// A folder with these files.
+    /// Creates a view of a folder with these files.
     pub fn new(
         root: impl Into<String>,
         files: impl IntoIterator<Item = impl Into<String>>,
@@ -258,19 +258,19 @@ impl WorkspaceView {
 
 /// Lists the files of the folder that an agent works in, for its [`Context`].
 pub trait WorkspaceSource: Send + Sync {
-    /// The folder and its files as they are now; no files when they cannot be listed. It may read
-    /// from the disk, and blocks meanwhile.
+    /// Returns the folder and its current files; no files if they cannot be listed. It may read
+    /// from the disk and block meanwhile.
     fn view_now(&self) -> WorkspaceView;
 }
 
-/// One thing an agent did.
+/// One action of an agent and its observation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ContextStep {
-    /// Its number, from 1.
+    /// The number of the step, from 1.
     pub step: u64,
     /// The tool and its arguments.
     pub action: Value,
-    /// What came of it.
+    /// The result of the action.
     pub observation: Value,
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::response::json_size;
 use crate::{ModelCard, Money, Price, Request, ToolSpec};
 
-/// The most that a call of a model can take: what is reserved before the request leaves.
+/// An upper bound on the cost of a model call, reserved before the request is sent.
 ///
 /// ```
 /// # use levity_core::{Message, ModelCard, Price, Request, CostBound};
@@ -17,35 +17,34 @@ use crate::{ModelCard, Money, Price, Request, ToolSpec};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CostBound {
-    /// Tokens sent.
+    /// The maximum number of tokens sent.
     pub input: u64,
-    /// Tokens received, where there is a limit on them.
+    /// The maximum number of tokens received, if it is limited.
     pub output: Option<u64>,
-    /// What the model costs, where known.
+    /// The price of the model, if known.
     pub price: Option<Price>,
-    /// What tools that the provider runs itself can cost each time the request is sent.
+    /// The maximum fees of tools that the provider runs, per sending of the request.
     pub fees: Money,
-    /// Something that the request asks for and whose cost nobody knows, with the way out. Where
-    /// money is limited, the request is then not sent.
+    /// A part of the request whose cost is unknown, with the remedy. If money is limited, the
+    /// request is not sent.
     pub unknown: Option<&'static str>,
     /// How often the request may be sent: once, unless a wrapper repeats it. Such a wrapper adds
-    /// what its attempts took to the usage it returns; when it fails, all of them count in full.
+    /// the usage of all attempts to the usage it returns. If it fails, all attempts count in full.
     pub sends: u64,
 }
 
 impl CostBound {
-    /// How long a reply may be whose length nobody limits, in tokens, while money or tokens are
-    /// limited.
+    /// The maximum tokens of a reply without its own limit, used while money or tokens are limited.
     pub const DEFAULT_OUTPUT: u64 = 8_192;
-    /// The shortest reply worth a call, in tokens, unless an even shorter one is wanted.
+    /// The smallest reply limit worth a call, in tokens, unless the request sets a smaller one.
     pub const LEAST_OUTPUT: u64 = 64;
-    /// What a request is beside what is in it, in tokens.
+    /// The overhead of a request, in tokens.
     const REQUEST: u64 = 256;
-    /// What providers add to a request that offers tools, in tokens, and to each tool.
+    /// The overhead in tokens that providers add to a request with tools, and to each tool.
     const TOOLS: u64 = 1_024;
     const TOOL: u64 = 64;
 
-    /// One sending of this many tokens, of a model of which nothing else is known.
+    /// Creates a bound for one sending of this many tokens, with everything else unknown.
     pub const fn new(input: u64) -> Self {
         Self {
             input,
@@ -57,13 +56,16 @@ impl CostBound {
         }
     }
 
-    /// What a model with this card can take for `request`.
+    /// Computes the bound of `request` for a model with this card.
     ///
-    /// A token has at least one byte of text, so each byte counts as one: of messages,
-    /// instructions, tools, schemas, provider data. Something is added for each message, part and
-    /// tool. An image counts as 40,000 tokens; other media as a token per byte and no less than
-    /// that, or as 2,097,152 when its bytes do not tell, as in a PDF or when the provider fetches
-    /// it from a URL. All together is no more than the model's window.
+    /// Each byte of text counts as one token, because a token has at least one byte: in messages,
+    /// instructions, tools, schemas and provider data. An overhead is added for each message, part
+    /// and tool.
+    ///
+    /// An image counts as 40,000 tokens. Other media count as one token per byte, and at least as
+    /// much as an image. They count as 2,097,152 tokens if their bytes do not determine the size,
+    /// as in a PDF or a URL that the provider fetches. The total is no more than the model's
+    /// window.
     pub fn of(card: &ModelCard, request: &Request) -> Self {
         let length = |bytes: usize| bytes as u64;
         let options = &request.options;
@@ -96,18 +98,19 @@ impl CostBound {
         worst.with_fields(card, &options.extra)
     }
 
-    /// Adds what fields of the provider's own ask for: tools that the provider runs itself, and
-    /// being served before others.
+    /// Adds the cost of provider-specific fields: tools that the provider runs and priority service
+    /// tiers.
     ///
-    /// Each use of such a tool has a fee, and the model reads what came of it: up to its whole
-    /// window, each time. How often it is used must be limited by the request (`max_uses`,
-    /// `max_tool_calls`) or by [`Fees::most_uses`](crate::Fees::most_uses).
+    /// Each use of such a tool has a fee, and the model reads the result, each time up to its whole
+    /// window. The request must limit the number of uses (`max_uses`, `max_tool_calls`), or
+    /// [`Fees::most_uses`](crate::Fees::most_uses) must.
     #[must_use]
     pub fn with_fields(mut self, card: &ModelCard, fields: &Map<String, Value>) -> Self {
         if let Some(price) = self.price.filter(|_| hosted::is_prioritised(fields)) {
             if price.priority.is_none() {
-                self.unknown =
-                    Some("a tier of its own; set `priority` of its price, or leave out the field");
+                self.unknown = Some(
+                    "a separate service tier; set `priority` of its price, or leave out the field",
+                );
             }
             self.price = Some(price.prioritised());
         }
@@ -132,14 +135,14 @@ impl CostBound {
                 }
                 (None, _) => {
                     self.unknown = Some(
-                        "a tool of the provider's that it may use any number of times; limit it by \
-                            `max_uses` or \
+                        "a provider tool with an unlimited number of uses; limit it by `max_uses` or \
                          `max_tool_calls`, or by `most_uses` in the fees of its price",
                     );
                 }
                 (_, None) => {
-                    self.unknown =
-                        Some("a tool of the provider's; set its fee in the price of the model");
+                    self.unknown = Some(
+                        "a provider tool without a known fee; set its fee in the price of the model",
+                    );
                 }
             }
         }
@@ -153,14 +156,14 @@ impl CostBound {
         self
     }
 
-    /// Sets how many tokens may be received.
+    /// Sets the maximum number of tokens received.
     #[must_use]
     pub const fn with_output(mut self, tokens: u64) -> Self {
         self.output = Some(tokens);
         self
     }
 
-    /// Sets what the model costs.
+    /// Sets the price of the model.
     #[must_use]
     pub const fn with_price(mut self, price: Price) -> Self {
         self.price = Some(price);
@@ -174,7 +177,7 @@ impl CostBound {
         self
     }
 
-    /// What is reserved when a reply may have `output` tokens.
+    /// Returns the cost to reserve if the reply may have `output` tokens.
     pub fn reserved(&self, output: u64) -> ReservedCost {
         let tokens = self.input.saturating_add(output).saturating_mul(self.sends);
         let once = |price: Price| price.most(self.input, output).saturating_add(self.fees);
@@ -184,8 +187,8 @@ impl CostBound {
         ReservedCost { tokens, cost }
     }
 
-    /// How many tokens a reply may have within so many tokens and so much money; `None` when not
-    /// even the request fits, or money counts and nobody knows what the model costs.
+    /// Returns the maximum tokens of a reply within this many tokens and this much money. Returns
+    /// `None` if the request alone does not fit, or if money is limited and the price is unknown.
     pub fn affordable(&self, tokens: Option<u64>, money: Option<Money>) -> Option<u64> {
         let sends = self.sends.max(1);
         let by_tokens = match tokens {
@@ -213,19 +216,19 @@ fn tools(tools: &[std::sync::Arc<ToolSpec>]) -> u64 {
     each.fold(CostBound::TOOLS, u64::saturating_add)
 }
 
-/// What was set aside for a call of a model.
+/// The cost reserved for a model call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReservedCost {
-    /// Tokens to be sent and received.
+    /// The tokens to be sent and received.
     pub tokens: u64,
-    /// Money, where the price is known.
+    /// The money, if the price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
 }
 
 impl ReservedCost {
-    /// So much.
+    /// Creates a reservation of these amounts.
     pub fn new(tokens: u64, cost: Option<Money>) -> Self {
         Self { tokens, cost }
     }

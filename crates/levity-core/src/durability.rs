@@ -1,12 +1,12 @@
-/// How safe something is once a store says that it is kept.
+/// How durable a record is once a store reports that it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
-    /// It survives a power cut. What must be there after one waits for the disk, for some
-    /// milliseconds; what may be done again does not.
+    /// The record survives a power failure. Records that must survive one wait some milliseconds
+    /// for the disk; records of work that may be repeated do not wait.
     #[default]
     Synced,
-    /// It survives the end of the process, however that comes, and not a power cut: the last that
-    /// was kept may be missing then, and what is left is whole.
+    /// The record survives the end of the process, even a crash, but not a power failure. After a
+    /// power failure the last records may be missing; the remaining ones are intact.
     Buffered,
 }

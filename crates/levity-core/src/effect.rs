@@ -10,44 +10,44 @@ use crate::{
     Timestamp, ToolCall, ToolResult,
 };
 
-/// Something a machine wants done in the world.
+/// An action that a machine requests from the runtime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Effect {
-    /// Call a model.
+    /// Calls a model.
     Model(ModelCall),
-    /// Call a tool.
+    /// Calls a tool.
     Tool(ToolRun),
-    /// Ask a person.
+    /// Asks a person for a decision.
     Ask(Ask),
-    /// Run a child to its end.
+    /// Drives a child run to its end.
     Child(ChildRun),
-    /// Let time pass.
+    /// Waits for some time.
     Wait(Wait),
-    /// Save what was said in a conversation.
+    /// Saves messages in a conversation.
     Save(Save),
 }
 
 /// A call of a model.
 ///
-/// The machine says which tools to offer by [`offer`](Self::offer); whoever performs the call fills
-/// in their specs, so that a changing set of tools is no business of the machine's.
+/// The machine selects the tools by [`offer`](Self::offer), and the executor fills in their specs.
+/// So the machine does not depend on a changing set of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelCall {
-    /// Which of the agent's models: `main`, unless another has been given for the purpose.
+    /// The slot of the model: `main`, unless another one is configured for the purpose.
     pub slot: Arc<str>,
-    /// What is sent, without tools.
+    /// The request to send, without tools.
     pub request: Request,
-    /// Which tools are offered.
+    /// The tools to include in the request.
     pub offer: Offer,
-    /// Whether the tool by which earlier results are read is among them: there is something to
-    /// read.
+    /// `true` if the request includes the tool that reads earlier results, because there are
+    /// results to read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads: bool,
-    /// The tools that the conversation has found or called, in that order: where only some of the
-    /// tools are offered, these are among them.
+    /// The tools that the conversation has found or called, in that order. If only some tools are
+    /// included, these are among them.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub found: Arc<[Arc<str>]>,
 }
@@ -57,7 +57,7 @@ fn is_empty(names: &Arc<[Arc<str>]>) -> bool {
 }
 
 impl ModelCall {
-    /// A call of a model.
+    /// Creates a call of a model.
     pub fn new(slot: impl Into<Arc<str>>, request: Request, offer: Offer) -> Self {
         Self {
             slot: slot.into(),
@@ -68,14 +68,14 @@ impl ModelCall {
         }
     }
 
-    /// Says whether there are earlier results to read.
+    /// Sets whether there are earlier results to read.
     #[must_use]
     pub fn with_reads(mut self, reads: bool) -> Self {
         self.reads = reads;
         self
     }
 
-    /// Says which tools the conversation has found or called.
+    /// Sets the tools that the conversation has found or called.
     #[must_use]
     pub fn with_found(mut self, found: Arc<[Arc<str>]>) -> Self {
         self.found = found;
@@ -83,15 +83,15 @@ impl ModelCall {
     }
 }
 
-/// Which tools are offered to the model.
+/// The tools to include in a model call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Offer {
-    /// All that there are.
+    /// All available tools.
     #[default]
     All,
-    /// None: the model is to answer.
+    /// No tools: the model must answer.
     None,
 }
 
@@ -99,18 +99,18 @@ pub enum Offer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolRun {
-    /// The call.
+    /// The call to make.
     pub call: ToolCall,
-    /// Whether it was asked about and allowed.
+    /// `true` if a person was asked for approval and allowed it.
     pub approved: bool,
-    /// Whether it has no place among other calls: it neither waits for those before it nor holds up
-    /// those behind it, whatever the tool says.
+    /// `true` if the call has no order among other calls: it neither waits for earlier calls nor
+    /// delays later ones, whatever the tool declares.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unordered: bool,
 }
 
 impl ToolRun {
-    /// A call nobody was asked about yet.
+    /// Creates a call that no one has approved yet.
     pub fn new(call: ToolCall) -> Self {
         Self {
             call,
@@ -119,7 +119,7 @@ impl ToolRun {
         }
     }
 
-    /// A call that was allowed.
+    /// Creates a call that was approved.
     pub fn approved(call: ToolCall) -> Self {
         Self {
             approved: true,
@@ -127,7 +127,7 @@ impl ToolRun {
         }
     }
 
-    /// A call that has no place among others: what comes after what is decided by whoever wants it.
+    /// Marks the call as unordered: the caller decides on the order.
     #[must_use]
     pub fn unordered(mut self) -> Self {
         self.unordered = true;
@@ -135,24 +135,24 @@ impl ToolRun {
     }
 }
 
-/// A run within a run.
+/// A run that another run starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ChildRun {
-    /// The agent, by the name the parent knows it by.
+    /// The name of the agent, as the parent knows it.
     pub agent: Arc<str>,
-    /// What it is to do.
+    /// The input of the agent.
     pub input: Value,
-    /// The call it answers, if a model asked for it; calls of one turn keep their order.
+    /// The call that it answers, if a model requested it; calls of one turn keep their order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// Whether it was asked about and allowed.
+    /// `true` if a person was asked for approval and allowed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
 }
 
 impl ChildRun {
-    /// Has `agent` do something.
+    /// Creates a child run of `agent` with this input.
     pub fn new(agent: impl Into<Arc<str>>, input: Value) -> Self {
         Self {
             agent: agent.into(),
@@ -162,7 +162,7 @@ impl ChildRun {
         }
     }
 
-    /// Says which call it answers, and whether that was allowed by a person.
+    /// Sets the call that it answers and whether a person approved it.
     #[must_use]
     pub fn for_call(mut self, call: CallId, approved: bool) -> Self {
         self.call = Some(call);
@@ -171,22 +171,22 @@ impl ChildRun {
     }
 }
 
-/// A time that a run lets pass; it may be days.
+/// A wait for some time, possibly days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Wait {
-    /// How long, from when it begins.
+    /// The duration of the wait, from its start.
     pub time: Duration,
-    /// The call it answers, if a model asked for it.
+    /// The call that it answers, if a model requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// Whether it was asked about and allowed.
+    /// `true` if a person was asked for approval and allowed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
 }
 
 impl Wait {
-    /// Waits so long.
+    /// Creates a wait of this duration.
     pub fn new(time: Duration) -> Self {
         Self {
             time,
@@ -195,14 +195,14 @@ impl Wait {
         }
     }
 
-    /// Says that it was asked about and allowed.
+    /// Sets whether a person approved the wait.
     #[must_use]
     pub fn with_approved(mut self, approved: bool) -> Self {
         self.approved = approved;
         self
     }
 
-    /// Says which call it answers.
+    /// Sets the call that it answers.
     #[must_use]
     pub fn for_call(mut self, call: CallId) -> Self {
         self.call = Some(call);
@@ -210,18 +210,18 @@ impl Wait {
     }
 }
 
-/// Something to save in a conversation.
+/// A change to save in a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Save {
-    /// Which conversation.
+    /// The id of the conversation.
     pub conversation: ConversationId,
-    /// What.
+    /// The change to save.
     pub change: ConversationChange,
 }
 
 impl Save {
-    /// Saves `change` in a conversation.
+    /// Creates an effect that saves `change` in a conversation.
     pub fn new(conversation: ConversationId, change: ConversationChange) -> Self {
         Self {
             conversation,
@@ -230,41 +230,41 @@ impl Save {
     }
 }
 
-/// What came of an effect.
+/// The outcome of an effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The model's reply, or why there is none.
+    /// The model's reply, or the reason why there is none.
     Model(Result<Response, ModelError>),
-    /// The tool's answer; a failure is an answer too.
+    /// The tool's result; a failure is a result too.
     Tool(ToolResult),
-    /// It may not be performed before somebody was asked.
+    /// The effect requires the approval of a person.
     NeedsApproval {
-        /// Why not.
+        /// The reason for requiring approval.
         reason: String,
     },
-    /// It may not be performed.
+    /// The effect is not allowed.
     Denied {
-        /// Why not.
+        /// The reason for the denial.
         reason: String,
     },
-    /// The person's answer.
+    /// The decision of the person.
     Decision(Decision),
-    /// How the child ended.
+    /// The ending of the child run.
     Child(Box<Ending>),
-    /// The time has passed.
+    /// The wait has ended.
     Woken,
-    /// What was said is saved, or why it is not.
+    /// The messages are saved, or the reason why they are not.
     Saved(Result<(), MemoryError>),
-    /// It was not performed, since a limit forbids it.
+    /// A limit prevented the effect.
     Refused(Limit),
-    /// The process ended while it was performed; nobody knows whether it took effect.
+    /// The process ended while the effect was in progress; it may have taken effect.
     Unknown,
 }
 
 impl Outcome {
-    /// The guards that stepped in.
+    /// Returns the interventions of guards in this outcome.
     pub fn guarded(&self) -> &[Intervention] {
         match self {
             Self::Model(Ok(response)) => &response.guarded,
@@ -276,16 +276,15 @@ impl Outcome {
     }
 }
 
-/// A fingerprint of something that is not written down in full; it tells a changed input from the
-/// same.
+/// A fingerprint of data that is not stored in full; it detects a changed input.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(u64);
 
 impl Digest {
-    /// The fingerprint of nothing.
+    /// The fingerprint of empty input.
     pub const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
 
-    /// The fingerprint of what was before, followed by `bytes` (FNV-1a).
+    /// Extends the fingerprint with `bytes` (FNV-1a).
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
         let step =
@@ -293,16 +292,16 @@ impl Digest {
         Self(bytes.iter().fold(self.0, step))
     }
 
-    /// The fingerprint of what was before, followed by `value` as JSON.
+    /// Extends the fingerprint with `value` as JSON.
     #[must_use]
     pub fn with_json(self, value: &impl Serialize) -> Self {
         let mut writer = DigestWriter(self);
-        // The writer takes everything; what cannot be JSON at all counts as nothing.
+        // The writer accepts all bytes; a value that cannot be JSON adds nothing.
         let _ = serde_json::to_writer(&mut writer, value);
         writer.0
     }
 
-    /// The fingerprint of `value` as JSON.
+    /// Returns the fingerprint of `value` as JSON.
     pub fn of(value: &impl Serialize) -> Self {
         Self::EMPTY.with_json(value)
     }
@@ -348,30 +347,30 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// What a journal says of an effect that began: enough to know it again, little enough to write
-/// often.
+/// The journal's description of an effect that began: enough to recognize it, and short enough to
+/// write often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectNote {
-    /// What kind of effect it is.
+    /// The kind of the effect.
     pub kind: EffectKind,
     /// The model slot, tool or agent.
     pub name: Arc<str>,
-    /// What performing it again would do.
+    /// The consequence of performing it again.
     pub class: EffectClass,
-    /// Whether it runs alone, after all that was asked for before it.
+    /// `true` if it runs alone, after all effects requested before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
-    /// The call it is about.
+    /// The tool call that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// When a wait is over.
+    /// The time at which a wait ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Fingerprints of what went in, by name; a replay compares them.
+    /// The fingerprints of its inputs, by name; a replay compares them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<(String, Digest)>,
-    /// What was set aside for it, where money or tokens are limited.
+    /// The reserved cost, if money or tokens are limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<ReservedCost>,
     /// The idempotency key of a call that began in the run that this one was forked from.
@@ -380,7 +379,7 @@ pub struct EffectNote {
 }
 
 impl EffectNote {
-    /// A note without fingerprints.
+    /// Creates a note without fingerprints.
     pub fn new(kind: EffectKind, name: impl Into<Arc<str>>, class: EffectClass) -> Self {
         Self {
             kind,
@@ -407,16 +406,16 @@ pub enum EffectKind {
     Tool,
     /// A question to a person.
     Ask,
-    /// A child run.
+    /// A child run of an agent.
     Child,
-    /// A time that passes.
+    /// A wait for some time.
     Wait,
-    /// Something that is saved in a conversation.
+    /// A change saved in a conversation.
     Save,
 }
 
 impl Effect {
-    /// Its kind.
+    /// Returns the kind of the effect.
     pub fn kind(&self) -> EffectKind {
         match self {
             Self::Model(_) => EffectKind::Model,
@@ -428,7 +427,7 @@ impl Effect {
         }
     }
 
-    /// The tool call it is about.
+    /// Returns the tool call that the effect belongs to.
     pub fn call(&self) -> Option<&CallId> {
         match self {
             Self::Model(_) | Self::Save(_) => None,
@@ -439,7 +438,7 @@ impl Effect {
         }
     }
 
-    /// Whether it is about a call that has a place among the other calls.
+    /// Returns `true` if the effect belongs to a call that has an order among other calls.
     pub fn is_ordered(&self) -> bool {
         match self {
             Self::Tool(run) => !run.unordered,
@@ -447,7 +446,7 @@ impl Effect {
         }
     }
 
-    /// Whether it was asked about and allowed.
+    /// Returns `true` if a person was asked for approval and allowed it.
     pub fn is_approved(&self) -> bool {
         match self {
             Self::Tool(run) => run.approved,
@@ -457,7 +456,7 @@ impl Effect {
         }
     }
 
-    /// The model slot, tool or agent it is about.
+    /// Returns the model slot, tool or agent of the effect.
     pub fn name(&self) -> &str {
         match self {
             Self::Model(call) => &call.slot,
@@ -470,8 +469,9 @@ impl Effect {
     }
 }
 
-/// The same for every attempt at one effect, also after a crash: `run/effect`. In a fork, a call
-/// that had begun before keeps the key that it had; see [`EffectCx::key`](crate::EffectCx::key).
+/// Returns the key that all attempts at one effect share, even after a crash: `run/effect`. In a
+/// fork, a call that began before the fork keeps its key; see
+/// [`EffectCx::key`](crate::EffectCx::key).
 pub fn idempotency_key(run: &RunId, effect: EffectId) -> Arc<str> {
     format!("{run}/{effect}").into()
 }

@@ -3,24 +3,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ModelError, Usage};
 
-/// Turns texts into vectors: those of texts that mean the same lie close to each other.
+/// Turns texts into vectors, so that texts with similar meanings have nearby vectors.
 ///
 /// # Contract
-/// - There is one vector for each text, in the order of the texts, and all have the same number of
+/// - It returns one vector per text, in the order of the texts, all with the same number of
 ///   components.
-/// - A vector has the length 1, unless its text says nothing; then it may be all zeros.
+/// - Each vector has length 1, except that a text without content may have all zeros.
 /// - No component is infinite or not a number.
 /// - Nothing is sent before the returned future is first polled; dropping it cancels the call.
-/// - It takes any number of texts; how many go into one request is its own business.
+/// - It accepts any number of texts and decides how many to send per request.
 ///
-/// `levity_test::conformance::embedder` checks an implementation.
+/// Use `levity_test::conformance::embedder` to check an implementation.
 #[async_trait]
 pub trait Embedder: Send + Sync {
-    /// Which embedder it is. Vectors of different embedders cannot be compared: whoever keeps
-    /// vectors keeps this with them.
+    /// Returns the identity of this embedder. Vectors of different embedders cannot be compared, so
+    /// store the card together with the vectors.
     fn card(&self) -> &EmbedderCard;
 
-    /// The vectors of these texts.
+    /// Returns the vectors of these texts.
     async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError>;
 }
 
@@ -42,32 +42,32 @@ macro_rules! forward_embedder {
 
 forward_embedder!(std::sync::Arc<E>, Box<E>);
 
-/// What a text is embedded for; some embedders make a difference.
+/// The purpose of an embedded text; some embedders distinguish the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// It is kept, to be found.
+    /// The text is stored to be found later.
     #[default]
     Document,
-    /// It is looked for.
+    /// The text is a search query.
     Query,
 }
 
-/// What is known of an embedder without calling it.
+/// The properties of an embedder that are known without a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EmbedderCard {
-    /// Who serves it.
+    /// The name of the provider.
     pub provider: String,
-    /// Its name there.
+    /// The name of the embedder at the provider.
     pub id: String,
-    /// How many components its vectors have, where known.
+    /// The number of components of its vectors, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<usize>,
 }
 
 impl EmbedderCard {
-    /// An embedder of which nothing else is known.
+    /// Creates a card with unknown dimensions.
     pub fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
@@ -76,7 +76,7 @@ impl EmbedderCard {
         }
     }
 
-    /// Says how many components its vectors have.
+    /// Sets the number of components of its vectors.
     #[must_use]
     pub fn with_dimensions(mut self, dimensions: usize) -> Self {
         self.dimensions = Some(dimensions);
@@ -84,18 +84,18 @@ impl EmbedderCard {
     }
 }
 
-/// Texts as vectors.
+/// The vectors of a list of texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Embedded {
-    /// One for each text, in their order.
+    /// One vector per text, in the order of the texts.
     pub vectors: Vec<Vec<f32>>,
-    /// What it took.
+    /// The tokens and money that the call used.
     pub usage: Usage,
 }
 
 impl Embedded {
-    /// These vectors.
+    /// Creates a result with these vectors and no usage.
     pub fn new(vectors: Vec<Vec<f32>>) -> Self {
         Self {
             vectors,
@@ -103,7 +103,7 @@ impl Embedded {
         }
     }
 
-    /// Says what it took.
+    /// Sets the tokens and money that the call used.
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;

@@ -7,18 +7,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Intervention;
 
-/// What an error came from: any error while the process lives, its text after a trip through a
+/// The cause of an error: the original error in this process, or its text after it was read from a
 /// journal.
 #[derive(Clone)]
 pub struct SharedError(Arc<dyn Error + Send + Sync>);
 
 impl SharedError {
-    /// Wraps an error.
+    /// Wraps an error as a shared cause.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(Arc::from(error.into()))
     }
 
-    /// The error inside.
+    /// Returns the wrapped error.
     pub fn as_error(&self) -> &(dyn Error + 'static) {
         &*self.0
     }
@@ -64,41 +64,41 @@ impl<'de> Deserialize<'de> for SharedError {
     }
 }
 
-/// What went wrong with a model call.
+/// The kind of a failed model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelErrorKind {
-    /// Too many requests; `retry_after` is the provider's own word on when to come back.
+    /// The provider received too many requests; `retry_after` is the provider's own delay.
     RateLimited {
-        /// How long the provider asks to wait, if it says so.
+        /// The delay that the provider requests, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Duration>,
     },
     /// The provider has no capacity now.
     Overloaded,
-    /// The key is missing, wrong or not allowed to do this.
+    /// The API key is missing, invalid or lacks permission.
     Auth,
-    /// The provider refuses the request as it stands.
+    /// The provider rejects the request as invalid.
     BadRequest,
     /// The request does not fit the model's window.
     ContextTooLong,
     /// The provider withheld the reply.
     ContentFiltered,
-    /// No reply within the time limit.
+    /// No reply arrived within the time limit.
     Timeout,
     /// The connection failed.
     Transport,
-    /// The reply could not be understood.
+    /// The reply could not be parsed.
     Malformed,
-    /// A fault of the provider that none of the other kinds describes.
+    /// The provider failed in a way that no other kind describes.
     Server,
-    /// The run's money is limited, and nobody knows what the model costs; it was not called.
+    /// The run has a money limit and the model has no known price; it was not called.
     Unpriced,
 }
 
 impl ModelErrorKind {
-    /// Whether the same request may succeed later.
+    /// Returns `true` if the same request may succeed later.
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -112,8 +112,8 @@ impl ModelErrorKind {
 }
 
 impl ModelErrorKind {
-    /// Whether the provider may charge for the request all the same. One that it turned down costs
-    /// nothing; one that was cut off, or answered with something else than a refusal, may.
+    /// Returns `true` if the provider may charge for the failed request. A rejected request costs
+    /// nothing. A request that was cut off, or whose reply was not a rejection, may cost.
     pub fn may_cost(self) -> bool {
         !matches!(
             self,
@@ -126,7 +126,7 @@ impl ModelErrorKind {
     }
 }
 
-/// Why a model gave no reply.
+/// The error of a model that gave no reply.
 ///
 /// ```
 /// # use levity_core::{ModelError, ModelErrorKind};
@@ -148,7 +148,7 @@ pub struct ModelError {
     target: Option<Box<Target>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    /// As short as it can be held: errors are returned by value and are to stay small.
+    /// Boxed as `str`, because errors are returned by value and must stay small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request_id: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -161,23 +161,23 @@ pub struct ModelError {
     guarded: Option<Box<Guarded>>,
 }
 
-/// Behind a pointer, since errors are returned by value and are to stay small.
+/// Behind a pointer, because errors are returned by value and must stay small.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Guarded(Vec<Intervention>);
 
-/// What was asked: a model, and the address of its server where the request was to leave.
+/// The model and the address of the server that received the request, if it was sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Target {
     model: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<String>,
-    /// Whether there was no connection to the server.
+    /// `true` if there was no connection to the server.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unreachable: bool,
 }
 
 impl ModelError {
-    /// An error of this kind; the message is one lowercase clause without payload.
+    /// Creates an error of this kind; the message is one lowercase clause without payload.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
         Self {
@@ -193,24 +193,24 @@ impl ModelError {
         }
     }
 
-    /// Says that the provider may charge whatever the [kind](ModelErrorKind::may_cost) is: a part
-    /// of the reply was there already, or the request was sent before.
+    /// Marks the request as possibly charged, whatever its [kind](ModelErrorKind::may_cost): part
+    /// of the reply had arrived, or the request was sent before.
     #[must_use]
     pub fn with_charge(mut self) -> Self {
-        // Only what the kind does not say is written down.
+        // Store only what the kind does not already imply.
         self.charged = !self.kind.may_cost();
         self
     }
 
-    /// Says it in other words.
+    /// Replaces the message of the error.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// Adds which model was asked at which address. The address must hold no secret: no query, user
-    /// or password.
+    /// Adds the model and the address of its server. The address must not contain secrets: no
+    /// query, user or password.
     #[must_use]
     pub fn with_target(mut self, model: impl Into<String>, address: impl Into<String>) -> Self {
         let unreachable = self.target.is_some_and(|target| target.unreachable);
@@ -223,7 +223,7 @@ impl ModelError {
         self
     }
 
-    /// Adds which model was to be asked, of a request that never left.
+    /// Adds the model of a request that was never sent.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
         let model = model.into();
@@ -235,7 +235,7 @@ impl ModelError {
         self
     }
 
-    /// Says that there was no connection to the server.
+    /// Marks the error as a failure to connect to the server.
     #[must_use]
     pub fn with_unreachable(mut self) -> Self {
         let empty = || {
@@ -249,28 +249,28 @@ impl ModelError {
         self
     }
 
-    /// Leaves out which model was asked, and where.
+    /// Removes the model and the address.
     #[must_use]
     pub fn without_target(mut self) -> Self {
         self.target = None;
         self
     }
 
-    /// Adds what it came from.
+    /// Adds the cause of the error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.cause = Some(SharedError::new(source));
         self
     }
 
-    /// Leaves out what it came from.
+    /// Removes the cause of the error.
     #[must_use]
     pub fn without_source(mut self) -> Self {
         self.cause = None;
         self
     }
 
-    /// Adds the HTTP status.
+    /// Adds the HTTP status of the response.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
@@ -284,7 +284,7 @@ impl ModelError {
         self
     }
 
-    /// Adds how long the provider asks to wait, whatever the kind.
+    /// Adds the delay that the provider requests, for any kind.
     ///
     /// ```
     /// # use levity_core::{ModelError, ModelErrorKind};
@@ -302,13 +302,12 @@ impl ModelError {
         self
     }
 
-    /// The message alone: what the provider or the connection says, without model, address and
-    /// status.
+    /// Returns the message of the provider or the connection, without model, address and status.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The model that was asked, as `provider:model`, where that is known.
+    /// Returns the model as `provider:model`, if known.
     pub fn model(&self) -> Option<&str> {
         self.target
             .as_ref()
@@ -316,19 +315,19 @@ impl ModelError {
             .filter(|model| !model.is_empty())
     }
 
-    /// The address of the server that was asked, without anything secret, where that is known.
+    /// Returns the address of the server without secrets, if known.
     pub fn address(&self) -> Option<&str> {
         self.target.as_ref()?.address.as_deref()
     }
 
-    /// Whether there was no connection to the server.
+    /// Returns `true` if there was no connection to the server.
     pub fn is_unreachable(&self) -> bool {
         self.target
             .as_ref()
             .is_some_and(|target| target.unreachable)
     }
 
-    /// The error as the reason why a run ended, on one line.
+    /// Returns the error on one line, as the reason why a run ended.
     ///
     /// ```
     /// # use levity_core::{ModelError, ModelErrorKind};
@@ -342,17 +341,17 @@ impl ModelError {
         }
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ModelErrorKind {
         self.kind
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns `true` if the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.kind.is_retryable()
     }
 
-    /// How long the provider asks to wait, where it says so.
+    /// Returns the delay that the provider requests, if any.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
             ModelErrorKind::RateLimited { retry_after } => retry_after,
@@ -360,35 +359,35 @@ impl ModelError {
         }
     }
 
-    /// Whether the provider may charge for the request all the same.
+    /// Returns `true` if the provider may charge for the failed request.
     pub fn may_cost(&self) -> bool {
         self.charged || self.kind.may_cost()
     }
 
-    /// The HTTP status, where there was one.
+    /// Returns the HTTP status, if there was a response.
     pub fn status(&self) -> Option<u16> {
         self.status
     }
 
-    /// Says which guards stepped in on what the provider said.
+    /// Sets the interventions of guards in the provider's message.
     #[must_use]
     pub fn with_guarded(mut self, guarded: Vec<Intervention>) -> Self {
         self.guarded = (!guarded.is_empty()).then(|| Box::new(Guarded(guarded)));
         self
     }
 
-    /// The guards that stepped in on what the provider said.
+    /// Returns the interventions of guards in the provider's message.
     pub fn guarded(&self) -> &[Intervention] {
         self.guarded.as_ref().map_or(&[], |guarded| &guarded.0)
     }
 
-    /// The provider's id of the request, where it gave one.
+    /// Returns the provider's id of the request, if any.
     pub fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
     }
 }
 
-/// The message; with the model, the address and the status before it where they are known.
+/// Shows the model, the address and the status, if known, and then the message.
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(model) = self.model() else {
@@ -407,8 +406,8 @@ impl fmt::Display for ModelError {
     }
 }
 
-/// The kind, then the message and its causes on one line: a `main` that returns the error prints
-/// this.
+/// Shows the kind, the message and its causes on one line, as printed by a `main` that returns the
+/// error.
 impl fmt::Debug for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.kind, crate::text::chain(self))
@@ -421,7 +420,7 @@ impl Error for ModelError {
     }
 }
 
-/// What went wrong with a tool call.
+/// The kind of a failed tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -430,21 +429,21 @@ pub enum ToolErrorKind {
     NotFound,
     /// The arguments do not match the tool's schema.
     InvalidArgs,
-    /// Policy, a person or a limit forbade the call.
+    /// The policy, a person or a limit denied the call.
     Denied,
-    /// The tool took longer than it may.
+    /// The tool exceeded its time limit.
     Timeout,
     /// The tool ran and failed.
     Failed,
-    /// The tool returned what its output schema forbids.
+    /// The output does not match the tool's output schema.
     InvalidOutput,
     /// The call was cancelled; it may have taken effect in part.
     Cancelled,
-    /// The process ended while the tool ran; nobody knows whether it took effect.
+    /// The process ended while the tool ran; the call may have taken effect.
     Unknown,
 }
 
-/// Why a tool gave no output; the model reads the message, so it should say what to do next.
+/// The error of a tool call. The model reads the message, so include the next step in it.
 ///
 /// ```
 /// # use levity_core::{ToolError, ToolErrorKind};
@@ -465,7 +464,7 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// An error of this kind that a retry does not mend.
+    /// Creates an error of this kind that a retry does not fix.
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -475,12 +474,12 @@ impl ToolError {
         }
     }
 
-    /// The tool ran and failed, and would fail again.
+    /// Creates the error of a tool that ran and failed, and would fail again.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ToolErrorKind::Failed, message)
     }
 
-    /// The tool failed for a reason that may pass; a call that is safe to repeat is repeated.
+    /// Creates a temporary error; a call that is safe to repeat is repeated.
     pub fn transient(message: impl Into<String>) -> Self {
         Self {
             retryable: true,
@@ -488,31 +487,31 @@ impl ToolError {
         }
     }
 
-    /// Adds what it came from.
+    /// Adds the cause of the error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.cause = Some(SharedError::new(source));
         self
     }
 
-    /// Says whether a retry may help.
+    /// Sets whether a retry may help.
     #[must_use]
     pub fn with_retryable(mut self, retryable: bool) -> Self {
         self.retryable = retryable;
         self
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ToolErrorKind {
         self.kind
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns `true` if the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.retryable
     }
 
-    /// The text the model is shown: the message and, behind colons, what it came from.
+    /// Returns the text for the model: the message and, after colons, its causes.
     pub fn explain(&self) -> String {
         match &self.cause {
             Some(cause) => format!("{}: {}", self.message, cause.chain()),

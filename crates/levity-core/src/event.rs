@@ -9,240 +9,240 @@ use crate::{
     MachineKind, MemoryError, Message, ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
 };
 
-/// Something to know about a run.
+/// A notification about the progress of a run.
 ///
-/// All but the fleeting ones follow from the journal, so a replay tells them again, the same to the
+/// All events except transient ones follow from the journal, so a replay emits them again byte for
 /// byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
-    /// The run it happened in: the one that was started, or a child of it.
+    /// The run in which the event occurred: the one that was started, or a descendant.
     pub run: RunId,
-    /// The number of the record it follows from.
+    /// The number of the record that the event follows from.
     pub seq: u64,
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
-    /// What.
+    /// The content of the event.
     pub kind: EventKind,
 }
 
 impl Event {
-    /// An event.
+    /// Creates an event from its parts.
     pub fn new(run: RunId, seq: u64, at: Timestamp, kind: EventKind) -> Self {
         Self { run, seq, at, kind }
     }
 }
 
-/// What there is to know.
+/// The kind and content of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
     /// A run began.
     RunStarted {
-        /// What drives it.
+        /// The kind of machine that drives it.
         machine: MachineKind,
     },
-    /// What the run is to do.
+    /// The goal of the run.
     Goal {
-        /// In words.
+        /// The text of the goal.
         text: String,
     },
-    /// The loop entered a phase.
+    /// The agent loop entered a phase.
     Phase(Phase),
-    /// A turn began.
+    /// A turn of the loop began.
     TurnStarted {
-        /// Its number, from 1.
+        /// The number of the turn, from 1.
         turn: u64,
-        /// How many there may be.
+        /// The maximum number of turns.
         of: u64,
     },
-    /// There is a plan.
+    /// The run has a plan.
     Plan {
-        /// Its steps.
+        /// The steps of the plan.
         steps: Vec<String>,
     },
-    /// The model is told something on the side.
+    /// The run added a note for the model.
     Note {
-        /// What.
+        /// The text of the note.
         text: String,
     },
-    /// A model is called.
+    /// A model call began.
     ModelStarted {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// Which of the agent's models.
+        /// The slot of the model.
         slot: Arc<str>,
     },
     /// A model replied.
     ModelFinished {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// What it said.
+        /// The message of the model.
         message: Arc<Message>,
-        /// Why it stopped.
+        /// The reason why the model stopped.
         finish: Finish,
-        /// What it used.
+        /// The tokens and money used.
         usage: Usage,
     },
     /// A model gave no reply.
     ModelFailed {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// Why.
+        /// The reason for the failure.
         error: ModelError,
     },
-    /// A tool is called.
+    /// A tool call began.
     ToolStarted {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// The call.
+        /// The call of the tool.
         call: ToolCall,
     },
-    /// A tool answered, or failed.
+    /// A tool returned a result or failed.
     ToolFinished {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// What it answered.
+        /// The result of the call.
         result: ToolResult,
     },
-    /// A person is asked.
+    /// A person is asked for a decision.
     Asked(Ask),
-    /// The person decided.
+    /// A person made a decision.
     Decided {
-        /// The question.
+        /// The effect of the question.
         effect: EffectId,
-        /// The answer.
+        /// The decision of the person.
         decision: Decision,
     },
-    /// The run lets time pass.
+    /// The run began to wait for a time.
     WaitStarted {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// Until when.
+        /// The time at which the wait ends.
         until: Timestamp,
     },
-    /// The time has passed.
+    /// The wait for a time ended.
     Woken {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
     },
     /// A child run began.
     ChildStarted {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// The child.
+        /// The id of the child run.
         child: RunId,
-        /// The agent.
+        /// The name of the agent.
         agent: Arc<str>,
     },
     /// A child run ended.
     ChildFinished {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// How.
+        /// The ending of the child run.
         ending: Box<Ending>,
     },
-    /// The conversation became too long for the model, and was made shorter.
+    /// The conversation became too long for the model and was shortened.
     Compacted(Compacted),
-    /// What was said is saved in a conversation.
+    /// Messages were saved in a conversation.
     Saved {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
     },
-    /// What was said could not be saved.
+    /// Messages could not be saved.
     SaveFailed {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// Why.
+        /// The reason for the failure.
         error: MemoryError,
     },
-    /// An effect was not performed, since a limit forbids it.
+    /// A limit prevented an effect.
     Refused {
-        /// Which.
+        /// The number of the effect.
         effect: EffectId,
-        /// The limit.
+        /// The limit that was reached.
         limit: Limit,
     },
-    /// Policy forbids an effect.
+    /// The policy denied an effect.
     Denied {
-        /// Which.
+        /// The number of the effect.
         effect: EffectId,
-        /// Why.
+        /// The reason for the denial.
         reason: String,
     },
-    /// A guard stepped in.
+    /// A guard intervened.
     Guarded {
-        /// The effect whose outcome it is about; what people say and the input of a child run are
-        /// none.
+        /// The effect whose outcome was checked; `None` for messages from people and the input of a
+        /// child run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<EffectId>,
-        /// Which, where, and how.
+        /// The guard, the stage and the intervention.
         intervention: Intervention,
     },
-    /// The process ended while an effect was performed; nobody knows what came of it.
+    /// The process ended while an effect was in progress, so its outcome is unknown.
     OutcomeUnknown {
-        /// Which.
+        /// The number of the effect.
         effect: EffectId,
     },
-    /// The host spoke.
+    /// The host sent a message to the run.
     Said {
-        /// What.
+        /// The message from the host.
         message: Arc<Message>,
     },
     /// The host paused the run.
     Paused,
-    /// The host let the run go on.
+    /// The host resumed the run.
     Resumed,
-    /// A limit is near: the run finishes with what there is.
+    /// A limit is almost reached: the run finishes with its current results.
     LimitNear(Limit),
-    /// Little is left of what a limit allows: less than the share that was set.
+    /// Less than the configured share of a limit remains.
     LimitLow(Limit),
-    /// A limit was passed.
+    /// A limit was exceeded.
     LimitPassed(Limit),
     /// The run ended.
     RunEnded(Box<Ending>),
-    /// Something only this kind of machine has.
+    /// An event that is specific to this kind of machine.
     Custom {
-        /// Its name.
+        /// The name of the event.
         name: String,
-        /// More about it.
+        /// The data of the event.
         data: Value,
     },
-    /// Fleeting: a piece of a reply.
+    /// Transient: a piece of a reply.
     Delta {
-        /// The call of the model.
+        /// The effect of the model call.
         effect: EffectId,
-        /// The piece.
+        /// The piece of the reply.
         delta: Delta,
     },
-    /// Fleeting: how far a tool is.
+    /// Transient: the progress of a tool.
     Progress {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// In words.
+        /// A description of the progress.
         text: String,
     },
-    /// Fleeting: a tool changed a file.
+    /// Transient: a tool changed a file.
     FileChanged {
-        /// The effect.
+        /// The number of the effect.
         effect: EffectId,
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// Which file, and how.
+        /// The file and the kind of change.
         change: FileChange,
     },
-    /// Fleeting: this listener was too slow, and missed something.
+    /// Transient: this subscriber was too slow and missed events.
     Lagged {
-        /// How many events.
+        /// The number of missed events.
         missed: u64,
     },
 }
 
 impl EventKind {
-    /// What it is called, as in its JSON: `model_started`, `run_ended`.
+    /// Returns the name of the kind as in its JSON, such as `model_started` or `run_ended`.
     ///
     /// ```
     /// # use levity_core::EventKind;
@@ -289,7 +289,8 @@ impl EventKind {
         }
     }
 
-    /// Whether it is only for those who watch now, and no replay tells it again.
+    /// Returns `true` if only current subscribers receive the event and a replay does not repeat
+    /// it.
     pub fn is_fleeting(&self) -> bool {
         matches!(
             self,
@@ -301,46 +302,45 @@ impl EventKind {
     }
 }
 
-/// How a conversation was made shorter. What has left what the model is shown is still in the run's
-/// history.
+/// The details of shortening a conversation. The removed messages are still in the run's history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Compacted {
-    /// How many messages have left, and are in the summary now.
+    /// The number of messages that the summary replaces.
     pub folded: usize,
-    /// How many results of tools were shortened.
+    /// The number of tool results that were shortened.
     pub shortened: usize,
-    /// About how many tokens were to be sent before.
+    /// The estimated tokens of the request before shortening.
     pub before: u64,
-    /// About how many tokens are sent now.
+    /// The estimated tokens of the request after shortening.
     pub after: u64,
-    /// What stands for the messages that have left from now on.
+    /// The summary that replaces the removed messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
-    /// Why no model made the summary, when none did: it is a list of what was said, and a model is
-    /// asked again later.
+    /// The reason why no model wrote the summary, if so. The summary is then a list of the
+    /// messages, and a model is asked again later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fell_back: Option<String>,
 }
 
-/// Where an agent's loop stands.
+/// The phase of an agent's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
-    /// It takes in what it is to do.
+    /// The loop receives its goal.
     #[default]
     Goal,
-    /// It makes a plan.
+    /// The loop makes a plan.
     Plan,
-    /// It calls the model, and the tools the model asks for.
+    /// The loop calls the model and the tools that the model requests.
     Act,
-    /// It takes in what the tools answered.
+    /// The loop adds the results of the tools.
     Observe,
-    /// It looks at what was reached.
+    /// The loop reviews what it has achieved.
     Reflect,
-    /// It has ended.
+    /// The loop has ended.
     End,
 }
 

@@ -2,10 +2,10 @@ use std::fmt;
 use std::future::{Future, IntoFuture, ready};
 use std::pin::Pin;
 
-/// A value that is known at once, or that is waited for.
+/// A value that is available now or later.
 ///
-/// Mostly the value is known, and nothing is allocated for it. Whoever asks may also hold the
-/// future of a later value beside other work. Awaiting it gives the value either way.
+/// Usually the value is known, and nothing is allocated. Otherwise the caller can hold the future
+/// beside other work. Awaiting an `Eventual` returns the value in both cases.
 ///
 /// ```
 /// # use levity_core::Eventual;
@@ -15,21 +15,21 @@ use std::pin::Pin;
 /// assert_eq!(known.await + later.map(|five| five + 1).await, 8);
 /// # }
 /// ```
-#[must_use = "nothing is waited for until it is awaited"]
+#[must_use = "an `Eventual` does nothing unless awaited"]
 pub enum Eventual<T> {
-    /// The value.
+    /// The value, which is already known.
     Known(T),
-    /// The future of the value. Dropping it gives the work up.
+    /// The future of the value. Dropping it cancels the work.
     Later(Pin<Box<dyn Future<Output = T> + Send>>),
 }
 
 impl<T> Eventual<T> {
-    /// A value that is waited for.
+    /// Creates a value that `future` returns later.
     pub fn later(future: impl Future<Output = T> + Send + 'static) -> Self {
         Self::Later(Box::pin(future))
     }
 
-    /// Changes the value, at once if it is known.
+    /// Applies `change` to the value, immediately if it is known.
     pub fn map<U>(self, change: impl FnOnce(T) -> U + Send + 'static) -> Eventual<U>
     where
         T: 'static,

@@ -13,43 +13,44 @@ use crate::{
     ToolError, Values,
 };
 
-/// Performs effects: the world as one machine sees it.
+/// Performs the effects that a machine requests.
 ///
 /// An agent's executor holds its models, tools and approver. Any engine that can journal an effect
-/// can drive machines with it. A behaviour around an executor wraps one and is one, as guards are.
+/// can drive machines with it. Middleware such as guards wraps an executor and implements this
+/// trait.
 ///
 /// # Contract
-/// - `execute` always gives an outcome of the effect's kind; failures are outcomes.
-/// - Dropping the future of `execute` or `prepare` cancels the work as far as it can be cancelled.
-/// - `prepare` and `inspect` return at once. What takes longer in `prepare`, such as reading files,
-///   happens in the future that it returns, which never blocks its thread.
+/// - `execute` always returns an outcome of the effect's kind; failures are outcomes.
+/// - Dropping the future of `execute` or `prepare` cancels the work as far as possible.
+/// - `prepare` and `inspect` return immediately. Slow work in `prepare`, such as reading files,
+///   happens in the returned future, which never blocks its thread.
 ///
-/// `levity_test::conformance::executor` checks an implementation.
+/// Use `levity_test::conformance::executor` to check an implementation.
 #[async_trait]
 pub trait Executor: Send + Sync {
-    /// Says what the runtime must know before the effect begins. The run stays within its limits
-    /// and can be cancelled while it waits for a later answer.
+    /// Returns the information that the runtime needs before the effect begins. The limits of the
+    /// run apply while it waits for a later answer, and it can be cancelled.
     fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared>;
 
     /// Performs an effect other than a child run.
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome;
 
-    /// Makes the machine of a child run: a new one, or one from a state that it has saved, when the
-    /// child was begun by an earlier process.
+    /// Creates the machine of a child run: a new one, or one from a saved state if an earlier
+    /// process started the child.
     ///
     /// # Errors
-    /// When there is no such agent, or it has no use for the input or the state.
+    /// Returns an error if there is no such agent, or the input or the state is invalid for it.
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError>;
 
-    /// Finds out what came of a call that began in a process that is gone and that must not be
-    /// performed twice. Unless somebody can tell, nobody knows.
+    /// Determines the outcome of a call that was in progress when its process ended and that must
+    /// not be repeated. By default the outcome is unknown.
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
         let _ = (effect, cx);
         Resolution::Unknown
     }
 
-    /// Describes the executor: what it performs effects with, and who screens what people say to
-    /// its runs.
+    /// Describes the executor: its fingerprints, its models and the screener for messages to its
+    /// runs.
     fn inspect(&self) -> Inspection {
         Inspection::default()
     }
@@ -62,7 +63,7 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
         (**self).prepare(effect, cx)
     }
 
-    // Written out, so that an effect has one future in one box.
+    // Written out, so that an effect needs only one boxed future.
     fn execute<'life0, 'async_trait>(
         &'life0 self,
         effect: Effect,
@@ -92,22 +93,23 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Fingerprints of what it performs effects with, by name. A run keeps them, so that it can be
-    /// said what has changed since.
+    /// The fingerprints of its setup, by name. A run stores them, so that later changes can be
+    /// reported.
     pub setup: Vec<(String, Digest)>,
-    /// The models that calls go to, by slot: for those who watch or trace.
+    /// The models by slot, for observers and tracing.
     pub models: Arc<[(String, ModelCard)]>,
-    /// Screens what people say to a run before it is written down; nobody does without.
+    /// The screener for messages to a run, called before they are journaled; `None` screens
+    /// nothing.
     pub screener: Option<Arc<dyn Screener>>,
 }
 
 impl Inspection {
-    /// An executor of which nothing is known.
+    /// Creates a description in which nothing is known.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the fingerprints.
+    /// Sets the fingerprints of the setup.
     #[must_use]
     pub fn with_setup(mut self, setup: Vec<(String, Digest)>) -> Self {
         self.setup = setup;
@@ -121,7 +123,7 @@ impl Inspection {
         self
     }
 
-    /// Sets who screens what people say.
+    /// Sets the screener for messages to a run.
     #[must_use]
     pub fn with_screener(mut self, screener: Option<Arc<dyn Screener>>) -> Self {
         self.screener = screener;
@@ -143,18 +145,18 @@ impl fmt::Debug for Inspection {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PrepareCx {
-    /// True if money or tokens are limited. Then [`Prepared::cost`] is wanted for a call of a
-    /// model; without it, the call is refused.
+    /// `true` if money or tokens are limited. A model call then requires [`Prepared::cost`];
+    /// without it, the call is refused.
     pub cost: bool,
 }
 
 impl PrepareCx {
-    /// A context in which nothing is limited.
+    /// Creates a context in which nothing is limited.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says whether money or tokens are limited.
+    /// Sets whether money or tokens are limited.
     #[must_use]
     pub fn with_cost(mut self, cost: bool) -> Self {
         self.cost = cost;
@@ -162,27 +164,27 @@ impl PrepareCx {
     }
 }
 
-/// What the runtime must know of an effect before it begins.
+/// The information that the runtime needs before an effect begins.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Prepared {
-    /// What performing it again would do.
+    /// The consequence of performing it again.
     pub class: EffectClass,
-    /// Whether it runs alone, after all calls asked for before it.
+    /// `true` if it runs alone, after all calls requested before it.
     pub alone: bool,
-    /// Whether it may be performed.
+    /// The permission to perform it.
     pub permit: Permit,
-    /// Fingerprints of what the executor adds to it, by name.
+    /// The fingerprints of the data that the executor adds, by name.
     pub inputs: Vec<(String, Digest)>,
-    /// The most that a call of a model can take; only wanted where [`PrepareCx::cost`] says so.
+    /// The upper bound on the cost of a model call; only required if [`PrepareCx::cost`] is set.
     pub cost: Option<Box<CostBound>>,
-    /// True if the effect is a question that somebody here answers. Otherwise it waits for the
-    /// host's command.
+    /// `true` if the effect is a question that this executor answers. Otherwise it waits for a
+    /// command from the host.
     pub answered: bool,
 }
 
 impl Prepared {
-    /// An effect of this class that may run beside others.
+    /// Creates a result for an effect of this class that may run beside others.
     pub fn new(class: EffectClass) -> Self {
         Self {
             class,
@@ -190,35 +192,35 @@ impl Prepared {
         }
     }
 
-    /// It runs alone.
+    /// Makes the effect run alone.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.alone = true;
         self
     }
 
-    /// Says whether it may be performed.
+    /// Sets the permission to perform it.
     #[must_use]
     pub fn permit(mut self, permit: Permit) -> Self {
         self.permit = permit;
         self
     }
 
-    /// Adds a fingerprint.
+    /// Adds a fingerprint of an input.
     #[must_use]
     pub fn with_input(mut self, name: impl Into<String>, digest: Digest) -> Self {
         self.inputs.push((name.into(), digest));
         self
     }
 
-    /// Says what a call of a model can take at most.
+    /// Sets the upper bound on the cost of a model call.
     #[must_use]
-    pub fn cost(mut self, most: CostBound) -> Self {
-        self.cost = Some(Box::new(most));
+    pub fn cost(mut self, bound: CostBound) -> Self {
+        self.cost = Some(Box::new(bound));
         self
     }
 
-    /// Says whether somebody here answers the question.
+    /// Sets whether this executor answers the question.
     #[must_use]
     pub fn answered(mut self, answered: bool) -> Self {
         self.answered = answered;
@@ -226,7 +228,7 @@ impl Prepared {
     }
 }
 
-/// The answer to whether an effect, a call of a tool or a command may be performed.
+/// The permission to perform an effect, a tool call or a command.
 ///
 /// ```
 /// # use levity_core::Permit;
@@ -236,37 +238,37 @@ impl Prepared {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permit {
-    /// It may.
+    /// The action is allowed.
     #[default]
     Allow,
-    /// A person must be asked first.
+    /// A person must approve the action first.
     Ask {
-        /// The reason, for the person.
+        /// The reason, shown to the person.
         reason: String,
     },
-    /// It may not.
+    /// The action is not allowed.
     Deny {
-        /// The reason, for the model.
+        /// The reason, shown to the model.
         reason: String,
     },
 }
 
 impl Permit {
-    /// It may be done if a person says so; the reason is for the person.
+    /// Creates a permit that requires approval; the reason is shown to the person.
     pub fn ask(reason: impl Into<String>) -> Self {
         Self::Ask {
             reason: reason.into(),
         }
     }
 
-    /// It may not be done; the reason is for the model.
+    /// Creates a permit that denies the action; the reason is shown to the model.
     pub fn deny(reason: impl Into<String>) -> Self {
         Self::Deny {
             reason: reason.into(),
         }
     }
 
-    /// The stricter of two; of equals, the first.
+    /// Returns the stricter of two permits or, if they are equally strict, the first.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let rank = |permit: &Self| match permit {
@@ -282,31 +284,32 @@ impl Permit {
     }
 }
 
-/// What an executor is told about the effect it performs.
+/// The circumstances in which an executor performs an effect.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EffectCx {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// The effect's number in the run.
+    /// The number of the effect in the run.
     pub effect: EffectId,
-    /// Whether an earlier process had begun this effect and did not finish it.
+    /// `true` if an earlier process began this effect and did not finish it.
     pub again: bool,
-    /// Takes fleeting events.
+    /// The receiver of transient events.
     pub live: LiveEvents,
-    /// How many tokens a reply may have, where money or tokens are limited: the model must be told.
-    /// Counts that it does not give are then left out, since they are filled in with the most.
+    /// The maximum tokens of a reply, if money or tokens are limited: pass it on to the model.
+    /// Leave out the counts that the model does not report, because they are filled in with the
+    /// upper bound.
     pub max_output: Option<u64>,
-    /// How many tokens may be sent, where money or tokens are limited: the most that
-    /// [`Prepared::cost`] said of the call. What is sent must not have become more since.
+    /// The maximum tokens of the request, if money or tokens are limited: the input bound of
+    /// [`Prepared::cost`]. The request must not have grown since then.
     pub max_input: Option<u64>,
-    /// Values that the program gave the run's tools.
+    /// The values that the program passed to the run's tools.
     pub values: Values,
     key: Option<Arc<str>>,
 }
 
 impl EffectCx {
-    /// A context for an effect.
+    /// Creates a context for an effect.
     pub fn new(run: RunId, effect: EffectId, live: LiveEvents) -> Self {
         Self {
             run,
@@ -320,43 +323,44 @@ impl EffectCx {
         }
     }
 
-    /// Says whether an earlier process had begun this effect and did not finish it.
+    /// Sets whether an earlier process began this effect and did not finish it.
     #[must_use]
     pub fn with_again(mut self, again: bool) -> Self {
         self.again = again;
         self
     }
 
-    /// Says under which idempotency key the effect began in the run that this one was forked from,
-    /// if it did.
+    /// Sets the idempotency key under which the effect began in the run that this one was forked
+    /// from, if it did.
     #[must_use]
     pub fn with_key(mut self, key: Option<Arc<str>>) -> Self {
         self.key = key;
         self
     }
 
-    /// The idempotency key: the same for every attempt at the effect, in forks of the run, too.
+    /// Returns the idempotency key: the same for every attempt at the effect, also in forks of the
+    /// run.
     pub fn key(&self) -> Arc<str> {
         self.key
             .clone()
             .unwrap_or_else(|| crate::idempotency_key(&self.run, self.effect))
     }
 
-    /// Says how many tokens a reply may have.
+    /// Sets the maximum tokens of a reply.
     #[must_use]
     pub fn with_max_output(mut self, tokens: Option<u64>) -> Self {
         self.max_output = tokens;
         self
     }
 
-    /// Says what the program gave the run's tools.
+    /// Sets the values that the program passed to the run's tools.
     #[must_use]
     pub fn with_values(mut self, values: Values) -> Self {
         self.values = values;
         self
     }
 
-    /// Says how many tokens may be sent.
+    /// Sets the maximum tokens of the request.
     #[must_use]
     pub fn with_max_input(mut self, tokens: Option<u64>) -> Self {
         self.max_input = tokens;
@@ -364,30 +368,30 @@ impl EffectCx {
     }
 }
 
-/// Takes fleeting events, for those who watch now.
+/// A sender of transient events to current subscribers.
 #[derive(Clone, Default)]
 pub struct LiveEvents(Option<Arc<dyn LiveSink>>);
 
-/// Where [`LiveEvents`] sends what it is told.
+/// A receiver of the events of [`LiveEvents`].
 pub trait LiveSink: Send + Sync {
-    /// Whether anybody listens.
+    /// Returns `true` if there are subscribers.
     fn is_watched(&self) -> bool;
-    /// Passes an event on.
+    /// Forwards an event to the subscribers.
     fn send(&self, event: EventKind);
 }
 
 impl LiveEvents {
-    /// Sends to `sink`.
+    /// Creates a sender to `sink`.
     pub fn new(sink: Arc<dyn LiveSink>) -> Self {
         Self(Some(sink))
     }
 
-    /// Whether anybody listens; if not, there is no need to make events at all.
+    /// Returns `true` if there are subscribers; if not, you do not need to create events.
     pub fn is_watched(&self) -> bool {
         self.0.as_ref().is_some_and(|sink| sink.is_watched())
     }
 
-    /// Passes an event on.
+    /// Sends an event to the subscribers.
     pub fn send(&self, event: EventKind) {
         if let Some(sink) = &self.0 {
             sink.send(event);
@@ -403,34 +407,34 @@ impl fmt::Debug for LiveEvents {
     }
 }
 
-/// A child run, ready to be driven.
+/// A child run that is ready to be driven.
 #[non_exhaustive]
 pub struct Child {
-    /// Decides.
+    /// The machine that makes the decisions.
     pub machine: Box<dyn Machine>,
-    /// Performs.
+    /// The executor that performs the effects.
     pub executor: Arc<dyn Executor>,
-    /// What it may use, within what its parent may.
+    /// The limits of the child, within those of its parent.
     pub limits: Limits,
-    /// Keeps others from its conversation for as long as it is driven.
+    /// The lease that keeps its conversation exclusive while it is driven.
     pub lease: Option<ChildLease>,
-    /// Screens its end before that is written down and its parent learns of it.
+    /// Screens its ending before that is journaled and reported to its parent.
     pub screener: Option<Arc<dyn Screener>>,
-    /// Interventions of guards in the input of a new run; they become events of that run.
+    /// The interventions of guards in the input of a new run; they become events of that run.
     pub guarded: Vec<Intervention>,
 }
 
 /// The lease of a child run.
 #[non_exhaustive]
 pub enum ChildLease {
-    /// A new run's: it was needed to make the machine.
+    /// The lease of a new run, which was needed to create the machine.
     Held(Lease),
-    /// An old run's: it is waited for before the run goes on, unless the run has ended.
+    /// The lease of an existing run, acquired before the run resumes unless it has ended.
     Wanted(Pin<Box<dyn Future<Output = Result<Lease, SharedError>> + Send>>),
 }
 
 impl Child {
-    /// A child run.
+    /// Creates a child run from its parts.
     pub fn new(
         machine: impl Machine + 'static,
         executor: Arc<dyn Executor>,
@@ -446,14 +450,14 @@ impl Child {
         }
     }
 
-    /// Has its end screened.
+    /// Sets the screener for its ending.
     #[must_use]
     pub fn with_screener(mut self, screener: Arc<dyn Screener>) -> Self {
         self.screener = Some(screener);
         self
     }
 
-    /// Gives it a lease.
+    /// Sets the lease on its conversation.
     #[must_use]
     pub fn with_lease(mut self, lease: ChildLease) -> Self {
         self.lease = Some(lease);

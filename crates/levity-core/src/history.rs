@@ -7,15 +7,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{CallId, Message, Part, Role, ToolCall, ToolError, ToolResult};
 
-/// A conversation in which every tool call has its one result.
+/// A conversation in which every tool call has exactly one result.
 ///
-/// An unanswered call, a result without a call and a call id that occurs twice cannot be written
-/// down: a reply with calls becomes an [`Exchange`] first, and enters the history only together
-/// with its results. So a history can be sent to a provider at any time, whatever was cancelled or
-/// failed.
+/// A history cannot contain an unanswered call, a result without a call or a duplicate call id. A
+/// reply with calls first becomes an [`Exchange`], and enters the history only together with its
+/// results. So you can send a history to a provider at any time, whatever was cancelled or failed.
 ///
-/// Cloning costs nothing, whatever the length; the first change after a clone that is still alive
-/// copies the list of messages, not the messages.
+/// Cloning is cheap for any length. The first change while a clone is alive copies the list of
+/// messages, not the messages.
 ///
 /// ```
 /// # use levity_core::{History, Message, Part, Role, ToolCall, ToolError, ToolOutput, ToolResult};
@@ -39,23 +38,23 @@ pub struct History {
 #[derive(Clone, Default)]
 struct Inner {
     messages: Vec<Arc<Message>>,
-    ids: HashMap<CallId, Place>,
+    ids: HashMap<CallId, ResultPosition>,
     size: usize,
     tokens: u64,
     most_tokens: u64,
-    /// How many bytes of wholes its results have.
+    /// The bytes of full results that its messages retain.
     kept: usize,
-    /// No message before this one keeps any.
+    /// No message before this index retains a full result.
     kept_from: usize,
-    /// What a provider made of each message, so that it need not make it again.
+    /// The cached encoding of each message by a provider.
     encoded: Vec<OnceLock<Encoded>>,
 }
 
 type Encoded = (Cow<'static, str>, Arc<[u8]>);
 
-/// Where the result of a call stands.
+/// The position of the result of a call.
 #[derive(Clone, Copy)]
-struct Place {
+struct ResultPosition {
     message: usize,
     part: usize,
 }
@@ -76,64 +75,64 @@ impl Inner {
         let message = self.messages.len() + 1;
         let places = reply.calls().enumerate();
         self.ids
-            .extend(places.map(|(part, call)| (call.id.clone(), Place { message, part })));
+            .extend(places.map(|(part, call)| (call.id.clone(), ResultPosition { message, part })));
         self.push(reply);
         self.push(answer);
     }
 }
 
 impl History {
-    /// An empty history.
+    /// Creates an empty history.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The messages, oldest first.
+    /// Returns the messages, oldest first.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.inner.messages
     }
 
-    /// How many messages there are.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.inner.messages.len()
     }
 
-    /// How many bytes of text its messages have together; known without looking at them.
+    /// Returns the bytes of text of all messages, in constant time.
     pub fn size(&self) -> usize {
         self.inner.size
     }
 
-    /// About how many tokens its messages have together; known without looking at them.
+    /// Returns the estimated tokens of all messages, in constant time.
     pub fn tokens(&self) -> u64 {
         self.inner.tokens
     }
 
-    /// The most tokens that its messages can be, as [`CostBound::of`](crate::CostBound::of) counts
-    /// them; known without looking at them.
+    /// Returns the maximum tokens of all messages as [`CostBound::of`](crate::CostBound::of) counts
+    /// them, in constant time.
     pub fn most_tokens(&self) -> u64 {
         self.inner.most_tokens
     }
 
-    /// How many bytes it keeps of results that were too long to be shown; known without looking at
-    /// them. They are in none of the other counts. See [`ToolResult::whole`].
+    /// Returns the retained bytes of results that were too long to show, in constant time. No other
+    /// count includes them. See [`ToolResult::whole`].
     pub fn kept(&self) -> usize {
         self.inner.kept
     }
 
-    /// Keeps at most so many bytes of results that were too long to be shown. The oldest are
-    /// dropped first; what was shown of them stays.
-    pub fn keep_wholes(&mut self, most: usize) {
-        if self.kept() <= most {
+    /// Limits the retained bytes of results that were too long to show. The oldest are dropped
+    /// first; their shown text remains.
+    pub fn keep_wholes(&mut self, limit: usize) {
+        if self.kept() <= limit {
             return;
         }
         let inner = Arc::make_mut(&mut self.inner);
         while let Some(message) = inner.messages.get_mut(inner.kept_from) {
-            let (own, over) = (message.kept(), inner.kept.saturating_sub(most));
+            let (own, over) = (message.kept(), inner.kept.saturating_sub(limit));
             if over == 0 {
                 break;
             }
             if own > 0 {
-                // What providers made of the message stays right: they are not sent the wholes.
+                // The cached encodings stay valid, because providers never receive full results.
                 Arc::make_mut(message).keep_wholes(own.saturating_sub(over));
                 inner.kept = inner.kept.saturating_sub(own - message.kept());
             }
@@ -143,8 +142,8 @@ impl History {
         }
     }
 
-    /// What a provider makes of a message, by its place: made once and kept for as long as the
-    /// history lives. `wire` says who makes it, and in which way.
+    /// Returns the encoding of the message at this index, computed once and cached while the
+    /// history lives. `wire` identifies the provider and its format.
     pub fn encoded(
         &self,
         at: usize,
@@ -159,19 +158,19 @@ impl History {
             return bytes.clone();
         }
         let bytes: Arc<[u8]> = make().into();
-        // Somebody else's may be there already; then this one is not kept.
+        // Another encoding may be cached already; then this one is not.
         let _ = slot.set((wire, bytes.clone()));
         bytes
     }
 
-    /// Whether there are calls of tools in it.
+    /// Returns `true` if it contains tool calls.
     pub fn has_calls(&self) -> bool {
         self.messages()
             .iter()
             .any(|message| message.role == Role::Tool)
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no messages.
     pub fn is_empty(&self) -> bool {
         self.inner.messages.is_empty()
     }
@@ -179,7 +178,7 @@ impl History {
     /// Adds a message that neither calls a tool nor answers a call.
     ///
     /// # Errors
-    /// When it does; such a message goes through [`open`](Self::open).
+    /// Returns an error if it does; use [`open`](Self::open) for such a message.
     pub fn say(&mut self, message: impl Into<Arc<Message>>) -> Result<(), HistoryError> {
         let message = message.into();
         if message.role == Role::Tool || message.results().next().is_some() {
@@ -192,13 +191,14 @@ impl History {
         Ok(())
     }
 
-    /// Takes a reply that calls tools; it enters the history by [`close`](Self::close).
+    /// Begins an exchange with a reply that calls tools; [`close`](Self::close) adds it to the
+    /// history.
     ///
-    /// Calls whose id is empty or was used before get another one, here and in the returned
-    /// exchange: some servers number the calls of each reply anew.
+    /// Calls with an empty or duplicate id get a new one, in the returned exchange as well: some
+    /// servers number the calls of each reply from the start.
     ///
     /// # Errors
-    /// When the message is not the model's, calls no tool or holds a tool result.
+    /// Returns an error if the message is not the model's, calls no tool or contains a tool result.
     pub fn open(&self, reply: Arc<Message>) -> Result<Exchange, HistoryError> {
         if reply.role != Role::Assistant || reply.calls().next().is_none() {
             return Err(HistoryError::NoCalls { at: self.len() });
@@ -220,7 +220,7 @@ impl History {
         Ok(exchange)
     }
 
-    /// Adds an exchange; calls that have no answer yet are answered with `unanswered`.
+    /// Adds an exchange; calls without an answer are answered with `unanswered`.
     pub fn close(&mut self, mut exchange: Exchange, unanswered: &ToolError) {
         exchange.make_unique(&self.inner.ids);
         let results = exchange
@@ -241,8 +241,8 @@ impl History {
         Arc::make_mut(&mut self.inner).push_exchange(exchange.reply, Arc::new(answer));
     }
 
-    /// Whether `answer` has one result for each call of `reply`, in their order, and all ids are
-    /// new.
+    /// Returns `true` if `answer` has one result for each call of `reply`, in order, and all ids
+    /// are new.
     fn follows(&self, reply: &Message, answer: &Message) -> bool {
         let mut seen = HashSet::new();
         let new = reply.calls().all(|call| {
@@ -260,11 +260,11 @@ impl History {
             && results.eq(reply.calls().map(|call| Some(&call.id)))
     }
 
-    /// Adds the messages of another history from a place on; they are shared, not copied.
+    /// Adds the messages of another history from an index on; they are shared, not copied.
     ///
     /// # Errors
-    /// When the place is between a call and its result, or a call's id is there already; nothing is
-    /// added then.
+    /// Returns an error and adds nothing if the index is between a call and its result, or a call
+    /// id exists already.
     pub fn extend(&mut self, other: &Self, from: usize) -> Result<(), HistoryError> {
         let more = other.messages().get(from..).unwrap_or_default();
         if more
@@ -301,8 +301,8 @@ impl History {
         Ok(())
     }
 
-    /// Adds what another run has said; messages are shared, not copied. A call whose id is there
-    /// already gets another, and so does its answer.
+    /// Adds the messages of another run; they are shared, not copied. A call whose id exists
+    /// already gets a new one, and so does its answer.
     ///
     /// ```
     /// # use levity_core::{History, Message};
@@ -314,7 +314,7 @@ impl History {
     /// ```
     ///
     /// # Errors
-    /// When the messages make no history by themselves; nothing is added then.
+    /// Returns an error and adds nothing if the messages are not a valid history alone.
     pub fn append(
         &mut self,
         messages: impl IntoIterator<Item = Arc<Message>>,
@@ -325,7 +325,7 @@ impl History {
         Ok(())
     }
 
-    /// The last thing the model said in words, if it ever did.
+    /// Returns the last text of the model, if any.
     pub fn last_text(&self) -> Option<String> {
         let replies = self
             .messages()
@@ -338,7 +338,7 @@ impl History {
             .map(Into::into)
     }
 
-    /// The result of the call with this id; found without a search.
+    /// Returns the result of the call with this id, in constant time.
     pub fn result(&self, call: &CallId) -> Option<&ToolResult> {
         let place = self.inner.ids.get(call)?;
         match self.messages().get(place.message)?.parts.get(place.part)? {
@@ -347,7 +347,7 @@ impl History {
         }
     }
 
-    /// Each call with its result, oldest first.
+    /// Returns each call with its result, oldest first.
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, &ToolResult)> {
         self.messages()
             .windows(2)
@@ -367,26 +367,26 @@ impl PartialEq for History {
     }
 }
 
-/// So few calls are found by a look at each of them.
-const FEW: usize = 16;
+/// The number of calls up to which a linear search is used.
+const LINEAR_SEARCH_LIMIT: usize = 16;
 
 /// A reply whose calls are being answered.
 ///
-/// Finding a call and answering it cost the same however many calls the reply has.
+/// Finding a call and answering it take constant time for any number of calls.
 #[derive(Clone, Serialize)]
 pub struct Exchange {
     reply: Arc<Message>,
     results: Vec<Option<ToolResult>>,
-    /// How many calls have no answer yet.
+    /// The number of calls without an answer.
     #[serde(skip)]
     open: usize,
-    /// How many bytes of wholes the answers have, and the first of them that may have any.
+    /// The bytes of full results that the answers retain, and the first answer that may retain any.
     #[serde(skip)]
     kept: usize,
     #[serde(skip)]
     kept_from: usize,
-    /// Where each call stands among the calls and among the parts of the reply; empty when there
-    /// are few.
+    /// The index of each call among the calls and among the parts of the reply; empty for few
+    /// calls.
     #[serde(skip)]
     places: HashMap<CallId, (usize, usize)>,
 }
@@ -407,12 +407,12 @@ impl PartialEq for Exchange {
 }
 
 impl Exchange {
-    /// The reply.
+    /// Returns the reply that began the exchange.
     pub fn reply(&self) -> &Arc<Message> {
         &self.reply
     }
 
-    /// The calls that have no answer yet, in order.
+    /// Returns the calls without an answer, in order.
     pub fn unanswered(&self) -> impl Iterator<Item = &ToolCall> {
         self.reply
             .calls()
@@ -421,7 +421,7 @@ impl Exchange {
             .map(|(call, _)| call)
     }
 
-    /// The call with this id.
+    /// Returns the call with this id.
     pub fn call(&self, id: &CallId) -> Option<&ToolCall> {
         let (_, part) = self.find(id)?;
         match self.reply.parts.get(part)? {
@@ -430,53 +430,53 @@ impl Exchange {
         }
     }
 
-    /// Notes where the calls stand, when they are many.
+    /// Builds the index of the calls if they are many.
     fn index(&mut self) {
-        if self.results.len() > FEW {
+        if self.results.len() > LINEAR_SEARCH_LIMIT {
             let places = places(&self.reply).map(|(at, part, call)| (call.id.clone(), (at, part)));
             self.places = places.collect();
         }
     }
 
-    /// Where a call stands among the calls, and among the parts of the reply.
+    /// Returns the index of a call among the calls and among the parts of the reply.
     fn find(&self, id: &CallId) -> Option<(usize, usize)> {
-        if self.results.len() > FEW {
+        if self.results.len() > LINEAR_SEARCH_LIMIT {
             #[cfg(test)]
-            looked::at(1);
+            inspected::add(1);
             return self.places.get(id).copied();
         }
         let places = places(&self.reply);
         #[cfg(test)]
-        let places = places.inspect(|_| looked::at(1));
+        let places = places.inspect(|_| inspected::add(1));
         let mut places = places;
         places
             .find(|(_, _, call)| call.id == *id)
             .map(|(at, part, _)| (at, part))
     }
 
-    /// The answer to the call with this id, if it has one.
+    /// Returns the answer to the call with this id, if it has one.
     pub fn result(&self, id: &CallId) -> Option<&ToolResult> {
         self.results.get(self.find(id)?.0)?.as_ref()
     }
 
-    /// The answers so far, in the order of the calls.
+    /// Returns the current answers, in the order of the calls.
     pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
         self.results.iter().flatten()
     }
 
-    /// How many bytes its answers keep of what was too long to be shown.
+    /// Returns the retained bytes of answers that were too long to show.
     pub fn kept(&self) -> usize {
         self.kept
     }
 
-    /// Keeps at most so many bytes of answers that were too long to be shown; those of the first
-    /// calls go first.
-    pub fn keep_wholes(&mut self, most: usize) {
-        while self.kept > most
+    /// Limits the retained bytes of answers that were too long to show; those of the first calls
+    /// are dropped first.
+    pub fn keep_wholes(&mut self, limit: usize) {
+        while self.kept > limit
             && let Some(result) = self.results.get_mut(self.kept_from)
         {
             #[cfg(test)]
-            looked::at(1);
+            inspected::add(1);
             self.kept_from += 1;
             if let Some(result) = result {
                 self.kept = self.kept.saturating_sub(result.kept());
@@ -485,15 +485,15 @@ impl Exchange {
         }
     }
 
-    /// Whether every call has its answer.
+    /// Returns `true` if every call has an answer.
     pub fn is_complete(&self) -> bool {
         self.open == 0
     }
 
-    /// Answers a call.
+    /// Adds the answer to a call.
     ///
     /// # Errors
-    /// When there is no such call, or it has its answer already.
+    /// Returns an error if there is no such call or it already has an answer.
     pub fn answer(&mut self, result: ToolResult) -> Result<(), HistoryError> {
         let at = self.find(&result.call).map_or(usize::MAX, |(at, _)| at);
         match self.results.get_mut(at) {
@@ -511,8 +511,8 @@ impl Exchange {
         }
     }
 
-    /// Answers the calls with the results of a message, which name them as they were in the reply
-    /// as it was `given`. Of calls with one id, the first that has no answer is meant.
+    /// Answers the calls with the results of a message, which use the ids of the reply as it was
+    /// `given`. If several calls share an id, a result answers the first one without an answer.
     fn answer_all(
         &mut self,
         given: &Message,
@@ -537,8 +537,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Renames calls, and their answers, whose id is empty, taken, or used twice in this reply.
-    fn make_unique(&mut self, taken: &HashMap<CallId, Place>) {
+    /// Renames calls, and their answers, whose id is empty, in use or duplicated in this reply.
+    fn make_unique(&mut self, taken: &HashMap<CallId, ResultPosition>) {
         let mut seen = HashSet::new();
         let alone = self.reply.calls().nth(1).is_none();
         let mut is_new = |id| alone || seen.insert(id);
@@ -568,7 +568,7 @@ impl Exchange {
     }
 }
 
-/// The calls of a reply, each with its place among the calls and among the parts.
+/// Returns the calls of a reply with their indices among the calls and among the parts.
 fn places(reply: &Message) -> impl Iterator<Item = (usize, usize, &ToolCall)> {
     let calls = reply
         .parts
@@ -581,9 +581,9 @@ fn places(reply: &Message) -> impl Iterator<Item = (usize, usize, &ToolCall)> {
     calls.enumerate().map(|(at, (part, call))| (at, part, call))
 }
 
-/// The id itself, or the first of `id-2`, `id-3`, … that is not taken. Beyond a few it goes on from
-/// the number of `known` ids: a server that uses one id for every call must not make each cost
-/// more.
+/// Returns the id itself, or the first of `id-2`, `id-3`, … that is unused. After a few attempts it
+/// continues from the number of `known` ids, so that a server that repeats one id does not make
+/// each call slower.
 fn unused(id: &CallId, known: usize, taken: impl Fn(&CallId) -> bool) -> CallId {
     let base = if id.as_str().is_empty() {
         CallId::from("call")
@@ -627,7 +627,7 @@ impl<'de> Deserialize<'de> for Exchange {
     }
 }
 
-/// Checks a list of messages from outside.
+/// Validates a list of messages from outside.
 impl TryFrom<Vec<Message>> for History {
     type Error = HistoryError;
 
@@ -636,7 +636,7 @@ impl TryFrom<Vec<Message>> for History {
     }
 }
 
-/// Checks a list of messages from outside; they are shared, not copied.
+/// Validates a list of messages from outside; they are shared, not copied.
 impl TryFrom<Vec<Arc<Message>>> for History {
     type Error = HistoryError;
 
@@ -646,12 +646,12 @@ impl TryFrom<Vec<Arc<Message>>> for History {
 }
 
 impl History {
-    /// As `try_from`, for what several runs have said: a call whose id an earlier one had gets
-    /// another, and so does its answer. Each run knows only the ids of what it was shown, and some
-    /// servers number the calls of each anew.
+    /// Validates like `try_from`, for the messages of several runs: a call whose id occurred before
+    /// gets a new one, and so does its answer. Each run knows only the ids in its own context, and
+    /// some servers number the calls of each reply from the start.
     ///
     /// # Errors
-    /// When the messages make no history for another reason.
+    /// Returns an error if the messages are not a valid history for another reason.
     pub fn renamed(messages: Vec<Arc<Message>>) -> Result<Self, HistoryError> {
         Self::of(messages, false)
     }
@@ -679,7 +679,7 @@ impl History {
                 continue;
             }
             let mut exchange = self.open(message.clone())?;
-            // A call that `open` had to rename has an id that is empty or used twice.
+            // `open` renames a call only if its id is empty or used twice.
             let renamed = message
                 .calls()
                 .zip(exchange.reply.calls())
@@ -706,65 +706,65 @@ impl History {
     }
 }
 
-/// Why messages do not make a history.
+/// The reason why messages are not a valid history.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
     /// A call has no result.
     #[error("message {at} calls a tool and no result follows")]
     Unanswered {
-        /// Index of the message.
+        /// The index of the message.
         at: usize,
     },
     /// A result answers no call of the message before it.
-    #[error("message {at} holds a tool result, or stands in a tool's place, and answers no call")]
+    #[error("message {at} contains a tool result or has the role of a tool, but answers no call")]
     OrphanResult {
-        /// Index of the message.
+        /// The index of the message.
         at: usize,
     },
-    /// Only a reply of the model that calls tools opens an exchange.
+    /// Only a reply of the model that calls tools can begin an exchange.
     #[error("message {at} calls no tool")]
     NoCalls {
-        /// Index the message would have.
+        /// The index that the message would have.
         at: usize,
     },
-    /// Two calls have one id.
+    /// Two calls have the same id.
     #[error("message {at}: call id `{call}` is empty or used twice")]
     DuplicateId {
-        /// Index of the message.
+        /// The index of the message.
         at: usize,
-        /// The id.
+        /// The id of the call.
         call: CallId,
     },
     /// The exchange has no such call.
-    #[error("no call `{call}` is open")]
+    #[error("no open call has the id `{call}`")]
     UnknownCall {
-        /// The id.
+        /// The id of the call.
         call: CallId,
     },
-    /// The call was answered before.
-    #[error("call `{call}` is answered already")]
+    /// The call already has an answer.
+    #[error("call `{call}` already has an answer")]
     AnsweredTwice {
-        /// The id.
+        /// The id of the call.
         call: CallId,
     },
 }
 
-/// Counts how many calls and answers are looked at, so that a test can say what a reply with many
-/// costs.
+/// Counts the inspected calls and answers, so that a test can measure the cost of a reply with many
+/// calls.
 #[cfg(test)]
-mod looked {
+mod inspected {
     use std::cell::Cell;
 
-    thread_local!(static LOOKED: Cell<usize> = const { Cell::new(0) });
+    thread_local!(static COUNT: Cell<usize> = const { Cell::new(0) });
 
-    pub(super) fn at(more: usize) {
-        LOOKED.set(LOOKED.get() + more);
+    pub(super) fn add(more: usize) {
+        COUNT.set(COUNT.get() + more);
     }
 
-    /// How many since the last time.
-    pub(super) fn so_far() -> usize {
-        LOOKED.replace(0)
+    /// Returns the count since the last call.
+    pub(super) fn take() -> usize {
+        COUNT.replace(0)
     }
 }
 

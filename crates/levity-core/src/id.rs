@@ -14,12 +14,12 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes the id as it is.
+            /// Creates an id from this text, without validation.
             pub fn new(id: impl Into<Arc<str>>) -> Self {
                 Self(id.into())
             }
 
-            /// The id as text.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -58,7 +58,7 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// Names one run; a child's id is its parent's id, a dot and the effect that started it.
+    /// The id of one run; a child's id is its parent's id, a dot and the effect that started it.
     ///
     /// ```
     /// # use levity_core::{EffectId, RunId};
@@ -70,72 +70,72 @@ text_id! {
 }
 
 text_id! {
-    /// Names one tool call within a history; unique there.
+    /// The id of one tool call; unique within a history.
     CallId
 }
 
 text_id! {
-    /// Names one conversation in a [`MemoryStore`](crate::MemoryStore).
+    /// The id of one conversation in a [`MemoryStore`](crate::MemoryStore).
     ConversationId
 }
 
 impl ConversationId {
-    /// A fresh id of 128 random bits, as 32 hexadecimal digits: nobody can guess it.
+    /// Generates an id of 128 random bits, as 32 hexadecimal digits that cannot be guessed.
     pub fn random(world: &dyn World) -> Self {
         Self::from(format!("{:016x}{:016x}", world.random(), world.random()))
     }
 }
 
 impl RunId {
-    /// A fresh id of 128 random bits, as 32 hexadecimal digits.
+    /// Generates an id of 128 random bits, as 32 hexadecimal digits.
     pub fn random(world: &dyn World) -> Self {
         Self::from(format!("{:016x}{:016x}", world.random(), world.random()))
     }
 
-    /// The id of the run that `effect` of this run starts.
+    /// Returns the id of the run that `effect` of this run starts.
     #[must_use]
     pub fn child(&self, effect: EffectId) -> Self {
         Self::from(format!("{self}.{effect}"))
     }
 
-    /// The run that started this one, if one did.
+    /// Returns the run that started this one, if any.
     pub fn parent(&self) -> Option<Self> {
         self.0
             .rsplit_once('.')
             .map(|(parent, _)| Self::from(parent))
     }
 
-    /// Whether it is `above` itself, or a run below it.
+    /// Returns `true` if this run is `above` itself or one of its descendants.
     pub fn is_within(&self, above: &Self) -> bool {
         self.0
             .strip_prefix(&*above.0)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// How many runs stand above this one.
+    /// Returns the number of ancestors of this run.
     pub fn depth(&self) -> usize {
         self.0.matches('.').count()
     }
 }
 
-/// Numbers an effect within its run, in the order in which the machine asked for it.
+/// The number of an effect within its run, in the order in which the machine requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EffectId(u64);
 
 impl EffectId {
-    /// The effect with this number.
+    /// Creates the id of the effect with this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number of the effect.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The effect asked for after this one. Numbers come from journals too, so this cannot
-    /// overflow.
+    /// Returns the id of the effect requested after this one. Numbers also come from journals, so
+    /// the addition saturates.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EffectId, RunId, ToolCall, ToolOutput};
 
-/// Finds out what came of calls that a process had begun when it ended.
+/// Determines the outcome of calls that were in progress when a process ended.
 ///
-/// Asked when a run goes on, about each call that must not be made twice: look into the mailbox,
-/// ask the bank, show it to a person.
+/// The runtime asks a resolver when it resumes a run, for each call that must not be made twice. A
+/// resolver can check the mailbox, query the bank or ask a person.
 ///
 /// # Contract
-/// - `resolve` may take as long as it likes; the run waits for it, and nothing else does.
+/// - `resolve` may take any time; only the run that asks waits for it.
 /// - Dropping its future withdraws the question.
 ///
 /// ```
 /// use async_trait::async_trait;
 /// use levity_core::{LostCall, Resolution, Resolver, ToolOutput};
 ///
-/// /// Looks whether the letter is in the outbox.
+/// /// Checks whether the letter is in the outbox.
 /// struct Outbox(Vec<String>);
 ///
 /// #[async_trait]
@@ -34,26 +34,26 @@ use crate::{EffectId, RunId, ToolCall, ToolOutput};
 /// ```
 #[async_trait]
 pub trait Resolver: Send + Sync {
-    /// Says what came of a call.
+    /// Returns the outcome of an interrupted call.
     async fn resolve(&self, lost: &LostCall) -> Resolution;
 }
 
-/// A call that began in a process that is gone; nobody wrote down what came of it.
+/// A call that began in a process that has ended, with no recorded outcome.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LostCall {
-    /// The run that called.
+    /// The run that made the call.
     pub run: RunId,
-    /// The call's number in that run.
+    /// The number of the call's effect in that run.
     pub effect: EffectId,
-    /// The call.
+    /// The tool call itself.
     pub call: ToolCall,
-    /// The idempotency key that the tool was given.
+    /// The idempotency key that the tool received.
     pub key: Arc<str>,
 }
 
 impl LostCall {
-    /// A call of `run`.
+    /// Creates the record of an interrupted call of `run`.
     pub fn new(run: RunId, effect: EffectId, call: ToolCall) -> Self {
         let key = crate::idempotency_key(&run, effect);
         Self {
@@ -65,15 +65,15 @@ impl LostCall {
     }
 }
 
-/// What came of a call that began in a process that is gone, as far as somebody could find out.
+/// The outcome of a call that began in a process that has ended, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Resolution {
-    /// It took effect, and this is what it returned.
+    /// The call took effect and returned this output.
     Done(ToolOutput),
-    /// It did not take effect, so it is made now.
+    /// The call did not take effect, so the runtime makes it now.
     NotDone,
-    /// Nobody can tell; the model is told so.
+    /// The outcome cannot be determined; the model is informed of that.
     Unknown,
 }

@@ -12,56 +12,55 @@ use crate::{
     Outcome, RunId, RunQuery, RunRequest, RunSummary, SharedError, Status, Timestamp,
 };
 
-/// Keeps what happened in runs, so that a run can go on after the process that drove it.
+/// Stores the records of runs, so that a run can resume after its process has ended.
 ///
 /// # Contract
 /// - `open` is exclusive: while the log it returned lives, opening the same run fails with
 ///   [`Busy`](JournalErrorKind::Busy), in this process and in any other.
-/// - `append` is all or nothing and returns once the records are as durable as the journal
-///   promises.
-/// - Records come back as they were appended, and in that order.
-/// - After a failed append, the log may be used no more.
-/// - A log that has lost its run to somebody else appends nothing more: it fails with
-///   [`Fenced`](JournalErrorKind::Fenced), whatever it slept through.
+/// - `append` is atomic and returns once the records are as durable as the journal promises.
+/// - Records are returned as they were appended, and in that order.
+/// - After a failed append, the log must not be used again.
+/// - A log that has lost its run to another process appends nothing more: it fails with
+///   [`Fenced`](JournalErrorKind::Fenced), even after a long suspension.
 ///
-/// `levity_test::conformance::journal` checks an implementation.
+/// Use `levity_test::conformance::journal` to check an implementation.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Opens a run, new or old, for writing.
+    /// Opens a new or existing run for writing.
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError>;
 
-    /// Opens a run for writing like [`open`](Self::open), but gives its last snapshot in place of
-    /// the records before that, if the journal has one. A snapshot that is damaged, or that does
-    /// not belong to the records, is as good as none.
+    /// Opens a run for writing like [`open`](Self::open), but returns its last snapshot in place of
+    /// the records before it, if there is one. A snapshot that is damaged or does not match the
+    /// records is ignored.
     async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         self.open(run).await
     }
 
-    /// The runs it keeps that `query` asks for; oldest first, unless it says otherwise.
+    /// Lists the runs that `query` selects; oldest first, unless it requests another order.
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError>;
 
-    /// The records of a run, for whoever only looks; empty when there is none. Override it where
-    /// that needs no exclusive access.
+    /// Returns the records of a run for reading only; empty if there are none. Override it if
+    /// reading needs no exclusive access.
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         Ok(self.open(run).await?.records)
     }
 
-    /// Drops the records of a run and of all runs below it, and says whether there were any. A run
-    /// that somebody drives is [`Busy`](JournalErrorKind::Busy), and nothing is dropped.
+    /// Deletes the records of a run and its descendants, and returns `true` if there were any. If
+    /// the run is being driven, it fails with [`Busy`](JournalErrorKind::Busy) and deletes nothing.
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
-        let message = format!("this journal removes no runs, so `{run}` stays");
+        let message = format!("this journal cannot remove runs; run `{run}` was not removed");
         Err(JournalError::new(JournalErrorKind::Refused, message))
     }
 
-    /// Leaves word for whoever drives the run, now or next: its log gives it out by
-    /// [`posted`](RunLog::posted). A journal that other processes cannot reach takes none.
+    /// Leaves a request for the current or next driver of the run, which receives it by
+    /// [`posted`](RunLog::posted). A journal that other processes cannot reach accepts none.
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         let _ = post;
         Err(JournalError::busy(run))
     }
 
-    /// Whether records come back. A journal that keeps nothing spares the runtime the making of
-    /// what only a reader needs.
+    /// Returns `true` if records can be read back. If not, the runtime skips data that only a
+    /// reader needs.
     fn keeps(&self) -> bool {
         true
     }
@@ -105,40 +104,40 @@ macro_rules! forward_journal {
 
 forward_journal!(Arc<J>, Box<J>);
 
-/// One run's log. Dropping it lets others open the run.
+/// The log of one run. Dropping it lets others open the run.
 #[async_trait]
 pub trait RunLog: Send {
-    /// Adds records at the end.
+    /// Appends records at the end.
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError>;
 
-    /// Returns whether the log takes snapshots at all.
+    /// Returns `true` if the log accepts snapshots.
     fn takes_snapshots(&self) -> bool {
         false
     }
 
-    /// Returns whether it is time for a snapshot: enough was appended since the last one.
+    /// Returns `true` if enough records were appended since the last snapshot.
     fn wants_snapshot(&self) -> bool {
         false
     }
 
-    /// Keeps a snapshot of the run after all that was appended, in place of the last one. A journal
-    /// that cannot keep it says so by an error, and the run goes on without.
+    /// Stores a snapshot of the run after all appended records, in place of the last one. If the
+    /// journal returns an error, the run continues without the snapshot.
     async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
         let _ = snapshot;
         Ok(())
     }
 
-    /// Waits until others have left word for the run, and gives it out, oldest first.
+    /// Waits until others have left requests for the run and returns them, oldest first.
     ///
-    /// What was given out is forgotten with the next append, in one go; until then, whoever opens
-    /// the run next gets it again. Dropping the future loses nothing.
+    /// The next append atomically removes the returned requests. Until then, the next driver of the
+    /// run receives them again. Dropping the future loses nothing.
     async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         std::future::pending().await
     }
 
-    /// Gives out what others have left for the run by now, if anything, as [`posted`](Self::posted)
-    /// does. Asked before a run that waits is let go of. Override it where `posted` needs a moment
-    /// to find out.
+    /// Returns the requests left for the run so far, if any, like [`posted`](Self::posted). The
+    /// runtime calls it before it parks a waiting run. Override it if `posted` needs time to find
+    /// them.
     async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let mut posted = self.posted();
         let now = poll_fn(|cx| match posted.as_mut().poll(cx) {
@@ -149,43 +148,43 @@ pub trait RunLog: Send {
     }
 }
 
-/// The state of a run after its first records. A journal that keeps one need not read those records
-/// for a run to go on.
+/// The state of a run after its first records. With a snapshot, a journal does not need to read
+/// those records to resume the run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The number of the first record that is not in it.
+    /// The number of the first record that is not included.
     pub seq: u64,
     /// The state, which only levity's driver reads.
     pub state: Value,
 }
 
 impl Snapshot {
-    /// A snapshot of a run up to this record.
+    /// Creates a snapshot of a run up to this record.
     pub fn new(seq: u64, state: Value) -> Self {
         Self { seq, state }
     }
 }
 
-/// A run that was opened.
+/// A run that was opened for writing.
 #[non_exhaustive]
 pub struct OpenRun {
     /// The state of the run before `records`, if it was opened [from its last
     /// snapshot](Journal::open_latest).
     pub snapshot: Option<Snapshot>,
-    /// What happened before.
+    /// The records written before.
     pub records: Vec<Record>,
-    /// Takes what happens next.
+    /// The log that receives further records.
     pub log: Box<dyn RunLog>,
 }
 
 impl OpenRun {
-    /// What `open` returns.
+    /// Creates the return value of `open`.
     pub fn new(records: Vec<Record>, log: impl RunLog + 'static) -> Self {
         Self::from_parts(records, Box::new(log))
     }
 
-    /// The same, of a log that is boxed already.
+    /// Creates the return value of `open` with a log that is already boxed.
     pub fn from_parts(records: Vec<Record>, log: Box<dyn RunLog>) -> Self {
         Self {
             snapshot: None,
@@ -194,7 +193,7 @@ impl OpenRun {
         }
     }
 
-    /// The same with a snapshot, which `records` follow.
+    /// Adds a snapshot, which `records` follow.
     #[must_use]
     pub fn with_snapshot(mut self, snapshot: Snapshot) -> Self {
         self.snapshot = Some(snapshot);
@@ -210,89 +209,89 @@ impl std::fmt::Debug for OpenRun {
     }
 }
 
-/// One thing that happened.
+/// One entry in the journal of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Record {
-    /// Its number in the run, from 0.
+    /// The number of the record in the run, from 0.
     pub seq: u64,
-    /// When.
+    /// The time of the record.
     pub at: Timestamp,
-    /// What.
+    /// The content of the record.
     pub entry: Entry,
 }
 
 impl Record {
-    /// A record.
+    /// Creates a record from its parts.
     pub fn new(seq: u64, at: Timestamp, entry: Entry) -> Self {
         Self { seq, at, entry }
     }
 }
 
-/// What happened.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Entry {
-    /// The run was made; always the first record.
+    /// The run was created; always the first record.
     Opened(Opened),
-    /// An effect begins; once more, when an earlier process left it under way.
+    /// An effect begins; repeated if an earlier process left it in progress.
     Started {
-        /// Which.
+        /// The number of the effect.
         effect: EffectId,
-        /// What it is.
+        /// The description of the effect.
         note: EffectNote,
     },
-    /// An effect was performed, and this came of it.
+    /// An effect was performed with this outcome.
     Finished {
-        /// Which.
+        /// The number of the effect.
         effect: EffectId,
-        /// What came of it.
+        /// The outcome of the effect.
         outcome: Outcome,
-        /// What a child and all below it have used.
+        /// The spending of a child run and its descendants.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spent: Option<Spending>,
     },
-    /// The host says that an effect which had begun did not take effect: it may begin again.
+    /// The host states that an effect that had begun did not take effect: it may begin again.
     Cleared {
-        /// Which.
+        /// The number of the effect.
         effect: EffectId,
     },
-    /// The host said what to do.
+    /// The host sent a command.
     Commanded(ControlCommand),
-    /// A limit is near: the run is to finish.
+    /// A limit is almost reached: the run must finish.
     Wrapped(Limit),
-    /// Little is left of what a limit allows.
+    /// Little of a limit remains.
     Low(Limit),
-    /// A limit was passed: the run ends.
+    /// A limit was exceeded: the run ends.
     Stopped(Limit),
     /// The run ended; always the last record.
     Ended(Status),
 }
 
-/// What a run was made of.
+/// The initial state and settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Opened {
-    /// What drives it.
+    /// The kind of machine that drives it.
     pub machine: MachineKind,
-    /// The machine's state before its first input; `null` in a journal that keeps nothing.
+    /// The machine's state before its first input; `null` in a journal that stores nothing.
     pub state: Value,
-    /// A limit that was near from the start.
+    /// A limit that was almost reached from the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrap: Option<Limit>,
-    /// A limit of which little was left from the start.
+    /// A limit of which little remained from the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<Limit>,
-    /// What the run may use; in a box, since every record has room for the largest.
+    /// The limits of the run; boxed, because every record is as large as the largest variant.
     pub limits: Box<Limits>,
-    /// Which run of its parent a child belongs to, and what it was told to do.
+    /// The fingerprint that ties a child to its parent run and its input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Digest>,
-    /// Fingerprints of what the run is driven with, by name: its model, its tools, its settings.
+    /// The fingerprints of the run's setup, by name: its model, its tools, its settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup: Vec<(String, Digest)>,
-    /// Whether what people say to it is looked at before it is written down.
+    /// `true` if messages to the run are screened before they are journaled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hears: bool,
     /// The run that it was forked from.
@@ -301,7 +300,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// A run of this machine.
+    /// Creates the first entry of a run of this machine.
     pub fn new(machine: MachineKind, state: Value, limits: Limits) -> Self {
         Self {
             machine,
@@ -317,25 +316,25 @@ impl Opened {
     }
 }
 
-/// Where a run was forked from another.
+/// The point where a run was forked from another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Forked {
-    /// The other run.
+    /// The id of the other run.
     pub run: RunId,
-    /// The last of its records that this one began with.
+    /// The number of the last record that both runs share.
     pub after: u64,
 }
 
 impl Forked {
-    /// Forked from `run`, after that record.
+    /// Creates a fork from `run` after that record.
     pub fn new(run: RunId, after: u64) -> Self {
         Self { run, after }
     }
 }
 
 impl Entry {
-    /// An effect was performed, and this came of it.
+    /// Creates the entry of an effect that was performed with this outcome.
     pub fn finished(effect: EffectId, outcome: Outcome) -> Self {
         Self::Finished {
             effect,
@@ -345,21 +344,21 @@ impl Entry {
     }
 }
 
-/// What was used against the limits.
+/// The amounts used against the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Spending {
-    /// Calls of a model.
+    /// The number of model calls.
     pub model_calls: u64,
-    /// Calls of tools.
+    /// The number of tool calls.
     pub tool_calls: u64,
-    /// Tokens sent and received.
+    /// The tokens sent and received.
     pub tokens: u64,
-    /// Money, as far as prices are known.
+    /// The money spent, as far as prices are known.
     #[serde(skip_serializing_if = "is_zero")]
     pub cost: Money,
-    /// The tokens that this money was for; nobody knows what the others cost.
+    /// The tokens that this money paid for; the cost of the others is unknown.
     #[serde(skip_serializing_if = "is_none")]
     pub priced: u64,
 }
@@ -381,7 +380,7 @@ fn is_none(count: &u64) -> bool {
 }
 
 impl Spending {
-    /// So much, of which nobody knows what it costs.
+    /// Creates a spending of unknown cost.
     pub fn new(model_calls: u64, tool_calls: u64, tokens: u64) -> Self {
         Self {
             model_calls,
@@ -391,7 +390,7 @@ impl Spending {
         }
     }
 
-    /// So many tokens, for this much where it is known.
+    /// Creates a spending of tokens, with their cost if it is known.
     pub fn on(tokens: u64, cost: Option<Money>) -> Self {
         let priced = if cost.is_some() { tokens } else { 0 };
         Self {
@@ -402,7 +401,7 @@ impl Spending {
         }
     }
 
-    /// The tokens of which nobody knows what they cost.
+    /// Returns the tokens whose cost is unknown.
     pub fn unpriced(&self) -> u64 {
         self.tokens.saturating_sub(self.priced)
     }
@@ -418,50 +417,50 @@ impl AddAssign for Spending {
     }
 }
 
-/// What a host can tell a run at any time.
+/// A command that a host can send to a run at any time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ControlCommand {
-    /// Begin nothing new.
+    /// Start no new effects.
     Pause,
-    /// Go on.
+    /// Continue after a pause.
     Resume,
-    /// End now.
+    /// End the run now.
     Cancel {
-        /// Why.
+        /// The reason for the cancellation.
         reason: String,
     },
-    /// Take this in before the next call of a model.
+    /// Add this message before the next model call.
     Say {
-        /// The message.
+        /// The message to add.
         message: Arc<Message>,
     },
-    /// A guard stepped in on what people say: on what is told next, or on what is not told at all.
-    /// At the start of a child run, it stepped in on the child's input. The run itself takes no
-    /// notice.
+    /// A guard intervened in a message from a person: in the next message, or in one that was
+    /// blocked. At the start of a child run, it intervened in the child's input. The run itself
+    /// ignores this command.
     Guarded(Intervention),
 }
 
-/// What is wrong with a journal.
+/// The kind of a journal error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JournalErrorKind {
-    /// Somebody else drives the run.
+    /// Another process drives the run.
     Busy,
-    /// Somebody else has taken the run over meanwhile; nothing more was written.
+    /// Another process has taken over the run; nothing more was written.
     Fenced,
-    /// The journal cannot keep a run of this name.
+    /// The journal cannot store a run of this name.
     Refused,
-    /// What was written cannot be read; it is left as it is.
+    /// The stored data cannot be read; it is left unchanged.
     Damaged,
-    /// It was written by a newer version; it is left as it is.
+    /// A newer version wrote the data; it is left unchanged.
     Version,
     /// Reading or writing failed.
     Io,
 }
 
-/// Why a journal could not do its work.
+/// The error of a journal operation.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -473,7 +472,7 @@ pub struct JournalError {
 }
 
 impl JournalError {
-    /// An error of this kind.
+    /// Creates an error of this kind.
     pub fn new(kind: JournalErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -482,22 +481,22 @@ impl JournalError {
         }
     }
 
-    /// The run is driven elsewhere.
+    /// Creates the error of a run that another process drives.
     pub fn busy(run: &RunId) -> Self {
         Self::new(
             JournalErrorKind::Busy,
-            format!("run `{run}` is driven elsewhere"),
+            format!("run `{run}` is driven by another process"),
         )
     }
 
-    /// The run was taken over.
+    /// Creates the error of a run that another process has taken over.
     pub fn fenced(run: &RunId) -> Self {
         let message =
-            format!("run `{run}` was taken over by another process; this one writes no more");
+            format!("run `{run}` was taken over by another process; this process stopped writing");
         Self::new(JournalErrorKind::Fenced, message)
     }
 
-    /// Adds what it came from.
+    /// Adds the cause of the error.
     #[must_use]
     pub fn with_source(
         mut self,
@@ -507,12 +506,12 @@ impl JournalError {
         self
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> JournalErrorKind {
         self.kind
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns `true` if the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, JournalErrorKind::Busy | JournalErrorKind::Io)
     }

@@ -1,4 +1,4 @@
-//! The vocabulary and the traits that levity's crates meet in.
+//! The shared types and traits of the levity crates.
 //!
 //! ```
 //! use levity_core::{History, Message, Request};
@@ -10,15 +10,15 @@
 //! # Ok::<(), levity_core::HistoryError>(())
 //! ```
 //!
-//! One idea carries all of it: **a run is a fold over its events.** A [`Machine`] decides and does
-//! nothing itself; it names an [`Effect`], is fed the [`Outcome`], and names the next one. A
-//! runtime performs effects through an [`Executor`] and writes a [`Record`] of each to a
-//! [`Journal`]. Whoever watches gets [`Event`]s.
+//! One idea carries all of it: **a run is a fold over its events.** A [`Machine`] makes the
+//! decisions and performs no I/O. It names an [`Effect`], receives the [`Outcome`], and names the
+//! next effect. A runtime performs effects through an [`Executor`] and writes a [`Record`] of each
+//! to a [`Journal`]. Observers receive [`Event`]s.
 //!
-//! What is deliberately absent: a runtime, the network, a clock, files, the environment. Time and
-//! randomness come in through [`World`].
+//! This crate deliberately has no runtime, network, clock, file access or environment access. Time
+//! and randomness are passed in through [`World`].
 //!
-//! Nothing here panics on input from a model, a server, a file or a user.
+//! No function in this crate panics on input from a model, a server, a file or a user.
 
 mod any_error;
 mod approve;
@@ -32,13 +32,12 @@ mod error;
 mod event;
 mod eventual;
 mod executor;
-mod finished;
 mod guard;
 mod history;
 mod id;
+mod interrupted;
 mod journal;
 mod limits;
-mod lost;
 mod machine;
 mod memory;
 mod message;
@@ -47,6 +46,7 @@ mod money;
 mod program;
 mod request;
 mod response;
+mod run_result;
 mod runs;
 mod runtime_error;
 mod secret;
@@ -77,16 +77,15 @@ pub use executor::{
     Child, ChildLease, EffectCx, Executor, Inspection, LiveEvents, LiveSink, Permit, PrepareCx,
     Prepared,
 };
-pub use finished::{Finished, Partial, Reached};
 pub use guard::{Guard, GuardCx, GuardSubject, Intervention, Screened, Screener, Stage, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
+pub use interrupted::{LostCall, Resolution, Resolver};
 pub use journal::{
     ControlCommand, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened,
     Record, RunLog, Snapshot, Spending,
 };
 pub use limits::{Limit, Limits};
-pub use lost::{LostCall, Resolution, Resolver};
 pub use machine::{
     Ending, Failure, Input, Machine, MachineKind, MachineOutput, Signal, Stats, Status, TalkEnd,
 };
@@ -103,6 +102,7 @@ pub use money::{Fees, LongPrice, Money, Price};
 pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
+pub use run_result::{Finished, Partial, Reached};
 pub use runs::{RunQuery, RunRequest, RunState, RunSummary, Waiting};
 pub use runtime_error::{ControlError, Divergence, RuntimeError};
 pub use secret::{FoundSecret, SecretKind, Secrets};

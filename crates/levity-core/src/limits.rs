@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Money, Price};
 
-/// How much a run and all its children may use together; what is `None` is not limited.
+/// The limits of a run and all its descendants together; `None` means unlimited.
 ///
 /// ```
 /// # use levity_core::Limits;
@@ -16,40 +16,43 @@ use crate::{Money, Price};
 #[serde(default)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Calls of a model; by default [`DEFAULT_MODEL_CALLS`](Self::DEFAULT_MODEL_CALLS).
+    /// The maximum number of model calls; [`DEFAULT_MODEL_CALLS`](Self::DEFAULT_MODEL_CALLS) by
+    /// default.
     pub model_calls: Option<u64>,
-    /// Calls of tools; by default [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS).
+    /// The maximum number of tool calls; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by
+    /// default.
     pub tool_calls: Option<u64>,
-    /// Tokens sent and received; not limited by default. What a call may take at most is reserved
-    /// before it is made, so they are never more.
+    /// The maximum of tokens sent and received; unlimited by default. The runtime reserves the
+    /// upper bound of each call before it makes the call, so the limit is never exceeded.
     pub tokens: Option<u64>,
-    /// Money; not limited by default. What a call may cost at most is reserved before it is made,
-    /// so it is never more.
+    /// The maximum amount of money; unlimited by default. The runtime reserves the upper bound of
+    /// each call before it makes the call, so the limit is never exceeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub money: Option<Money>,
-    /// What a model is taken to cost whose card has no price. Without it, a run whose money is
-    /// limited does not call such a model.
+    /// The price assumed for a model whose card has no price. Without it, a run with a money limit
+    /// does not call such a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assumed_price: Option<Price>,
-    /// At how many percent left of its money or tokens the run is told that they are low; never by
-    /// default.
+    /// The percentage of remaining money or tokens at which the run is warned that they are low; no
+    /// warning by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<u8>,
-    /// Time from the start to the end; not limited by default.
+    /// The maximum time from start to end; unlimited by default.
     pub wall_time: Option<Duration>,
-    /// How many runs may stand above a child; [`DEFAULT_DEPTH`](Self::DEFAULT_DEPTH) by default.
+    /// The maximum number of ancestors of a child run; [`DEFAULT_DEPTH`](Self::DEFAULT_DEPTH) by
+    /// default.
     pub depth: usize,
 }
 
 impl Limits {
-    /// 1,000 calls of a model.
+    /// The default limit of 1,000 model calls.
     pub const DEFAULT_MODEL_CALLS: u64 = 1_000;
-    /// 10,000 calls of tools.
+    /// The default limit of 10,000 tool calls.
     pub const DEFAULT_TOOL_CALLS: u64 = 10_000;
-    /// A child of a child … eight times.
+    /// The default limit of eight nested child runs.
     pub const DEFAULT_DEPTH: usize = 8;
 
-    /// The defaults.
+    /// Creates limits with the default values.
     pub const fn new() -> Self {
         Self {
             model_calls: Some(Self::DEFAULT_MODEL_CALLS),
@@ -63,14 +66,14 @@ impl Limits {
         }
     }
 
-    /// Limits the calls of a model.
+    /// Limits the number of model calls.
     #[must_use]
     pub const fn model_calls(mut self, calls: u64) -> Self {
         self.model_calls = Some(calls);
         self
     }
 
-    /// Limits the calls of tools.
+    /// Limits the number of tool calls.
     #[must_use]
     pub const fn tool_calls(mut self, calls: u64) -> Self {
         self.tool_calls = Some(calls);
@@ -84,36 +87,36 @@ impl Limits {
         self
     }
 
-    /// Limits the money.
+    /// Limits the amount of money.
     #[must_use]
     pub const fn money(mut self, money: Money) -> Self {
         self.money = Some(money);
         self
     }
 
-    /// Says what a model is taken to cost whose card has no price.
+    /// Sets the price assumed for a model whose card has no price.
     #[must_use]
     pub const fn assumed_price(mut self, price: Price) -> Self {
         self.assumed_price = Some(price);
         self
     }
 
-    /// Tells the run once only so many percent of its money or tokens are left; more than 100 is
-    /// 100.
+    /// Warns the run once only this percentage of its money or tokens remains; values above 100
+    /// count as 100.
     #[must_use]
     pub const fn low(mut self, percent: u8) -> Self {
         self.low = Some(if percent > 100 { 100 } else { percent });
         self
     }
 
-    /// Limits the time.
+    /// Limits the time from start to end.
     #[must_use]
     pub const fn wall_time(mut self, time: Duration) -> Self {
         self.wall_time = Some(time);
         self
     }
 
-    /// No more than another one allows, of each.
+    /// Returns the stricter of both limits for each setting.
     ///
     /// ```
     /// # use levity_core::Limits;
@@ -137,7 +140,7 @@ impl Limits {
         self
     }
 
-    /// Limits how deep children may nest.
+    /// Limits how deep child runs may nest.
     #[must_use]
     pub const fn depth(mut self, depth: usize) -> Self {
         self.depth = depth;
@@ -151,24 +154,24 @@ impl Default for Limits {
     }
 }
 
-/// Which limit was reached.
+/// A limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Limit {
-    /// Turns of the loop.
+    /// The number of turns.
     Turns,
-    /// Calls of a model.
+    /// The number of model calls.
     ModelCalls,
-    /// Calls of tools.
+    /// The number of tool calls.
     ToolCalls,
-    /// Tokens.
+    /// The tokens sent and received.
     Tokens,
-    /// Money.
+    /// The amount of money.
     Money,
-    /// Time.
+    /// The time from start to end.
     WallTime,
-    /// Nesting of runs.
+    /// The nesting depth of runs.
     Depth,
 }
 

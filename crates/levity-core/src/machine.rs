@@ -10,38 +10,36 @@ use crate::{
     ModelError, Outcome, RunId, Save, Timestamp, ToolError, Usage,
 };
 
-/// Decides what a run does next, and does nothing itself.
+/// Decides what a run does next, without performing I/O.
 ///
-/// A machine is fed what happened and names the effects it wants; a runtime performs them. An
-/// agent, a swarm and a graph are machines.
+/// A machine receives inputs and requests effects, which a runtime performs. An agent, a swarm and
+/// a graph are machines.
 ///
 /// # Contract
-/// - The same inputs in the same order give the same effects, events and ending: no clock but
-///   [`MachineOutput::at`], no randomness, no environment, no order that a hash decides.
-/// - `apply` neither blocks nor panics, whatever it is fed, in whatever order; what makes no sense
-///   is left aside.
-/// - Every effect gets a number of its own, counted upwards, and one [`Input::Finished`] at most.
-/// - After an ending it wants nothing more, and after [`Input::Cancel`] or [`Input::Stop`] it ends
-///   at once.
-/// - What `save` returns at any time, between two inputs, is enough to build the machine again, in
-///   the state that it had: the inputs that follow give the same effects, events and ending, and
-///   the same saved state.
+/// - The same inputs in the same order give the same effects, events and ending. It uses no clock
+///   but [`MachineOutput::at`], no randomness, no environment and no hash order.
+/// - `apply` neither blocks nor panics on any input in any order; it ignores invalid inputs.
+/// - Every effect gets its own number, counting upwards, and at most one [`Input::Finished`].
+/// - After an ending it requests nothing more, and after [`Input::Cancel`] or [`Input::Stop`] it
+///   ends immediately.
+/// - The value of `save`, at any time between two inputs, is enough to rebuild the machine in the
+///   same state. The inputs that follow then give the same effects, events, ending and saved state.
 ///
-/// `levity_test::conformance::machine` and `machine_restored` check an implementation.
+/// Use `levity_test::conformance::machine` and `machine_restored` to check an implementation.
 pub trait Machine: Send {
-    /// What it is, and which version of its state it writes.
+    /// Returns the kind of machine and the version of its state.
     fn kind(&self) -> MachineKind;
 
-    /// Its state as data, complete at any time between two inputs.
+    /// Returns its state as data, complete at any time between two inputs.
     fn save(&self) -> Value;
 
-    /// Takes in what happened.
+    /// Applies an input and writes effects and events to `step`.
     fn apply(&mut self, input: Input, step: &mut MachineOutput);
 
-    /// How it ended, once it did.
+    /// Returns the ending, once the machine has ended.
     fn ending(&self) -> Option<&Ending>;
 
-    /// Returns the result so far as an ending, for a run that cannot be driven to its end.
+    /// Returns the partial result as an ending, for a run that cannot be driven to its end.
     fn so_far(&self, status: Status) -> Ending {
         Ending::new(status)
     }
@@ -69,18 +67,18 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     }
 }
 
-/// What a machine is, and the version of its state.
+/// The kind of a machine and the version of its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MachineKind {
-    /// Its name, such as `agent`.
+    /// The name of the kind, such as `agent`.
     pub name: Arc<str>,
-    /// The version of the state it saves.
+    /// The version of the saved state.
     pub version: u32,
 }
 
 impl MachineKind {
-    /// A kind of machine.
+    /// Creates a kind of machine.
     pub fn new(name: impl Into<Arc<str>>, version: u32) -> Self {
         Self {
             name: name.into(),
@@ -95,75 +93,74 @@ impl fmt::Display for MachineKind {
     }
 }
 
-/// What a machine is fed.
+/// An input to a machine.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly every input is an outcome, and a box would be made for each"
+    reason = "nearly every input is an outcome, and boxing would allocate for each"
 )]
 #[non_exhaustive]
 pub enum Input {
     /// The run begins.
     Begin {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// A limit that is near from the start: finish with what there is.
+        /// A limit that is almost reached from the start: finish with the current results.
         wrap: Option<Limit>,
     },
     /// An effect was performed.
     Finished {
-        /// Which.
+        /// The number of the effect.
         effect: EffectId,
-        /// What came of it.
+        /// The outcome of the effect.
         outcome: Outcome,
     },
-    /// The host speaks.
+    /// The host sends a message.
     Say(Arc<Message>),
-    /// A limit is near: finish with what there is.
+    /// A limit is almost reached: finish with the current results.
     Wrap(Limit),
-    /// Little is left of what a limit allows; comes once, before the beginning if it is so from the
-    /// start.
+    /// Little of a limit remains. It is sent once, before `Begin` if it holds from the start.
     Low(Limit),
-    /// A limit is passed: end now.
+    /// A limit was exceeded: end now.
     Stop(Limit),
-    /// The host wants no more: end now.
+    /// The host cancels the run: end now.
     Cancel {
-        /// Why.
+        /// The reason for the cancellation.
         reason: String,
     },
 }
 
-/// What a machine wants done, and what it tells those who watch.
+/// The effects that a machine requests and the events that it emits.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct MachineOutput {
-    /// Effects to perform, in the order of their numbers.
+    /// The effects to perform, in the order of their numbers.
     pub effects: Vec<(EffectId, Effect)>,
-    /// What to tell.
+    /// The events to emit.
     pub events: Vec<EventKind>,
     quiet: bool,
     at: Timestamp,
 }
 
 impl MachineOutput {
-    /// Nothing yet.
+    /// Creates an empty output.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps what is told only while somebody is there to listen.
+    /// Sets whether events are dropped because there are no observers.
     pub fn set_quiet(&mut self, quiet: bool) {
         self.quiet = quiet;
     }
 
-    /// Whether somebody is there to listen; if not, there is no need to make events at all.
+    /// Returns `true` if there are observers; if not, you do not need to create events.
     pub fn is_watched(&self) -> bool {
         !self.quiet
     }
 
-    /// When what is taken in was written to the journal: the only clock that a machine may go by,
-    /// since it is the same whenever the run is resumed or replayed. Zero unless whoever drives the
-    /// machine has set it.
+    /// Returns the time at which the current input was written to the journal. It is the only clock
+    /// that a machine may use, because it is the same whenever the run is resumed or replayed. It
+    /// is zero unless the driver of the machine sets it.
     ///
     /// ```
     /// # use levity_core::{MachineOutput, Timestamp};
@@ -176,17 +173,17 @@ impl MachineOutput {
         self.at
     }
 
-    /// Sets the time of the record that is taken in next.
+    /// Sets the time of the next record to apply.
     pub fn set_at(&mut self, at: Timestamp) {
         self.at = at;
     }
 
-    /// Wants an effect.
+    /// Requests an effect with this number.
     pub fn want(&mut self, id: EffectId, effect: Effect) {
         self.effects.push((id, effect));
     }
 
-    /// Tells something.
+    /// Emits an event to the observers.
     pub fn tell(&mut self, event: EventKind) {
         if !self.quiet {
             self.events.push(event);
@@ -194,37 +191,37 @@ impl MachineOutput {
     }
 }
 
-/// How a run ended, with all it has to show.
+/// The ending of a run, with all its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ending {
-    /// How.
+    /// The final status of the run.
     pub status: Status,
-    /// The answer; when the run was stopped, the last words there are.
+    /// The answer or, if the run was stopped, the last text of the model.
     pub text: String,
-    /// The answer as a value, when one was wanted.
+    /// The structured output, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// Why the model stopped at its last words: an answer may be cut short.
+    /// The reason why the model stopped its last reply: an answer may be cut short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
-    /// What it used, children included. The machine adds it up from the outcomes that it gets.
+    /// The tokens and money used, including descendants. The machine adds it up from outcomes.
     pub usage: Usage,
-    /// What it did, children included. The machine counts it, too.
+    /// The counts of turns and calls, including descendants. The machine counts them.
     pub stats: Stats,
-    /// What the model told whoever runs it, by tools that are signals, in that order; also when the
-    /// run ended without an answer.
+    /// The signals of the model in order, sent by calls of signal tools; also if the run ended
+    /// without an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Signal>,
-    /// What was said in the run, when that was asked for: its goal first, and calls of tools with
-    /// their results. What the model was told on the side is left out. It can be added to a history
-    /// with [`History::append`](crate::History::append).
+    /// The messages of the run, if requested: the goal first, then all others, including tool calls
+    /// and their results. Notes for the model are omitted. You can add them to a history with
+    /// [`History::append`](crate::History::append).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<Arc<Message>>,
-    /// The guards of the run above that stepped in on what this one returned.
+    /// The interventions of the parent run's guards in the result of this run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
-    /// The work that is left for the conversation that the run is part of. No journal has it.
+    /// The remaining work for the conversation that the run is part of. It is not journaled.
     #[serde(skip)]
     pub talk: Option<Box<TalkEnd>>,
 }
@@ -233,17 +230,16 @@ pub struct Ending {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TalkEnd {
-    /// The conversation.
+    /// The id of the conversation.
     pub id: ConversationId,
-    /// Messages that may not be saved yet, in their order: a run that is ended at once has no time
-    /// to save.
+    /// Messages that may not be saved yet, in order: a run that ends abruptly has no time to save.
     pub unsaved: Vec<Save>,
-    /// A few words that say what the conversation is about.
+    /// A short description of the conversation's topic.
     pub about: String,
 }
 
 impl TalkEnd {
-    /// A conversation with nothing left to save.
+    /// Creates an end without unsaved messages.
     pub fn new(id: ConversationId, about: impl Into<String>) -> Self {
         Self {
             id,
@@ -254,7 +250,7 @@ impl TalkEnd {
 }
 
 impl Ending {
-    /// An ending with nothing to show.
+    /// Creates an ending without results.
     pub fn new(status: Status) -> Self {
         Self {
             status,
@@ -271,7 +267,7 @@ impl Ending {
     }
 }
 
-/// Something a model told whoever runs it, by a tool that is taken in by the loop itself.
+/// A message from the model to the host, sent by calling a tool that the loop itself handles.
 ///
 /// ```
 /// # use levity_core::Signal;
@@ -282,14 +278,14 @@ impl Ending {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signal {
-    /// The tool.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// What it was called with, as its schema wants it.
+    /// The arguments of the call, which match the schema of the tool.
     pub args: Value,
 }
 
 impl Signal {
-    /// A signal.
+    /// Creates a signal from its parts.
     pub fn new(name: impl Into<Arc<str>>, args: Value) -> Self {
         Self {
             name: name.into(),
@@ -298,28 +294,28 @@ impl Signal {
     }
 }
 
-/// How a run ended.
+/// The final status of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Status {
-    /// The answer is there.
+    /// The run ended with its answer.
     Complete,
-    /// A limit was near, and the answer was made from what there was.
+    /// A limit was almost reached, and the answer was made from the current results.
     BestEffort(Limit),
-    /// A limit was passed before there was an answer.
+    /// A limit was exceeded before there was an answer.
     Partial(Limit),
-    /// The host wanted no more.
+    /// The host cancelled the run.
     Cancelled {
-        /// Why.
+        /// The reason for the cancellation.
         reason: String,
     },
-    /// It could not go on.
+    /// The run could not continue.
     Failed(Failure),
 }
 
 impl Status {
-    /// Whether there is an answer.
+    /// Returns `true` if there is an answer.
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Complete | Self::BestEffort(_))
     }
@@ -337,7 +333,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// Why a run could not go on.
+/// The reason why a run could not continue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -345,43 +341,44 @@ pub enum Failure {
     /// The model could not be called.
     #[error("{}", .0.report())]
     Model(#[source] ModelError),
-    /// The model answered, and nothing could be done with it.
-    #[error("the model's reply is of no use: {0}")]
+    /// The reply of the model could not be used.
+    #[error("the model's reply is unusable: {0}")]
     Behaviour(String),
-    /// The model was asked for an answer of a certain shape and did not give one.
-    #[error("the answer does not have the wanted shape: {0}")]
+    /// The model did not return an answer that matches the output schema.
+    #[error("the answer does not match the output schema: {0}")]
     Output(String),
-    /// A program failed; its caller is told of it as of a tool that failed.
+    /// A program failed; its caller receives that as a failed tool call.
     #[error("the program failed: {}", crate::text::chain(.0))]
     Program(#[source] ToolError),
-    /// What was said could not be saved in its conversation. The answer, if there is one, is there.
+    /// The messages could not be saved in their conversation. The answer, if any, is still
+    /// available.
     #[error("the conversation could not be saved: {}", crate::text::chain(.0))]
     Memory(#[source] MemoryError),
-    /// Some of the steps that were to be done are not.
+    /// Some of the required steps are not done.
     #[error("the goal was not reached: {0}")]
     Unreached(String),
-    /// A guard blocked what was said, by a person or by the model.
+    /// A guard blocked a message from a person or from the model.
     #[error("{0}")]
     Blocked(Intervention),
-    /// The parts do not fit together.
-    #[error("the run cannot go on: {0}")]
+    /// The parts of the run are inconsistent.
+    #[error("internal error in the run: {0}")]
     Internal(String),
 }
 
-/// What a run did.
+/// The counts of what a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Turns of the loop.
+    /// The number of turns.
     pub turns: u64,
-    /// Calls of a model.
+    /// The number of model calls.
     pub model_calls: u64,
-    /// Calls of tools.
+    /// The number of tool calls.
     pub tool_calls: u64,
-    /// Calls of tools that failed.
+    /// The number of failed tool calls.
     pub failed_calls: u64,
-    /// Replies in which the model showed its reasoning.
+    /// The number of replies in which the model showed its reasoning.
     pub reasoning_steps: u64,
 }
 

@@ -9,37 +9,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ConversationId, Message, SharedError, TalkEnd, Timestamp};
 
-/// Keeps conversations.
+/// Stores the messages of conversations.
 ///
-/// The messages of a conversation stand at positions that count upwards from 0 and never change,
-/// whatever is trimmed later.
+/// The messages of a conversation have positions that count upwards from 0 and never change, even
+/// after trimming.
 ///
 /// # Contract
-/// - Messages come back as they were saved, to the byte, and in that order.
-/// - A save is whole or not at all, also when the process ends half-way, and visible to every call
-///   that begins after it returned. Making the same save again changes nothing; it is known again
-///   by its messages, and by how far its summary goes. One that changes nothing makes no
-///   conversation.
-/// - A save that stands at another position than the conversation's end, and was not made before,
-///   fails with [`Moved`](MemoryErrorKind::Moved) and changes nothing: two writers never
-///   interleave.
-/// - A summary of messages that are not there yet is [`Refused`](MemoryErrorKind::Refused).
-/// - What a conversation says of when it was changed never goes backwards.
-/// - Loading and reading cost what they return, not what the conversation holds, unless the store
-///   says otherwise.
-/// - An unknown conversation is an empty one, not an error.
-/// - What is damaged is refused and kept as it is.
+/// - Messages are returned byte for byte as they were saved, and in that order.
+/// - A save is atomic, even if the process ends during it, and visible to every call that begins
+///   after it returned. Repeating a save changes nothing; the store recognizes it by its messages
+///   and the end of its summary. A save that changes nothing creates no conversation.
+/// - A save at another position than the conversation's end, if it was not made before, fails with
+///   [`Moved`](MemoryErrorKind::Moved) and changes nothing: two writers never interleave.
+/// - A summary of messages that do not exist yet is [`Refused`](MemoryErrorKind::Refused).
+/// - The time of the last change of a conversation never goes backwards.
+/// - The cost of loading and reading depends on what they return, not on the size of the
+///   conversation, unless the store documents otherwise.
+/// - An unknown conversation is empty, not an error.
+/// - Damaged data causes an error and is left unchanged.
 /// - `forget` leaves nothing behind.
 ///
-/// `levity_test::conformance::memory_store` checks an implementation.
+/// Use `levity_test::conformance::memory_store` to check an implementation.
 #[async_trait]
 pub trait MemoryStore: Send + Sync {
-    /// The summary, where the conversation ends, and its last messages: at most `limit`, and none
-    /// that are in the summary already.
+    /// Returns the summary, the end of the conversation and its last messages: at most `limit`, and
+    /// none that the summary covers.
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError>;
 
-    /// At most `limit` messages from a position on, oldest first; those that were trimmed are left
-    /// out.
+    /// Returns at most `limit` messages from a position on, oldest first, without those that were
+    /// trimmed.
     async fn read(
         &self,
         id: &ConversationId,
@@ -47,14 +45,14 @@ pub trait MemoryStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError>;
 
-    /// Adds messages at the end and replaces the summary, as far as `change` has them.
+    /// Appends the messages of `change` and replaces the summary, as far as `change` has them.
     async fn save(
         &self,
         id: &ConversationId,
         change: &ConversationChange,
     ) -> Result<(), MemoryError>;
 
-    /// At most `limit` messages that have to do with `query`, best first, with their positions.
+    /// Returns at most `limit` messages that match `query` with their positions, best match first.
     async fn search(
         &self,
         id: &ConversationId,
@@ -62,29 +60,29 @@ pub trait MemoryStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError>;
 
-    /// Removes the messages before a position; the summary and all positions stay.
+    /// Deletes the messages before a position; the summary and all positions remain.
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError>;
 
-    /// Removes the conversation and says whether there was one. One that somebody holds is
-    /// [`Busy`](MemoryErrorKind::Busy).
+    /// Deletes the conversation and returns `true` if it existed. It fails with
+    /// [`Busy`](MemoryErrorKind::Busy) if the conversation is held.
     async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError>;
 
-    /// Removes the conversation if it was last changed before a moment, and says whether it did.
-    /// One that somebody holds is [`Busy`](MemoryErrorKind::Busy). Nobody comes between the look
-    /// and the removal.
+    /// Deletes the conversation if it was last changed before `unchanged_since`, and returns `true`
+    /// if it did. It fails with [`Busy`](MemoryErrorKind::Busy) if the conversation is held. The
+    /// check and the deletion are atomic.
     async fn expire(
         &self,
         id: &ConversationId,
         unchanged_since: Timestamp,
     ) -> Result<bool, MemoryError>;
 
-    /// The conversations that `query` asks for; those that were changed longest ago first.
+    /// Lists the conversations that `query` selects, the least recently changed first.
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError>;
 
-    /// Holds the conversation until what is returned is dropped: whoever else wants to hold it,
-    /// here or in another process, finds it [`Busy`](MemoryErrorKind::Busy). A process that ends
-    /// lets go of what it held. A save or trim of whoever held it before is done by then, or never
-    /// will be, also if its future was dropped.
+    /// Acquires a lease on the conversation. Until the lease is dropped, other holders in any
+    /// process get [`Busy`](MemoryErrorKind::Busy). The end of a process releases its leases. Any
+    /// save or trim of the previous holder has then completed or will never happen, even if its
+    /// future was dropped.
     async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError>;
 }
 
@@ -148,26 +146,26 @@ macro_rules! forward_memory {
 
 forward_memory!(Arc<S>, Box<S>);
 
-/// What a store has of a conversation, as far as it was asked for.
+/// The loaded part of a stored conversation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Remembered {
-    /// What stands for the oldest messages, if a summary was made.
+    /// The summary of the oldest messages, if there is one.
     pub summary: Option<Summary>,
     /// The last messages, oldest first.
     pub messages: Vec<Arc<Message>>,
-    /// The position of the message that comes next: how many there ever were.
+    /// The position of the next message, which is the number of messages ever saved.
     pub end: u64,
-    /// The position of the first message that is still there; those before it were trimmed.
+    /// The position of the first remaining message; those before it were trimmed.
     #[serde(default)]
     pub first: u64,
-    /// When it was last changed.
+    /// The time of the last change.
     #[serde(default)]
     pub changed: Timestamp,
 }
 
 impl Remembered {
-    /// The end of a conversation.
+    /// Creates the loaded end of a conversation.
     pub fn new(summary: Option<Summary>, messages: Vec<Arc<Message>>, end: u64) -> Self {
         Self {
             summary,
@@ -177,14 +175,14 @@ impl Remembered {
         }
     }
 
-    /// Says where it begins since it was trimmed.
+    /// Sets the position of the first remaining message.
     #[must_use]
     pub fn with_first(mut self, first: u64) -> Self {
         self.first = first;
         self
     }
 
-    /// Says when it was last changed.
+    /// Sets the time of the last change.
     #[must_use]
     pub fn with_changed(mut self, changed: Timestamp) -> Self {
         self.changed = changed;
@@ -192,18 +190,18 @@ impl Remembered {
     }
 }
 
-/// What stands for the oldest messages of a conversation.
+/// The summary of the oldest messages of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Summary {
-    /// In words.
+    /// The text of the summary.
     pub text: Arc<str>,
-    /// The position of the first message that is not in it.
+    /// The position of the first message that is not covered.
     pub upto: u64,
 }
 
 impl Summary {
-    /// A summary of all messages before `upto`.
+    /// Creates a summary of all messages before `upto`.
     pub fn new(text: impl Into<Arc<str>>, upto: u64) -> Self {
         Self {
             text: text.into(),
@@ -212,7 +210,7 @@ impl Summary {
     }
 }
 
-/// What is saved in one go.
+/// A change that is saved in one step.
 ///
 /// ```
 /// # use levity_core::{ConversationChange, Message, Summary};
@@ -222,21 +220,21 @@ impl Summary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ConversationChange {
-    /// The position of the first of the messages: where the conversation ends.
+    /// The position of the first message, which is the end of the conversation.
     pub at: u64,
-    /// The messages to add.
+    /// The messages to append.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Arc<Message>>,
-    /// The summary from now on; the old one stays without it.
+    /// The new summary; without it, the old one remains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// When.
+    /// The time of the change.
     #[serde(default)]
     pub when: Timestamp,
 }
 
 impl ConversationChange {
-    /// Nothing yet, at a position.
+    /// Creates an empty change at a position.
     pub fn at(at: u64) -> Self {
         Self {
             at,
@@ -244,7 +242,7 @@ impl ConversationChange {
         }
     }
 
-    /// Adds messages.
+    /// Adds messages to append.
     #[must_use]
     pub fn with_messages(
         mut self,
@@ -254,64 +252,64 @@ impl ConversationChange {
         self
     }
 
-    /// Replaces the summary.
+    /// Sets the new summary.
     #[must_use]
     pub fn with_summary(mut self, summary: Summary) -> Self {
         self.summary = Some(summary);
         self
     }
 
-    /// Says when.
+    /// Sets the time of the change.
     #[must_use]
     pub fn when(mut self, when: Timestamp) -> Self {
         self.when = when;
         self
     }
 
-    /// Where the conversation ends after it.
+    /// Returns the end of the conversation after the change.
     pub fn end(&self) -> u64 {
         self.at.saturating_add(self.messages.len() as u64)
     }
 
-    /// Whether it changes nothing.
+    /// Returns `true` if the change is empty.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.summary.is_none()
     }
 }
 
-/// Which conversations are asked for.
+/// A filter for listing conversations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConversationQuery {
-    /// Only those that were last changed before.
+    /// Selects only conversations last changed before this time.
     pub unchanged_since: Option<Timestamp>,
-    /// Only those that come after this one.
+    /// Selects only conversations that follow this one.
     pub after: Option<(Timestamp, ConversationId)>,
-    /// So many at most.
+    /// The maximum number of conversations.
     pub limit: Option<usize>,
 }
 
 impl ConversationQuery {
-    /// All of them.
+    /// Creates a query for all conversations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only those that were last changed before `moment`.
+    /// Selects only conversations last changed before `moment`.
     #[must_use]
     pub fn unchanged_since(mut self, moment: Timestamp) -> Self {
         self.unchanged_since = Some(moment);
         self
     }
 
-    /// Only those that come after `last`, to go on with a long list.
+    /// Selects only conversations that follow `last`, to page through a long list.
     #[must_use]
     pub fn after(mut self, last: &ConversationInfo) -> Self {
         self.after = Some((last.changed, last.id.clone()));
         self
     }
 
-    /// So many at most.
+    /// Limits the number of conversations.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -319,22 +317,22 @@ impl ConversationQuery {
     }
 }
 
-/// What a store knows of a conversation without reading it.
+/// The properties of a conversation that a store knows without reading it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ConversationInfo {
-    /// Which.
+    /// The id of the conversation.
     pub id: ConversationId,
-    /// When it was last changed.
+    /// The time of the last change.
     pub changed: Timestamp,
-    /// The position of the first message that is still there.
+    /// The position of the first remaining message.
     pub first: u64,
-    /// The position of the message that comes next.
+    /// The position of the next message.
     pub end: u64,
 }
 
 impl ConversationInfo {
-    /// A conversation with these messages.
+    /// Creates the description of a conversation.
     pub fn new(id: ConversationId, changed: Timestamp, first: u64, end: u64) -> Self {
         Self {
             id,
@@ -345,7 +343,7 @@ impl ConversationInfo {
     }
 }
 
-/// A conversation that is held. Dropping it lets go.
+/// A lease on a conversation. Dropping it releases the conversation.
 pub struct Lease {
     end: Option<AtEnd>,
     _guard: Box<dyn Any + Send + Sync>,
@@ -354,7 +352,7 @@ pub struct Lease {
 type AtEnd = Box<dyn FnOnce(TalkEnd) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl Lease {
-    /// Lets go by dropping `guard`.
+    /// Creates a lease that is released by dropping `guard`.
     pub fn new(guard: impl Any + Send + Sync) -> Self {
         Self {
             end: None,
@@ -362,9 +360,9 @@ impl Lease {
         }
     }
 
-    /// Has this done for a run that has ended, while the conversation is still held: see
-    /// [`Ending::talk`](crate::Ending::talk). Nobody learns of its failures; the run's own end says
-    /// more.
+    /// Sets work to do for a run that has ended, while the conversation is still held: see
+    /// [`Ending::talk`](crate::Ending::talk). Its failures are not reported; the run's own ending
+    /// is more informative.
     #[must_use]
     pub fn at_end<F: Future<Output = ()> + Send + 'static>(
         mut self,
@@ -374,9 +372,9 @@ impl Lease {
         self
     }
 
-    /// Does what a run that has ended left for its conversation, and then lets go.
-    pub async fn release(mut self, left: Option<Box<TalkEnd>>) {
-        if let (Some(end), Some(talk)) = (self.end.take(), left) {
+    /// Does the work that a finished run left for its conversation, then releases the lease.
+    pub async fn release(mut self, rest: Option<Box<TalkEnd>>) {
+        if let (Some(end), Some(talk)) = (self.end.take(), rest) {
             end(*talk).await;
         }
     }
@@ -388,28 +386,28 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// What is wrong with a store, or with what was asked of it.
+/// The kind of a memory store error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MemoryErrorKind {
-    /// Somebody else holds the conversation, or writes at this moment.
+    /// Another holder has the conversation, or is writing at the moment.
     Busy,
-    /// The conversation has gone on elsewhere meanwhile; nothing was saved.
+    /// The conversation continued elsewhere; nothing was saved.
     Moved,
-    /// The store cannot keep a conversation of this name, or what was to be saved in it.
+    /// The store cannot accept a conversation of this name, or the data to save.
     Refused,
-    /// There is no room for more; something has to be forgotten first.
+    /// The store is full; delete something first.
     Full,
-    /// What is stored cannot be read; it is left as it is.
+    /// The stored data cannot be read; it is left unchanged.
     Damaged,
-    /// It was written by a newer version; it is left as it is.
+    /// A newer version wrote the data; it is left unchanged.
     Version,
     /// Reading or writing failed.
     Io,
 }
 
-/// Why a store could not do its work.
+/// The error of a memory store operation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -422,7 +420,7 @@ pub struct MemoryError {
 }
 
 impl MemoryError {
-    /// An error of this kind.
+    /// Creates an error of this kind.
     pub fn new(kind: MemoryErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -431,7 +429,7 @@ impl MemoryError {
         }
     }
 
-    /// Somebody else holds the conversation.
+    /// Creates the error of a conversation that another holder has.
     pub fn busy(id: &ConversationId) -> Self {
         Self::new(
             MemoryErrorKind::Busy,
@@ -439,22 +437,22 @@ impl MemoryError {
         )
     }
 
-    /// The conversation ends elsewhere than whoever saves it thought.
+    /// Creates the error of a save at another position than the conversation's end.
     pub fn moved(id: &ConversationId, at: u64, end: u64) -> Self {
         let message = format!(
-            "conversation `{id}` has {end} messages, not {at}: it went on elsewhere; load it anew"
+            "conversation `{id}` has {end} messages, not {at}: it continued elsewhere; load it again"
         );
         Self::new(MemoryErrorKind::Moved, message)
     }
 
-    /// What is stored cannot be read.
+    /// Creates the error of stored data that cannot be read.
     pub fn damaged(id: &ConversationId, what: &str) -> Self {
         let message =
-            format!("the stored conversation `{id}` is damaged and was left as it is: {what}");
+            format!("the stored conversation `{id}` is damaged and was left unchanged: {what}");
         Self::new(MemoryErrorKind::Damaged, message)
     }
 
-    /// Adds what it came from.
+    /// Adds the cause of the error.
     #[must_use]
     pub fn with_source(
         mut self,
@@ -464,12 +462,12 @@ impl MemoryError {
         self
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> MemoryErrorKind {
         self.kind
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns `true` if the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, MemoryErrorKind::Busy | MemoryErrorKind::Io)
     }

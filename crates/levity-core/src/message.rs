@@ -10,17 +10,17 @@ use serde_json::Value;
 use crate::response::json_size;
 use crate::{CallId, Intervention, ToolError, ToolErrorKind, ToolOutput};
 
-/// Who speaks.
+/// The role of a message's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The program around the model: a note in the middle of the conversation.
+    /// The program around the model; a note within the conversation.
     System,
-    /// The person, or whoever gives the task.
+    /// The person or program that gives the task.
     User,
-    /// The model.
+    /// The model that replies.
     Assistant,
-    /// The tools, answering the calls of the message before.
+    /// The tools that answer the calls of the message before.
     Tool,
 }
 
@@ -33,37 +33,38 @@ pub enum Role {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The role of the author.
     pub role: Role,
-    /// What is said, in order.
+    /// The content of the message, in order.
     pub parts: Vec<Part>,
 }
 
 impl Message {
-    /// A message of these parts.
+    /// Creates a message from these parts.
     pub fn new(role: Role, parts: impl IntoIterator<Item = Part>) -> Self {
         let mut parts: Vec<Part> = parts.into_iter().collect();
-        // It stays for as long as the conversation does.
+        // Release spare capacity, because the message lives as long as the conversation.
         parts.shrink_to_fit();
         Self { role, parts }
     }
 
-    /// A text from the user.
+    /// Creates a text from the user.
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, [Part::text(text)])
     }
 
-    /// A text from the model.
+    /// Creates a text from the model.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::new(Role::Assistant, [Part::text(text)])
     }
 
-    /// A note from the program to the model.
+    /// Creates a note from the program to the model.
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(Role::System, [Part::text(text)])
     }
 
-    /// The text of all text parts, joined without a gap; borrowed when there is only one.
+    /// Returns the text of all text parts, joined without a separator; borrowed if there is only
+    /// one.
     pub fn text(&self) -> Cow<'_, str> {
         join(self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(&*text.text),
@@ -71,7 +72,7 @@ impl Message {
         }))
     }
 
-    /// The text of all thinking parts, joined without a gap.
+    /// Returns the text of all thinking parts, joined without a separator.
     pub fn thinking(&self) -> Cow<'_, str> {
         join(self.parts.iter().filter_map(|part| match part {
             Part::Thinking(thinking) => Some(&*thinking.text),
@@ -79,12 +80,12 @@ impl Message {
         }))
     }
 
-    /// How many bytes of text it has: words, thoughts, arguments, results.
+    /// Returns the bytes of text in it: text, thinking, arguments and results.
     pub fn size(&self) -> usize {
         self.measure().0
     }
 
-    /// How many bytes of text it has, and how many tokens it can be at most.
+    /// Returns the bytes of text in it and the maximum number of its tokens.
     pub(crate) fn measure(&self) -> (usize, u64) {
         let all = self.parts.iter().map(Part::measure);
         let (text, beside) = all.fold((0_usize, 0_u64), |(text, beside), (more, aside)| {
@@ -101,8 +102,8 @@ impl Message {
         )
     }
 
-    /// The message as it is shown: without the [wholes](ToolResult::whole) of its results. Nothing
-    /// is copied if it has none.
+    /// Returns the message as it is shown: without the [full text](ToolResult::whole) of its
+    /// results. It copies nothing if there is none.
     pub fn shown(&self) -> Cow<'_, Self> {
         if self.kept() == 0 {
             return Cow::Borrowed(self);
@@ -112,19 +113,19 @@ impl Message {
         Cow::Owned(shown)
     }
 
-    /// How many bytes of wholes its results have.
+    /// Returns the bytes of full results that it retains.
     pub(crate) fn kept(&self) -> usize {
         self.results().map(ToolResult::kept).sum()
     }
 
-    /// Drops wholes, the first ones first, until at most so many bytes of them are left.
-    pub(crate) fn keep_wholes(&mut self, most: usize) {
+    /// Drops full results, the first ones first, until at most `limit` bytes of them remain.
+    pub(crate) fn keep_wholes(&mut self, limit: usize) {
         let mut kept = self.kept();
         for part in &mut self.parts {
             let Part::ToolResult(result) = part else {
                 continue;
             };
-            if kept <= most {
+            if kept <= limit {
                 break;
             }
             kept -= result.kept();
@@ -132,7 +133,7 @@ impl Message {
         }
     }
 
-    /// The tool calls, in order.
+    /// Returns the tool calls, in order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) => Some(call),
@@ -140,7 +141,7 @@ impl Message {
         })
     }
 
-    /// The tool results, in order.
+    /// Returns the tool results, in order.
     pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolResult(result) => Some(result),
@@ -149,7 +150,7 @@ impl Message {
     }
 }
 
-/// What stands around a message and around a part of one, in tokens: roles, marks, separators.
+/// The overhead in tokens of a message and of a part: roles, markers, separators.
 const MESSAGE_TOKENS: u64 = 16;
 const PART_TOKENS: u64 = 16;
 
@@ -180,37 +181,37 @@ fn join<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
     all
 }
 
-/// A piece of a message.
+/// A part of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Part {
-    /// Text.
+    /// Text for the reader.
     Text(Text),
-    /// What the model thought before it spoke.
+    /// The thinking of the model before its answer.
     Thinking(Thinking),
-    /// An image, a sound, a document.
+    /// An image, a sound or a document.
     Media(Media),
-    /// The model asks for a tool.
+    /// A tool call by the model.
     ToolCall(ToolCall),
-    /// What the tool answered.
+    /// The result of a tool call.
     ToolResult(ToolResult),
-    /// A block that only its provider understands; it goes back as it came.
+    /// A block that only its provider understands; it is returned unchanged.
     Opaque(ProviderState),
 }
 
 impl Part {
-    /// A text part.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(Text::new(text))
     }
 
-    /// A thinking part.
+    /// Creates a thinking part.
     pub fn thinking(text: impl Into<String>) -> Self {
         Self::Thinking(Thinking::new(text))
     }
 
-    /// How many bytes of text it has, and how many tokens all else in it can be.
+    /// Returns the bytes of text in it and the maximum tokens of everything else in it.
     fn measure(&self) -> (usize, u64) {
         let (text, beside) = match self {
             Self::Text(part) => (part.text.len(), 0),
@@ -226,7 +227,7 @@ impl Part {
         (text, beside.saturating_add(opaque_tokens(self.opaque())))
     }
 
-    /// Fastens provider data to this part, replacing what was there.
+    /// Attaches provider data to this part and replaces existing data.
     pub fn set_opaque(&mut self, opaque: ProviderState) {
         match self {
             Self::Text(part) => part.opaque = Some(opaque),
@@ -238,7 +239,7 @@ impl Part {
         }
     }
 
-    /// The provider data fastened to this part.
+    /// Returns the provider data attached to this part.
     pub fn opaque(&self) -> Option<&ProviderState> {
         match self {
             Self::Text(part) => part.opaque.as_ref(),
@@ -269,29 +270,29 @@ impl From<Media> for Part {
     }
 }
 
-/// State that a provider handed out and wants back unchanged: signatures, reasoning items, ids.
+/// State that a provider issued and expects back unchanged: signatures, reasoning items, ids.
 ///
-/// It rides on the part it belongs to. Only the provider that made it reads it; the others leave it
-/// out. Many servers speak the same protocol, and refuse the sealed state of each other: state that
-/// has an [`origin`](Self::origin) goes back to that one only.
+/// It is attached to the part it belongs to. Only the provider that created it reads it; others
+/// omit it. Many servers share a protocol but reject each other's sealed state, so state with an
+/// [`origin`](Self::origin) is sent back only to that origin.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderState {
     /// The protocol that it is part of.
     pub provider: Arc<str>,
-    /// The state.
+    /// The state as the provider sent it.
     pub data: Arc<Value>,
-    /// Behind two pointers, since state is part of much that is moved often, and should stay small.
+    /// Behind two pointers, because this type is part of many values that move often and must stay
+    /// small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<Arc<Box<str>>>,
 }
 
 impl ProviderState {
-    /// The provider of what rides on a call that the model wrote as text, and that was read from
-    /// there: the text.
+    /// The provider name of the original text that is attached to a call parsed from text.
     pub const TEXT_CALL: &str = "text_call";
 
-    /// State of `provider`.
+    /// Creates state of `provider`.
     pub fn new(provider: impl Into<Arc<str>>, data: Value) -> Self {
         Self {
             provider: provider.into(),
@@ -300,21 +301,21 @@ impl ProviderState {
         }
     }
 
-    /// The server, account and kind of model that made it, in the words of the provider's
-    /// implementation. State without one, such as a block that a program makes, is sent to every
-    /// server of the protocol.
+    /// Returns the server, account and kind of model that created it, as the provider's
+    /// implementation names them. State without an origin, such as a block that a program creates,
+    /// is sent to every server of the protocol.
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref().map(|origin| &**origin)
     }
 
-    /// Sets who made it.
+    /// Sets the origin of the state.
     #[must_use]
     pub fn with_origin(mut self, origin: impl Into<Box<str>>) -> Self {
         self.origin = Some(Arc::new(origin.into()));
         self
     }
 
-    /// Forgets who made it.
+    /// Removes the origin of the state.
     #[must_use]
     pub fn without_origin(mut self) -> Self {
         self.origin = None;
@@ -328,19 +329,19 @@ impl fmt::Debug for ProviderState {
     }
 }
 
-/// Text.
+/// A part with text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Text {
-    /// The text.
+    /// The text of the part.
     pub text: String,
-    /// Provider data.
+    /// Optional data of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<ProviderState>,
 }
 
 impl Text {
-    /// Plain text.
+    /// Creates text without provider data.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -349,19 +350,19 @@ impl Text {
     }
 }
 
-/// What the model thought before it spoke, as far as the provider shows it.
+/// The thinking of the model, as far as the provider shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Thinking {
-    /// The thought; empty when the provider keeps it to itself.
+    /// The text of the thinking; empty if the provider hides it.
     pub text: String,
-    /// Provider data, such as a signature.
+    /// Optional data of the provider, such as a signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<ProviderState>,
 }
 
 impl Thinking {
-    /// A thought.
+    /// Creates thinking without provider data.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -374,20 +375,20 @@ impl Thinking {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Media {
-    /// Its media type, such as `image/png`.
+    /// The media type, such as `image/png`.
     pub mime: String,
-    /// Where its bytes are.
+    /// The location of the bytes.
     pub source: MediaSource,
-    /// A file name, where it has one.
+    /// The file name, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Provider data.
+    /// Optional data of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<ProviderState>,
 }
 
 impl Media {
-    /// Bytes of this media type.
+    /// Creates media from bytes of this type.
     pub fn bytes(mime: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
         Self {
             mime: mime.into(),
@@ -397,7 +398,7 @@ impl Media {
         }
     }
 
-    /// Something the provider fetches itself.
+    /// Creates media that the provider fetches itself.
     pub fn url(mime: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
             mime: mime.into(),
@@ -409,13 +410,13 @@ impl Media {
 }
 
 impl Media {
-    /// More than any provider we know of counts for one image.
+    /// More tokens than any known provider counts for one image.
     const IMAGE_TOKENS: u64 = 40_000;
-    /// What stands at a URL may be of any length; this is as much as the largest windows have.
+    /// Content at a URL may have any length; this is the size of the largest context windows.
     const UNSEEN_TOKENS: u64 = 1 << 21;
 
-    /// Whether its bytes say nothing of its length: in a document such as a PDF the text is packed,
-    /// and providers count each page as an image as well.
+    /// Returns `true` if the number of bytes does not bound the tokens: in a document such as a PDF
+    /// the text is compressed, and providers also count each page as an image.
     fn is_packed(&self) -> bool {
         let plain = ["json", "xml", "yaml", "javascript", "x-sh"];
         self.mime
@@ -423,10 +424,10 @@ impl Media {
             .is_some_and(|kind| !plain.iter().any(|end| kind.ends_with(end)))
     }
 
-    /// The most tokens it can be: 40,000 for an image; for anything else a token per byte, and no
-    /// less than an image; 2,097,152 where the bytes are elsewhere or packed.
+    /// Returns the maximum number of its tokens: 40,000 for an image; for anything else one per
+    /// byte, and no less than an image; 2,097,152 if the bytes are remote or compressed.
     ///
-    /// Its name counts beside that.
+    /// The name counts in addition.
     fn most_tokens(&self) -> u64 {
         let content = match &self.source {
             _ if self.mime.starts_with("image/") => Self::IMAGE_TOKENS,
@@ -439,23 +440,23 @@ impl Media {
     }
 }
 
-/// Where the bytes of a [`Media`] are.
+/// The location of the bytes of a [`Media`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MediaSource {
-    /// Here.
+    /// The bytes themselves.
     Bytes(Bytes),
-    /// At a URL that the provider can reach.
+    /// A URL that the provider can reach.
     Url(String),
 }
 
-/// Shared bytes; serialised as base64, cheap to clone, and `Debug` shows only their number.
+/// Shared bytes; serialized as base64, cheap to clone, and `Debug` shows only their number.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(Arc<[u8]>);
 
 impl Bytes {
-    /// The bytes.
+    /// Returns the bytes as a slice.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
@@ -495,7 +496,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// The model asks for a tool.
+/// A request of the model to call a tool.
 ///
 /// ```
 /// # use levity_core::ToolCall;
@@ -506,22 +507,22 @@ impl<'de> Deserialize<'de> for Bytes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// Ties the result to the call.
+    /// The id that ties the result to the call.
     pub id: CallId,
     /// The tool's name, as the model wrote it.
     pub name: String,
-    /// The arguments; `null` when they were not JSON.
+    /// The arguments; `null` if they are not JSON.
     pub args: Value,
-    /// What stood in place of the arguments when it was not JSON.
+    /// The original text of the arguments if it is not JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
-    /// Provider data.
+    /// Optional data of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<ProviderState>,
 }
 
 impl ToolCall {
-    /// A call with these arguments.
+    /// Creates a call with these arguments.
     pub fn new(id: impl Into<CallId>, name: impl Into<String>, args: Value) -> Self {
         Self {
             id: id.into(),
@@ -532,8 +533,8 @@ impl ToolCall {
         }
     }
 
-    /// Whether the model wrote this call as text, because its server did not recognise it. Models
-    /// that need this help need more of it.
+    /// Returns `true` if the model wrote this call as text because its server did not recognize it.
+    /// Models that need this help often need more of it.
     ///
     /// ```
     /// # use levity_core::{ProviderState, ToolCall};
@@ -549,8 +550,8 @@ impl ToolCall {
             .is_some_and(|opaque| &*opaque.provider == ProviderState::TEXT_CALL)
     }
 
-    /// A call whose arguments are still text. No text at all means no arguments; what is not JSON
-    /// is kept in [`raw`](Self::raw), so that the model can be told.
+    /// Creates a call from arguments in text form. Empty text means no arguments. Text that is not
+    /// JSON is stored in [`raw`](Self::raw), so that it can be reported to the model.
     pub fn from_text(id: impl Into<CallId>, name: impl Into<String>, args: &str) -> Self {
         let empty = || Value::Object(serde_json::Map::new());
         let (args, raw) = match args.trim() {
@@ -567,8 +568,8 @@ impl ToolCall {
     }
 }
 
-/// How deep arguments may be nested. `serde_json` reads 128 levels, and a record of the journal has
-/// some around the arguments: what was taken in must be readable there.
+/// The maximum nesting of arguments. `serde_json` reads 128 levels, and a journal record adds some
+/// levels around the arguments: accepted arguments must be readable there.
 const MAX_DEPTH: usize = 64;
 
 fn is_shallow(value: &Value, depth: usize) -> bool {
@@ -579,49 +580,49 @@ fn is_shallow(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// What a tool answered to a call.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// The call it answers.
+    /// The id of the call that it answers.
     pub call: CallId,
-    /// The tool's name.
+    /// The name of the tool.
     pub name: String,
-    /// Text and media for the model.
+    /// The text and media for the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Content>,
-    /// The output as a value, when the tool returned one.
+    /// The output as a value, if the tool returned one.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "present"
     )]
     pub value: Option<Value>,
-    /// What went wrong, when something did; the content then says so in words.
+    /// The kind of error, if the call failed; the content then describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorKind>,
-    /// The whole of what was too long to be shown: the model sees the content and can read this in
-    /// pieces. A value stands here as JSON, before the text if both were too long. Empty once it is
-    /// no longer kept.
+    /// The full text of a result that was too long to show: the model sees the content and can read
+    /// this in pieces. A value is stored as JSON, before the text if both were too long. It is
+    /// empty once it is no longer retained.
     ///
-    /// No provider is sent it, and it counts in no size.
+    /// It is not sent to providers and no size includes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Arc<str>>,
-    /// Provider data.
+    /// Optional data of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<ProviderState>,
-    /// The guards that stepped in on the call or the result; empty in a history.
+    /// The interventions of guards in the call or the result; empty in a history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
 }
 
 impl ToolResult {
-    /// The answer to `call`: the output, or the error in words.
+    /// Creates the answer to `call`: the output, or the error as text.
     pub fn new(call: &ToolCall, outcome: Result<ToolOutput, ToolError>) -> Self {
         Self::of(call.id.clone(), call.name.clone(), outcome)
     }
 
-    /// The answer to a call that nobody needs any more; nothing of it is copied.
+    /// Creates the answer to `call` without copying anything.
     pub fn answering(call: ToolCall, outcome: Result<ToolOutput, ToolError>) -> Self {
         Self::of(call.id, call.name, outcome)
     }
@@ -647,7 +648,7 @@ impl ToolResult {
         }
     }
 
-    /// The answer as text: the text content, or the value as JSON when there is none.
+    /// Returns the answer as text: the text content or, if there is none, the value as JSON.
     pub fn text(&self) -> Cow<'_, str> {
         output_text(&self.content, self.value.as_ref())
     }
@@ -663,7 +664,7 @@ impl ToolResult {
         }
     }
 
-    /// How many tokens all in it that is not text can be.
+    /// Returns the maximum tokens of everything in it that is not text.
     fn beside(&self) -> u64 {
         let media = self.content.iter().map(|content| match content {
             Content::Text(_) => PART_TOKENS,
@@ -675,17 +676,17 @@ impl ToolResult {
         media.fold(named, u64::saturating_add)
     }
 
-    /// Whether the call failed.
+    /// Returns `true` if the call failed.
     pub fn is_error(&self) -> bool {
         self.error.is_some()
     }
 
-    /// How many bytes are kept of what was too long to be shown.
+    /// Returns the retained bytes of a result that was too long to show.
     pub(crate) fn kept(&self) -> usize {
         self.whole.as_ref().map_or(0, |whole| whole.len())
     }
 
-    /// Drops what was too long to be shown; that there was something can still be told.
+    /// Drops the full text; an empty text remains as a sign that there was one.
     pub(crate) fn drop_whole(&mut self) {
         if self.kept() > 0 {
             self.whole = Some("".into());
@@ -693,12 +694,13 @@ impl ToolResult {
     }
 }
 
-/// A value that is there, also if it is `null`: a tool that returned `null` did return something.
+/// Deserializes a value that is present even if it is `null`: a tool that returned `null` did
+/// return something.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Text of an output: its text content, or its value as JSON when there is none.
+/// Returns the text content of an output or, if there is none, its value as JSON.
 pub(crate) fn output_text<'a>(content: &'a [Content], value: Option<&Value>) -> Cow<'a, str> {
     let mut texts = content.iter().filter_map(|content| match content {
         Content::Text(text) => Some(&**text),
@@ -710,13 +712,13 @@ pub(crate) fn output_text<'a>(content: &'a [Content], value: Option<&Value>) -> 
     }
 }
 
-/// What a tool may show the model.
+/// The content that a tool can show to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Content {
-    /// Text.
+    /// Text for the model.
     Text(String),
-    /// An image, a sound, a document.
+    /// An image, a sound or a document.
     Media(Media),
 }

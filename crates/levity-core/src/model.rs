@@ -9,18 +9,18 @@ use crate::{CostBound, Deltas, ModelError, Price, Request, Response};
 /// - Nothing is sent before the returned future is first polled.
 /// - Dropping the future, or the stream it returned, cancels the call.
 /// - A model sends each request once; retries belong to a wrapper.
-/// - `complete` gives what folding `stream` gives.
+/// - `complete` returns the same reply as folding `stream`.
 /// - No input makes it panic.
-/// - `cost_bound` is never less than what a call takes, as long as the provider keeps to
+/// - `cost_bound` is never less than the actual cost of a call, provided that the provider respects
 ///   `max_tokens`.
 ///
-/// `levity_test::conformance::model` checks an implementation.
+/// Use `levity_test::conformance::model` to check an implementation.
 ///
 /// ```
 /// use async_trait::async_trait;
 /// use levity_core::{Delta, Deltas, Model, ModelCard, ModelError, Request};
 ///
-/// /// Says what it was told last.
+/// /// Repeats the last message it received.
 /// struct Echo(ModelCard);
 ///
 /// #[async_trait]
@@ -37,29 +37,31 @@ use crate::{CostBound, Deltas, ModelError, Price, Request, Response};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a model",
-    note = "`levity::model(\"openai:gpt-4o\")?` opens one by its name; any type that implements \
-        `Model` is one"
+    note = "`levity::model(\"openai:gpt-4o\")?` opens a model by name; any type that implements \
+        `Model` is a model"
 )]
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Provider, id, window and abilities, known without a call.
+    /// Returns the provider, id, context window and abilities, known without a call.
     fn card(&self) -> &ModelCard;
 
     /// Sends `request` and returns the reply as it arrives.
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError>;
 
-    /// Waits for the whole reply. Override only to do better than folding the stream.
+    /// Waits for the whole reply. Override this only if you can do better than folding the stream.
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         self.stream(request).await?.fold().await
     }
 
-    /// The most that `request` can take; only asked where money or tokens are limited. By default
-    /// it is what [`CostBound::of`] says: right for text, far above what is likely. Override it to
-    /// count better; a wrapper that may send a request more than once, or to another model, says so
-    /// here.
+    /// Returns an upper bound on the cost of `request`. The runtime calls it only if money or
+    /// tokens are limited.
     ///
-    /// It does no I/O and costs what is new in the request. It may be asked about a request in
-    /// pieces, whose bounds are added up.
+    /// The default is [`CostBound::of`]: correct for text, and far above the likely cost. Override
+    /// it to count more precisely. A wrapper that may send a request more than once, or to another
+    /// model, includes that here.
+    ///
+    /// It does no I/O and its time depends only on what is new in the request. The runtime may call
+    /// it with parts of a request and add up the bounds.
     fn cost_bound(&self, request: &Request) -> CostBound {
         CostBound::of(self.card(), request)
     }
@@ -91,31 +93,31 @@ macro_rules! forward_model {
 
 forward_model!(std::sync::Arc<M>, Box<M>);
 
-/// What is known of a model without calling it.
+/// The properties of a model that are known without a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelCard {
-    /// Who serves it.
+    /// The name of the provider.
     pub provider: String,
-    /// Its name there.
+    /// The name of the model at the provider.
     pub id: String,
-    /// How many tokens a request and its reply may have together, where known.
+    /// The maximum tokens of a request and its reply together, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
-    /// How many tokens a reply may have, where known.
+    /// The maximum tokens of a reply, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// What it costs, where known. Unknown is not free: see
+    /// The price of the model, if known. An unknown price does not mean free: see
     /// [`Limits::assumed_price`](crate::Limits).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// What it can do.
+    /// The abilities of the model.
     #[serde(default)]
     pub abilities: Abilities,
 }
 
 impl ModelCard {
-    /// A model of which nothing else is known.
+    /// Creates a card with default abilities and nothing else known.
     pub fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
@@ -127,28 +129,28 @@ impl ModelCard {
         }
     }
 
-    /// Sets how many tokens a request and its reply may have together.
+    /// Sets the maximum tokens of a request and its reply together.
     #[must_use]
     pub fn with_window(mut self, tokens: u64) -> Self {
         self.window = Some(tokens);
         self
     }
 
-    /// Sets how many tokens a reply may have.
+    /// Sets the maximum tokens of a reply.
     #[must_use]
     pub fn with_max_output(mut self, tokens: u64) -> Self {
         self.max_output = Some(tokens);
         self
     }
 
-    /// Sets what it costs.
+    /// Sets the price of the model.
     #[must_use]
     pub fn with_price(mut self, price: Price) -> Self {
         self.price = Some(price);
         self
     }
 
-    /// Sets what it can do.
+    /// Sets the abilities of the model.
     #[must_use]
     pub fn with_abilities(mut self, abilities: Abilities) -> Self {
         self.abilities = abilities;
@@ -156,18 +158,19 @@ impl ModelCard {
     }
 }
 
-/// What a model can do; a new model is taken to call tools and to keep to a schema.
+/// The abilities of a model; by default it can call tools and follow an output schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Abilities {
-    /// It calls tools.
+    /// The model can call tools.
     pub tools: bool,
-    /// It keeps to an output schema by itself; otherwise the schema is put into words.
+    /// The model natively follows an output schema; otherwise the schema is described in the
+    /// prompt.
     pub output_schema: bool,
-    /// It sees images.
+    /// The model accepts images as input.
     pub images: bool,
-    /// It thinks before it speaks.
+    /// The model thinks before it answers.
     pub thinking: bool,
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Usage;
 
-/// An amount of money, in billionths of a dollar; written down as that number.
+/// An amount of money in billionths of a dollar; serialized as that number.
 ///
 /// ```
 /// # use levity_core::Money;
@@ -20,40 +20,40 @@ use crate::Usage;
 pub struct Money(u64);
 
 impl Money {
-    /// Nothing.
+    /// The amount of zero dollars.
     pub const ZERO: Self = Self(0);
-    /// More than anybody has: about 18 billion dollars.
+    /// The largest amount, about 18 billion dollars.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// So many dollars, to the nearest billionth. What is negative or no number is nothing, and
-    /// what is too much is [`MAX`](Self::MAX).
+    /// Creates an amount from dollars, rounded to the nearest billionth. Negative values and NaN
+    /// become zero; values that are too large become [`MAX`](Self::MAX).
     pub fn from_dollars(dollars: f64) -> Self {
         Self((dollars * 1e9).round() as u64)
     }
 
-    /// So many billionths of a dollar.
+    /// Creates an amount from billionths of a dollar.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// How many billionths of a dollar.
+    /// Returns the amount in billionths of a dollar.
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
-    /// Both together, and no more than [`MAX`](Self::MAX).
+    /// Adds two amounts, up to [`MAX`](Self::MAX).
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// What is left, and no less than nothing.
+    /// Subtracts an amount, down to zero.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// So many times as much, and no more than [`MAX`](Self::MAX).
+    /// Multiplies the amount, up to [`MAX`](Self::MAX).
     #[must_use]
     pub const fn saturating_mul(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
@@ -66,7 +66,7 @@ impl AddAssign for Money {
     }
 }
 
-/// Exact, with two decimals at least.
+/// Shows the exact amount with at least two decimals.
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cents = format!("{:09}", self.0 % NANOS);
@@ -82,7 +82,7 @@ impl fmt::Display for Money {
 
 const NANOS: u64 = 1_000_000_000;
 
-/// What a model costs, per million tokens.
+/// The price of a model per million tokens.
 ///
 /// ```
 /// # use levity_core::{Price, Usage};
@@ -94,56 +94,54 @@ const NANOS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Price {
-    /// A million tokens sent.
+    /// The price of a million tokens sent.
     pub input: Money,
-    /// A million tokens received.
+    /// The price of a million tokens received.
     pub output: Money,
-    /// A million tokens sent that the provider had in its cache; as other input unless set.
+    /// The price of a million tokens sent that the provider had in its cache; `input` unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<Money>,
-    /// A million tokens sent that the provider put into its cache; as other input unless set. Where
-    /// money is limited and it is set, input counts at the dearest rate when the provider does not
-    /// say how much of it that was.
+    /// The price of a million tokens sent that the provider wrote to its cache; `input` unless set.
+    /// If it is set, money is limited and the provider does not report that count, all input counts
+    /// at the highest rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Money>,
-    /// A million tokens sent that the provider puts into its cache for an hour. Unless set, they
-    /// count as twice the input, or as `cache_write` where that is more.
+    /// The price of a million tokens that the provider caches for an hour. Unless set, it is twice
+    /// `input` or `cache_write`, whichever is higher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_hour: Option<Money>,
-    /// What requests cost that the provider serves before others, in percent of the rates here.
+    /// The price of priority requests, in percent of these rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
-    /// What the provider's own tools cost, by use.
+    /// The fees of tools that the provider runs, per use.
     #[serde(default, skip_serializing_if = "Fees::is_empty")]
     pub fees: Fees,
-    /// Other rates for long requests, where the provider has them.
+    /// Other rates for long requests, if the provider has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrice>,
 }
 
-/// What tools that the provider runs itself cost, for each use. What is not set is not known: where
-/// money is limited, a request that asks for such a tool is then not sent.
+/// The fees of tools that the provider runs, per use. A fee that is not set is unknown: if money is
+/// limited, a request that includes such a tool is not sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Fees {
-    /// One search of the web, or one query of a grounded reply.
+    /// The fee of one web search, or of one query of a grounded reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Money>,
-    /// One session in which code runs.
+    /// The fee of one code execution session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Money>,
-    /// How often one request may use such tools at most, where the request itself does not limit
-    /// it.
+    /// The maximum number of uses per request, if the request itself does not limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_uses: Option<u64>,
 }
 
 impl Fees {
-    /// A fee that is not known counts as this much where money is limited: more than any that is
-    /// published.
+    /// The amount assumed for an unknown fee if money is limited: more than any published fee.
     pub const UNKNOWN: Money = Money(50_000_000);
 
-    /// No fee is known.
+    /// Creates fees that are all unknown.
     pub const fn new() -> Self {
         Self {
             search: None,
@@ -152,33 +150,33 @@ impl Fees {
         }
     }
 
-    /// So many dollars for one search.
+    /// Sets the fee of one search, in dollars.
     #[must_use]
     pub fn with_search(mut self, dollars: f64) -> Self {
         self.search = Some(rate(dollars));
         self
     }
 
-    /// So many dollars for one session in which code runs.
+    /// Sets the fee of one code execution session, in dollars.
     #[must_use]
     pub fn with_session(mut self, dollars: f64) -> Self {
         self.session = Some(rate(dollars));
         self
     }
 
-    /// No request uses the provider's tools more often than this.
+    /// Sets the maximum number of uses per request.
     #[must_use]
     pub const fn with_most_uses(mut self, uses: u64) -> Self {
         self.most_uses = Some(uses);
         self
     }
 
-    /// Whether nothing is known.
+    /// Returns `true` if no fee is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::new()
     }
 
-    /// What these uses cost; a fee that is not known is `unknown`.
+    /// Returns the fees of these uses; an unknown fee counts as `unknown`.
     fn of(&self, usage: &Usage, unknown: Money) -> Money {
         let fee = |fee: Option<Money>, uses: Option<u64>| {
             fee.unwrap_or(unknown).saturating_mul(uses.unwrap_or(0))
@@ -187,35 +185,33 @@ impl Fees {
     }
 }
 
-/// What a model costs once a request is long, per million tokens: all of the call has these rates
-/// then.
+/// The price of a model for long requests, per million tokens; it applies to the whole call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LongPrice {
     /// Requests of more tokens than this are long.
     pub over: u64,
-    /// A million tokens sent.
+    /// The price of a million tokens sent.
     pub input: Money,
-    /// A million tokens received.
+    /// The price of a million tokens received.
     pub output: Money,
-    /// A million tokens sent that the provider had in its cache; as other input unless set.
+    /// The price of a million tokens sent that the provider had in its cache; `input` unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<Money>,
-    /// A million tokens sent that the provider put into its cache; as other input unless set.
+    /// The price of a million tokens sent that the provider wrote to its cache; `input` unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Money>,
-    /// A million tokens sent that the provider puts into its cache for an hour.
+    /// The price of a million tokens that the provider caches for an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_hour: Option<Money>,
 }
 
 impl Price {
-    /// What requests cost that are served before others where that is not known, in percent: more
-    /// than is published.
+    /// The percentage assumed for priority requests of unknown price: more than any published one.
     const UNKNOWN_PRIORITY: u32 = 300;
 
-    /// So many dollars per million tokens sent and received. What is negative or no number is taken
-    /// for more than anybody can pay, never for nothing.
+    /// Creates a price in dollars per million tokens sent and received. Negative values and NaN
+    /// become the highest possible price, never zero.
     pub fn new(input: f64, output: f64) -> Self {
         Self {
             input: rate(input),
@@ -229,7 +225,7 @@ impl Price {
         }
     }
 
-    /// So many dollars per million tokens that the provider puts into its cache for an hour.
+    /// Sets the dollars per million tokens that the provider caches for an hour.
     ///
     /// ```
     /// # use levity_core::{Price, Usage};
@@ -244,14 +240,14 @@ impl Price {
         self
     }
 
-    /// What requests cost that are served before others, in percent of the usual rates.
+    /// Sets the price of priority requests, in percent of the usual rates.
     #[must_use]
     pub const fn with_priority(mut self, percent: u32) -> Self {
         self.priority = Some(percent);
         self
     }
 
-    /// What tools that the provider runs itself cost.
+    /// Sets the fees of tools that the provider runs.
     ///
     /// ```
     /// # use levity_core::{Fees, Price, Usage};
@@ -266,8 +262,7 @@ impl Price {
         self
     }
 
-    /// The price without what an hour in the cache costs, for a request that asks for no such
-    /// thing.
+    /// Removes the price of caching for an hour, for a request that does not use it.
     #[must_use]
     pub const fn without_hour(mut self) -> Self {
         self.cache_write_hour = None;
@@ -278,7 +273,7 @@ impl Price {
         self
     }
 
-    /// The price with what an hour in the cache costs, as far as is known or else assumed.
+    /// Sets the price of caching for an hour, known or else assumed.
     #[must_use]
     pub fn with_hour(mut self) -> Self {
         self.cache_write_hour = Some(self.hour());
@@ -295,10 +290,10 @@ impl Price {
             .unwrap_or_else(|| twice.max(self.cache_write.unwrap_or_default()))
     }
 
-    /// The rates of requests that are served before others.
+    /// Returns the rates of priority requests.
     #[must_use]
     pub fn prioritised(mut self) -> Self {
-        // They are what they are, also for a reply that says so once more.
+        // Set the percentage to 100, so that applying it again changes nothing.
         let percent = u64::from(self.priority.replace(100).unwrap_or(Self::UNKNOWN_PRIORITY));
         let scale = |rate: Money| Money(rate.0.saturating_mul(percent).div_ceil(100));
         let option = |rate: Option<Money>| rate.map(scale);
@@ -316,21 +311,21 @@ impl Price {
         self
     }
 
-    /// So many dollars per million tokens that the provider had in its cache.
+    /// Sets the dollars per million tokens that the provider had in its cache.
     #[must_use]
     pub fn with_cached(mut self, dollars: f64) -> Self {
         self.cached = Some(rate(dollars));
         self
     }
 
-    /// So many dollars per million tokens that the provider put into its cache.
+    /// Sets the dollars per million tokens that the provider wrote to its cache.
     #[must_use]
     pub fn with_cache_write(mut self, dollars: f64) -> Self {
         self.cache_write = Some(rate(dollars));
         self
     }
 
-    /// Other rates for requests of more than `over` tokens.
+    /// Sets other rates for requests of more than `over` tokens.
     ///
     /// ```
     /// # use levity_core::{Price, Usage};
@@ -359,7 +354,7 @@ impl Price {
         self
     }
 
-    /// The rates for a request of so many tokens.
+    /// Returns the rates for a request of this many tokens.
     fn at(&self, input: u64) -> Self {
         match self.long {
             Some(LongPrice {
@@ -382,7 +377,7 @@ impl Price {
         }
     }
 
-    /// The dearest input and output of a request of up to so many tokens.
+    /// Returns the highest input and output rates of a request of up to this many tokens.
     fn dearest(&self, input: u64) -> (Money, Money) {
         let long = self.at(input);
         (
@@ -391,19 +386,19 @@ impl Price {
         )
     }
 
-    /// What this much costs, rounded up; a count or a fee that is not known adds nothing.
+    /// Returns the cost of this usage, rounded up; unknown counts and fees add nothing.
     pub fn cost(&self, usage: &Usage) -> Money {
         self.tokens(usage)
             .saturating_add(self.fees.of(usage, Money::ZERO))
     }
 
-    /// What this much costs where money is limited: a fee that is not known counts as
+    /// Returns the cost of this usage if money is limited: an unknown fee counts as
     /// [`Fees::UNKNOWN`].
     pub fn cost_at_most(&self, usage: &Usage) -> Money {
         self.tokens(usage).saturating_add(self.most_fees(usage))
     }
 
-    /// What the provider's own tools cost where money is limited.
+    /// Returns the fees of the provider's tools if money is limited.
     pub fn most_fees(&self, usage: &Usage) -> Money {
         self.fees.of(usage, Fees::UNKNOWN)
     }
@@ -432,14 +427,15 @@ impl Price {
         )
     }
 
-    /// The most that so many tokens sent and received can cost, whatever the provider's cache does.
+    /// Returns the maximum cost of this many tokens sent and received, whatever the provider's
+    /// cache does.
     pub fn most(&self, input: u64, output: u64) -> Money {
         let (sent, received) = self.dearest(input);
         to_money(times(input, sent).saturating_add(times(output, received)))
     }
 
-    /// How many tokens may be received beside so many tokens sent, at [most](Self::most), for this
-    /// much money; `None` when what is sent costs more already.
+    /// Returns the number of tokens that may be received besides `input` tokens sent, at
+    /// [`most`](Self::most), for this money. Returns `None` if the input alone costs more.
     pub fn affords(&self, input: u64, money: Money) -> Option<u64> {
         let all = u128::from(money.0).saturating_mul(MILLION);
         let (sent, received) = self.dearest(input);

@@ -5,29 +5,30 @@ use serde_json::Value;
 
 use crate::{Child, Executor, Permit, ToolError, ToolSpec};
 
-/// A tool whose calls are runs of their own: code that calls other tools, for instance.
+/// A tool whose calls are child runs, for example code that calls other tools.
 ///
-/// What such a run does goes the same way as what its caller does: it is journaled, so it is not
-/// done twice after a crash; policy is asked; the limits of the caller hold; those who watch see
-/// it. An agent takes programs by `AgentBuilder::program`, and its model sees them as tools.
+/// A child run gets the same treatment as its caller. Its effects are journaled, so a crash does
+/// not repeat them. Policy applies to them, the caller's limits hold, and observers see them. Add
+/// programs to an agent with `AgentBuilder::program`; the model sees them as tools.
 ///
 /// # Contract
-/// - `spec` always returns the same.
-/// - `child` is only given arguments that match the input schema.
-/// - `child` builds the same machine again from the same arguments and what that machine had saved.
+/// - `spec` always returns the same value.
+/// - `child` only receives arguments that match the input schema.
+/// - `child` builds the same machine again from the same arguments and the state that machine
+///   saved.
 /// - The child ends with [`Status::Failed`](crate::Status::Failed) and
-///   [`Failure::Program`](crate::Failure::Program) when the caller is to see a failed call.
+///   [`Failure::Program`](crate::Failure::Program) to report a failed call to its caller.
 #[async_trait]
 pub trait Program: Send + Sync {
-    /// Name, docs, schemas and hints.
+    /// Returns the name, description, schemas and hints.
     fn spec(&self) -> &ToolSpec;
 
-    /// Makes the run of a call: a new one, or one from a state that its machine saved. `caller`
-    /// performs the effects of the caller, its tools among them; the child's own executor hands on
-    /// what it does not perform itself.
+    /// Creates the run of a call, either new or from the `saved` state of its machine. `caller`
+    /// performs the caller's effects, including its tools. The child's own executor forwards to it
+    /// every effect that it does not perform itself.
     ///
     /// # Errors
-    /// When the arguments make no sense, or the state is not the machine's.
+    /// Returns an error if the arguments are invalid or `saved` is not a state of this machine.
     async fn child(
         &self,
         args: &Value,
@@ -35,13 +36,13 @@ pub trait Program: Send + Sync {
         caller: Arc<dyn Executor>,
     ) -> Result<Child, ToolError>;
 
-    /// As [`Tool::permit`](crate::Tool::permit).
+    /// Returns the permit for a call, like [`Tool::permit`](crate::Tool::permit).
     fn permit(&self, args: &Value) -> Permit {
         let _ = args;
         Permit::Allow
     }
 
-    /// As [`Tool::permit_blocks`](crate::Tool::permit_blocks).
+    /// Returns `true` if `permit` blocks, like [`Tool::permit_blocks`](crate::Tool::permit_blocks).
     fn permit_blocks(&self) -> bool {
         false
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::{History, ToolSpec};
 
-/// What is sent to a model. Cloning costs nothing.
+/// A request to a model. Cloning is cheap.
 ///
 /// ```
 /// # use levity_core::{Message, Request};
@@ -16,20 +16,20 @@ use crate::{History, ToolSpec};
 #[serde(default)]
 #[non_exhaustive]
 pub struct Request {
-    /// Instructions that stand before the conversation.
+    /// Instructions that precede the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<Arc<str>>,
-    /// The conversation.
+    /// The conversation up to now.
     pub history: History,
-    /// The tools on offer, in a stable order.
+    /// The tools available to the model, in a stable order.
     #[serde(skip_serializing_if = "no_tools")]
     pub tools: Arc<[Arc<ToolSpec>]>,
-    /// Whether and which tool the model may or must call.
+    /// The tools that the model may or must call.
     pub tool_choice: ToolChoice,
-    /// The shape the answer must have.
+    /// The shape that the answer must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<OutputSchema>>,
-    /// Everything else that can be set.
+    /// All other settings of the request.
     pub options: Arc<Options>,
 }
 
@@ -38,48 +38,48 @@ fn no_tools(tools: &Arc<[Arc<ToolSpec>]>) -> bool {
 }
 
 impl Request {
-    /// An empty request.
+    /// Creates an empty request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the instructions.
+    /// Sets the instructions that precede the conversation.
     #[must_use]
     pub fn with_system(mut self, system: impl Into<Arc<str>>) -> Self {
         self.system = Some(system.into());
         self
     }
 
-    /// Sets the conversation.
+    /// Sets the conversation of the request.
     #[must_use]
     pub fn with_history(mut self, history: History) -> Self {
         self.history = history;
         self
     }
 
-    /// Adds a message that neither calls a tool nor answers a call; others are left out, since they
-    /// have no place on their own.
+    /// Adds a message that neither calls a tool nor answers a call. Other messages are ignored,
+    /// because they are not valid alone.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<Arc<crate::Message>>) -> Self {
         let _ = self.history.say(message);
         self
     }
 
-    /// Sets the tools on offer.
+    /// Sets the tools available to the model.
     #[must_use]
     pub fn with_tools(mut self, tools: impl Into<Arc<[Arc<ToolSpec>]>>) -> Self {
         self.tools = tools.into();
         self
     }
 
-    /// Sets the shape of the answer.
+    /// Sets the shape that the answer must have.
     #[must_use]
     pub fn with_output(mut self, output: impl Into<Arc<OutputSchema>>) -> Self {
         self.output = Some(output.into());
         self
     }
 
-    /// Sets the options.
+    /// Sets all other settings of the request.
     #[must_use]
     pub fn with_options(mut self, options: impl Into<Arc<Options>>) -> Self {
         self.options = options.into();
@@ -87,34 +87,34 @@ impl Request {
     }
 }
 
-/// Whether and which tool the model may or must call.
+/// The tools that the model may or must call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolChoice {
-    /// The model decides.
+    /// The model decides itself.
     #[default]
     Auto,
-    /// The model may call none.
+    /// The model may not call tools.
     None,
-    /// The model must call one.
+    /// The model must call a tool.
     Required,
-    /// The model must call this one.
+    /// The model must call this tool.
     Tool(String),
 }
 
-/// The shape the answer must have.
+/// The shape that the answer must have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OutputSchema {
-    /// A name for it, of letters, digits, `_` and `-`.
+    /// The name of the schema, of letters, digits, `_` and `-`.
     pub name: String,
-    /// The JSON Schema.
+    /// The schema in JSON Schema format.
     pub schema: Value,
 }
 
 impl OutputSchema {
-    /// A named schema.
+    /// Creates a named schema.
     pub fn new(name: impl Into<String>, schema: Value) -> Self {
         Self {
             name: name.into(),
@@ -122,7 +122,7 @@ impl OutputSchema {
         }
     }
 
-    /// The schema of a type.
+    /// Creates the schema of a type.
     ///
     /// ```
     /// # use levity_core::OutputSchema;
@@ -148,55 +148,55 @@ impl OutputSchema {
     }
 }
 
-/// What else can be set on a request; what is not set is left to the provider.
+/// Optional settings of a request; the provider decides on all that are not set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Randomness of the choice of words.
+    /// The randomness of sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Share of the likeliest words to choose from.
+    /// The probability mass to sample from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// The longest reply, in tokens.
+    /// The maximum tokens of a reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// Texts that end the reply.
+    /// The texts that end the reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// How much the model thinks before it speaks, where it can.
+    /// How much the model thinks before it answers, if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingMode>,
-    /// Makes the reply repeatable where the provider can.
+    /// Makes the reply repeatable, if the provider supports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Fields of the provider's own, added to the request's body as they are.
+    /// Provider-specific fields, added unchanged to the body of the request.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
 
-/// How much a model thinks before it speaks.
+/// How much a model thinks before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ThinkingMode {
-    /// Not at all, as far as the model can be kept from it.
+    /// No thinking, as far as the model allows that.
     Off,
-    /// As much as it sees fit.
+    /// As much as the model decides.
     Auto,
-    /// Little.
+    /// A low amount of thinking.
     Low,
-    /// Some.
+    /// A medium amount of thinking.
     Medium,
-    /// A lot.
+    /// A high amount of thinking.
     High,
-    /// So many tokens at most.
+    /// At most this many tokens.
     Budget(u64),
 }
 
 impl Options {
-    /// Nothing set.
+    /// Creates options with nothing set.
     pub fn new() -> Self {
         Self::default()
     }

@@ -15,27 +15,27 @@ use crate::{
     Text, Thinking, ToolCall,
 };
 
-/// A model's whole reply.
+/// The complete reply of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Response {
-    /// What it said.
+    /// The message of the model.
     pub message: Arc<Message>,
-    /// Why it stopped.
+    /// The reason why the model stopped.
     pub finish: Finish,
-    /// What it cost.
+    /// The tokens and money used.
     pub usage: Usage,
-    /// The model that gave it, as the provider says: often a version of the one that was asked.
+    /// The model that replied, as the provider names it: often a version of the requested one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
-    /// The guards that stepped in. A message whose [answer](crate::Stage::Answer) was blocked is
-    /// empty; a blocked call stands in it without its arguments, and must not be made.
+    /// The interventions of guards. If the [answer](crate::Stage::Answer) was blocked, the message
+    /// is empty. A blocked call remains in it without its arguments and must not be made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
 }
 
 impl Response {
-    /// A reply that ended by itself.
+    /// Creates a reply that ended normally.
     pub fn new(message: impl Into<Arc<Message>>) -> Self {
         Self {
             message: message.into(),
@@ -46,21 +46,21 @@ impl Response {
         }
     }
 
-    /// Sets why the model stopped.
+    /// Sets the reason why the model stopped.
     #[must_use]
     pub fn with_finish(mut self, finish: Finish) -> Self {
         self.finish = finish;
         self
     }
 
-    /// Sets what it cost.
+    /// Sets the tokens and money used.
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
     }
 
-    /// Sets which model gave it.
+    /// Sets the model that replied.
     #[must_use]
     pub fn with_model(mut self, model: Option<Arc<str>>) -> Self {
         self.model = model;
@@ -68,69 +68,69 @@ impl Response {
     }
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Finish {
-    /// It had said everything.
+    /// The model completed its reply.
     #[default]
     Stop,
-    /// It wants tools to be called.
+    /// The model requests tool calls.
     ToolCalls,
-    /// The limit on the reply's length cut it.
+    /// The limit on the reply's length was reached.
     Length,
     /// The provider withheld the rest.
     ContentFilter,
-    /// The provider interrupted a long turn, in which it works with tools of its own. It continues
-    /// when the reply is sent back to it as the last message.
+    /// The provider interrupted a long turn in which it runs its own tools. It continues when it
+    /// receives the reply back as the last message.
     Paused,
-    /// Another reason, in the provider's word.
+    /// Another reason, as the provider names it.
     Other(String),
 }
 
-/// Tokens of one call, or of many added up; `None` means that the provider did not say.
+/// The usage of one call, or the sum of many; `None` means that the provider did not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Tokens sent, cached ones included.
+    /// The tokens sent, including cached ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<u64>,
-    /// Tokens received, reasoning included.
+    /// The tokens received, including reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
-    /// Tokens sent that the provider had in its cache.
+    /// The tokens sent that the provider had in its cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached: Option<u64>,
-    /// Tokens sent that the provider put into its cache.
+    /// The tokens sent that the provider wrote to its cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_written: Option<u64>,
-    /// Tokens of `cache_written` that the provider keeps for an hour, which costs more.
+    /// The tokens of `cache_written` that the provider caches for an hour, which costs more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_written_hour: Option<u64>,
-    /// Tokens received that were reasoning.
+    /// The tokens received that were reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
-    /// Searches that the provider made itself, which have a fee each.
+    /// The searches that the provider made itself, each with a fee.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub searches: Option<u64>,
-    /// Sessions in which the provider ran code, which have a fee each.
+    /// The sessions in which the provider ran code, each with a fee.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<u64>,
-    /// Whether the provider served the request before others, at its rates for that.
+    /// `true` if the provider served the request with priority, at its rates for that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub priority: bool,
-    /// What it cost, as far as prices are known.
+    /// The cost, as far as prices are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
-    /// Whether some of it is an estimate, since the provider did not say.
+    /// `true` if some counts are estimates, because the provider did not report them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
 
 impl Usage {
-    /// Tokens sent and received.
+    /// Creates a usage of tokens sent and received.
     pub fn new(input: u64, output: u64) -> Self {
         Self {
             input: Some(input),
@@ -139,14 +139,14 @@ impl Usage {
         }
     }
 
-    /// All tokens; unknown counts add nothing.
+    /// Returns the sum of tokens sent and received; unknown counts add nothing.
     pub fn total(&self) -> u64 {
         self.input
             .unwrap_or(0)
             .saturating_add(self.output.unwrap_or(0))
     }
 
-    /// Replaces each count that `newer` knows.
+    /// Replaces each count that `newer` has.
     pub fn update(&mut self, newer: Self) {
         self.input = newer.input.or(self.input);
         self.output = newer.output.or(self.output);
@@ -203,61 +203,60 @@ impl fmt::Display for Usage {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Delta {
-    /// More text. All text of a reply comes in these pieces.
+    /// More text. All text of a reply arrives in these pieces.
     Text(String),
-    /// More thinking. All thoughts that are shown come in these pieces.
+    /// More thinking. All visible thinking arrives in these pieces.
     Thinking(String),
-    /// A tool call begins; later pieces of it bear the same index.
+    /// A tool call begins; later pieces of it have the same index.
     CallStart {
-        /// Tells the calls of this reply apart.
+        /// Distinguishes the calls of this reply.
         index: u32,
-        /// The call's id; empty when the provider gave none.
+        /// The id of the call; empty if the provider gave none.
         id: CallId,
-        /// The tool's name.
+        /// The name of the tool.
         name: String,
     },
     /// More of a call's arguments, as JSON text.
     CallArgs {
-        /// Which call.
+        /// The index of the call.
         index: u32,
-        /// The text.
+        /// The next piece of the JSON text.
         text: String,
     },
-    /// Provider data for the part that the pieces before belong to.
+    /// Provider data for the part that the preceding pieces belong to.
     Opaque(ProviderState),
-    /// A whole part: media, a block of the provider's own, a call. A text or a thought comes so
-    /// only where it is empty: with the provider's data, or to begin a part of its own.
+    /// A whole part: media, a provider-specific block or a call. A text or thinking part arrives
+    /// this way only if it is empty: with the provider's data, or to begin a separate part.
     Part(Part),
-    /// Token counts; each replaces what was known before.
+    /// The token counts; each replaces the previous one.
     Usage(Usage),
-    /// Which model replies, as the provider says.
+    /// The model that replies, as the provider names it.
     Model(Arc<str>),
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     Finish(Finish),
-    /// Not of the reply: a wrapper lets time pass before the request is sent, or sent again.
+    /// Not part of the reply: a wrapper waits before it sends or repeats the request.
     Waiting {
-        /// How long, as far as is known.
+        /// The duration of the wait, as far as known.
         time: Duration,
-        /// What for, in words.
+        /// The reason for the wait.
         reason: String,
     },
-    /// Not of the reply: something that whoever watches should know, such as that a call was read
-    /// from text.
+    /// Not part of the reply: information for observers, such as that a call was parsed from text.
     Notice {
-        /// What happened, in words.
+        /// A description of what happened.
         text: String,
     },
-    /// Not of the reply: it begins anew, and what came before it is void but for the token counts,
-    /// which include all that was sent.
+    /// Not part of the reply: it starts again, and all earlier pieces are void except the token
+    /// counts, which include all attempts.
     Restart {
-        /// Why, in words.
+        /// The reason for the restart.
         reason: String,
     },
 }
 
 impl Delta {
-    /// The pieces of a whole part. Text and thoughts come as such, and the provider's data behind
-    /// them, so that nothing said is missed by those who listen for [`Delta::Text`] alone.
+    /// Returns the pieces of a whole part. Text and thinking become separate pieces, followed by
+    /// the provider's data, so that a consumer of [`Delta::Text`] alone misses no text.
     pub fn of_part(part: Part) -> impl Iterator<Item = Self> {
         let (said, data) = match part {
             Part::Text(Text { text, opaque }) if !text.is_empty() => (Self::Text(text), opaque),
@@ -269,8 +268,8 @@ impl Delta {
         std::iter::once(said).chain(data.map(Self::Opaque))
     }
 
-    /// Whether it is of the reply itself, and not a count, a name, the end or a word of a
-    /// wrapper's.
+    /// Returns `true` if it is content of the reply, and not a count, a name, the end or a message
+    /// of a wrapper.
     pub fn is_content(&self) -> bool {
         !matches!(
             self,
@@ -284,36 +283,36 @@ impl Delta {
     }
 }
 
-/// So many pieces are given out one right after the other; then others have their turn.
-const IN_A_ROW: u32 = 256;
+/// The number of pieces to return without a pause before other tasks run.
+const PIECES_PER_BURST: u32 = 256;
 
-/// A reply as it arrives. Dropping it cancels the call.
+/// A stream of the pieces of a reply. Dropping it cancels the call.
 ///
-/// However fast the pieces come, whoever takes them is paused after every 256 of them, so that time
-/// limits and cancelling are seen in between.
+/// However fast the pieces arrive, the stream yields to the scheduler after every 256 of them, so
+/// that timeouts and cancellation take effect.
 pub struct Deltas {
     stream: Pin<Box<dyn Stream<Item = Result<Delta, ModelError>> + Send>>,
-    /// How many pieces came without a wait.
-    in_a_row: u32,
+    /// The number of pieces returned without a pause.
+    burst: u32,
 }
 
 impl Deltas {
-    /// Wraps a stream.
+    /// Wraps a stream of pieces.
     pub fn new(stream: impl Stream<Item = Result<Delta, ModelError>> + Send + 'static) -> Self {
         Self {
             stream: Box::pin(stream),
-            in_a_row: 0,
+            burst: 0,
         }
     }
 
-    /// A reply that is all there already.
+    /// Creates a reply that is already complete.
     pub fn ready(deltas: impl IntoIterator<Item = Delta>) -> Self {
         Self::new(Ready(
             deltas.into_iter().map(Ok).collect::<Vec<_>>().into_iter(),
         ))
     }
 
-    /// A whole response, in about as few pieces as there are parts.
+    /// Creates the pieces of a whole response, about one per part.
     pub fn from_response(response: &Response) -> Self {
         let mut before = None;
         let parts = response.message.parts.iter().flat_map(|part| {
@@ -329,16 +328,16 @@ impl Deltas {
         Self::ready(parts.chain(model).chain(end))
     }
 
-    /// The next piece, or `None` at the end.
+    /// Returns the next piece, or `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Delta, ModelError>> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// Waits for the end and puts the pieces together.
+    /// Waits for the end and combines the pieces.
     ///
     /// # Errors
-    /// The first error of the stream, or [`Malformed`](ModelErrorKind::Malformed) when the reply is
-    /// larger than [`Fold::DEFAULT_LIMIT`]. After the first piece it may
+    /// Returns the first error of the stream, or [`Malformed`](ModelErrorKind::Malformed) if the
+    /// reply is larger than [`Fold::DEFAULT_LIMIT`]. After the first piece, the error may
     /// [cost](ModelError::may_cost).
     pub async fn fold(mut self) -> Result<Response, ModelError> {
         let mut fold = Fold::new();
@@ -349,8 +348,8 @@ impl Deltas {
     }
 }
 
-/// The piece that keeps the text of `part` apart from that of the part `before` it, which it would
-/// be added to: an empty part of the same kind, which the text then fills.
+/// Returns the piece that separates the text of `part` from the part `before` it, which it would
+/// otherwise extend: an empty part of the same kind, which the text then fills.
 fn begins(before: Option<&Part>, part: &Part) -> Option<Delta> {
     match (before?, part) {
         (Part::Text(Text { opaque: None, .. }), Part::Text(part)) if !part.text.is_empty() => {
@@ -375,17 +374,13 @@ impl Stream for Deltas {
     type Item = Result<Delta, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.in_a_row >= IN_A_ROW {
-            self.in_a_row = 0;
+        if self.burst >= PIECES_PER_BURST {
+            self.burst = 0;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let next = self.stream.as_mut().poll_next(cx);
-        self.in_a_row = if next.is_ready() {
-            self.in_a_row + 1
-        } else {
-            0
-        };
+        self.burst = if next.is_ready() { self.burst + 1 } else { 0 };
         next
     }
 }
@@ -400,7 +395,7 @@ impl Stream for Ready {
     }
 }
 
-/// Puts the pieces of a reply together.
+/// Combines the pieces of a reply.
 ///
 /// ```
 /// # use levity_core::{Delta, Fold};
@@ -420,7 +415,7 @@ pub struct Fold {
     finish: Option<Finish>,
     bytes: usize,
     limit: usize,
-    /// How many calls have begun, also in a reply that began anew.
+    /// The number of calls that have begun, including those before a restart.
     begun: usize,
 }
 
@@ -442,18 +437,18 @@ impl Default for Fold {
 }
 
 impl Fold {
-    /// How many bytes of text a reply may have: 32 MiB.
+    /// The default limit on the text of a reply: 32 MiB.
     pub const DEFAULT_LIMIT: usize = 32 << 20;
 
-    /// The most tools that a reply may call: 16,384. Whoever makes the calls may set a lower limit.
+    /// The maximum number of tool calls in a reply: 16,384. The caller may set a lower limit.
     pub const MAX_CALLS: usize = 16_384;
 
-    /// Nothing yet.
+    /// Creates an empty fold.
     pub fn new() -> Self {
         Self::with_limit(Self::DEFAULT_LIMIT)
     }
 
-    /// Nothing yet, and no more than `limit` bytes of text to come.
+    /// Creates an empty fold that accepts at most `limit` bytes of text.
     pub fn with_limit(limit: usize) -> Self {
         Self {
             parts: Vec::new(),
@@ -468,10 +463,10 @@ impl Fold {
         }
     }
 
-    /// Adds a piece.
+    /// Adds a piece of the reply.
     ///
     /// # Errors
-    /// [`Malformed`](ModelErrorKind::Malformed) when the reply grows over the limit or has more
+    /// Returns [`Malformed`](ModelErrorKind::Malformed) if the reply exceeds the limit or has more
     /// than [`MAX_CALLS`](Self::MAX_CALLS) calls, or arguments arrive for a call that never began.
     pub fn push(&mut self, delta: Delta) -> Result<(), ModelError> {
         self.bytes = self.bytes.saturating_add(delta_size(&delta));
@@ -523,8 +518,8 @@ impl Fold {
         Ok(())
     }
 
-    /// An error of the stream that the pieces come from. A provider that had begun to reply may
-    /// charge for it.
+    /// Completes an error of the stream of pieces. A provider that had begun to reply may charge
+    /// for it.
     pub fn broken(&self, error: ModelError) -> ModelError {
         if self.bytes > 0 {
             error.with_charge()
@@ -533,7 +528,7 @@ impl Fold {
         }
     }
 
-    /// Forgets the reply so far. Its size still counts, so that endless pieces meet the limit.
+    /// Discards the reply. Its size still counts, so that endless pieces reach the limit.
     fn restart(&mut self) {
         self.parts.clear();
         self.calls.clear();
@@ -567,7 +562,7 @@ impl Fold {
 
     fn attach(&mut self, data: ProviderState) {
         match self.touched.and_then(|touched| self.parts.get_mut(touched)) {
-            // Two blocks in a row are two blocks.
+            // Two blocks in a row are separate blocks.
             Some(Building::Whole(Part::Opaque(_))) | None => {
                 self.add(Building::Whole(Part::Opaque(data)));
             }
@@ -576,7 +571,7 @@ impl Fold {
         }
     }
 
-    /// The reply; a text that stayed empty is left out, since providers refuse to take one back.
+    /// Returns the reply without empty text parts, because providers reject them in a history.
     pub fn finish(self) -> Response {
         let mut parts: Vec<Part> = self
             .parts
@@ -595,7 +590,7 @@ impl Fold {
                 }),
             })
             .collect();
-        // It stays for as long as the conversation does.
+        // Release spare capacity, because the message lives as long as the conversation.
         parts.shrink_to_fit();
         let calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
         let finish = self.finish.unwrap_or(if calls {
@@ -613,8 +608,8 @@ impl Fold {
     }
 }
 
-/// How much a piece adds to a reply. One that opens a part counts for what the part takes, and an
-/// empty one for something, so that endless pieces meet the limit too.
+/// Returns how much a piece adds to the size of a reply. A piece that opens a part counts the
+/// part's overhead, and an empty piece counts too, so that endless pieces reach the limit.
 fn delta_size(delta: &Delta) -> usize {
     const PART: usize = 128;
     let size = match delta {
@@ -631,7 +626,7 @@ fn delta_size(delta: &Delta) -> usize {
     size.max(1)
 }
 
-/// How long a value is as JSON, found without writing it down.
+/// Returns the length of a value as JSON without storing it.
 pub(crate) fn json_size(value: &impl Serialize) -> usize {
     struct Counter(usize);
 
@@ -647,7 +642,7 @@ pub(crate) fn json_size(value: &impl Serialize) -> usize {
     }
 
     let mut counter = Counter(0);
-    // The counter takes everything.
+    // The counter accepts all bytes.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
 }

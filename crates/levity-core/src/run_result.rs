@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use crate::{Ending, Error, Failure, Finish, RunId, Signal, Stats, Status, Usage};
 
-/// The result of a run, whatever was run: its text, its value, what it used. `D` is what only this
-/// kind of run has, such as the history of an agent or the steps of a team; its methods are called
-/// on the result itself.
+/// The result of a run of any kind: its text, its value and its usage.
 ///
-/// It is shown as its text. Clones share all of it.
+/// `D` holds the details of one kind of run, such as the history of an agent or the steps of a
+/// team. You call its methods on the result itself.
+///
+/// The result displays as its text. Clones share all data.
 ///
 /// ```
 /// use levity_core::{Ending, Finished, Reached, Status};
@@ -35,58 +36,58 @@ struct Inner<D> {
 }
 
 impl<D> Finished<D> {
-    /// The run.
+    /// Returns the id of the run.
     pub fn run(&self) -> &RunId {
         &self.0.run
     }
 
-    /// The answer in words.
+    /// Returns the text of the answer.
     pub fn text(&self) -> &str {
         &self.0.ending.text
     }
 
-    /// The answer as a value, when a shape was wanted.
+    /// Returns the structured output, if an output schema was set.
     pub fn value(&self) -> Option<&Value> {
         self.0.ending.value.as_ref()
     }
 
-    /// The status of the run at its end.
+    /// Returns the final status of the run.
     pub fn status(&self) -> &Status {
         &self.0.ending.status
     }
 
-    /// Whether a limit made it answer before it was done.
+    /// Returns `true` if a limit forced the answer before the work was complete.
     pub fn is_best_effort(&self) -> bool {
         matches!(self.status(), Status::BestEffort(_))
     }
 
-    /// The reason why the model stopped its last reply. [`Finish::Length`] means that they are cut
-    /// short.
+    /// Returns the reason why the model stopped its last reply. [`Finish::Length`] means that the
+    /// reply was cut short.
     pub fn finish(&self) -> Option<&Finish> {
         self.0.ending.finish.as_ref()
     }
 
-    /// The tokens and the money it took, runs below it included.
+    /// Returns the tokens and money used, including all descendants.
     pub fn usage(&self) -> Usage {
         self.0.ending.usage
     }
 
-    /// Counts of turns and calls, runs below it included.
+    /// Returns the counts of turns and calls, including all descendants.
     pub fn stats(&self) -> Stats {
         self.0.ending.stats
     }
 
-    /// The signals of the model, in their order: calls of tools that are signals.
+    /// Returns the signals of the model in order; a signal is a call of a signal tool.
     pub fn signals(&self) -> &[Signal] {
         &self.0.ending.signals
     }
 }
 
 impl<D: Send + Sync + 'static> Finished<D> {
-    /// The answer's value as a `T`.
+    /// Deserializes the structured output as a `T`.
     ///
     /// # Errors
-    /// [`Error::Output`] when no shape was wanted, or the value has another one.
+    /// [`Error::Output`] if no output schema was set or the value does not fit `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let value = self.value().unwrap_or(&Value::Null);
         T::deserialize(value).map_err(|error| Error::Output {
@@ -99,7 +100,7 @@ impl<D: Send + Sync + 'static> Finished<D> {
         Partial(Box::new(self.0.clone()))
     }
 
-    /// The error for an ending without an answer.
+    /// Returns the error for an ending without an answer.
     fn error(&self) -> Option<Error> {
         let partial = self.partial();
         Some(match self.status().clone() {
@@ -153,7 +154,7 @@ impl<D> fmt::Display for Finished<D> {
     }
 }
 
-/// Shows how it ended, and nothing of what was said.
+/// Shows the run and its status, and nothing of the conversation.
 impl<D> fmt::Debug for Finished<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Finished")
@@ -163,20 +164,20 @@ impl<D> fmt::Debug for Finished<D> {
     }
 }
 
-/// A machine that is driven no more, with the ending of its run.
+/// A machine that has stopped, with the ending of its run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Reached<M> {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// The ending; of a run that could not be driven to its end, the result so far.
+    /// The ending or, for a run that could not be driven to its end, the partial result.
     pub ending: Ending,
-    /// The machine.
+    /// The machine in its last state.
     pub machine: M,
 }
 
 impl<M> Reached<M> {
-    /// The end of a run.
+    /// Creates the end of a run.
     pub fn new(run: RunId, ending: Ending, machine: M) -> Self {
         Self {
             run,
@@ -185,10 +186,10 @@ impl<M> Reached<M> {
         }
     }
 
-    /// The result of the run, with the details that `details` takes from the machine.
+    /// Returns the result of the run, with the details that `details` takes from the machine.
     ///
     /// # Errors
-    /// When it ended without an answer; the error carries what was reached.
+    /// Returns an error if the run ended without an answer; the error contains the partial result.
     pub fn finish<D: Send + Sync + 'static>(
         self,
         details: impl FnOnce(M) -> D,
@@ -210,8 +211,8 @@ impl<M> Reached<M> {
     }
 }
 
-/// The result so far of a run that ended without an answer; see [`Error::partial`].
-// In a box, which keeps the error that has it small.
+/// The partial result of a run that ended without an answer; see [`Error::partial`].
+// Boxed, to keep the error that contains it small.
 #[derive(Clone)]
 pub struct Partial(Box<Arc<dyn AnyResult>>);
 
@@ -231,7 +232,7 @@ impl<D: Send + Sync + 'static> AnyResult for Inner<D> {
 }
 
 impl Partial {
-    /// The result of a run that has no machine, since it never began.
+    /// Creates the result of a run that never began and so has no machine.
     pub(crate) fn new(run: RunId, ending: Ending) -> Self {
         Self(Box::new(Arc::new(Inner {
             run,
@@ -240,44 +241,45 @@ impl Partial {
         })))
     }
 
-    /// The run.
+    /// Returns the id of the run.
     pub fn run(&self) -> &RunId {
         self.0.run()
     }
 
-    /// The last words there are.
+    /// Returns the last text of the model, if any.
     pub fn text(&self) -> &str {
         &self.0.ending().text
     }
 
-    /// The status of the run at its end.
+    /// Returns the final status of the run.
     pub fn status(&self) -> &Status {
         &self.0.ending().status
     }
 
-    /// The tokens and the money it took, runs below it included.
+    /// Returns the tokens and money used, including all descendants.
     pub fn usage(&self) -> Usage {
         self.0.ending().usage
     }
 
-    /// Counts of turns and calls, runs below it included.
+    /// Returns the counts of turns and calls, including all descendants.
     pub fn stats(&self) -> Stats {
         self.0.ending().stats
     }
 
-    /// The signals of the model, in their order: calls of tools that are signals.
+    /// Returns the signals of the model in order; a signal is a call of a signal tool.
     pub fn signals(&self) -> &[Signal] {
         &self.0.ending().signals
     }
 
-    /// The whole of it, if it is of this kind: `let answer: Option<Answer> = partial.downcast()`.
+    /// Returns the whole result if it is of this kind:
+    /// `let answer: Option<Answer> = partial.downcast()`.
     pub fn downcast<D: Send + Sync + 'static>(&self) -> Option<Finished<D>> {
         let any: Arc<dyn Any + Send + Sync> = (*self.0).clone();
         any.downcast::<Inner<D>>().ok().map(Finished)
     }
 }
 
-/// Shows how it ended, and nothing of what was said.
+/// Shows the run and its status, and nothing of the conversation.
 impl fmt::Debug for Partial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Partial")

@@ -2,36 +2,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ControlCommand, EffectId, EffectKind, Entry, Record, RunId, Status, Timestamp};
 
-/// What a list of runs shows of each.
+/// The summary of a run in a list of runs.
 ///
-/// It is a fold of the run's records, like everything else: a store may keep it beside them.
+/// It is a fold over the run's records, so a store can cache it beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// When it was made.
+    /// The time at which the run was created.
     pub opened: Timestamp,
-    /// When the last thing happened in it.
+    /// The time of the last record of the run.
     pub updated: Timestamp,
-    /// How many records it has.
+    /// The number of records of the run.
     pub records: u64,
-    /// Whether another run started it.
+    /// `true` if another run started this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub child: bool,
-    /// Whether it begins nothing new until it is told to.
+    /// `true` if the run starts nothing new until it is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// What it waits for: people and times.
+    /// The people and times that the run waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
-    /// How it ended, if it did.
+    /// The final status, if the run has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
 }
 
 impl RunSummary {
-    /// A run that has no records yet.
+    /// Creates the summary of a run without records.
     pub fn new(run: RunId, opened: Timestamp) -> Self {
         Self {
             run,
@@ -45,14 +45,14 @@ impl RunSummary {
         }
     }
 
-    /// What these records say; `None` when there are none.
+    /// Computes the summary of these records; `None` if there are none.
     pub fn of(run: &RunId, records: &[Record]) -> Option<Self> {
         let mut summary = Self::new(run.clone(), records.first()?.at);
         records.iter().for_each(|record| summary.add(record));
         Some(summary)
     }
 
-    /// Takes in one more record.
+    /// Updates the summary with one more record.
     pub fn add(&mut self, record: &Record) {
         self.updated = record.at;
         self.records += 1;
@@ -67,7 +67,7 @@ impl RunSummary {
             Entry::Finished { effect, .. } => self.forget(*effect),
             Entry::Commanded(ControlCommand::Pause) => self.paused = true,
             Entry::Commanded(ControlCommand::Resume) => self.paused = false,
-            // All it has left to do is to end.
+            // The only remaining action of the run is to end.
             Entry::Commanded(ControlCommand::Cancel { .. }) | Entry::Stopped(_) => {
                 self.waiting.clear();
             }
@@ -84,7 +84,7 @@ impl RunSummary {
         self.waiting.retain(|waiting| waiting.effect != effect);
     }
 
-    /// Where the run stands.
+    /// Returns the state of the run.
     pub fn state(&self) -> RunState {
         match &self.status {
             Some(status) if status.is_answer() => RunState::Answered,
@@ -94,7 +94,7 @@ impl RunSummary {
         }
     }
 
-    /// The first time that it waits for, if it waits for one.
+    /// Returns the earliest time that the run waits for, if any.
     pub fn wakes(&self) -> Option<Timestamp> {
         self.waiting
             .iter()
@@ -103,50 +103,50 @@ impl RunSummary {
     }
 }
 
-/// Something that a run waits for.
+/// A person or a time that a run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// The question, or the wait.
+    /// The effect of the question or the wait.
     pub effect: EffectId,
-    /// The time it waits for; `None` when it waits for a person.
+    /// The time that the run waits for; `None` if it waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
 impl Waiting {
-    /// Waits for a time, or for a person.
+    /// Creates a wait for a time or, without one, for a person.
     pub fn new(effect: EffectId, until: Option<Timestamp>) -> Self {
         Self { effect, until }
     }
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunState {
-    /// It has not ended, and waits for nobody.
+    /// The run has not ended and is not waiting.
     Open,
-    /// It has not ended, and waits for a person or a time.
+    /// The run has not ended and waits for a person or a time.
     Waiting,
-    /// It ended with an answer.
+    /// The run ended with an answer.
     Answered,
-    /// It ended without one: it failed, was cancelled, or ran out of something.
+    /// The run ended without an answer: it failed, was cancelled or reached a limit.
     Failed,
 }
 
 impl RunState {
-    /// All there are.
+    /// All states of a run.
     pub const ALL: [Self; 4] = [Self::Open, Self::Waiting, Self::Answered, Self::Failed];
 
-    /// Whether the run has ended.
+    /// Returns `true` if the run has ended.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Answered | Self::Failed)
     }
 }
 
-/// Which runs to list; all of them, unless told otherwise.
+/// A filter for listing runs; by default it selects all runs.
 ///
 /// ```
 /// # use levity_core::{RunQuery, RunState};
@@ -155,87 +155,87 @@ impl RunState {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RunQuery {
-    /// Only those that stand like this.
+    /// Selects only runs in this state.
     pub state: Option<RunState>,
-    /// Only those that no other run started.
+    /// Selects only runs that no other run started.
     pub roots: bool,
-    /// Only this run and those below it.
+    /// Selects only this run and its descendants.
     pub below: Option<RunId>,
-    /// Only those made at this time or later.
+    /// Selects only runs created at this time or later.
     pub since: Option<Timestamp>,
-    /// Only those made before this time.
+    /// Selects only runs created before this time.
     pub before: Option<Timestamp>,
-    /// Only those that wait for a time that has come by then.
+    /// Selects only runs that wait for a time that is not after this time.
     pub due: Option<Timestamp>,
-    /// At most so many.
+    /// The maximum number of runs.
     pub limit: Option<usize>,
-    /// The newest first.
+    /// Lists the newest runs first.
     pub newest_first: bool,
 }
 
 impl RunQuery {
-    /// All runs.
+    /// Creates a query for all runs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only those that stand like this.
+    /// Selects only runs in this state.
     #[must_use]
     pub fn state(mut self, state: RunState) -> Self {
         self.state = Some(state);
         self
     }
 
-    /// Only those that no other run started.
+    /// Selects only runs that no other run started.
     #[must_use]
     pub fn roots(mut self) -> Self {
         self.roots = true;
         self
     }
 
-    /// Only this run and those below it.
+    /// Selects only this run and its descendants.
     #[must_use]
     pub fn below(mut self, run: RunId) -> Self {
         self.below = Some(run);
         self
     }
 
-    /// Only those made at this time or later.
+    /// Selects only runs created at this time or later.
     #[must_use]
     pub fn since(mut self, time: Timestamp) -> Self {
         self.since = Some(time);
         self
     }
 
-    /// Only those made before this time.
+    /// Selects only runs created before this time.
     #[must_use]
     pub fn before(mut self, time: Timestamp) -> Self {
         self.before = Some(time);
         self
     }
 
-    /// Only those that wait for a time that has come by then.
+    /// Selects only runs that wait for a time that is not after `now`.
     #[must_use]
     pub fn due(mut self, now: Timestamp) -> Self {
         self.due = Some(now);
         self
     }
 
-    /// At most so many.
+    /// Limits the number of runs.
     #[must_use]
     pub fn limit(mut self, runs: usize) -> Self {
         self.limit = Some(runs);
         self
     }
 
-    /// The newest first.
+    /// Lists the newest runs first.
     #[must_use]
     pub fn newest_first(mut self) -> Self {
         self.newest_first = true;
         self
     }
 
-    /// Whether it asks for this run.
+    /// Returns `true` if the query selects this run.
     pub fn asks_for(&self, run: &RunSummary) -> bool {
         self.state.is_none_or(|state| run.state() == state)
             && !(self.roots && run.child)
@@ -250,7 +250,7 @@ impl RunQuery {
                 .is_none_or(|now| run.wakes().is_some_and(|wakes| wakes <= now))
     }
 
-    /// Those of `runs` that it asks for, in the order it wants; for a store that has no better way.
+    /// Filters, sorts and limits `runs` as the query requires; for stores without their own index.
     pub fn select(&self, runs: impl IntoIterator<Item = RunSummary>) -> Vec<RunSummary> {
         let mut found: Vec<_> = runs.into_iter().filter(|run| self.asks_for(run)).collect();
         found.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
@@ -262,25 +262,25 @@ impl RunQuery {
     }
 }
 
-/// What another process leaves for whoever drives a run.
+/// A request that another process leaves for the process that drives a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunRequest {
-    /// A command.
+    /// A control command for the run.
     Command(ControlCommand),
-    /// The answer to a question.
+    /// The decision on a question.
     Decide {
-        /// The question.
+        /// The effect of the question.
         effect: EffectId,
-        /// The answer.
+        /// The decision itself.
         decision: crate::Decision,
     },
-    /// What came of a call that an earlier process had begun.
+    /// The outcome of a call that was in progress when an earlier process ended.
     Resolve {
-        /// The call.
+        /// The effect of the call.
         effect: EffectId,
-        /// What came of it.
+        /// The outcome of the call.
         resolution: crate::Resolution,
     },
 }

@@ -3,91 +3,93 @@ use std::sync::Arc;
 use crate::text::chain;
 use crate::{EffectId, Intervention, JournalError, RunId, SharedError, Waiting};
 
-/// Why a run could not be driven on.
+/// The reason why a run could not be driven any further.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The journal failed; what it had taken before is safe.
+    /// The journal failed; records that it accepted before are safe.
     #[error("the journal failed: {}", chain(.0))]
     Journal(#[source] JournalError),
-    /// A new run was to have the id of an old one.
+    /// A new run was given the id of an existing run.
     #[error("run `{0}` exists already; resume it, or choose another id")]
     Exists(RunId),
-    /// There is no such run to resume.
-    #[error("run `{0}` is not in the journal")]
+    /// The run to resume does not exist.
+    #[error("run `{0}` is not in the journal; check its id")]
     NotFound(RunId),
-    /// The journal's records belong to a machine that cannot be built here.
+    /// The records belong to a machine that cannot be built here.
     #[error("run `{run}` cannot be restored: {reason}")]
     Restore {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Why not.
+        /// The reason for the failure.
         reason: String,
     },
-    /// What the run needs before it can begin could not be had.
+    /// A resource that the run needs before it begins is not available.
     #[error("run `{run}` could not be prepared: {}", chain(.cause))]
     Prepare {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Why not.
+        /// The reason for the failure.
         #[source]
         cause: SharedError,
     },
     /// The run was cancelled before it began.
     #[error("run `{run}` was cancelled before it began: {reason}")]
     Cancelled {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Why.
+        /// The reason for the cancellation.
         reason: String,
     },
-    /// A run cannot be forked there.
+    /// The run cannot be forked at that point.
     #[error("run `{run}` cannot be forked: {reason}")]
     Fork {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Why not.
+        /// The reason for the failure.
         reason: String,
     },
-    /// What was to be imported is not as it was exported.
-    #[error("line {line} of the export cannot be taken in: {}", chain(.cause))]
+    /// The data to import differs from the data that was exported.
+    #[error("line {line} of the export cannot be imported: {}", chain(.cause))]
     Archive {
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem with the line.
         #[source]
         cause: JournalError,
     },
-    /// The machine does not want what the journal says it wanted.
+    /// The machine requests a different effect than the journal recorded.
     #[error(transparent)]
     Diverged(#[from] Divergence),
-    /// The machine has not ended, wants nothing and waits for nothing.
-    #[error("run `{0}` is stuck: its machine wants nothing and has not ended")]
+    /// The machine has not ended, requests no effect and waits for nothing.
+    #[error("run `{0}` is stuck: its machine has not ended but requests no effect")]
     Stuck(RunId),
-    /// All that the run does is wait, and it was left in its journal; resume it when what it waits
-    /// for is there.
-    #[error("run `{run}` waits, and was left in its journal")]
+    /// The run only waits and was parked in its journal. Resume it when the event that it waits for
+    /// has occurred.
+    #[error(
+        "run `{run}` is waiting and was parked in its journal; resume it once the wait is over"
+    )]
     Parked {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// What it waits for; empty when only runs below it wait.
+        /// The questions and times that it waits for; empty if only its descendants wait.
         waiting: Vec<Waiting>,
     },
-    /// What was to be told to the run makes no sense to it.
+    /// The command or message to the run is invalid for it.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// A blocking call was made where it would hold up an async runtime.
-    #[error("a blocking call was made inside an async runtime; await the run there")]
+    /// A blocking call was made where it would block an async runtime.
+    #[error("a blocking call was made inside an async runtime; await the run instead")]
     InsideAsync,
-    /// The async runtime behind a blocking call could not be made.
-    #[error("no async runtime could be made for a blocking call: {0}")]
+    /// The async runtime for a blocking call could not be created.
+    #[error("cannot create an async runtime for a blocking call: {0}")]
     NoRuntime(#[source] std::io::Error),
-    /// The task that drove the run is gone.
+    /// The task that drove the run has ended.
     #[error("the task of run `{0}` ended before the run did")]
     Lost(RunId),
 }
 
-/// The message and its causes on one line: a `main` that returns the error prints this.
+/// Shows the message and its causes on one line, as printed by a `main` that returns the error.
 impl std::fmt::Debug for RuntimeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&chain(self))
@@ -95,7 +97,7 @@ impl std::fmt::Debug for RuntimeError {
 }
 
 impl RuntimeError {
-    /// Whether driving the run again may succeed.
+    /// Returns `true` if driving the run again may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Journal(error) => error.is_retryable(),
@@ -111,33 +113,35 @@ impl From<JournalError> for RuntimeError {
     }
 }
 
-/// Where a replay parts from its journal.
+/// The point where a replay diverges from its journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("run `{run}` parts from its journal at record {seq}: {what}")]
+#[error("run `{run}` diverges from its journal at record {seq}: {what}")]
 #[non_exhaustive]
 pub struct Divergence {
-    /// The run.
+    /// The id of the run.
     pub run: RunId,
-    /// The record.
+    /// The number of the record.
     pub seq: u64,
-    /// The effect, where it is about one.
+    /// The effect that differs, if any.
     pub effect: Option<EffectId>,
-    /// What differs, in words.
+    /// A description of the difference.
     pub what: String,
 }
 
 impl Divergence {
-    /// Adds what has changed since the run was made.
+    /// Adds the changes to the setup since the run was created.
     #[must_use]
     pub fn since(mut self, changes: &[String]) -> Self {
         if !changes.is_empty() {
-            self.what
-                .push_str(&format!(" (since it was made, {})", changes.join(", ")));
+            self.what.push_str(&format!(
+                " (since the run was created, {})",
+                changes.join(", ")
+            ));
         }
         self
     }
 
-    /// A replay that parts from its journal at a record.
+    /// Creates a divergence at a record.
     pub fn new(run: &RunId, seq: u64, effect: Option<EffectId>, what: impl Into<String>) -> Self {
         Self {
             run: run.clone(),
@@ -148,40 +152,40 @@ impl Divergence {
     }
 }
 
-/// Why a command did not reach a run.
+/// The reason why a command did not reach a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// The run has ended, or never was.
+    /// The run has ended or never existed.
     #[error("run `{0}` is not running")]
     NotRunning(RunId),
-    /// No agent of this name is at work below the run.
-    #[error("`{0}` is not at work")]
+    /// No agent of this name is running below the run.
+    #[error("agent `{0}` is not running")]
     NotAtWork(Arc<str>),
-    /// The host has said a lot, and the model has not been called since; say it later.
-    #[error("run `{0}` has enough to take in before the model is called again")]
+    /// The run has too many pending messages; send more after its next model call.
+    #[error("run `{0}` has too many pending messages; send more after its next model call")]
     Full(RunId),
-    /// A guard did not let it through; the run goes on without it.
-    #[error("run `{run}` was not told: {intervention}")]
+    /// A guard blocked the message; the run continues without it.
+    #[error("the message to run `{run}` was not delivered: {intervention}")]
     Blocked {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Which guard, and why.
+        /// The guard and its reason.
         intervention: Intervention,
     },
-    /// Guards look at what the run is told, and nobody drives it who could ask them.
+    /// The run has guards for its input, but no process drives it and so none can check the
+    /// message.
     #[error(
-        "run `{0}` has guards that look at what it is told, and nobody drives it; resume it and \
-            tell it then, or have \
-         its agent tell it (`Agent::tell`)"
+        "run `{0}` has guards for its input but no process drives it; resume it and send the \
+             message then, or send it with `Agent::tell`"
     )]
     Unheard(RunId),
-    /// Nobody waits for this decision: it was made, or the question was withdrawn.
-    #[error("run `{run}` does not wait for a decision on effect {effect}")]
+    /// The run waits for no such decision: it was made, or the question was withdrawn.
+    #[error("run `{run}` is not waiting for a decision on effect {effect}")]
     NotAsked {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// The question.
+        /// The effect of the question.
         effect: EffectId,
     },
 }

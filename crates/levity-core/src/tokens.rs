@@ -1,14 +1,15 @@
 use crate::response::json_size;
 use crate::{Content, Message, Part, ToolResult};
 
-/// What stands around a message, in tokens.
+/// The tokens that surround each message.
 const MESSAGE: u64 = 4;
-/// What an image or another medium is, in tokens, as a rule.
+/// The typical size in tokens of an image or another media part.
 const MEDIA: u64 = 1_500;
 
-/// About how many tokens a text has, without a tokeniser: a quarter of its ASCII bytes, and one for
-/// each other character. For English and code it is right within a fifth or so, for other scripts
-/// it is rather too much.
+/// Estimates the number of tokens in a text without a tokenizer.
+///
+/// The estimate is a quarter of the ASCII bytes plus one token for each other character. For
+/// English and code it is within about 20%; for other scripts it tends to be too high.
 ///
 /// ```
 /// # use levity_core::estimate_tokens;
@@ -18,13 +19,13 @@ const MEDIA: u64 = 1_500;
 pub fn estimate_tokens(text: &str) -> u64 {
     let bytes = text.as_bytes();
     let ascii = bytes.iter().filter(|byte| byte.is_ascii()).count() as u64;
-    // Each character begins with one byte that goes on no other.
+    // Count characters outside ASCII by their first bytes: continuation bytes are not counted.
     let others = bytes.iter().filter(|byte| **byte >= 0xc0).count() as u64;
     ascii.div_ceil(4) + others
 }
 
 impl Message {
-    /// About how many tokens it has; see [`estimate_tokens`].
+    /// Estimates the number of tokens in this message; see [`estimate_tokens`].
     pub fn tokens(&self) -> u64 {
         self.parts
             .iter()

@@ -13,25 +13,24 @@ use crate::{
     WorkspaceSource,
 };
 
-/// Something a model can have done.
+/// An action that a model can request.
 ///
-/// Most tools are written with `#[tool]`; this trait is for the rest.
+/// Write most tools with `#[tool]`; implement this trait for the rest.
 ///
 /// # Contract
-/// - `spec` always returns the same.
-/// - `call` is only given arguments that match the input schema, when it is called through a
-///   dispatcher.
-/// - Dropping the future of `call` cancels it as far as it can be cancelled.
-/// - A failure is an `Err`, written for the model to act on; a panic is caught and told as a
+/// - `spec` always returns the same value.
+/// - `call` only receives arguments that match the input schema, if a dispatcher calls it.
+/// - Dropping the future of `call` cancels it as far as possible.
+/// - A failure is an `Err`, written for the model to act on; a panic is caught and reported as a
 ///   failure.
-/// - `undo` is called only where the hints say [`Compensable`](EffectClass::Compensable), with the
-///   arguments and the key of the call it takes back. That call never took effect, half did or
-///   wholly did, and it may have been undone before. It is no longer under way: its future was
-///   dropped, or its thread has returned. After `Ok`, nothing of it is left, and it may be made
-///   again.
-/// - `permit` does no I/O and returns at once. A call that it denies fails in `call` as well.
+/// - `undo` is called only if the hints say [`Compensable`](EffectClass::Compensable), with the
+///   arguments and the key of the call to undo. That call may have taken no effect, part of it or
+///   all of it, and it may have been undone before. It is no longer running: its future was
+///   dropped, or its thread has returned. After `Ok`, none of its effects remain, and it may be
+///   made again.
+/// - `permit` does no I/O and returns immediately. A call that it denies fails in `call` as well.
 ///
-/// `levity_test::conformance::tool` checks an implementation.
+/// Use `levity_test::conformance::tool` to check an implementation.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -65,32 +64,31 @@ use crate::{
 )]
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// Name, docs, schemas and hints.
+    /// Returns the name, description, schemas and hints.
     fn spec(&self) -> &ToolSpec;
 
-    /// Does the work.
+    /// Performs the call with these arguments.
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError>;
 
-    /// Takes a call back, whatever has become of it. Implement it for a tool whose hints say
-    /// [`compensable`](Hints::compensable); any other cannot be undone.
+    /// Undoes a call, whatever its outcome. Implement it for a tool whose hints say
+    /// [`compensable`](Hints::compensable); no other tool can be undone.
     async fn undo(&self, args: Value, cx: &ToolCx) -> Result<(), ToolError> {
         let _ = (args, cx);
         Err(ToolError::failed(format!(
-            "`{}` cannot be undone: it does not say how",
+            "`{}` cannot be undone: the tool does not implement `undo`",
             self.spec().name
         )))
     }
 
-    /// Whether a call may be made, where no rule of the agent's policy says anything about it.
-    /// Implement it for a tool that is harmless with some arguments and not with others: one that
-    /// runs commands, for instance.
+    /// Returns the permission for a call that no rule of the agent's policy covers. Implement it
+    /// for a tool that is harmless with some arguments only, such as one that runs commands.
     fn permit(&self, args: &Value) -> Permit {
         let _ = args;
         Permit::Allow
     }
 
-    /// Whether [`permit`](Self::permit) may block its thread: it reads files, for instance. It is
-    /// then called on a thread of its own.
+    /// Returns `true` if [`permit`](Self::permit) may block its thread, for example to read files.
+    /// It is then called on a separate thread.
     fn permit_blocks(&self) -> bool {
         false
     }
@@ -120,13 +118,13 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
     }
 }
 
-/// Several tools that share state: what `#[tool]` makes of an `impl` block.
+/// A group of tools that share state; `#[tool]` on an `impl` block creates one.
 pub trait Toolbox {
-    /// The tools, in a stable order.
+    /// Returns the tools, in a stable order.
     fn into_tools(self) -> Vec<Arc<dyn Tool>>;
 
-    /// The folder that the tools work in, for the [`Context`](crate::Context) of an agent that has
-    /// them; none by default.
+    /// Returns the folder that the tools work in, for the [`Context`](crate::Context) of their
+    /// agent; none by default.
     fn workspace(&self) -> Option<Arc<dyn WorkspaceSource>> {
         None
     }
@@ -138,17 +136,17 @@ impl Toolbox for Vec<Arc<dyn Tool>> {
     }
 }
 
-/// A set of tools that may change while agents run: an MCP server, a folder.
+/// A set of tools that may change while agents run, such as an MCP server or a folder.
 ///
 /// # Contract
-/// - `tools` returns at once, in a stable order, and no name twice. It may look at a file, but
-///   waits for no network.
+/// - `tools` returns immediately, in a stable order and without duplicate names. It may read a file
+///   but does not wait for a network.
 /// - `version` changes whenever `tools` would return something else. It is called before every
-///   request to a model, and `tools` only after it changed.
-/// - A set that cannot be read, such as a file that is half written, is told by `problems`. The
-///   source decides whether it keeps the tools it had.
+///   request to a model, and `tools` only after a change.
+/// - `problems` reports a set that cannot be read, such as a half-written file. The source decides
+///   whether it retains its previous tools.
 ///
-/// `levity_test::conformance::tool_source` checks an implementation.
+/// Use `levity_test::conformance::tool_source` to check an implementation.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -171,25 +169,24 @@ impl Toolbox for Vec<Arc<dyn Tool>> {
 ///     }
 /// }
 ///
-/// // Behind an `Arc`, several agents share it, and the program keeps it.
+/// // Behind an `Arc`, several agents and the program share it.
 /// let plugins: Arc<dyn ToolSource> = Arc::new(Plugins::default());
 /// assert_eq!((plugins.version(), plugins.tools().len()), (0, 0));
 /// ```
 pub trait ToolSource: Send + Sync {
-    /// Where the tools come from, for messages.
+    /// Returns the name of the source, for messages.
     fn name(&self) -> &str;
-    /// The tools there are now.
+    /// Returns the current tools of the source.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
-    /// A number that tells one set from the next.
+    /// Returns a number that identifies the current set of tools.
     fn version(&self) -> u64;
-    /// What the source has and cannot make a tool of, each in a clause that names it. `version`
-    /// changes with it.
+    /// Returns the problems of the source, each as a clause that names an unusable tool. `version`
+    /// changes with them.
     fn problems(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Which part of the source a tool is from, where the source has parts: the server, for one
-    /// that has the tools of several. Costs are told apart by it, and models are told what there is
-    /// to search.
+    /// Returns the part of the source that a tool belongs to, if the source has parts: for example
+    /// one of several servers. Costs are reported per part, and models receive the parts to search.
     fn part(&self, tool: &str) -> Option<String> {
         let _ = tool;
         None
@@ -219,26 +216,26 @@ impl<S: ToolSource + ?Sized> ToolSource for Arc<S> {
     }
 }
 
-/// What a model is told about a tool, and what the dispatcher holds it to.
+/// The description of a tool for the model and the dispatcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolSpec {
     /// The name: letters, digits, `_` and `-`, at most 64.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
-    /// JSON Schema of the arguments: an object.
+    /// The JSON Schema of the arguments: an object.
     pub input: Value,
-    /// JSON Schema of the output's value.
+    /// The JSON Schema of the output's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// How it behaves.
+    /// The hints about its behaviour.
     #[serde(default)]
     pub hints: Hints,
 }
 
 impl ToolSpec {
-    /// A tool without arguments.
+    /// Creates the spec of a tool without arguments.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         let input = json!({"type": "object", "properties": {}, "additionalProperties": false});
         Self {
@@ -264,7 +261,7 @@ impl ToolSpec {
         self
     }
 
-    /// Sets the hints.
+    /// Sets the hints about its behaviour.
     #[must_use]
     pub fn with_hints(mut self, hints: Hints) -> Self {
         self.hints = hints;
@@ -272,7 +269,7 @@ impl ToolSpec {
     }
 }
 
-/// How a tool behaves; the default is the most careful.
+/// Hints about the behaviour of a tool; the defaults are the most careful.
 ///
 /// ```
 /// # use levity_core::Hints;
@@ -283,122 +280,123 @@ impl ToolSpec {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Hints {
-    /// What a second call would do.
+    /// The consequence of a repeated call.
     pub class: EffectClass,
-    /// Whether it may run beside other calls; unset, only read-only tools may.
+    /// Whether it may run beside other calls; if unset, only read-only tools may.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<bool>,
-    /// Whether it may destroy something; policy asks before such a call unless told otherwise.
+    /// `true` if it may destroy something; by default the policy requires approval for such a call.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub destructive: bool,
-    /// Whether it blocks its thread, and so needs one of its own.
+    /// `true` if it blocks its thread and so needs a separate one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub blocking: bool,
-    /// How long it may take, when the dispatcher's default does not suit it.
+    /// The time limit of a call, if the dispatcher's default does not suit it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// How many bytes of text its results may show, when the dispatcher's default does not suit it.
+    /// The maximum bytes of text that its results show, if the dispatcher's default does not suit
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<usize>,
 }
 
 impl Hints {
-    /// The default hints.
+    /// Creates the default hints.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// It changes nothing.
+    /// Marks the tool as read-only: it changes nothing.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.class = EffectClass::ReadOnly;
         self
     }
 
-    /// A second call with the same key changes nothing more.
+    /// Marks the tool as idempotent: a repeated call with the same key changes nothing more.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.class = EffectClass::Idempotent;
         self
     }
 
-    /// A call can be taken back: the tool implements [`undo`](Tool::undo).
+    /// Marks the tool as compensable: it implements [`undo`](Tool::undo).
     #[must_use]
     pub fn compensable(mut self) -> Self {
         self.class = EffectClass::Compensable;
         self
     }
 
-    /// It may run beside other calls.
+    /// Allows the tool to run beside other calls.
     #[must_use]
     pub fn parallel(mut self) -> Self {
         self.parallel = Some(true);
         self
     }
 
-    /// It may destroy something.
+    /// Marks the tool as destructive: it may destroy something.
     #[must_use]
     pub fn destructive(mut self) -> Self {
         self.destructive = true;
         self
     }
 
-    /// It blocks its thread.
+    /// Marks the tool as blocking: it blocks its thread.
     #[must_use]
     pub fn blocking(mut self) -> Self {
         self.blocking = true;
         self
     }
 
-    /// How long it may take.
+    /// Sets the time limit of a call.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self
     }
 
-    /// How many bytes of text its results may show.
+    /// Sets the maximum bytes of text that its results show.
     #[must_use]
     pub fn max_output(mut self, bytes: usize) -> Self {
         self.max_output = Some(bytes);
         self
     }
 
-    /// Whether it may run beside other calls.
+    /// Returns `true` if it may run beside other calls.
     pub fn runs_in_parallel(&self) -> bool {
         self.parallel.unwrap_or(self.class == EffectClass::ReadOnly)
     }
 }
 
-/// What performing an effect a second time would do.
+/// The consequence of performing an effect a second time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EffectClass {
-    /// It changes nothing, so it may be performed again.
+    /// The effect changes nothing, so it may be repeated.
     ReadOnly,
-    /// The same key changes nothing more, so it may be performed again.
+    /// The same key changes nothing more, so the effect may be repeated.
     Idempotent,
-    /// It may be performed again once it was undone; if that fails, its outcome is unknown.
+    /// The effect may be repeated after it was undone; if that fails, its outcome is unknown.
     Compensable,
-    /// It must not be performed again; what started and did not finish has an unknown outcome.
+    /// The effect must not be repeated; if it started and did not finish, its outcome is unknown.
     #[default]
     AtMostOnce,
 }
 
 impl EffectClass {
-    /// Whether it may be performed again as it is.
+    /// Returns `true` if the effect may be repeated without undoing it.
     pub fn may_repeat(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Idempotent)
     }
 
-    /// Whether it must be undone before it is performed again.
+    /// Returns `true` if the effect must be undone before it is repeated.
     pub fn needs_undo(self) -> bool {
         self == Self::Compensable
     }
 }
 
-/// What a tool returned.
+/// The output of a tool.
 ///
 /// ```
 /// # use levity_core::ToolOutput;
@@ -409,7 +407,7 @@ impl EffectClass {
 #[serde(default)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// Text and media for the model. Empty when the value says everything.
+    /// The text and media for the model. Empty if the value is the whole output.
     pub content: Vec<Content>,
     /// The output as a value.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -417,7 +415,7 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// Text.
+    /// Creates an output of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             content: vec![Content::Text(text.into())],
@@ -425,7 +423,7 @@ impl ToolOutput {
         }
     }
 
-    /// A value; the model sees it as JSON.
+    /// Creates an output of a value, which the model sees as JSON.
     pub fn value(value: Value) -> Self {
         Self {
             content: Vec::new(),
@@ -440,41 +438,41 @@ impl ToolOutput {
         self
     }
 
-    /// The text content, or the value as JSON when there is none.
+    /// Returns the text content or, if there is none, the value as JSON.
     pub fn as_text(&self) -> Cow<'_, str> {
         output_text(&self.content, self.value.as_ref())
     }
 }
 
-/// What a tool is told about the call it serves.
+/// The circumstances of a tool call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolCx {
-    /// The run that called.
+    /// The run that made the call.
     pub run: RunId,
-    /// The call.
+    /// The id of the call.
     pub call: CallId,
-    /// The same for every attempt at this call, also after a crash: hand it to services that take
-    /// an idempotency key.
+    /// The key that all attempts at this call share, even after a crash. Pass it to services that
+    /// accept an idempotency key.
     pub key: Arc<str>,
-    /// 1 at first, and one more for each retry.
+    /// The number of the attempt: 1 at first, and one more for each retry.
     pub attempt: u32,
-    /// Whether an earlier process had begun this call, and nobody knows how far it came.
+    /// `true` if an earlier process began this call and its progress is unknown.
     pub resumed: bool,
-    /// When this attempt began.
+    /// The start time of this attempt.
     pub started: Timestamp,
-    /// When the time is up.
+    /// The deadline of the call.
     pub deadline: Deadline,
-    /// Set when nobody wants the result any more.
+    /// The token that is cancelled when the result is no longer needed.
     pub cancel: CancelToken,
-    /// Takes word of how far the work is.
+    /// The receiver of progress reports.
     pub progress: Progress,
-    /// Values that the program gave the run: `agent.run(..).with(User(7))`.
+    /// The values that the program passed to the run: `agent.run(..).with(User(7))`.
     pub values: Values,
 }
 
 impl ToolCx {
-    /// A value that the program gave the run, by its type.
+    /// Returns a value that the program passed to the run, by its type.
     ///
     /// ```
     /// # use levity_core::{ToolCx, ToolError};
@@ -490,7 +488,7 @@ impl ToolCx {
         self.values.get()
     }
 
-    /// A context for a call of its own, outside any run: no deadline, nobody listening.
+    /// Creates a context for a call outside any run, without a deadline or observers.
     pub fn detached() -> Self {
         Self::new(
             RunId::from("detached"),
@@ -499,7 +497,7 @@ impl ToolCx {
         )
     }
 
-    /// A context for a call of a run.
+    /// Creates a context for a call of a run.
     pub fn new(run: RunId, call: CallId, key: impl Into<Arc<str>>) -> Self {
         Self {
             run,
@@ -516,18 +514,18 @@ impl ToolCx {
     }
 }
 
-/// When a call's time is up.
+/// The deadline of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deadline {
-    /// The moment; `None` means that there is no limit.
+    /// The point in time; `None` means that there is no limit.
     pub at: Option<Timestamp>,
-    /// How long the call may take from its start.
+    /// The maximum duration of the call from its start.
     pub limit: Option<Duration>,
 }
 
 impl Deadline {
-    /// `limit` from `now`.
+    /// Creates the deadline `limit` after `now`.
     pub fn new(now: Timestamp, limit: Duration) -> Self {
         Self {
             at: Some(now.after(limit)),
@@ -536,7 +534,7 @@ impl Deadline {
     }
 }
 
-/// Takes word of how far a tool's work is and what it changed; it becomes events and is not kept.
+/// A receiver of progress and file changes from a tool; they become events and are not stored.
 ///
 /// ```
 /// use levity_core::{FileChange, Progress, ToolReport};
@@ -554,18 +552,18 @@ pub struct Progress(Option<Arc<Listener>>);
 
 type Listener = dyn Fn(ToolReport<'_>) + Send + Sync;
 
-/// What a tool reports while it works.
+/// A report from a tool while it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolReport<'a> {
-    /// How far it is, in words.
+    /// A description of the progress.
     Text(&'a str),
-    /// A file that it changed.
+    /// A file that the tool changed.
     File(&'a FileChange),
 }
 
 impl Progress {
-    /// Hands every word to `listener`, and no more.
+    /// Creates a receiver that passes only texts to `listener`.
     pub fn new(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self::listen(move |report| {
             if let ToolReport::Text(text) = report {
@@ -574,12 +572,12 @@ impl Progress {
         })
     }
 
-    /// Hands everything that is reported to `listener`.
+    /// Creates a receiver that passes all reports to `listener`.
     pub fn listen(listener: impl Fn(ToolReport<'_>) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
-    /// Reports in words; costs nothing when nobody listens.
+    /// Reports progress as text; costs nothing without a listener.
     pub fn report(&self, text: impl AsRef<str>) {
         if let Some(listener) = &self.0 {
             listener(ToolReport::Text(text.as_ref()));
@@ -598,14 +596,14 @@ impl Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileChange {
-    /// The file, relative to the workspace, with `/` between its parts.
+    /// The path relative to the workspace, with `/` between its parts.
     pub path: String,
-    /// What was done to it.
+    /// The kind of change.
     pub kind: FileChangeKind,
 }
 
 impl FileChange {
-    /// The file was made, or has other content now.
+    /// Creates the report of a file that was created or has new content.
     pub fn written(path: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -613,7 +611,7 @@ impl FileChange {
         }
     }
 
-    /// The file is no longer there.
+    /// Creates the report of a file that was removed.
     pub fn removed(path: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -622,14 +620,14 @@ impl FileChange {
     }
 }
 
-/// What was done to a file.
+/// The kind of change to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FileChangeKind {
-    /// It was made, or has other content now.
+    /// The file was created or has new content.
     Written,
-    /// It is no longer there.
+    /// The file was removed.
     Removed,
 }
 
@@ -648,20 +646,20 @@ impl fmt::Debug for Progress {
     }
 }
 
-/// A tool collected at link time; `#[tool]` submits one for each function whose name does not begin
-/// with `_`.
+/// A tool collected at link time; `#[tool]` registers each function whose name does not begin with
+/// `_`.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedTool {
     make: fn() -> Arc<dyn Tool>,
 }
 
 impl LinkedTool {
-    /// A tool made by this function.
+    /// Creates the entry of a tool that this function creates.
     pub const fn new(make: fn() -> Arc<dyn Tool>) -> Self {
         Self { make }
     }
 
-    /// Every tool linked into this program, sorted by name.
+    /// Returns every tool linked into this program, sorted by name.
     pub fn all() -> Vec<Arc<dyn Tool>> {
         let mut tools: Vec<_> = inventory::iter::<Self>()
             .map(|linked| (linked.make)())

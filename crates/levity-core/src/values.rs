@@ -3,10 +3,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Values that a program gives its tools for one run, one of each type: the user, the tenant, a
-/// transaction.
+/// Values that a program passes to its tools for one run, one per type: for example the user, the
+/// tenant or a transaction.
 ///
-/// They are in no journal: whoever resumes the run gives them again.
+/// The journal does not contain them: pass them again when you resume the run.
 ///
 /// ```
 /// # use levity_core::Values;
@@ -20,12 +20,12 @@ use std::sync::Arc;
 pub struct Values(Option<Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
 
 impl Values {
-    /// None.
+    /// Creates an empty set of values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a value, in place of one of the same type.
+    /// Adds a value and replaces an existing value of the same type.
     #[must_use]
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let values = Arc::make_mut(self.0.get_or_insert_default());
@@ -33,13 +33,13 @@ impl Values {
         self
     }
 
-    /// The value of this type.
+    /// Returns the value of type `T`, if there is one.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()
     }
 }
 
-/// Shows nothing of the values.
+/// Shows the number of values and none of their contents.
 impl fmt::Debug for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Values")

@@ -5,20 +5,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// Time and randomness, handed in from outside so that any run can be repeated.
+/// The source of time and randomness, passed in so that any run can be repeated.
 ///
-/// `levity-runtime` has the real one, `levity-test` one that a test turns by hand.
+/// `levity-runtime` has the real implementation; `levity-test` has one with a manual clock.
 ///
 /// # Contract
-/// - `sleep` ends once `now` has advanced by the given time, and not before.
-/// - Dropping the future of `sleep` forgets it.
+/// - `sleep` ends once `now` has advanced by the given duration, and not before.
+/// - Dropping the future of `sleep` cancels it.
 #[async_trait]
 pub trait World: Send + Sync {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
-    /// 64 random bits, fit for ids that nobody may guess.
+    /// Returns 64 random bits that are suitable for unguessable ids.
     fn random(&self) -> u64;
-    /// Waits.
+    /// Waits for the given duration.
     async fn sleep(&self, time: Duration);
 }
 
@@ -37,9 +37,9 @@ impl<W: World + ?Sized> World for Arc<W> {
     }
 }
 
-/// A moment: milliseconds since the start of 1970, UTC.
+/// A point in time: milliseconds since the start of 1970, UTC.
 ///
-/// It is serialised as that number and shown as RFC 3339.
+/// It is serialized as that number and displayed in RFC 3339 format.
 ///
 /// ```
 /// # use levity_core::Timestamp;
@@ -52,22 +52,22 @@ impl<W: World + ?Sized> World for Arc<W> {
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The moment this many milliseconds after the start of 1970.
+    /// Creates the time this many milliseconds after the start of 1970.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the start of 1970.
+    /// Returns the milliseconds since the start of 1970.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to this moment; zero when the clock went backwards.
+    /// Returns the duration since `earlier`, or zero if the clock went backwards.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// The moment `time` later.
+    /// Returns the point in time `time` later.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         Self(
@@ -90,7 +90,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The date of a day counted from 1970, by counting 400-year cycles that begin in March.
+/// Converts days since 1970 to a date by counting 400-year cycles that begin in March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

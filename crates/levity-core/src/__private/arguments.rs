@@ -5,23 +5,23 @@ use serde_json::{Map, Value};
 
 use crate::{ToolError, ToolErrorKind};
 
-/// Reads all arguments of a call into one value.
+/// Deserializes all arguments of a call into one value.
 pub fn arguments<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
     let object = object(args)?;
     serde_json::from_value(Value::Object(object))
         .map_err(|error| invalid("the arguments could not be read").with_source(error))
 }
 
-/// The arguments of a call, to be taken one by one.
+/// The arguments of a call, deserialized one by one.
 ///
-/// It does what a derived struct would do, without a struct and its derives for each tool: less to
-/// compile, messages that name the argument, and no variables in the user's module, where a tool of
-/// the same name would be in their way.
+/// It works like a derived struct, without a struct and its derives for each tool. So there is less
+/// to compile, messages name the argument, and the user's module gets no variables that clash with
+/// a tool of the same name.
 #[derive(Debug)]
 pub struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// Takes an object with no other keys than the known ones.
+    /// Creates the arguments from an object without unknown keys.
     pub fn read(args: Value, known: &[&str]) -> Result<Self, ToolError> {
         let object = object(args)?;
         match object.keys().find(|key| !known.contains(&key.as_str())) {
@@ -33,7 +33,7 @@ impl Arguments {
         }
     }
 
-    /// The argument, which may be absent only if its type is an `Option`.
+    /// Returns the argument, which may be absent only if its type is an `Option`.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ToolError> {
         match self.0.remove(name) {
             Some(value) => read(name, value),
@@ -41,7 +41,7 @@ impl Arguments {
         }
     }
 
-    /// The argument, or the default if it is absent.
+    /// Returns the argument, or the default if it is absent.
     pub fn take_or<T: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -53,7 +53,7 @@ impl Arguments {
     }
 }
 
-/// The value of an argument that is absent, if its type has one.
+/// Returns the value of an absent argument, if its type has one.
 pub(super) fn absent<T: DeserializeOwned>() -> Option<T> {
     T::deserialize(Absent).ok()
 }
@@ -84,7 +84,8 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// Nothing at all: `None` to an `Option`, by whatever alias, and an error to every other type.
+/// A deserializer of an absent value: `None` for an `Option` under any alias, and an error for
+/// every other type.
 struct Absent;
 
 impl<'de> Deserializer<'de> for Absent {

@@ -1,10 +1,11 @@
-//! What a function returns becomes a tool's output or error by its type, and a macro sees no types.
+//! Converts the return value of a function to a tool's output or error by its type, which a macro
+//! cannot see.
 //!
-//! The compiler decides instead, by the tag-dispatch form of autoref specialisation: a method is
-//! looked up on `&&Probe<T>`, where an implementation for `&Probe<T>` is found before one for
-//! `Probe<T>`. It returns a tag, and the tag's method does the work. The last resort is there for
-//! every `T`, and its bound is on the tag's method, so that a type that does not fit is named in
-//! the message.
+//! The compiler decides instead, by the tag-dispatch form of autoref specialization. A method is
+//! looked up on `&&Probe<T>`, where an implementation for `&Probe<T>` has precedence over one for
+//! `Probe<T>`. It returns a tag, and the tag's method does the work. The last fallback exists for
+//! every `T`, and its bound is on the tag's method, so that the compiler's message names a type
+//! that does not fit.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -18,18 +19,21 @@ use serde_json::Value;
 use super::schema;
 use crate::{ToolError, ToolErrorKind, ToolOutput};
 
-/// Stands for a type while a method is looked up.
+/// Represents a type during method lookup.
 #[derive(Debug)]
 pub struct Probe<T>(PhantomData<fn() -> T>);
 
 impl<T> Probe<T> {
-    /// Stands for `T`.
-    #[expect(clippy::new_without_default, reason = "only generated code makes one")]
+    /// Creates a probe for `T`.
+    #[expect(
+        clippy::new_without_default,
+        reason = "only generated code creates one"
+    )]
     pub fn new() -> Self {
         Self(PhantomData)
     }
 
-    /// Stands for the type of a value.
+    /// Creates a probe for the type of a value.
     pub fn of(_: &T) -> Self {
         Self::new()
     }
@@ -43,17 +47,17 @@ pub struct Fallible;
 #[derive(Debug)]
 pub struct Plain;
 
-/// First choice among what a function returns.
+/// First choice for the return type of a function.
 pub trait ReturnsResult {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn returns(&self) -> Fallible {
         Fallible
     }
 }
 
-/// Second choice among what a function returns.
+/// Second choice for the return type of a function.
 pub trait ReturnsValue {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn returns(&self) -> Plain {
         Plain
     }
@@ -63,32 +67,32 @@ impl<T, E> ReturnsResult for &Probe<Result<T, E>> {}
 impl<T> ReturnsValue for Probe<T> {}
 
 impl Fallible {
-    /// The result as it is.
+    /// Returns the result unchanged.
     pub fn split<T, E>(self, result: Result<T, E>) -> Result<T, E> {
         result
     }
 
-    /// The schema of the value in the result.
+    /// Returns the schema of the value in the result.
     pub fn schema<T: JsonSchema, E>(self, _: Probe<Result<T, E>>) -> Value {
         schema::<T>()
     }
 }
 
 impl Plain {
-    /// A result without error.
+    /// Wraps the value in a result without error.
     pub fn split<T>(self, value: T) -> Result<T, Infallible> {
         Ok(value)
     }
 
-    /// The schema of the value.
+    /// Returns the schema of the value.
     pub fn schema<T: JsonSchema>(self, _: Probe<T>) -> Value {
         schema::<T>()
     }
 }
 
-/// A value that becomes output in a way of its own.
+/// A value with a custom conversion to output.
 pub trait Known {
-    /// The output.
+    /// Converts the value to output.
     fn into_output(self) -> ToolOutput;
 }
 
@@ -116,7 +120,7 @@ impl Known for () {
     }
 }
 
-/// Tag: the value becomes output in a way of its own.
+/// Tag: the value has a custom conversion to output.
 #[derive(Debug)]
 pub struct Own;
 
@@ -124,17 +128,17 @@ pub struct Own;
 #[derive(Debug)]
 pub struct Json;
 
-/// First choice among the forms of a value.
+/// First choice for the form of a value.
 pub trait FormKnown {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn form(&self) -> Own {
         Own
     }
 }
 
-/// Second choice among the forms of a value.
+/// Second choice for the form of a value.
 pub trait FormAny {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn form(&self) -> Json {
         Json
     }
@@ -144,14 +148,14 @@ impl<T: Known> FormKnown for &Probe<T> {}
 impl<T> FormAny for Probe<T> {}
 
 impl Own {
-    /// The output for a value.
+    /// Returns the output for a value.
     pub fn output<T: Known>(self, value: T) -> Result<ToolOutput, ToolError> {
         Ok(value.into_output())
     }
 }
 
 impl Json {
-    /// The output for a value.
+    /// Returns the output for a value.
     pub fn output<T: Serialize>(self, value: T) -> Result<ToolOutput, ToolError> {
         serde_json::to_value(value)
             .map(ToolOutput::value)
@@ -169,17 +173,17 @@ impl Json {
 #[derive(Debug)]
 pub struct Hidden;
 
-/// First choice among the ways to show a default.
+/// First choice for showing a default.
 pub trait ShownJson {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn shown(&self) -> Json {
         Json
     }
 }
 
-/// Second choice among the ways to show a default.
+/// Second choice for showing a default.
 pub trait ShownAny {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn shown(&self) -> Hidden {
         Hidden
     }
@@ -189,22 +193,22 @@ impl<T: Serialize> ShownJson for &Probe<T> {}
 impl<T> ShownAny for Probe<T> {}
 
 impl Json {
-    /// The default in a schema.
+    /// Returns the default for a schema.
     pub fn default<T: Serialize>(self, value: T) -> Option<Value> {
         serde_json::to_value(value).ok()
     }
 }
 
 impl Hidden {
-    /// No default in a schema.
+    /// Returns no default for a schema.
     pub fn default<T>(self, _: T) -> Option<Value> {
         None
     }
 }
 
-/// An error that becomes a tool's error in a way of its own.
+/// An error with a custom conversion to a tool's error.
 pub trait KnownError {
-    /// The tool's error.
+    /// Converts the error to a tool's error.
     fn into_error(self) -> ToolError;
 }
 
@@ -230,8 +234,7 @@ impl KnownError for Box<dyn Error + Send + Sync> {
     }
 }
 
-/// What is behind an error, without the error's own text, which is the tool error's message
-/// already.
+/// The causes of an error without its own text, which is already the message of the tool error.
 #[derive(Debug)]
 struct Causes(Box<dyn Error + Send + Sync>);
 
@@ -249,11 +252,11 @@ impl Error for Causes {
     }
 }
 
-/// Tag: the error becomes a tool's error in a way of its own.
+/// Tag: the error has a custom conversion to a tool's error.
 #[derive(Debug)]
 pub struct OwnError;
 
-/// Tag: the error has causes, which are kept.
+/// Tag: the error has causes, which are preserved.
 #[derive(Debug)]
 pub struct Caused;
 
@@ -261,25 +264,25 @@ pub struct Caused;
 #[derive(Debug)]
 pub struct Told;
 
-/// First choice among the reasons of a failure.
+/// First choice for the reason of a failure.
 pub trait ReasonKnown {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn reason(&self) -> OwnError {
         OwnError
     }
 }
 
-/// Second choice among the reasons of a failure.
+/// Second choice for the reason of a failure.
 pub trait ReasonError {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn reason(&self) -> Caused {
         Caused
     }
 }
 
-/// Third choice among the reasons of a failure.
+/// Third choice for the reason of a failure.
 pub trait ReasonAny {
-    /// The tag.
+    /// Returns the tag of this choice.
     fn reason(&self) -> Told {
         Told
     }
@@ -290,21 +293,22 @@ impl<E: Error + Send + Sync + 'static> ReasonError for &Probe<E> {}
 impl<E> ReasonAny for Probe<E> {}
 
 impl OwnError {
-    /// The tool's error for an error.
+    /// Returns the tool's error for an error.
     pub fn error<E: KnownError>(self, error: E) -> ToolError {
         error.into_error()
     }
 }
 
 impl Caused {
-    /// The tool's error for an error.
+    /// Returns the tool's error for an error.
     pub fn error<E: Error + Send + Sync + 'static>(self, error: E) -> ToolError {
         OwnError.error::<Box<dyn Error + Send + Sync>>(Box::new(error))
     }
 }
 
 impl Told {
-    /// The tool's error for an error. `anyhow` and its kin tell their causes in the alternate form.
+    /// Returns the tool's error for an error. `anyhow` and similar types show their causes in the
+    /// alternate form.
     pub fn error<E: fmt::Display>(self, error: E) -> ToolError {
         ToolError::failed(format!("{error:#}"))
     }

@@ -6,19 +6,19 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::absent;
 
-/// The schema of a type, as a model should see it.
+/// Returns the schema of a type in a form for models.
 pub fn schema<T: JsonSchema>() -> Value {
     let mut schema = generator().into_root_schema_for::<T>();
-    // The name of a type says nothing that the model could use.
+    // The name of a type has no information for the model.
     schema.remove("title");
     finish(schema)
 }
 
-/// The schema of a type that is all of a tool's arguments.
+/// Returns the schema of a type that holds all arguments of a tool.
 pub fn input_schema<T: JsonSchema>() -> Value {
     let mut schema = schema::<T>();
     if let Some(object) = schema.as_object_mut() {
-        // Providers insist on both; schemars leaves them out where they are implied.
+        // Providers require both; schemars omits them if they are implied.
         let kind = object.entry("type").or_insert_with(|| json!("object"));
         if kind == "object" {
             object.entry("properties").or_insert_with(|| json!({}));
@@ -27,7 +27,7 @@ pub fn input_schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema of arguments that are taken one by one.
+/// The schema of arguments that are deserialized one by one.
 #[derive(Debug)]
 pub struct Fields {
     generator: SchemaGenerator,
@@ -36,8 +36,11 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// No arguments.
-    #[expect(clippy::new_without_default, reason = "only generated code makes one")]
+    /// Creates a schema without arguments.
+    #[expect(
+        clippy::new_without_default,
+        reason = "only generated code creates one"
+    )]
     pub fn new() -> Self {
         Self {
             generator: generator(),
@@ -58,7 +61,7 @@ impl Fields {
         self.field_or::<T>(name, description, None)
     }
 
-    /// Adds an argument that may be absent; a default that can be shown is shown.
+    /// Adds an argument that may be absent, with its default if that can be shown.
     #[must_use]
     pub fn field_or<T>(
         mut self,
@@ -80,7 +83,7 @@ impl Fields {
         self
     }
 
-    /// The schema: an object with these properties and no others.
+    /// Returns the schema: an object with these properties and no others.
     pub fn into_schema(mut self) -> Value {
         let mut object = Map::new();
         object.insert("type".to_owned(), json!("object"));
@@ -97,7 +100,7 @@ impl Fields {
     }
 }
 
-/// A reference is harder to follow than what it stands for; only recursive types keep theirs.
+/// Inlines references, which models follow less well; only recursive types keep theirs.
 fn generator() -> SchemaGenerator {
     let settings = SchemaSettings::default().with(|settings| {
         settings.inline_subschemas = true;
@@ -111,7 +114,8 @@ fn finish(mut schema: Schema) -> Value {
     schema.into()
 }
 
-/// `double` and `uint32` are no formats of JSON Schema, and some providers refuse them.
+/// Removes formats such as `double` and `uint32`, which are not in JSON Schema and which some
+/// providers reject.
 fn strip_number_format(schema: &mut Schema) {
     let is_number = |kind: &Value| kind == "number" || kind == "integer";
     let numeric = match schema.get("type") {

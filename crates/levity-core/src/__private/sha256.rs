@@ -1,8 +1,8 @@
-//! SHA-256 (FIPS 180-4), so that naming things by their content needs no dependency.
+//! SHA-256 (FIPS 180-4), so that content-based names need no dependency.
 
 const ROUNDS: [u32; 64] = round_constants();
 
-/// The hash of `bytes`, as 64 hexadecimal digits.
+/// Returns the hash of `bytes` as 64 hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
     let mut state: [u32; 8] = [
         0x6a09_e667,
@@ -62,7 +62,7 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
     }
 }
 
-/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+/// Returns the first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 const fn round_constants() -> [u32; 64] {
     let mut constants = [0; 64];
     let (mut found, mut number) = (0, 2u128);
@@ -88,7 +88,7 @@ const fn is_prime(number: u128) -> bool {
     true
 }
 
-/// The largest number whose cube is not larger.
+/// Returns the largest number whose cube is not larger than `number`.
 const fn cube_root(number: u128) -> u128 {
     let (mut low, mut high) = (0u128, 1 << 36);
     while low < high {
@@ -107,7 +107,7 @@ mod tests {
     use super::sha256;
 
     #[test]
-    fn it_agrees_with_the_standards_examples() {
+    fn sha256_matches_examples_of_standard() {
         let check = |text: &str, hash: &str| assert_eq!(sha256(text.as_bytes()), hash);
         check(
             "",

@@ -1,20 +1,21 @@
-//! Blocks that are too long.
+//! Truncation of context blocks that are too long.
 
 use super::ContextBlock;
 
-/// What is shown around a block, in bytes: the line with its name, and the empty line behind it.
+/// The bytes that surround a displayed block: the line with its name and the empty line after it.
 const AROUND: usize = "--- ".len() + " ---\n".len() + "\n\n".len();
 
 impl ContextBlock {
-    /// How many tokens it takes where it is shown, the line with its name included, counted as a
-    /// quarter of the bytes.
+    /// Returns the displayed size in tokens, including the line with its name, counted as a quarter
+    /// of the bytes.
     pub fn tokens(&self) -> usize {
         (self.name.len() + self.text.len() + AROUND).div_ceil(4)
     }
 
-    /// The block within so many [`tokens`](Self::tokens). A text that is too long is cut, at the
-    /// end of a line where one is near, and a last line says how much of it is there; `None` when
-    /// there is no room for that.
+    /// Truncates the block to this many [`tokens`](Self::tokens).
+    ///
+    /// A text that is too long is cut, if possible at the end of a line, and a last line states how
+    /// much of it remains. Returns `None` if there is no room for that line.
     ///
     /// ```
     /// # use levity_core::ContextBlock;
@@ -30,8 +31,8 @@ impl ContextBlock {
         self.cut_of(tokens, whole as u64)
     }
 
-    /// As [`cut_to`](Self::cut_to), for a text that may itself be only the beginning of one with
-    /// `whole` bytes.
+    /// Truncates like [`cut_to`](Self::cut_to), for a text that may itself be only the beginning of
+    /// one with `whole` bytes.
     pub fn cut_of(mut self, tokens: usize, whole: u64) -> Option<Self> {
         let room = tokens
             .saturating_mul(4)
@@ -41,7 +42,7 @@ impl ContextBlock {
             return Some(self);
         }
         let whole = whole.max(have);
-        // The longest that the note can be, and the end of the line before it.
+        // Reserve room for the longest possible note and the line end before it.
         let left = room.checked_sub(note(whole, whole).len())?;
         self.text.truncate(end(&self.text, left.saturating_sub(1)));
         let shown = self.text.len() as u64;
@@ -60,10 +61,10 @@ fn note(shown: u64, whole: u64) -> String {
     }
 }
 
-/// Where to cut a text that has room for `most` bytes: behind the last line that ends in the second
-/// half of them, otherwise behind the last whole character.
-fn end(text: &str, most: usize) -> usize {
-    let mut end = most.min(text.len());
+/// Returns the position at which to cut a text that has room for `limit` bytes: after the last line
+/// that ends in the second half of them, otherwise after the last whole character.
+fn end(text: &str, limit: usize) -> usize {
+    let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_overrun_and_no_character_is_torn() {
+    fn cut_block_stays_within_limit_and_keeps_characters_whole() {
         let texts = [
             "",
             "a",
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_within() {
+    fn cut_to_splits_long_line_inside() {
         let text = format!("short\n{}", "x".repeat(1_000));
         let cut = block(&text).cut_to(100).unwrap();
         assert!(cut.text.len() > 350, "{}", cut.text);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_before_is_said_although_the_rest_fits() {
+    fn cut_of_reports_earlier_cut_although_rest_fits() {
         let cut = block("one").cut_of(100, 10).unwrap();
         assert_eq!(cut.text, "one\n[cut: these are the first 3 of 10 bytes]");
     }

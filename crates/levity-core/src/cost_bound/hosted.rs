@@ -1,15 +1,14 @@
-//! Fields of a request that ask for what costs more than tokens: tools that the provider runs
-//! itself, and tiers.
+//! Request fields that cost more than tokens: tools that the provider runs, and service tiers.
 
 use serde_json::{Map, Value};
 
 /// A tool that the provider runs itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hosted {
+pub(super) struct HostedTool {
     pub(super) kind: Kind,
-    /// How often it may be used, where the request says so.
+    /// The maximum number of uses, if the request sets it.
     pub(super) most_uses: Option<u64>,
-    /// Whether only the tokens cost that it reads and writes.
+    /// `true` if the tool costs only the tokens that it reads and writes.
     pub(super) is_free: bool,
 }
 
@@ -20,9 +19,9 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Tools that we run, although the provider describes them: no fee, and no tokens that we do not
-/// send.
-const OURS: [&str; 12] = [
+/// Tools that the caller runs although the provider describes them: they add no fee and no tokens
+/// beyond those sent.
+const CALLER_TOOLS: [&str; 12] = [
     "function",
     "custom",
     "bash",
@@ -38,10 +37,10 @@ const OURS: [&str; 12] = [
 ];
 
 /// Tools that cost nothing but tokens.
-const FREE: [&str; 4] = ["web_fetch", "url_context", "urlcontext", "codeexecution"];
+const FREE_TOOLS: [&str; 4] = ["web_fetch", "url_context", "urlcontext", "codeexecution"];
 
 /// Fields beside `tools` that make the provider search.
-const FIELDS: [&str; 5] = [
+const SEARCH_FIELDS: [&str; 5] = [
     "web_search_options",
     "plugins",
     "search_parameters",
@@ -49,22 +48,25 @@ const FIELDS: [&str; 5] = [
     "web_search",
 ];
 
-/// The tools in these fields that the provider runs itself.
-pub(super) fn tools(fields: &Map<String, Value>) -> Vec<Hosted> {
+/// Returns the tools in these fields that the provider runs itself.
+pub(super) fn tools(fields: &Map<String, Value>) -> Vec<HostedTool> {
     let limit = fields.get("max_tool_calls").and_then(Value::as_u64);
     let list = fields
         .get("tools")
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default();
-    let mut found: Vec<Hosted> = list.iter().flat_map(|tool| named(tool, limit)).collect();
+    let mut found: Vec<HostedTool> = list
+        .iter()
+        .flat_map(|tool| tools_of_entry(tool, limit))
+        .collect();
     let asks = |name: &&str| {
         fields
             .get(*name)
             .is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)))
     };
-    let searches = FIELDS.iter().filter(|name| asks(name));
-    found.extend(searches.map(|_| Hosted {
+    let searches = SEARCH_FIELDS.iter().filter(|name| asks(name));
+    found.extend(searches.map(|_| HostedTool {
         kind: Kind::Search,
         most_uses: limit,
         is_free: false,
@@ -72,8 +74,8 @@ pub(super) fn tools(fields: &Map<String, Value>) -> Vec<Hosted> {
     found
 }
 
-/// The tools of one entry: by its `type`, or by the names of its fields where it has none.
-fn named(tool: &Value, limit: Option<u64>) -> Vec<Hosted> {
+/// Returns the tools of one entry, by its `type` or, without one, by the names of its fields.
+fn tools_of_entry(tool: &Value, limit: Option<u64>) -> Vec<HostedTool> {
     let Some(map) = tool.as_object() else {
         return Vec::new();
     };
@@ -84,31 +86,31 @@ fn named(tool: &Value, limit: Option<u64>) -> Vec<Hosted> {
     };
     names
         .into_iter()
-        .filter_map(|name| hosted(name, most_uses))
+        .filter_map(|name| hosted_tool(name, most_uses))
         .collect()
 }
 
-fn hosted(name: &str, most_uses: Option<u64>) -> Option<Hosted> {
+fn hosted_tool(name: &str, most_uses: Option<u64>) -> Option<HostedTool> {
     let name = name.to_ascii_lowercase();
-    if OURS.iter().any(|ours| name.starts_with(ours)) {
+    if CALLER_TOOLS.iter().any(|ours| name.starts_with(ours)) {
         return None;
     }
-    let is_free = FREE.iter().any(|free| name.starts_with(free));
+    let is_free = FREE_TOOLS.iter().any(|free| name.starts_with(free));
     let kind = match &*name {
         name if name.starts_with("web_search") || name.starts_with("x_search") => Kind::Search,
         name if name.starts_with("google") => Kind::Search,
         name if name.starts_with("code_") || name.starts_with("shell") => Kind::Session,
         _ => Kind::Other,
     };
-    Some(Hosted {
+    Some(HostedTool {
         kind,
         most_uses,
         is_free,
     })
 }
 
-/// Whether these fields ask to be served at other rates than the usual ones. Tiers that cost less
-/// do not count.
+/// Returns `true` if these fields request a service tier above the usual rates. Cheaper tiers do
+/// not count.
 pub(super) fn is_prioritised(fields: &Map<String, Value>) -> bool {
     let other = |name: &str, usual: &[&str]| {
         let value = fields.get(name).filter(|value| !value.is_null());

@@ -7,12 +7,12 @@ use crate::{
     ToolCall, ToolError, ToolOutput, ToolResult,
 };
 
-/// How many bytes of text there are in a value, wherever they are.
-fn letters(value: &Value) -> u64 {
+/// Returns the bytes of text in a value, at any depth.
+fn text_bytes(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.len() as u64,
-        Value::Array(list) => list.iter().map(letters).sum(),
-        Value::Object(map) => map.values().map(letters).sum(),
+        Value::Array(list) => list.iter().map(text_bytes).sum(),
+        Value::Object(map) => map.values().map(text_bytes).sum(),
         _ => 0,
     }
 }
@@ -21,10 +21,10 @@ fn card() -> ModelCard {
     ModelCard::new("test", "m")
 }
 
-/// Each byte of what is sent counts.
+/// Checks that each byte that is sent counts.
 #[track_caller]
 fn check(request: &Request) {
-    let sent = letters(&serde_json::to_value(request).unwrap());
+    let sent = text_bytes(&serde_json::to_value(request).unwrap());
     assert!(
         CostBound::of(&card(), request).input >= sent,
         "{sent} bytes"
@@ -65,7 +65,7 @@ fn outputs(words: &str) -> Vec<Result<ToolOutput, ToolError>> {
 
 proptest! {
     #[test]
-    fn a_byte_is_a_token(words in ".{0,200}", id in ".{0,40}") {
+    fn cost_bound_counts_every_byte(words in ".{0,200}", id in ".{0,40}") {
         for output in outputs(&words) {
             let calls = [
                 ToolCall::new(&*id, &*words, json!({"a": words})),
@@ -90,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn media_count_by_rule() {
+fn cost_bound_counts_media_by_type() {
     let input = |media: Media| {
         CostBound::of(
             &card(),
@@ -103,7 +103,7 @@ fn media_count_by_rule() {
     assert!(input(Media::url("image/png", "https://example.org/a.png")) < 41_000);
     assert!(
         input(Media::bytes("application/pdf", vec![0; 1_000])) >= 1 << 21,
-        "its pages are packed"
+        "its pages are compressed"
     );
     assert!(input(Media::bytes("application/ld+json", vec![0; 1_000])) < 41_000);
     assert!(input(Media::bytes("audio/wav", vec![0; 1_000_000])) >= 1_000_000);
@@ -117,7 +117,7 @@ fn media_count_by_rule() {
 }
 
 #[test]
-fn what_comes_with_media_counts_wherever_they_are() {
+fn cost_bound_counts_names_and_data_of_media() {
     let words = "x".repeat(50_000);
     let mut media = Media::bytes("text/plain", words.clone().into_bytes());
     (media.name, media.opaque) = (Some(words.clone()), Some(opaque(&words)));
@@ -134,7 +134,7 @@ fn what_comes_with_media_counts_wherever_they_are() {
 }
 
 #[test]
-fn the_window_and_what_is_set_bound_it() {
+fn cost_bound_respects_window_and_options() {
     let request = Request::new().with_message(Message::user("x".repeat(5_000)));
     let worst = |card: &ModelCard| CostBound::of(card, &request);
     assert_eq!(worst(&card().with_window(1_000)).input, 1_000);
@@ -149,7 +149,7 @@ fn the_window_and_what_is_set_bound_it() {
 }
 
 #[test]
-fn what_is_affordable_is_reserved_and_no_more() {
+fn affordable_output_fits_reservation() {
     let worst = CostBound::new(100)
         .with_price(Price::new(1.0, 2.0))
         .with_sends(3);
@@ -174,7 +174,7 @@ fn what_is_affordable_is_reserved_and_no_more() {
     );
 }
 
-/// A card with a window of 1,000 tokens, a dollar per million tokens and these fees.
+/// Returns a card with a window of 1,000 tokens, a dollar per million tokens and these fees.
 fn priced(fees: Fees) -> ModelCard {
     card()
         .with_window(1_000)
@@ -216,10 +216,10 @@ fn check_fields(
 }
 
 #[test]
-fn tools_of_the_provider_are_in_the_worst_case() {
+fn cost_bound_includes_provider_tools() {
     let known = priced(Fees::new().with_search(0.01).with_session(0.03));
     let check = |fields, input, fees, unknown| check_fields(&known, fields, input, fees, unknown);
-    // Tools that we run have no fee.
+    // Tools that the caller runs have no fee.
     check(
         json!({"tools": [{"type": "function", "name": "add"}, {"type": "bash_20250124"}]}),
         None,
@@ -266,7 +266,7 @@ fn tools_of_the_provider_are_in_the_worst_case() {
         0.0,
         None,
     );
-    // Nobody knows how often it is used, or what it costs.
+    // The number of uses or the fee is unknown.
     for fields in [
         json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
         json!({"tools": [{"googleSearch": {}}]}),
@@ -276,7 +276,12 @@ fn tools_of_the_provider_are_in_the_worst_case() {
         json!({"plugins": [{"id": "web"}]}),
         json!({"search_parameters": {"mode": "auto"}}),
     ] {
-        check(fields.clone(), None, 0.0, Some("any number of times"));
+        check(
+            fields.clone(),
+            None,
+            0.0,
+            Some("an unlimited number of uses"),
+        );
         let most = priced(
             Fees::new()
                 .with_search(0.01)
@@ -304,7 +309,7 @@ fn tools_of_the_provider_are_in_the_worst_case() {
 }
 
 #[test]
-fn tiers_are_in_the_worst_case() {
+fn cost_bound_includes_tiers() {
     let price = Price::new(1.0, 2.0);
     let asked = |price: Price, fields: Value| {
         let Value::Object(fields) = fields else {
@@ -353,7 +358,7 @@ fn tiers_are_in_the_worst_case() {
 }
 
 #[test]
-fn fees_are_reserved_for_each_sending() {
+fn cost_bound_reserves_fees_per_send() {
     let mut worst = CostBound::new(100)
         .with_price(Price::new(1.0, 1.0))
         .with_sends(2);
@@ -369,6 +374,6 @@ fn fees_are_reserved_for_each_sending() {
     assert_eq!(
         worst.affordable(None, Some(Money::from_nanos(2 * 50_000 - 2))),
         None,
-        "not even the fees"
+        "the fees alone do not fit"
     );
 }

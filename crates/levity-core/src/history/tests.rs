@@ -14,7 +14,7 @@ fn call(id: &str) -> ToolCall {
     ToolCall::new(id, "add", json!({"a": 2}))
 }
 
-/// A reply that says a word and calls a tool for each id.
+/// Returns a reply with a text and a tool call for each id.
 fn reply(ids: &[&str]) -> Message {
     let calls = ids.iter().map(|id| Part::ToolCall(call(id)));
     Message::new(Role::Assistant, [Part::text("so")].into_iter().chain(calls))
@@ -38,7 +38,7 @@ fn open(history: &History, ids: &[&str]) -> Exchange {
 fn close(history: &mut History, exchange: Exchange) {
     history.close(
         exchange,
-        &ToolError::new(ToolErrorKind::Cancelled, "nobody waited"),
+        &ToolError::new(ToolErrorKind::Cancelled, "the caller stopped waiting"),
     );
 }
 
@@ -50,8 +50,8 @@ fn ids(exchange: &Exchange) -> Vec<&str> {
         .collect()
 }
 
-/// Every call has its one result right behind it, no result stands alone, and no id is empty or
-/// used twice.
+/// Checks that every call is directly followed by its one result, no result is alone, and no id is
+/// empty or duplicate.
 #[track_caller]
 fn check_invariant(history: &History) {
     let mut seen = HashSet::new();
@@ -62,7 +62,7 @@ fn check_invariant(history: &History) {
         assert_eq!(
             message.role == Role::Tool,
             !open.is_empty(),
-            "tools speak when they were called"
+            "tool messages follow calls"
         );
         open = message.calls().map(|call| &call.id).collect();
         assert!(
@@ -74,9 +74,9 @@ fn check_invariant(history: &History) {
     assert_eq!(history.calls().count(), seen.len());
 }
 
-/// What may be done to a history; numbers are taken modulo what there is.
+/// An action on a history; numbers are taken modulo the number of items.
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     Say(usize),
     Open(Vec<&'static str>),
     Answer(usize, usize),
@@ -84,29 +84,29 @@ enum Act {
     Cancel(usize),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn actions() -> impl Strategy<Value = Vec<Action>> {
     let id = prop::sample::select(vec!["", "a", "b", "a-2", "call"]);
-    let act = prop_oneof![
-        any::<usize>().prop_map(Act::Say),
-        prop::collection::vec(id, 0..4).prop_map(Act::Open),
-        any::<(usize, usize)>().prop_map(|(exchange, call)| Act::Answer(exchange, call)),
-        any::<usize>().prop_map(Act::Close),
-        any::<usize>().prop_map(Act::Cancel),
+    let action = prop_oneof![
+        any::<usize>().prop_map(Action::Say),
+        prop::collection::vec(id, 0..4).prop_map(Action::Open),
+        any::<(usize, usize)>().prop_map(|(exchange, call)| Action::Answer(exchange, call)),
+        any::<usize>().prop_map(Action::Close),
+        any::<usize>().prop_map(Action::Cancel),
     ];
-    prop::collection::vec(act, 0..40)
+    prop::collection::vec(action, 0..40)
 }
 
-/// A history and the exchanges that are open, several at once.
+/// A history and several open exchanges.
 #[derive(Default)]
-struct Talk {
+struct OpenExchanges {
     history: History,
     open: Vec<Exchange>,
 }
 
-impl Talk {
-    fn act(&mut self, act: Act) {
-        match act {
-            Act::Say(n) => {
+impl OpenExchanges {
+    fn apply(&mut self, action: Action) {
+        match action {
+            Action::Say(n) => {
                 let messages = [
                     Message::user("hi"),
                     Message::assistant("ho"),
@@ -117,10 +117,10 @@ impl Talk {
                 assert_eq!(
                     accepted,
                     n % 4 < 2,
-                    "only what neither calls nor answers can be said"
+                    "`say` accepts only messages without calls and answers"
                 );
             }
-            Act::Open(ids) => match self.history.open(Arc::new(reply(&ids))) {
+            Action::Open(ids) => match self.history.open(Arc::new(reply(&ids))) {
                 Ok(exchange) => self.open.push(exchange),
                 Err(error) => assert_eq!(
                     error,
@@ -130,12 +130,12 @@ impl Talk {
                 ),
             },
             _ if self.open.is_empty() => {}
-            Act::Answer(exchange, call) => self.answer(exchange, call),
-            Act::Close(n) => {
+            Action::Answer(exchange, call) => self.answer(exchange, call),
+            Action::Close(n) => {
                 let exchange = self.open.swap_remove(n % self.open.len());
                 close(&mut self.history, exchange);
             }
-            Act::Cancel(n) => drop(self.open.swap_remove(n % self.open.len())),
+            Action::Cancel(n) => drop(self.open.swap_remove(n % self.open.len())),
         }
     }
 
@@ -159,36 +159,36 @@ impl Talk {
 
 proptest! {
     #[test]
-    fn every_call_has_its_one_result(acts in acts()) {
-        let mut talk = Talk::default();
-        for act in acts {
-            let (before, kept) = (talk.history.clone(), talk.history.messages().to_vec());
-            talk.act(act);
-            check_invariant(&talk.history);
+    fn history_gives_every_call_one_result(actions in actions()) {
+        let mut state = OpenExchanges::default();
+        for action in actions {
+            let (before, kept) = (state.history.clone(), state.history.messages().to_vec());
+            state.apply(action);
+            check_invariant(&state.history);
             prop_assert_eq!(before.messages(), &kept, "a clone does not change");
-            prop_assert_eq!(&talk.history.messages()[..kept.len()], &kept, "what was said stays");
+            prop_assert_eq!(&state.history.messages()[..kept.len()], &kept, "earlier messages stay");
         }
     }
 
     #[test]
-    fn a_history_survives_json(acts in acts()) {
-        let mut talk = Talk::default();
-        acts.into_iter().for_each(|act| talk.act(act));
-        let json = serde_json::to_string(&talk.history).unwrap();
+    fn history_survives_json(actions in actions()) {
+        let mut state = OpenExchanges::default();
+        actions.into_iter().for_each(|action| state.apply(action));
+        let json = serde_json::to_string(&state.history).unwrap();
         let mut read: History = serde_json::from_str(&json).unwrap();
-        prop_assert_eq!(&read, &talk.history);
-        // What was read knows the ids that are taken.
+        prop_assert_eq!(&read, &state.history);
+        // The deserialized history knows the ids that are in use.
         let again = open(&read, &["a", "b"]);
         close(&mut read, again);
         check_invariant(&read);
-        for exchange in talk.open {
+        for exchange in state.open {
             let json = serde_json::to_string(&exchange).unwrap();
             prop_assert_eq!(serde_json::from_str::<Exchange>(&json).unwrap(), exchange);
         }
     }
 
     #[test]
-    fn any_list_is_a_history_or_refused(picks in prop::collection::vec(0usize..9, 0..8)) {
+    fn try_from_accepts_valid_lists_only(picks in prop::collection::vec(0usize..9, 0..8)) {
         let from = [
             Message::user("hi"), Message::system("note"), Message::assistant("ho"), reply(&["a"]),
             reply(&["a", "b"]), reply(&[""]), answers(&["a"]), answers(&["b", "a"]), answers(&[]),
@@ -213,7 +213,7 @@ fn check_refused(messages: &[Message], expected: HistoryError) {
 }
 
 #[test]
-fn lists_that_are_no_history_are_refused() {
+fn try_from_rejects_invalid_lists() {
     let hi = Message::user("hi");
     let unknown = |call: &str| HistoryError::UnknownCall { call: call.into() };
     let duplicate = |at, call: &str| HistoryError::DuplicateId {
@@ -246,11 +246,14 @@ fn lists_that_are_no_history_are_refused() {
         &[reply(&["a"]), answers(&["a"]), answers(&["a"])],
         HistoryError::OrphanResult { at: 2 },
     );
-    let told = Message::new(
+    let mixed = Message::new(
         Role::Tool,
         [Part::ToolResult(answer("a")), Part::text("and so on")],
     );
-    check_refused(&[reply(&["a"]), told], HistoryError::OrphanResult { at: 1 });
+    check_refused(
+        &[reply(&["a"]), mixed],
+        HistoryError::OrphanResult { at: 1 },
+    );
     let forged = Message::new(Role::User, [Part::ToolResult(answer("a"))]);
     check_refused(&[forged], HistoryError::OrphanResult { at: 0 });
     let both = Message::new(
@@ -282,7 +285,7 @@ fn lists_that_are_no_history_are_refused() {
 }
 
 #[test]
-fn the_id_that_is_used_twice_is_named() {
+fn duplicate_id_error_names_the_id() {
     let duplicate = |call: &str| HistoryError::DuplicateId {
         at: 0,
         call: call.into(),
@@ -295,7 +298,7 @@ fn the_id_that_is_used_twice_is_named() {
 }
 
 #[test]
-fn what_several_runs_have_said_is_taken_with_other_ids() {
+fn renamed_gives_new_ids_to_messages_of_several_runs() {
     let messages = [
         reply(&["a", "b"]),
         answers(&["b", "a"]),
@@ -345,7 +348,7 @@ fn check_renamed(taken: &[&str], wanted: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn ids_that_clash_are_renamed() {
+fn open_renames_clashing_ids() {
     check_renamed(&[], &["a", "b"], &["a", "b"]);
     check_renamed(&["a"], &["a"], &["a-2"]);
     check_renamed(&["a", "a"], &["a"], &["a-3"]);
@@ -357,7 +360,7 @@ fn ids_that_clash_are_renamed() {
 }
 
 #[test]
-fn exchanges_that_were_open_together_do_not_clash() {
+fn exchanges_open_together_get_distinct_ids() {
     let mut history = History::new();
     let (mut first, second) = (open(&history, &["a"]), open(&history, &["a", "b"]));
     first.answer(answer("a")).unwrap();
@@ -372,7 +375,7 @@ fn exchanges_that_were_open_together_do_not_clash() {
 }
 
 #[test]
-fn a_renamed_reply_leaves_the_one_it_was_made_from_alone() {
+fn open_with_rename_leaves_original_reply_unchanged() {
     let sent = Arc::new(reply(&["a", "a"]));
     let exchange = History::new().open(sent.clone()).unwrap();
     assert_eq!(*sent, reply(&["a", "a"]));
@@ -382,7 +385,7 @@ fn a_renamed_reply_leaves_the_one_it_was_made_from_alone() {
 }
 
 #[test]
-fn an_exchange_knows_what_is_open() {
+fn exchange_tracks_unanswered_calls() {
     let mut exchange = open(&History::new(), &["a", "b", "c"]);
     let left = |exchange: &Exchange| {
         exchange
@@ -415,7 +418,7 @@ fn an_exchange_knows_what_is_open() {
 }
 
 #[test]
-fn what_has_no_answer_is_answered_at_the_end() {
+fn close_answers_remaining_calls() {
     let mut history = History::new();
     let mut exchange = open(&history, &["a", "b"]);
     exchange.answer(answer("b")).unwrap();
@@ -424,16 +427,19 @@ fn what_has_no_answer_is_answered_at_the_end() {
         .calls()
         .map(|(_, result)| (result.error, result.content.clone()))
         .collect();
-    let nobody = vec![Content::Text("nobody waited".into())];
+    let cancelled = vec![Content::Text("the caller stopped waiting".into())];
     let answered = vec![Content::Text("b".into())];
     assert_eq!(
         results,
-        [(Some(ToolErrorKind::Cancelled), nobody), (None, answered)]
+        [
+            (Some(ToolErrorKind::Cancelled), cancelled),
+            (None, answered)
+        ]
     );
 }
 
 #[test]
-fn the_last_words_are_the_models() {
+fn last_text_returns_text_of_model() {
     let mut history = History::new();
     assert_eq!(history.last_text(), None);
     history.say(Message::user("hi")).unwrap();
@@ -445,7 +451,7 @@ fn the_last_words_are_the_models() {
 }
 
 #[test]
-fn a_clone_shares_until_the_first_change() {
+fn clone_shares_messages_until_first_change() {
     let mut history = History::new();
     history.say(Message::user("hi")).unwrap();
     let clone = history.clone();
@@ -459,8 +465,8 @@ fn a_clone_shares_until_the_first_change() {
     assert!(History::new().is_empty() && !history.is_empty());
 }
 
-/// A history of exchanges whose results keep so many bytes each.
-fn long(sizes: &[&[usize]]) -> History {
+/// Returns a history of exchanges whose results retain this many bytes each.
+fn history_with_wholes(sizes: &[&[usize]]) -> History {
     let mut history = History::new();
     for (turn, sizes) in sizes.iter().enumerate() {
         let calls: Vec<ToolCall> = (0..sizes.len())
@@ -486,8 +492,8 @@ fn wholes(history: &History) -> Vec<Option<usize>> {
 }
 
 #[test]
-fn the_oldest_wholes_go_first_and_nothing_else_changes() {
-    let history = long(&[&[100, 200], &[0], &[300]]);
+fn keep_wholes_drops_oldest_first() {
+    let history = history_with_wholes(&[&[100, 200], &[0], &[300]]);
     assert_eq!(history.kept(), 600);
     let cases: [(usize, &[Option<usize>]); 6] = [
         (600, &[Some(100), Some(200), None, Some(300)]),
@@ -516,8 +522,11 @@ fn the_oldest_wholes_go_first_and_nothing_else_changes() {
 }
 
 #[test]
-fn wholes_count_in_no_size() {
-    let (with, without) = (long(&[&[1 << 20]]), long(&[&[0]]));
+fn wholes_are_not_part_of_any_size() {
+    let (with, without) = (
+        history_with_wholes(&[&[1 << 20]]),
+        history_with_wholes(&[&[0]]),
+    );
     let counts = |history: &History| (history.size(), history.tokens(), history.most_tokens());
     assert_eq!(counts(&with), counts(&without));
     let message = with.messages().last().unwrap();
@@ -530,8 +539,8 @@ fn wholes_count_in_no_size() {
 }
 
 #[test]
-fn what_a_provider_made_of_a_message_outlives_its_whole() {
-    let mut history = long(&[&[100]]);
+fn encoded_message_survives_dropped_whole() {
+    let mut history = history_with_wholes(&[&[100]]);
     history.encoded(1, "wire", || b"made".to_vec());
     history.keep_wholes(0);
     assert_eq!(
@@ -541,7 +550,7 @@ fn what_a_provider_made_of_a_message_outlives_its_whole() {
 }
 
 #[test]
-fn an_open_exchange_can_be_bounded_too() {
+fn exchange_keep_wholes_limits_open_exchange() {
     let calls: Vec<ToolCall> = ["a", "b"]
         .map(|id| ToolCall::new(id, "t", json!({})))
         .into();
@@ -562,19 +571,19 @@ fn an_open_exchange_can_be_bounded_too() {
     assert_eq!(left, [0, 10]);
 }
 
-/// What `work` looks at on an exchange of so many calls.
-fn looked_at(calls: usize, work: impl FnOnce(&mut Exchange, &[CallId])) -> usize {
+/// Returns how many calls `work` inspects in an exchange of this many calls.
+fn inspected_calls(calls: usize, work: impl FnOnce(&mut Exchange, &[CallId])) -> usize {
     let ids: Vec<String> = (0..calls).map(|n| format!("c{n}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let mut exchange = open(&History::new(), &ids);
     let ids: Vec<CallId> = ids.into_iter().map(CallId::from).collect();
-    super::looked::so_far();
+    super::inspected::take();
     work(&mut exchange, &ids);
-    super::looked::so_far()
+    super::inspected::take()
 }
 
 #[test]
-fn exchange_of_many_calls_is_answered_with_one_look_for_each() {
+fn exchange_of_many_calls_inspects_each_call_once() {
     let answer_all = |exchange: &mut Exchange, ids: &[CallId]| {
         for id in ids.iter().rev() {
             assert!(!exchange.is_complete());
@@ -592,19 +601,22 @@ fn exchange_of_many_calls_is_answered_with_one_look_for_each() {
         );
     };
     for calls in [16, 17, 64, 1_000, 8_000] {
-        let looked = looked_at(calls, answer_all);
-        // Few calls are looked at one by one: at most 16 for each.
+        let inspected = inspected_calls(calls, answer_all);
+        // Few calls are searched one by one: at most 16 for each.
         let most = if calls > 16 {
             2 * calls + 2
         } else {
             2 * 16 * calls + 32
         };
-        assert!(looked <= most, "{looked} looks for {calls} calls");
+        assert!(
+            inspected <= most,
+            "{inspected} inspections for {calls} calls"
+        );
     }
 }
 
 #[test]
-fn exchange_of_many_long_answers_is_bounded_with_one_look_for_each() {
+fn exchange_of_many_long_answers_inspects_each_answer_once() {
     let keep = |exchange: &mut Exchange, ids: &[CallId]| {
         for id in ids {
             let mut long = answer(id.as_str());
@@ -620,12 +632,15 @@ fn exchange_of_many_long_answers_is_bounded_with_one_look_for_each() {
             .collect();
         assert_eq!(kept, ids.iter().rev().take(2).rev().collect::<Vec<_>>());
     };
-    let looked = looked_at(2_000, keep);
-    assert!(looked <= 4_000, "{looked} looks for 2000 answers");
+    let inspected = inspected_calls(2_000, keep);
+    assert!(
+        inspected <= 4_000,
+        "{inspected} inspections for 2000 answers"
+    );
 }
 
 #[test]
-fn the_result_of_a_call_is_found_wherever_it_came_from() {
+fn result_finds_answers_from_all_sources() {
     let mut history = History::new();
     history.say(Message::user("go")).unwrap();
     let ids: Vec<String> = (0..40).map(|n| format!("c{n}")).collect();

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn dollars_that_are_no_amount_are_nothing_or_all() {
+fn from_dollars_clamps_invalid_amounts() {
     for nothing in [f64::NAN, -1.0, f64::NEG_INFINITY, 0.0, -0.0] {
         assert_eq!(Money::from_dollars(nothing), Money::ZERO, "{nothing}");
     }
@@ -14,7 +14,7 @@ fn dollars_that_are_no_amount_are_nothing_or_all() {
 }
 
 #[test]
-fn a_price_that_is_no_price_is_never_nothing() {
+fn invalid_price_is_never_zero() {
     for wrong in [f64::NAN, -1.0, f64::NEG_INFINITY, f64::INFINITY] {
         let price = Price::new(wrong, wrong)
             .with_cached(wrong)
@@ -35,7 +35,7 @@ fn a_price_that_is_no_price_is_never_nothing() {
 }
 
 #[test]
-fn money_is_shown_exactly() {
+fn money_displays_exact_amount() {
     let cases = [
         (0, "$0.00"),
         (1, "$0.000000001"),
@@ -49,7 +49,7 @@ fn money_is_shown_exactly() {
 }
 
 #[test]
-fn each_kind_of_token_has_its_price() {
+fn cost_uses_price_of_each_kind_of_token() {
     let price = Price::new(3.0, 15.0)
         .with_cached(0.3)
         .with_cache_write(3.75);
@@ -109,7 +109,7 @@ fn count() -> impl Strategy<Value = u64> {
 }
 
 #[test]
-fn hour_in_the_cache_has_its_price() {
+fn cost_uses_price_of_hourly_cache() {
     let usage = |written, hour| {
         let mut usage = Usage::new(1_000_000, 0);
         (usage.cache_written, usage.cache_written_hour) = (Some(written), Some(hour));
@@ -151,7 +151,7 @@ fn hour_in_the_cache_has_its_price() {
 }
 
 #[test]
-fn fees_and_tiers_are_counted() {
+fn cost_includes_fees_and_tiers() {
     let dollars = Money::from_dollars;
     let price = Price::new(1.0, 2.0);
     let mut usage = Usage::new(1_000_000, 1_000_000);
@@ -159,12 +159,12 @@ fn fees_and_tiers_are_counted() {
     assert_eq!(
         price.cost(&usage),
         dollars(3.0),
-        "a fee that is not known is shown as none"
+        "an unknown fee adds nothing"
     );
     assert_eq!(
         price.cost_at_most(&usage),
         dollars(3.25),
-        "and counts as the most where money is limited"
+        "an unknown fee counts as the assumed one if money is limited"
     );
     let known = price.with_fees(Fees::new().with_search(0.01).with_session(0.03));
     assert_eq!(known.cost(&usage), dollars(3.09));
@@ -178,7 +178,7 @@ fn fees_and_tiers_are_counted() {
     assert_eq!(
         price.cost(&first),
         dollars(9.0),
-        "a tier that is not known counts three times"
+        "an unknown tier counts three times"
     );
     assert_eq!(
         price.with_priority(200).prioritised().cost(&first),
@@ -196,7 +196,7 @@ fn fees_and_tiers_are_counted() {
 }
 
 #[test]
-fn sums_of_usage_stop_at_the_most() {
+fn usage_sums_saturate() {
     let mut all = Usage::new(u64::MAX, u64::MAX);
     (all.cached, all.cache_written, all.cache_written_hour) =
         (Some(u64::MAX), Some(u64::MAX), Some(u64::MAX));
@@ -210,9 +210,9 @@ fn sums_of_usage_stop_at_the_most() {
 }
 
 proptest! {
-    /// Whatever was used within the bounds, it costs no more than the most.
+    /// Any usage within the bounds costs no more than the maximum.
     #[test]
-    fn nothing_costs_more_than_the_most(
+    fn cost_never_exceeds_most(
         price in price(), input in count(), output in count(), less in 0.0..=1.0, cached in count(), written in count(),
     ) {
         let share = |tokens: u64| ((tokens as f64 * less) as u64).min(tokens);
@@ -225,9 +225,9 @@ proptest! {
         prop_assert!(price.cost(&usage) <= price.with_hour().prioritised().most(input, output));
     }
 
-    /// What is afforded is paid for, and one token more is not.
+    /// The affordable tokens are within the money, and one token more is not.
     #[test]
-    fn what_is_afforded_is_exact(price in price(), input in count(), money in count()) {
+    fn affords_returns_exact_maximum(price in price(), input in count(), money in count()) {
         let money = Money(money);
         match price.affords(input, money) {
             None => prop_assert!(price.most(input, 0) > money),

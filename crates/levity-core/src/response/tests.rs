@@ -56,7 +56,7 @@ fn call(id: &str, args: &str) -> Part {
     Part::ToolCall(ToolCall::from_text(id, "add", args))
 }
 
-/// A text cut at these places, counted in characters.
+/// Returns a text cut at these positions, counted in characters.
 fn cut(text: &str, cuts: &[usize]) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for (n, c) in text.chars().enumerate() {
@@ -71,7 +71,7 @@ fn cut(text: &str, cuts: &[usize]) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn pieces_give_the_same_however_they_are_cut(
+    fn fold_is_independent_of_piece_boundaries(
         words in "[a-zä🪁\\n ]{1,30}",
         thought in "[a-z ]{1,20}",
         cuts in prop::collection::vec(0usize..40, 0..12),
@@ -86,7 +86,7 @@ proptest! {
         deltas.push(opaque(1));
         deltas.extend(cut(&words, &cuts).into_iter().map(Delta::Text));
         deltas.extend([start(0, "a"), start(7, "b")]);
-        // The arguments of both calls arrive in turns.
+        // The arguments of both calls arrive alternately.
         let (mut first, mut second) = (cut(&whole, &cuts).into_iter(), cut(&whole, &cuts).into_iter());
         for side in order {
             let (index, next) = if side { (0, first.next()) } else { (7, second.next()) };
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn the_limit_is_the_sum_of_all_text(sizes in prop::collection::vec(1usize..50, 1..20)) {
+    fn fold_limit_counts_all_text(sizes in prop::collection::vec(1usize..50, 1..20)) {
         let deltas = || sizes.iter().enumerate().map(|(n, size)| {
             let piece = "x".repeat(*size);
             if n % 2 == 0 { Delta::Text(piece) } else { Delta::Thinking(piece) }
@@ -114,7 +114,7 @@ proptest! {
 }
 
 #[test]
-fn pieces_of_a_kind_join() {
+fn fold_joins_pieces_of_same_kind() {
     check(vec![], []);
     check(vec![text("a"), text("b")], [Part::text("ab")]);
     check(
@@ -141,20 +141,20 @@ fn pieces_of_a_kind_join() {
 }
 
 #[test]
-fn an_empty_text_is_no_part() {
+fn fold_omits_empty_text() {
     check(vec![text("")], []);
     check(
         vec![text(""), start(0, "x"), args(0, "{}"), text("")],
         [call("x", "{}")],
     );
-    // With provider data it is one: some providers fasten a signature to a text that is empty.
+    // With provider data it is a part: some providers attach a signature to an empty text.
     check(vec![text(""), opaque(1)], [with(Part::text(""), 1)]);
-    // An empty thought is how a provider shows that there was one.
+    // A provider sends empty thinking to show that there was some.
     check(vec![thinking(""), opaque(1)], [with(Part::thinking(""), 1)]);
 }
 
 #[test]
-fn arguments_find_their_call() {
+fn fold_assigns_arguments_to_their_call() {
     check(
         vec![start(0, "x"), args(0, "{\"a\""), args(0, ": 2}")],
         [call("x", "{\"a\": 2}")],
@@ -198,7 +198,7 @@ fn arguments_find_their_call() {
 }
 
 #[test]
-fn arguments_without_a_call_are_refused() {
+fn fold_rejects_arguments_without_call() {
     for deltas in [
         vec![args(0, "{}")],
         vec![start(0, "x"), args(1, "{}")],
@@ -211,7 +211,7 @@ fn arguments_without_a_call_are_refused() {
 }
 
 #[test]
-fn provider_data_goes_to_the_part_before() {
+fn fold_attaches_provider_data_to_previous_part() {
     check(
         vec![thinking("a"), opaque(1)],
         [with(Part::thinking("a"), 1)],
@@ -252,7 +252,7 @@ fn provider_data_goes_to_the_part_before() {
 }
 
 #[test]
-fn provider_blocks_do_not_replace_each_other() {
+fn fold_keeps_consecutive_provider_blocks() {
     check(
         vec![opaque(1), opaque(2)],
         [Part::Opaque(data(1)), Part::Opaque(data(2))],
@@ -265,7 +265,7 @@ fn provider_blocks_do_not_replace_each_other() {
 }
 
 #[test]
-fn names_and_whole_parts_count_towards_the_limit() {
+fn fold_limit_counts_names_and_whole_parts() {
     let refused = |deltas: Vec<Delta>| {
         let mut fold = Fold::with_limit(1000);
         let error = deltas
@@ -283,9 +283,9 @@ fn names_and_whole_parts_count_towards_the_limit() {
     refused(vec![Delta::Part(Part::thinking(&*long))]);
 }
 
-/// Nothing that a provider sends without end may grow without end.
+/// No endless input of a provider may grow without limit.
 #[test]
-fn whatever_can_be_sent_without_end_meets_the_limit() {
+fn fold_limit_stops_endless_pieces_of_any_kind() {
     let long = || json!("x".repeat(1001));
     let endless = [
         vec![start(0, "")],
@@ -310,7 +310,7 @@ fn whatever_can_be_sent_without_end_meets_the_limit() {
     ];
     for deltas in endless {
         let mut fold = Fold::with_limit(1000);
-        let told = format!("{:?}", deltas[0]);
+        let piece = format!("{:?}", deltas[0]);
         let pushed = deltas
             .into_iter()
             .cycle()
@@ -318,13 +318,13 @@ fn whatever_can_be_sent_without_end_meets_the_limit() {
             .try_for_each(|delta| fold.push(delta));
         assert!(
             pushed.is_err(),
-            "2000 times {told:.60} pass a limit of 1000 bytes"
+            "2000 times {piece:.60} pass a limit of 1000 bytes"
         );
     }
 }
 
 #[test]
-fn the_reason_to_stop_is_guessed_when_nobody_gives_it() {
+fn fold_infers_missing_finish_reason() {
     let finish = |deltas: Vec<Delta>| fold(deltas).unwrap().finish;
     assert_eq!(finish(vec![]), Finish::Stop);
     assert_eq!(finish(vec![text("a")]), Finish::Stop);
@@ -344,7 +344,7 @@ fn the_reason_to_stop_is_guessed_when_nobody_gives_it() {
 }
 
 #[test]
-fn counts_replace_what_was_known() {
+fn fold_replaces_token_counts() {
     let usage = |input, output| {
         let mut usage = Usage::default();
         (usage.input, usage.output) = (input, output);
@@ -360,7 +360,7 @@ fn counts_replace_what_was_known() {
 }
 
 #[test]
-fn a_reply_that_begins_anew_is_only_what_came_after() {
+fn fold_after_restart_has_only_later_pieces() {
     let waiting = Delta::Waiting {
         time: std::time::Duration::from_secs(1),
         reason: "busy".into(),
@@ -385,19 +385,19 @@ fn a_reply_that_begins_anew_is_only_what_came_after() {
     assert_eq!(
         folded.usage,
         Usage::new(10, 3),
-        "what was sent stays counted"
+        "the usage of earlier attempts remains"
     );
     assert!(folded.message.calls().next().is_none());
     let stray = fold([start(0, "x"), anew, args(0, "{}")]);
     assert_eq!(
         stray.unwrap_err().kind(),
         ModelErrorKind::Malformed,
-        "calls begin anew too"
+        "calls restart too"
     );
 }
 
 #[tokio::test]
-async fn a_response_survives_being_streamed() {
+async fn from_response_and_fold_return_same_response() {
     let parts = vec![
         with(Part::thinking("hm"), 1),
         Part::text("a"),
@@ -411,9 +411,9 @@ async fn a_response_survives_being_streamed() {
     assert_eq!(Deltas::from_response(&response).fold().await, Ok(response));
 }
 
-/// Text in any order of parts, with and without data of a provider's.
+/// Text in any order of parts, with and without provider data.
 #[tokio::test]
-async fn streamed_response_gives_all_text_as_text() {
+async fn from_response_returns_all_text_as_text_pieces() {
     let picture = Part::Media(Media::bytes("image/png", vec![1]));
     let signed = with(Part::text("signed"), 1);
     let lists = [
@@ -469,7 +469,7 @@ async fn streamed_response_gives_all_text_as_text() {
 }
 
 #[tokio::test]
-async fn the_first_error_ends_the_fold() {
+async fn fold_returns_first_error() {
     let error = ModelError::new(ModelErrorKind::Transport, "connection reset");
     let stream = super::Ready(vec![Ok(text("a")), Err(error.clone()), Ok(text("b"))].into_iter());
     assert_eq!(Deltas::new(stream).fold().await, Err(error));
@@ -478,7 +478,7 @@ async fn the_first_error_ends_the_fold() {
 }
 
 #[test]
-fn a_reply_of_endless_small_pieces_is_paused_after_each_256() {
+fn deltas_pause_after_every_256_pieces() {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -499,7 +499,7 @@ fn a_reply_of_endless_small_pieces_is_paused_after_each_256() {
 }
 
 #[test]
-fn a_reply_of_too_many_calls_is_malformed_and_says_so() {
+fn fold_rejects_reply_with_too_many_calls() {
     let start = |index: usize| Delta::CallStart {
         index: u32::try_from(index).unwrap(),
         id: "c".into(),
