@@ -8,27 +8,27 @@ use levity_core::CancelToken;
 
 /// Counts how often it is woken.
 #[derive(Default)]
-struct Bell(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl Bell {
-    fn rings(&self) -> usize {
+impl WakeCounter {
+    fn wakes(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-fn bell() -> (Arc<Bell>, Waker) {
-    let bell = Arc::new(Bell::default());
-    (bell.clone(), Waker::from(bell))
+fn wake_counter() -> (Arc<WakeCounter>, Waker) {
+    let wake_counter = Arc::new(WakeCounter::default());
+    (wake_counter.clone(), Waker::from(wake_counter))
 }
 
 #[test]
-fn cancelled_before_it_does_not_wait() {
+fn cancelled_returns_at_once_if_already_cancelled() {
     let token = CancelToken::new();
     token.cancel();
     token.cancel();
@@ -38,9 +38,9 @@ fn cancelled_before_it_does_not_wait() {
 }
 
 #[test]
-fn every_waiter_is_woken_once() {
+fn cancel_wakes_every_waiter_once() {
     let token = CancelToken::new();
-    let ((first, a), (second, b)) = (bell(), bell());
+    let ((first, a), (second, b)) = (wake_counter(), wake_counter());
     let clone = token.clone();
     let (mut one, mut other) = (pin!(token.cancelled()), pin!(clone.cancelled()));
     assert!(one.as_mut().poll(&mut Context::from_waker(&a)).is_pending());
@@ -50,18 +50,18 @@ fn every_waiter_is_woken_once() {
             .poll(&mut Context::from_waker(&b))
             .is_pending()
     );
-    assert_eq!((first.rings(), second.rings()), (0, 0));
+    assert_eq!((first.wakes(), second.wakes()), (0, 0));
     clone.cancel();
     token.cancel();
-    assert_eq!((first.rings(), second.rings()), (1, 1));
+    assert_eq!((first.wakes(), second.wakes()), (1, 1));
     assert!(one.poll(&mut Context::from_waker(&a)).is_ready());
     assert!(other.poll(&mut Context::from_waker(&b)).is_ready());
 }
 
 #[test]
-fn the_last_waker_is_the_one_that_is_woken() {
+fn cancel_wakes_latest_waker() {
     let token = CancelToken::new();
-    let ((old, a), (new, b)) = (bell(), bell());
+    let ((old, a), (new, b)) = (wake_counter(), wake_counter());
     let mut waiting = pin!(token.cancelled());
     assert!(
         waiting
@@ -76,14 +76,14 @@ fn the_last_waker_is_the_one_that_is_woken() {
             .is_pending()
     );
     token.cancel();
-    assert_eq!((old.rings(), new.rings()), (0, 1));
+    assert_eq!((old.wakes(), new.wakes()), (0, 1));
 }
 
 #[test]
-fn a_waiter_that_is_dropped_leaves_no_waker_behind() {
+fn dropped_waiter_removes_its_waker() {
     let token = CancelToken::new();
-    let (bell, waker) = bell();
-    let held = Arc::strong_count(&bell);
+    let (wake_counter, waker) = wake_counter();
+    let held = Arc::strong_count(&wake_counter);
     for _ in 0..100 {
         let mut waiting = Box::pin(token.cancelled());
         assert!(
@@ -99,22 +99,22 @@ fn a_waiter_that_is_dropped_leaves_no_waker_behind() {
                 .is_pending()
         );
         assert_eq!(
-            Arc::strong_count(&bell),
+            Arc::strong_count(&wake_counter),
             held + 1,
-            "one waker is kept for one waiter"
+            "one waker per waiter"
         );
         drop(waiting);
-        assert_eq!(Arc::strong_count(&bell), held);
+        assert_eq!(Arc::strong_count(&wake_counter), held);
     }
     token.cancel();
-    assert_eq!(bell.rings(), 0, "whoever has left is not woken");
+    assert_eq!(wake_counter.wakes(), 0, "a dropped waiter is not woken");
 }
 
 #[test]
-fn wakers_are_let_go_when_it_is_cancelled() {
+fn cancel_drops_all_wakers() {
     let token = CancelToken::new();
-    let (bell, waker) = bell();
-    let held = Arc::strong_count(&bell);
+    let (wake_counter, waker) = wake_counter();
+    let held = Arc::strong_count(&wake_counter);
     let mut waiting = pin!(token.cancelled());
     assert!(
         waiting
@@ -123,15 +123,15 @@ fn wakers_are_let_go_when_it_is_cancelled() {
             .is_pending()
     );
     token.cancel();
-    assert_eq!(Arc::strong_count(&bell), held);
+    assert_eq!(Arc::strong_count(&wake_counter), held);
 }
 
 #[test]
-fn a_waker_may_use_the_token() {
-    struct Nosy(CancelToken, AtomicUsize);
-    impl Wake for Nosy {
+fn waker_can_use_the_token() {
+    struct TokenWaker(CancelToken, AtomicUsize);
+    impl Wake for TokenWaker {
         fn wake(self: Arc<Self>) {
-            // Neither may find the token locked.
+            // Neither call may find the token locked.
             self.0.cancel();
             let again = pin!(self.0.cancelled()).poll(&mut Context::from_waker(Waker::noop()));
             self.1
@@ -139,8 +139,8 @@ fn a_waker_may_use_the_token() {
         }
     }
     let token = CancelToken::new();
-    let nosy = Arc::new(Nosy(token.clone(), AtomicUsize::new(0)));
-    let waker = Waker::from(nosy.clone());
+    let token_waker = Arc::new(TokenWaker(token.clone(), AtomicUsize::new(0)));
+    let waker = Waker::from(token_waker.clone());
     let mut waiting = pin!(token.cancelled());
     assert!(
         waiting
@@ -149,11 +149,11 @@ fn a_waker_may_use_the_token() {
             .is_pending()
     );
     token.cancel();
-    assert_eq!(nosy.1.load(Ordering::SeqCst), 1);
+    assert_eq!(token_waker.1.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn a_guard_cancels_when_it_is_dropped() {
+fn guard_cancels_on_drop() {
     let token = CancelToken::new();
     let guard = token.clone().into_guard();
     assert_eq!(format!("{token:?}"), "CancelToken(false)");
@@ -162,7 +162,7 @@ fn a_guard_cancels_when_it_is_dropped() {
 }
 
 #[test]
-fn a_cancel_from_another_thread_is_never_missed() {
+fn cancel_from_another_thread_is_never_missed() {
     for _ in 0..200 {
         let token = CancelToken::new();
         let clone = token.clone();

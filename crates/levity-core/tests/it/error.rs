@@ -14,7 +14,7 @@ fn nested() -> Upload {
     Upload(io::Error::other("connection reset"))
 }
 
-/// All messages of an error, outermost first.
+/// Returns all messages of an error, outermost first.
 fn chain(error: &dyn Error) -> Vec<String> {
     let mut all = vec![error.to_string()];
     let mut next = error.source();
@@ -26,7 +26,7 @@ fn chain(error: &dyn Error) -> Vec<String> {
 }
 
 #[test]
-fn a_cause_keeps_its_chain_and_after_a_trip_its_text() {
+fn shared_error_keeps_chain_and_serialized_text() {
     let cause = SharedError::new(nested());
     assert_eq!(cause.to_string(), "the upload failed");
     assert_eq!(chain(&cause), ["the upload failed", "connection reset"]);
@@ -48,15 +48,15 @@ fn model_error_prints_each_cause_once_by_debug() {
         format!("{error:?}"),
         "Transport: no reply: the upload failed: connection reset"
     );
-    // A cause that the message names already is not repeated.
-    let told = ModelError::new(ModelErrorKind::Transport, "no reply: connection reset")
+    // A cause that the message already contains is not repeated.
+    let error = ModelError::new(ModelErrorKind::Transport, "no reply: connection reset")
         .with_source(cause());
-    let told = told.with_target("test:m", "http://h/v1").with_status(502);
+    let error = error.with_target("test:m", "http://h/v1").with_status(502);
     let line =
         "request to http://h/v1 failed (model test:m, status 502): no reply: connection reset";
-    assert_eq!(levity_core::text::chain(&told), line);
-    assert_eq!(format!("{told:?}"), format!("Transport: {line}"));
-    assert_eq!(Failure::Model(told).to_string(), line);
+    assert_eq!(levity_core::text::chain(&error), line);
+    assert_eq!(format!("{error:?}"), format!("Transport: {line}"));
+    assert_eq!(Failure::Model(error).to_string(), line);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn errors_name_their_source_once() {
 }
 
 #[test]
-fn a_retry_helps_where_the_error_says_so() {
+fn is_retryable_depends_on_kind() {
     let model = |kind| ModelError::new(kind, "no").is_retryable();
     assert!(model(ModelErrorKind::RateLimited { retry_after: None }));
     for kind in [
@@ -133,7 +133,7 @@ fn a_retry_helps_where_the_error_says_so() {
     assert!(!journal(JournalErrorKind::Damaged) && !journal(JournalErrorKind::Version));
     assert_eq!(
         JournalError::busy(&RunId::new("r1")).to_string(),
-        "run `r1` is driven elsewhere"
+        "run `r1` is driven by another process"
     );
     let memory = |kind| MemoryError::new(kind, "no").is_retryable();
     assert!(memory(MemoryErrorKind::Busy) && memory(MemoryErrorKind::Io));
@@ -141,7 +141,7 @@ fn a_retry_helps_where_the_error_says_so() {
 }
 
 #[test]
-fn details_of_a_model_error_can_be_read() {
+fn model_error_returns_its_details() {
     let error = ModelError::new(ModelErrorKind::Server, "no")
         .with_status(500)
         .with_request_id("q1");

@@ -1,4 +1,4 @@
-//! Everything that crosses a boundary comes back as it went, and in the words that were promised.
+//! Checks that everything that crosses a boundary survives JSON, with the documented field names.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// It comes back through text, and through a value.
+/// Checks that a value survives JSON text and a JSON value.
 #[track_caller]
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let text = serde_json::to_string(value).unwrap();
@@ -33,7 +33,7 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     );
 }
 
-/// It is written as this, and comes back.
+/// Checks that a value is serialized in this form and deserialized again.
 #[track_caller]
 fn check_form<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, form: Value) {
     assert_eq!(serde_json::to_value(value).unwrap(), form);
@@ -48,7 +48,7 @@ fn opaque() -> ProviderState {
 }
 
 #[test]
-fn a_tool_that_returned_null_returned_something() {
+fn null_value_of_tool_result_survives_json() {
     let result = ToolResult::new(&call(), Ok(ToolOutput::value(Value::Null)));
     assert_eq!(result.text(), "null");
     check(&result);
@@ -220,7 +220,7 @@ fn request() -> Request {
 }
 
 #[test]
-fn messages() {
+fn messages_survive_json() {
     for part in parts() {
         check(&part);
     }
@@ -254,7 +254,7 @@ fn messages() {
 }
 
 #[test]
-fn bytes() {
+fn bytes_survive_json_as_base64() {
     for bytes in [
         vec![],
         vec![0],
@@ -277,7 +277,7 @@ fn bytes() {
 }
 
 #[test]
-fn requests_and_responses() {
+fn requests_and_responses_survive_json() {
     check(&request());
     check(&Request::new());
     check_form(
@@ -318,7 +318,7 @@ fn requests_and_responses() {
 }
 
 #[test]
-fn deltas() {
+fn deltas_survive_json() {
     let deltas = [
         Delta::Text("a".into()),
         Delta::Thinking("b".into()),
@@ -350,7 +350,7 @@ fn deltas() {
 }
 
 #[test]
-fn cards_and_specs() {
+fn cards_and_specs_survive_json() {
     let mut card = ModelCard::new("test", "m1").with_abilities(Abilities::default());
     check(&card);
     (card.window, card.max_output) = (Some(128_000), Some(4_096));
@@ -393,7 +393,7 @@ fn cards_and_specs() {
 }
 
 #[test]
-fn effects_and_outcomes() {
+fn effects_and_outcomes_survive_json() {
     let ask = Ask::new(RunId::new("r1"), EffectId::new(3), call(), "it may destroy");
     let effects = [
         Effect::Model(ModelCall::new("main", request(), Offer::None)),
@@ -471,7 +471,7 @@ fn records() -> Vec<Entry> {
 }
 
 #[test]
-fn journals() {
+fn journal_records_survive_json() {
     for (seq, entry) in (0..).zip(records()) {
         check(&Record::new(seq, Timestamp::from_millis(u64::MAX), entry));
     }
@@ -486,7 +486,7 @@ fn journals() {
     assert_eq!(
         (old, old.unpriced()),
         (Spending::new(1, 0, 9), 9),
-        "what has no price is not free"
+        "a missing price is not free"
     );
     let run = RunId::new("r1");
     assert_eq!(RunSummary::of(&run, &[]), None);
@@ -599,7 +599,7 @@ fn events() -> Vec<EventKind> {
 }
 
 #[test]
-fn what_is_watched() {
+fn events_survive_json() {
     for kind in events() {
         let json = serde_json::to_value(&kind).unwrap();
         let name = json
@@ -620,7 +620,7 @@ fn what_is_watched() {
 }
 
 #[test]
-fn errors() {
+fn errors_survive_json() {
     model_errors().iter().for_each(check);
     check(&ModelError::new(ModelErrorKind::Auth, "the key is wrong"));
     check(&ModelError::new(ModelErrorKind::Auth, "the key is wrong").with_charge());
@@ -648,7 +648,7 @@ fn errors() {
 }
 
 #[test]
-fn contexts_and_ids() {
+fn contexts_and_ids_survive_json() {
     let context = Context::new("add")
         .with_workspace(WorkspaceView::new(".", ["a.txt"]))
         .with_history(&history());

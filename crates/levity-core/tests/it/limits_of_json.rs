@@ -1,4 +1,4 @@
-//! What is accepted from a model must survive the journal, at the edges of JSON as well.
+//! Checks that input accepted from a model survives the journal, also at the limits of JSON.
 
 use levity_core::{
     EffectId, Entry, Message, Outcome, Part, Record, Response, Role, Timestamp, ToolCall,
@@ -6,8 +6,8 @@ use levity_core::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// A record of a reply that calls a tool with these arguments, written and read again.
-fn journaled(args: &str) -> Result<bool, String> {
+/// Writes and reads a record of a reply that calls a tool with these arguments.
+fn survives_journal(args: &str) -> Result<bool, String> {
     let call = Part::ToolCall(ToolCall::from_text("c1", "add", args));
     let outcome = Outcome::Model(Ok(Response::new(Message::new(Role::Assistant, [call]))));
     let entry = Entry::finished(EffectId::new(1), outcome);
@@ -21,7 +21,7 @@ fn journaled(args: &str) -> Result<bool, String> {
 fn deep_arguments_survive_the_journal() {
     for depth in [1, 20, 60, 100, 120, 127, 128, 1000, 100_000] {
         let args = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert_eq!(journaled(&args), Ok(true), "{depth} deep");
+        assert_eq!(survives_journal(&args), Ok(true), "{depth} deep");
     }
 }
 
@@ -31,15 +31,15 @@ proptest! {
         let float = f64::from_bits(bits);
         if float.is_finite() {
             let text = Value::from(float).to_string();
-            prop_assert_eq!(journaled(&text), Ok(true), "{}", text);
+            prop_assert_eq!(survives_journal(&text), Ok(true), "{}", text);
         }
-        prop_assert_eq!(journaled(&small.to_string()), Ok(true));
-        prop_assert_eq!(journaled(&bits.to_string()), Ok(true));
+        prop_assert_eq!(survives_journal(&small.to_string()), Ok(true));
+        prop_assert_eq!(survives_journal(&bits.to_string()), Ok(true));
     }
 
     #[test]
     fn any_text_is_accepted_as_arguments(text in "\\PC{0,40}|[\\[\\]{}\",:0-9a-z \\n]{0,40}") {
-        prop_assert_eq!(journaled(&text), Ok(true));
+        prop_assert_eq!(survives_journal(&text), Ok(true));
         let call = ToolCall::from_text("c1", "add", &text);
         let is_json = text.trim().is_empty() || serde_json::from_str::<Value>(&text).is_ok();
         prop_assert_eq!(call.raw.is_none(), is_json);

@@ -1,4 +1,4 @@
-//! levity-core from outside: the vocabulary survives JSON, and small things keep their word.
+//! Tests of levity-core from outside: JSON forms, errors, time, cancellation and small types.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(
     clippy::needless_pass_by_value,

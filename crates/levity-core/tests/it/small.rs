@@ -24,11 +24,11 @@ fn check_sum(a: Usage, b: Usage, expected: Usage) {
     assert_eq!(sum, expected);
     let mut sum = b;
     sum += a;
-    assert_eq!(sum, expected, "the order does not matter");
+    assert_eq!(sum, expected, "addition is commutative");
 }
 
 #[test]
-fn usage_adds_up() {
+fn usage_sum_adds_known_counts() {
     check_sum(Usage::new(1, 2), Usage::new(10, 20), Usage::new(11, 22));
     check_sum(Usage::default(), Usage::default(), Usage::default());
     check_sum(Usage::default(), Usage::new(1, 2), Usage::new(1, 2));
@@ -49,7 +49,7 @@ fn usage_adds_up() {
 }
 
 #[test]
-fn usage_is_updated_by_what_is_known() {
+fn usage_update_replaces_known_counts() {
     let mut known = Usage::new(10, 1);
     known.update(usage(None, Some(5)));
     assert_eq!(known, Usage::new(10, 5));
@@ -61,11 +61,11 @@ fn usage_is_updated_by_what_is_known() {
     assert_eq!(Usage::default().to_string(), "? tokens in, ? out");
 }
 
-/// Counts instead of choosing.
-struct Counting(AtomicU64);
+/// A world that counts in place of random numbers.
+struct CountingWorld(AtomicU64);
 
 #[async_trait]
-impl World for Counting {
+impl World for CountingWorld {
     fn now(&self) -> Timestamp {
         Timestamp::default()
     }
@@ -78,7 +78,7 @@ impl World for Counting {
 }
 
 #[test]
-fn run_ids_know_their_family() {
+fn run_id_returns_parent_and_child() {
     let run = RunId::new("r1");
     let child = run.child(EffectId::new(3)).child(EffectId::new(12));
     assert_eq!(child.as_str(), "r1.3.12");
@@ -89,7 +89,7 @@ fn run_ids_know_their_family() {
         child.parent().and_then(|parent| parent.parent()),
         Some(run.clone())
     );
-    let world = Counting(AtomicU64::new(10));
+    let world = CountingWorld(AtomicU64::new(10));
     assert_eq!(
         RunId::random(&world).as_str(),
         "000000000000000a000000000000000b"
@@ -99,15 +99,15 @@ fn run_ids_know_their_family() {
 }
 
 #[test]
-fn effect_ids_count_up_and_never_panic() {
+fn effect_id_next_saturates() {
     assert_eq!(EffectId::new(1).next(), EffectId::new(2));
     assert!(EffectId::new(9) < EffectId::new(10));
-    // A journal may hold any number.
+    // A journal may contain any number.
     assert_eq!(EffectId::new(u64::MAX).next().get(), u64::MAX);
 }
 
 #[test]
-fn digests_tell_inputs_apart() {
+fn digest_distinguishes_inputs() {
     // Known values of FNV-1a.
     assert_eq!(Digest::EMPTY.with(b"a").to_string(), "af63dc4c8601ec8c");
     assert_eq!(
@@ -126,7 +126,7 @@ fn digests_tell_inputs_apart() {
 }
 
 #[test]
-fn an_output_is_its_text_or_its_value() {
+fn tool_output_as_text_returns_text_or_value() {
     let picture = || Media::bytes("image/png", vec![1]);
     let check = |output: ToolOutput, expected: &str| {
         assert_eq!(output.as_text(), expected);
@@ -140,12 +140,12 @@ fn an_output_is_its_text_or_its_value() {
     let mut both = ToolOutput::text("seven");
     both.value = Some(json!(7));
     check(both, "seven");
-    // A picture is no text, so the value still speaks.
+    // An image is not text, so the value is shown.
     check(ToolOutput::value(json!(7)).with_media(picture()), "7");
 }
 
 #[test]
-fn a_failure_is_told_in_words() {
+fn tool_result_text_describes_failure() {
     let call = ToolCall::new("c1", "add", json!({}));
     let error = ToolError::failed("no such number").with_source("out of range");
     let result = ToolResult::new(&call, Err(error));
@@ -155,7 +155,7 @@ fn a_failure_is_told_in_words() {
 }
 
 #[test]
-fn messages_are_read_part_by_part() {
+fn message_accessors_select_parts() {
     let parts = [
         Part::thinking("a"),
         Part::text("b"),
@@ -174,7 +174,7 @@ fn messages_are_read_part_by_part() {
 }
 
 #[test]
-fn a_request_takes_only_what_can_stand_alone() {
+fn with_message_ignores_calls_and_results() {
     let orphan = Message::new(Role::Tool, []);
     let request = Request::new()
         .with_message(Message::user("hi"))
@@ -185,7 +185,7 @@ fn a_request_takes_only_what_can_stand_alone() {
 }
 
 #[test]
-fn a_schema_is_named_after_its_type() {
+fn output_schema_has_name_of_type() {
     #[derive(schemars::JsonSchema)]
     #[expect(dead_code, reason = "only its shape matters")]
     struct Sum {
@@ -207,7 +207,7 @@ fn a_schema_is_named_after_its_type() {
 }
 
 #[test]
-fn hints_are_careful_by_default() {
+fn hints_default_to_careful_values() {
     assert!(!Hints::new().runs_in_parallel() && !Hints::new().class.may_repeat());
     assert!(
         Hints::new().read_only().runs_in_parallel() && Hints::new().read_only().class.may_repeat()
@@ -223,26 +223,26 @@ fn hints_are_careful_by_default() {
 }
 
 #[test]
-fn endings_are_told_in_words() {
-    let told = |status: Status| status.to_string();
-    assert_eq!(told(Status::Complete), "complete");
+fn status_displays_reason() {
+    let shown = |status: Status| status.to_string();
+    assert_eq!(shown(Status::Complete), "complete");
     assert_eq!(
-        told(Status::BestEffort(Limit::Turns)),
+        shown(Status::BestEffort(Limit::Turns)),
         "best effort: the limit on turns was near"
     );
     assert_eq!(
-        told(Status::Partial(Limit::WallTime)),
+        shown(Status::Partial(Limit::WallTime)),
         "stopped: the limit on time was reached"
     );
     assert_eq!(
-        told(Status::Cancelled {
+        shown(Status::Cancelled {
             reason: "enough".into()
         }),
         "cancelled: enough"
     );
     assert_eq!(
-        told(Status::Failed(Failure::Internal("x".into()))),
-        "failed: the run cannot go on: x"
+        shown(Status::Failed(Failure::Internal("x".into()))),
+        "failed: internal error in the run: x"
     );
     assert!(Status::Complete.is_answer() && Status::BestEffort(Limit::Turns).is_answer());
     assert!(!Status::Partial(Limit::Turns).is_answer());
@@ -253,7 +253,7 @@ fn endings_are_told_in_words() {
 }
 
 #[test]
-fn nobody_listens_unless_told_to() {
+fn live_events_have_no_subscriber_by_default() {
     assert!(!LiveEvents::default().is_watched());
     Progress::default().report("half");
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -264,7 +264,7 @@ fn nobody_listens_unless_told_to() {
 }
 
 #[test]
-fn a_context_lists_what_was_done() {
+fn context_lists_calls_of_history() {
     let mut history = History::new();
     let calls = [
         ToolCall::new("a", "add", json!({"a": 2})),
@@ -295,7 +295,7 @@ fn a_context_lists_what_was_done() {
 }
 
 #[test]
-fn state_without_its_secrets_still_says_who_made_it() {
+fn redacted_provider_state_keeps_origin() {
     let state = ProviderState::new("openai", json!({"note": "password=hunter2"}))
         .with_origin("server account gpt");
     let said = Message::new(Role::Assistant, [Part::Opaque(state)]);
@@ -316,17 +316,17 @@ fn state_without_its_secrets_still_says_who_made_it() {
 }
 
 #[test]
-fn json_problem_names_the_place_and_not_the_value() {
+fn json_problem_names_position_without_value() {
     #[derive(Debug, serde::Deserialize)]
     #[serde(rename_all = "lowercase")]
-    #[allow(dead_code, reason = "only its errors are looked at")]
+    #[allow(dead_code, reason = "only its errors matter")]
     enum Word {
         Yes(u8),
         No,
     }
     #[derive(Debug, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
-    #[allow(dead_code, reason = "only its errors are looked at")]
+    #[allow(dead_code, reason = "only its errors matter")]
     struct Fields {
         goal: String,
     }

@@ -11,13 +11,13 @@ fn check(millis: u64, expected: &str) {
 }
 
 #[test]
-fn moments_are_shown_as_rfc_3339() {
+fn timestamp_displays_as_rfc_3339() {
     check(0, "1970-01-01T00:00:00.000Z");
     check(1, "1970-01-01T00:00:00.001Z");
     check(DAY - 1, "1970-01-01T23:59:59.999Z");
     check(DAY, "1970-01-02T00:00:00.000Z");
     check(1_234_567_890_123, "2009-02-13T23:31:30.123Z");
-    // Around the ends of years.
+    // Dates around the ends of years.
     check(365 * DAY - 1, "1970-12-31T23:59:59.999Z");
     check(365 * DAY, "1971-01-01T00:00:00.000Z");
     check(1_704_067_199_999, "2023-12-31T23:59:59.999Z");
@@ -44,9 +44,9 @@ fn is_leap(year: u64) -> bool {
     (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
 }
 
-/// Counts days one by one, which is slow and easy to believe.
+/// Counts days one by one, which is slow and obviously correct.
 #[test]
-fn every_day_of_five_centuries_is_right() {
+fn timestamp_displays_every_day_of_five_centuries() {
     let mut days = 0;
     for year in 1970..2470 {
         let lengths = [
@@ -76,7 +76,7 @@ fn every_day_of_five_centuries_is_right() {
 }
 
 #[test]
-fn arithmetic_stays_within_bounds() {
+fn timestamp_arithmetic_saturates() {
     let at = Timestamp::from_millis;
     assert_eq!(at(5).after(Duration::from_millis(2)), at(7));
     assert_eq!(at(5).after(Duration::MAX), at(u64::MAX));
@@ -98,7 +98,7 @@ fn arithmetic_stays_within_bounds() {
 
 proptest! {
     #[test]
-    fn later_is_greater(millis in 0..253_402_300_800_000u64, more in 1..10_000_000_000u64) {
+    fn later_timestamp_is_greater(millis in 0..253_402_300_800_000u64, more in 1..10_000_000_000u64) {
         let (early, late) = (Timestamp::from_millis(millis), Timestamp::from_millis(millis + more));
         prop_assert!(early < late);
         if late.as_millis() < 253_402_300_800_000 {
