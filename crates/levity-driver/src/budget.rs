@@ -1,4 +1,4 @@
-//! Money and tokens: set aside before a call of a model leaves, settled when it is back.
+//! Money and tokens: reserved before a model call is sent, settled when it returns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use levity_core::{
     ModelErrorKind, Outcome, Record, Spending,
 };
 
-use crate::meter::{Meter, Refusal, Reservation, begun, in_full};
+use crate::meter::{Meter, Refusal, Reservation, full_spending, initial_spending};
 
-/// Reservations of model calls under way, and the effects that wait for budget.
+/// The reservations of model calls in progress, and the effects that wait for budget.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     reservations: Vec<(EffectId, Reservation)>,
-    /// Effects that may begin once others have given back.
+    /// The effects that may begin once other calls release budget.
     waiting: Vec<EffectId>,
-    /// Cancelled when there may be room for them.
+    /// The token that is cancelled when there may be budget for them.
     freed: Option<CancelToken>,
 }
 
 impl Budget {
-    /// Forgets who waits; they are looked at anew.
+    /// Clears the waiting effects, so that they are checked again.
     pub(crate) fn reset(&mut self) {
         self.waiting.clear();
         self.freed = None;
@@ -31,17 +31,17 @@ impl Budget {
         !self.waiting.is_empty()
     }
 
-    /// The token that is cancelled when there may be room for those who wait.
+    /// Returns the token that is cancelled when there may be budget for waiting effects.
     pub(crate) fn freed(&self) -> Option<&CancelToken> {
         self.freed.as_ref()
     }
 
-    /// Forgets a token that was cancelled, so that nobody wakes up by it twice.
+    /// Removes a cancelled token, so that it wakes no one twice.
     pub(crate) fn forget_freed(&mut self) {
         self.freed.take_if(|freed| freed.is_cancelled());
     }
 
-    /// The reservation of an effect under way.
+    /// Returns the reservation of an effect in progress.
     pub(crate) fn reservation(&self, id: EffectId) -> Option<&Reservation> {
         self.reservations
             .iter()
@@ -49,14 +49,14 @@ impl Budget {
             .map(|(_, reservation)| reservation)
     }
 
-    /// Counts in full whatever is still under way.
+    /// Counts all effects that are still in progress in full.
     pub(crate) fn clear(&mut self) {
         self.reservations.clear();
         self.reset();
     }
 
-    /// Counts an effect that is about to begin, and sets aside what it may take. `Err` says what
-    /// comes of it when it does not begin; nothing, when it waits.
+    /// Counts an effect that is about to begin, and reserves its maximum cost. Returns the outcome
+    /// as an error if the effect must not begin, or `None` if it has to wait.
     pub(crate) fn take(
         &mut self,
         meter: &Arc<Meter>,
@@ -67,9 +67,9 @@ impl Budget {
     ) -> Result<(), Option<Box<Outcome>>> {
         let reservation = match reserve(meter, effect, cost) {
             Ok(reservation) => reservation,
-            Err(Held::Never(outcome)) => return Err(Some(outcome)),
-            Err(Held::Wait(freed)) => {
-                // The first has been told of all that was given back since any of them looked.
+            Err(NotReserved::Never(outcome)) => return Err(Some(outcome)),
+            Err(NotReserved::Wait(freed)) => {
+                // The first token covers every release since any of them was checked.
                 self.freed.get_or_insert(freed);
                 self.waiting.push(id);
                 return Err(None);
@@ -85,7 +85,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts what an effect has used, and writes into its outcome what is known of that only here.
+    /// Counts the usage of an effect, and fills the usage that only the meter knows into its
+    /// outcome.
     pub(crate) fn settle(&mut self, meter: &Meter, id: EffectId, outcome: &mut Outcome) {
         let at = self.reservations.iter().position(|(of, _)| *of == id);
         let reservation = at.map(|at| self.reservations.swap_remove(at).1);
@@ -94,7 +95,7 @@ impl Budget {
                 reservation.settle(&mut response.usage);
             }
             (Some(reservation), Outcome::Model(Err(error))) => reservation.fail(error),
-            // Counts in full.
+            // Dropping a reservation counts it in full.
             (Some(reservation), _) => drop(reservation),
             (None, Outcome::Model(Ok(response))) => {
                 meter.add(&Spending::on(response.usage.total(), response.usage.cost));
@@ -104,12 +105,12 @@ impl Budget {
     }
 }
 
-enum Held {
+enum NotReserved {
     Never(Box<Outcome>),
     Wait(CancelToken),
 }
 
-/// Returns whether budget is reserved before the effect begins.
+/// Returns `true` if budget is reserved before the effect begins.
 pub(crate) fn reserves(meter: &Meter, effect: &Effect) -> bool {
     effect.kind() == EffectKind::Model && meter.is_budget()
 }
@@ -118,11 +119,11 @@ fn reserve(
     meter: &Arc<Meter>,
     effect: &Effect,
     cost: Option<CostBound>,
-) -> Result<Option<Reservation>, Held> {
+) -> Result<Option<Reservation>, NotReserved> {
     if !reserves(meter, effect) {
         return Ok(None);
     }
-    let never = |outcome| Held::Never(Box::new(outcome));
+    let never = |outcome| NotReserved::Never(Box::new(outcome));
     let unknown = |what| {
         never(Outcome::Model(Err(ModelError::new(
             ModelErrorKind::Unpriced,
@@ -131,7 +132,7 @@ fn reserve(
     };
     let Some(mut worst) = cost else {
         let what = format!(
-            "nobody knows what a call of `{}` can take, and the run has a budget",
+            "the cost of a call of `{}` is unknown, but the run has a budget",
             effect.name()
         );
         return Err(unknown(what));
@@ -139,16 +140,15 @@ fn reserve(
     worst.price = worst.price.or_else(|| meter.assumed_price());
     if worst.price.is_none() && meter.counts_money() {
         let what = format!(
-            "nobody knows what the model for `{}` costs, and the run's money is limited; set the \
-                price of its card, \
-             or `Limits::assumed_price`",
+            "the price of the model for `{}` is unknown, but the run's money is limited; set the \
+             price of its card, or `Limits::assumed_price`",
             effect.name()
         );
         return Err(unknown(what));
     }
     if let Some(what) = worst.unknown.filter(|_| meter.counts_money()) {
         let what = format!(
-            "the run's money is limited, and the request for `{}` asks for {what}",
+            "the run's money is limited, but the request for `{}` uses {what}",
             effect.name()
         );
         return Err(unknown(what));
@@ -158,22 +158,22 @@ fn reserve(
         .map(Some)
         .map_err(|refusal| match refusal {
             Refusal::Limit(limit) => never(Outcome::Refused(limit)),
-            Refusal::Wait(freed) => Held::Wait(freed),
+            Refusal::Wait(freed) => NotReserved::Wait(freed),
         })
 }
 
-/// The spending of a run by its records, without effects under way.
+/// The spending of a run by its records, without effects in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally(pub(crate) Spending);
 
 impl Tally {
-    /// Counts an effect that begins. What an earlier process had reserved for it counts in full.
+    /// Counts an effect that begins. A reservation by an earlier process counts in full.
     pub(crate) fn started(&mut self, note: &EffectNote, before: Option<&EffectNote>) {
-        self.0 += begun(note.kind);
+        self.0 += initial_spending(note.kind);
         self.0 += before.map(reserved).unwrap_or_default();
     }
 
-    /// Counts an effect that has finished, with what a child and all below it have used.
+    /// Counts an effect that has finished, with the spending of a child and its descendants.
     pub(crate) fn finished(
         &mut self,
         outcome: &Outcome,
@@ -190,7 +190,7 @@ impl Tally {
         };
     }
 
-    /// All that was used. Effects under way count in full.
+    /// Returns the total spending. Effects in progress count in full.
     pub(crate) fn with<'a>(self, under_way: impl Iterator<Item = &'a EffectNote>) -> Spending {
         under_way.fold(self.0, |mut sum, note| {
             sum += reserved(note);
@@ -199,8 +199,8 @@ impl Tally {
     }
 }
 
-/// Returns what the records of a run say that it has used, and the children that they leave under
-/// way. Effects that had begun and did not finish count in full.
+/// Returns the spending of a run by its records, and the children that are still in progress.
+/// Effects that began and did not finish count in full.
 pub fn tally(records: &[Record]) -> (Spending, Vec<EffectId>) {
     let mut tally = Tally::default();
     let mut open: BTreeMap<EffectId, &EffectNote> = BTreeMap::new();
@@ -217,13 +217,13 @@ pub fn tally(records: &[Record]) -> (Spending, Vec<EffectId>) {
             _ => {}
         }
     }
-    let left = open
+    let children = open
         .iter()
         .filter(|(_, note)| note.kind == EffectKind::Child)
         .map(|(id, _)| *id);
-    (tally.with(open.values().copied()), left.collect())
+    (tally.with(open.values().copied()), children.collect())
 }
 
 fn reserved(note: &EffectNote) -> Spending {
-    note.reserved.map(in_full).unwrap_or_default()
+    note.reserved.map(full_spending).unwrap_or_default()
 }

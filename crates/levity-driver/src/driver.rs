@@ -19,29 +19,29 @@ mod input;
 
 pub use input::EffectResult;
 
-/// The number of messages that a run takes before it calls the model again.
+/// The maximum number of pending messages before a run calls the model again.
 pub const MAX_SAID: usize = 256;
 
 /// Decides what a run does next: the half of a runtime that does no I/O.
 ///
 /// A driver folds records, keeps calls in order, applies limits and policy, reserves and settles
-/// budgets, and finds out which effects an earlier process has lost. It has no clock, no executor
-/// and no task: its host tells it the time, answers what it asks, performs its [`Action`]s and
-/// writes its records.
+/// budgets, and detects effects that an earlier process lost. It has no clock, executor or task:
+/// its host provides the time, answers its questions, performs its [`Action`]s and writes its
+/// records.
 ///
-/// # The host's part
-/// 1. Make a driver with [`new`](Self::new); for an old run, [`fold`](Self::fold) its records. Then
-///    call [`take_over`](Self::take_over) and [`open`](Self::open).
+/// # Duties of the host
+/// 1. Create a driver with [`new`](Self::new); for an existing run, [`fold`](Self::fold) its
+///    records. Then call [`take_over`](Self::take_over) and [`open`](Self::open).
 /// 2. Call [`advance`](Self::advance). Write [`records`](Self::records) to the journal, publish
 ///    [`take_events`](Self::take_events) and call [`written`](Self::written). Only then perform the
 ///    actions.
-/// 3. Wait for something to happen, and report it: [`finished`](Self::finished),
-///    [`command`](Self::command), [`decide`](Self::decide), [`stop`](Self::stop). Go on with 2
-///    until [`ending`](Self::ending) is there.
-/// 4. Perform what [`end`](Self::end) returns, call [`close`](Self::close) and write the records.
+/// 3. Wait for results or commands, and report them: [`finished`](Self::finished),
+///    [`command`](Self::command), [`decide`](Self::decide), [`stop`](Self::stop). Repeat step 2
+///    until there is an [`ending`](Self::ending).
+/// 4. Perform the actions that [`end`](Self::end) returns, call [`close`](Self::close) and write
+///    the records.
 ///
-/// `levity_runtime::Runtime` is one host, on tokio; `levity_test::ManualHost` is another, for
-/// tests.
+/// `levity_runtime::Runtime` is a host on tokio; `levity_test::ManualHost` is a host for tests.
 pub struct RunDriver<M> {
     state: State<M>,
     settings: DriverSettings,
@@ -55,38 +55,38 @@ pub struct RunDriver<M> {
     watched: bool,
     /// `true` if effects were left for the next call of `advance`.
     more: bool,
-    /// `true` if the machine was told to end and did not.
+    /// `true` if the machine did not end although it was required to.
     ignored_end: bool,
     diverged: Option<Divergence>,
 }
 
-/// Settings of a driver.
+/// The settings of a driver.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DriverSettings {
-    /// Counts what the run uses.
+    /// The meter that counts the spending of the run.
     pub meter: Arc<Meter>,
-    /// The number of runs above this one.
+    /// The number of ancestors of this run.
     pub depth: usize,
-    /// Tells a child that belongs to its parent from another run of the same id.
+    /// The fingerprint that distinguishes a child of its parent from another run of the same id.
     pub origin: Option<Digest>,
-    /// `true` if the journal gives records back. Otherwise the driver skips the work that only a
+    /// `true` if the journal returns records. Otherwise the driver skips the work that only a
     /// reader needs.
     pub keeps: bool,
-    /// `true` if somebody can answer questions through the host, now or later.
+    /// `true` if questions can be answered through the host, now or later.
     pub is_reachable: bool,
-    /// `true` if a paused run resumes as soon as it is driven, because nobody else can resume it.
+    /// `true` if a paused run resumes as soon as it is driven, because nothing else can resume it.
     pub resumes: bool,
     /// `true` if the host has an approver, which answers every question.
     pub has_approver: bool,
-    /// `true` if [snapshots](RunDriver::snapshot) are made. The driver then keeps a copy of each
-    /// effect under way.
+    /// `true` if [snapshots](RunDriver::snapshot) are taken. The driver then retains a copy of each
+    /// effect in progress.
     pub snapshots: bool,
 }
 
 impl DriverSettings {
-    /// Settings of a run at the top, whose records are kept and whose questions somebody may
-    /// answer.
+    /// Creates the settings of a root run whose records are stored and whose questions can be
+    /// answered.
     pub fn new(meter: Arc<Meter>) -> Self {
         let (depth, origin, keeps, is_reachable) = (0, None, true, true);
         let (resumes, has_approver, snapshots) = (false, false, false);
@@ -103,13 +103,13 @@ impl DriverSettings {
     }
 }
 
-/// Answers what a driver asks while it begins effects.
+/// Answers the questions of a driver while it begins effects.
 pub trait DriverHost {
-    /// Asks the executor about an effect before it begins. Returns `None` if the answer comes
-    /// later, by [`RunDriver::prepared`].
+    /// Asks the executor to prepare an effect before it begins. Returns `None` if the answer
+    /// follows later through [`RunDriver::prepared`].
     fn prepare(&mut self, id: EffectId, effect: &Effect) -> Option<Prepared>;
 
-    /// Returns whether to begin no more effects for now. Asked now and then.
+    /// Returns `true` to begin no more effects for now. The driver calls it occasionally.
     fn is_late(&mut self) -> bool {
         false
     }
@@ -119,13 +119,13 @@ pub trait DriverHost {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Perform an effect and report its outcome by [`RunDriver::finished`]. A question that is
-    /// [open to people only](RunDriver::is_open) is no action.
+    /// Perform an effect and report its outcome with [`RunDriver::finished`]. A question that is
+    /// [open to people only](RunDriver::is_open) is not an action.
     Perform(EffectId, Effect),
-    /// Find out what came of an effect that an earlier process began, and report it as
+    /// Determine the outcome of an effect that an earlier process began, and report it as
     /// [`EffectResult::Resolved`].
     Resolve(EffectId, Effect),
-    /// Stop asking about an effect: somebody else has answered.
+    /// Withdraw the question of an effect, because it was answered elsewhere.
     Withdraw(EffectId),
 }
 
@@ -135,19 +135,19 @@ pub enum Action {
 pub struct EffectStart {
     /// The number of the record by which it began.
     pub seq: u64,
-    /// `true` if the effect had begun before, in a process that is gone.
+    /// `true` if the effect had begun before, in a process that has ended.
     pub again: bool,
-    /// The key by which the outside knows it, if not by its own.
+    /// The idempotency key that external services know, if it is not the effect's own.
     pub key: Option<Arc<str>>,
-    /// The end of a wait.
+    /// The time at which a wait ends.
     pub until: Option<Timestamp>,
-    /// The most tokens that may be sent.
+    /// The maximum number of tokens to send.
     pub max_input: Option<u64>,
-    /// The most tokens that the reply may have.
+    /// The maximum number of tokens of the reply.
     pub max_output: Option<u64>,
 }
 
-/// A question that nobody has answered yet.
+/// A question that has no answer yet.
 #[derive(Debug)]
 struct Question {
     ask: Ask,
@@ -155,16 +155,16 @@ struct Question {
     is_asked: bool,
 }
 
-/// Pending answers of the executor about effects.
+/// The pending answers of the executor about effects.
 #[derive(Debug, Default)]
 struct Preparing {
     wanted: BTreeSet<EffectId>,
-    /// The answers about effects that an earlier process left under way; nothing until they come.
-    left: BTreeMap<EffectId, Option<Prepared>>,
+    /// The answers about orphaned effects; `None` until they arrive.
+    orphaned: BTreeMap<EffectId, Option<Prepared>>,
 }
 
 impl<M: Machine> RunDriver<M> {
-    /// A driver of a run of this machine. Feed it the run's records, if there are any, before it
+    /// Creates a driver of a run of this machine. Feed it the run's records, if any, before it
     /// begins.
     pub fn new(run: RunId, machine: M, settings: DriverSettings) -> Self {
         Self::of(State::new(run, machine), settings)
@@ -189,36 +189,36 @@ impl<M: Machine> RunDriver<M> {
         }
     }
 
-    /// Folds in a record of an earlier process.
+    /// Folds a record of an earlier process.
     ///
     /// # Errors
-    /// When the record does not fit the machine.
+    /// Returns an error if the record does not match the machine.
     pub fn fold(&mut self, record: Record) -> Result<(), Divergence> {
         self.state.apply(record, None)
     }
 
-    /// Folds in the records of another run that this one is forked from. They are written as
-    /// records of this run.
+    /// Folds the records of the run that this one is forked from. They are written as records of
+    /// this run.
     ///
     /// # Errors
-    /// When a record does not fit the machine.
+    /// Returns an error if a record does not match the machine.
     pub fn fold_fork(&mut self, fork: Fork, records: Vec<Record>) -> Result<(), Divergence> {
         self.records = fork.fold(&mut self.state, records)?;
         Ok(())
     }
 
-    /// Ends the folding of records: effects that an earlier process left under way are looked at
-    /// from now on.
+    /// Ends the folding of records: from now on the driver handles the effects that an earlier
+    /// process left in progress.
     pub fn take_over(&mut self) {
         self.state.take_over();
     }
 
-    /// Opens a run that has no records yet, and lets a paused run go on if the settings say so.
-    /// `setup` is asked for a new run that is kept: fingerprints by name, and whether people's
-    /// words are screened.
+    /// Opens a run without records, and resumes a paused run if the settings require it. The driver
+    /// calls `setup` for a new run that is stored. It returns fingerprints by name, and whether
+    /// messages from people are screened.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn open(
         &mut self,
         now: Timestamp,
@@ -233,7 +233,7 @@ impl<M: Machine> RunDriver<M> {
             };
             let mut opened = Opened::new(self.state.machine.kind(), state, *meter.limits());
             (opened.wrap, opened.low, opened.origin) =
-                (meter.near(), meter.low(), self.settings.origin);
+                (meter.almost_reached(), meter.low(), self.settings.origin);
             if keeps {
                 (opened.setup, opened.hears) = setup();
             }
@@ -253,21 +253,21 @@ impl<M: Machine> RunDriver<M> {
         &self.settings
     }
 
-    /// An effect that an earlier process has lost, and that somebody looks for.
-    pub(crate) fn looked_up(&self, id: EffectId) -> Option<&Effect> {
+    /// Returns an interrupted effect whose outcome is being determined.
+    pub(crate) fn pending_lookup(&self, id: EffectId) -> Option<&Effect> {
         self.lookups.get(id)
     }
 
-    /// The record by which the machine broke its contract, if it did. Nothing of a run that
-    /// diverged is written.
+    /// Returns the divergence if the machine broke its contract. Nothing of a run that diverged is
+    /// written.
     ///
     /// # Errors
-    /// When the machine broke its contract.
+    /// Returns an error if the machine broke its contract.
     pub fn check(&mut self) -> Result<(), Divergence> {
         self.diverged.take().map_or(Ok(()), Err)
     }
 
-    /// Folds entries in, as records of now.
+    /// Folds entries as records of the current time.
     fn stage(&mut self, now: Timestamp, entries: Vec<Entry>) {
         let mut events = self.watched.then_some(&mut self.events);
         for entry in entries {
@@ -287,83 +287,83 @@ impl<M: Machine> RunDriver<M> {
         }
     }
 
-    /// The records that the journal does not have yet.
+    /// Returns the records that the journal does not have yet.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Notes that the journal has them.
+    /// Marks these records as written to the journal.
     pub fn written(&mut self) {
         self.records.clear();
     }
 
-    /// Has events made from now on, or not.
+    /// Sets whether the driver creates events.
     pub fn watch(&mut self, watched: bool) {
         self.watched = watched;
     }
 
-    /// Takes out the events of the records. Publish them once the records are written.
+    /// Removes and returns the events of the records. Publish them once the records are written.
     pub fn take_events(&mut self) -> impl Iterator<Item = Event> {
         self.events.drain(..)
     }
 
-    /// The events of the records that were not taken out.
+    /// Returns the events of the records that were not removed yet.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// The run.
+    /// Returns the id of the run.
     pub fn run(&self) -> &RunId {
         &self.state.run
     }
 
-    /// The machine.
+    /// Returns the machine of the run.
     pub fn machine(&self) -> &M {
         &self.state.machine
     }
 
-    /// The machine, for whoever drives the run no more.
+    /// Returns the machine and ends the driver.
     pub fn into_machine(self) -> M {
         self.state.machine
     }
 
-    /// The ending of the machine, once it has one.
+    /// Returns the ending of the machine, once it has one.
     pub fn ending(&self) -> Option<&Ending> {
         self.state.machine.ending()
     }
 
-    /// Returns whether the last record of the run is there.
+    /// Returns `true` if the run has its last record.
     pub fn is_ended(&self) -> bool {
         self.state.ended
     }
 
-    /// Returns whether the run is paused.
+    /// Returns `true` if the run is paused.
     pub fn is_paused(&self) -> bool {
         self.state.paused
     }
 
-    /// The number of the next record.
+    /// Returns the number of the next record.
     pub fn seq(&self) -> u64 {
         self.state.seq
     }
 
-    /// The time at which the run was opened.
+    /// Returns the time at which the run was opened.
     pub fn opened_at(&self) -> Timestamp {
         self.state.opened
     }
 
-    /// The time that the run may still take, if its time is limited.
+    /// Returns the remaining time of the run, if its time is limited.
     pub fn time_left(&self, now: Timestamp) -> Option<Duration> {
         let limit = self.settings.meter.limits().wall_time?;
         Some(limit.saturating_sub(now.since(self.state.opened)))
     }
 
-    /// The spending of the run by its records. Effects under way count in full.
+    /// Returns the spending of the run by its records. Effects in progress count in full.
     pub fn spent(&self) -> Spending {
         self.state.spent()
     }
 
-    /// The children that are under way.
+    /// Returns the children that are in progress.
     pub fn children(&self) -> impl Iterator<Item = EffectId> {
         let running = self.state.running.iter();
         running
@@ -371,7 +371,7 @@ impl<M: Machine> RunDriver<M> {
             .map(|(id, _)| id)
     }
 
-    /// Returns the circumstances in which an effect has begun.
+    /// Returns the circumstances in which an effect began.
     pub fn start_of(&self, id: EffectId) -> EffectStart {
         let reservation = self.budget.reservation(id);
         let (max_input, max_output) = (
@@ -391,52 +391,52 @@ impl<M: Machine> RunDriver<M> {
             })
     }
 
-    /// The questions that wait for a decision.
+    /// Returns the questions that wait for a decision.
     pub fn questions(&self) -> impl Iterator<Item = &Ask> {
         self.questions.iter().map(|(_, question)| &question.ask)
     }
 
-    /// Returns whether a question is open to people only: no approver and no executor answers it.
+    /// Returns `true` if only people can answer a question: no approver and no executor answers it.
     pub fn is_open(&self, id: EffectId) -> bool {
         self.questions
             .get(id)
             .is_some_and(|question| !question.is_asked)
     }
 
-    /// The call that a question is about.
+    /// Returns the call that a question is about.
     pub fn asked(&self, id: EffectId) -> Option<ToolCall> {
         let open = self.questions.get(id).map(|question| &question.ask);
-        open.or_else(|| self.state.left_question(id))
+        open.or_else(|| self.state.orphaned_question(id))
             .map(|ask| ask.call.clone())
     }
 
-    /// Returns whether effects may begin that were left for the next call of
-    /// [`advance`](Self::advance).
+    /// Returns `true` if effects were left for the next call of [`advance`](Self::advance).
     pub fn has_more(&self) -> bool {
         self.more
     }
 
-    /// The token that is cancelled when there may be room in a budget for effects that wait for it.
-    /// Call [`advance`](Self::advance) then.
+    /// Returns the token that is cancelled when there may be budget for waiting effects. Call
+    /// [`advance`](Self::advance) then.
     pub fn freed(&self) -> Option<&CancelToken> {
         self.budget.freed()
     }
 
-    /// Returns whether the run can never go on: nothing is under way, and the machine wants
-    /// nothing.
+    /// Returns `true` if the run can never continue: nothing is in progress, and the machine
+    /// requests nothing.
     pub fn is_stuck(&self) -> bool {
         let idle = self.state.running.is_empty() && self.preparing.wanted.is_empty();
         let idle = idle && !self.budget.has_waiting() && !self.more && !self.state.paused;
         self.ending().is_none() && idle
     }
 
-    /// Returns whether the machine was told to end, and did not. The run cannot be driven on.
+    /// Returns `true` if the machine ignored the request to end. The run cannot be driven any
+    /// further.
     pub fn has_ignored_end(&self) -> bool {
         self.ignored_end
     }
 
     /// Returns the questions and times that the run waits for, if it does nothing else. `rests`
-    /// says so of a child.
+    /// answers the same for a child.
     pub fn waits_only(
         &self,
         now: Timestamp,
@@ -449,7 +449,7 @@ impl<M: Machine> RunDriver<M> {
             || !self.preparing.wanted.is_empty();
         let waits = |(id, running): (EffectId, &crate::state::Running)| match running.note.kind {
             EffectKind::Ask => self.is_open(id),
-            // One whose time has come is over as soon as it is looked at.
+            // A wait whose time has passed ends as soon as it is checked.
             EffectKind::Wait => running.note.until > Some(now),
             EffectKind::Child => rests(id),
             _ => false,
@@ -467,24 +467,24 @@ impl<M: Machine> RunDriver<M> {
         )
     }
 
-    /// Ends what is under way. Returns the children that an earlier process left; they, too, must
-    /// write their ends.
+    /// Ends all effects in progress. Returns the children that an earlier process left; they must
+    /// also write their endings.
     pub fn end(&mut self) -> Vec<Action> {
         self.preparing = Preparing::default();
         self.budget.clear();
         let mut children = Vec::new();
-        for id in self.state.left_under_way() {
-            if let Some(effect @ Effect::Child(_)) = self.state.take_left(id) {
+        for id in self.state.orphaned_effects() {
+            if let Some(effect @ Effect::Child(_)) = self.state.take_orphan(id) {
                 children.push(Action::Perform(id, effect));
             }
         }
         children
     }
 
-    /// Writes the end of a run whose machine has ended, and whose children have.
+    /// Writes the end of a run whose machine and children have ended.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn close(&mut self, now: Timestamp) -> Result<(), RuntimeError> {
         let Some(status) = self.ending().map(|ending| ending.status.clone()) else {
             return Err(RuntimeError::Stuck(self.state.run.clone()));

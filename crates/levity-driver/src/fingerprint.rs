@@ -2,14 +2,14 @@ use std::sync::Arc;
 
 use levity_core::{Digest, Effect, History, Message};
 
-/// The one input that not every call of a model has.
+/// The one input that not every model call has.
 pub(crate) const OUTPUT_SCHEMA: &str = "output schema";
 
-/// Fingerprints what goes into effects.
+/// Computes fingerprints of the inputs of effects.
 ///
-/// A history is mostly only added to, so its fingerprint goes on from where it was: the cost
-/// follows what is new. What is kept of long results, and may be dropped later, does not go into a
-/// call and is not in it.
+/// A history usually only grows, so its fingerprint continues from the last one: the cost depends
+/// on the new messages. Full texts of long results are not part of a call, may be dropped later,
+/// and are not included.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprint {
     seen: Vec<Arc<Message>>,
@@ -38,7 +38,7 @@ impl Fingerprint {
             Effect::Tool(run) => vec![named("arguments", Digest::of(&run.call.args))],
             Effect::Ask(ask) => vec![named("arguments", Digest::of(&ask.call.args))],
             Effect::Wait(wait) => vec![named("time", Digest::of(&wait.time))],
-            // What is said is in the fingerprint of the next call of a model.
+            // The messages are in the fingerprint of the next model call.
             Effect::Save(save) => vec![named(
                 "place",
                 Digest::of(&(save.change.at, save.change.end())),

@@ -1,4 +1,4 @@
-//! Runs that go another way from a record of an old one.
+//! Runs that continue differently from a record of an existing run.
 
 use levity_core::{
     Divergence, EffectKind, Entry, Forked, Machine, Opened, Record, RunId, RuntimeError, Timestamp,
@@ -7,11 +7,11 @@ use levity_core::{
 
 use crate::state::State;
 
-/// The first records of an old run that a new one begins with: up to one of them or, of a run that
-/// has ended, all before the last call of a model.
+/// Returns the first records of an existing run that a fork begins with: up to `after` or, without
+/// it, all records of a run in progress and all before the last model call of an ended run.
 ///
 /// # Errors
-/// When there are no records, or `after` is not among them.
+/// Returns an error if there are no records, or `after` is not among them.
 pub fn cut(
     run: &RunId,
     mut records: Vec<Record>,
@@ -24,21 +24,21 @@ pub fn cut(
     let last_call = records.iter().rposition(
         |record| matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model),
     );
-    let most = records.len() - usize::from(ended);
+    let end = records.len() - usize::from(ended);
     let count = match after {
         Some(after) => usize::try_from(after)
             .unwrap_or(usize::MAX)
             .saturating_add(1),
-        None if ended => last_call.unwrap_or(most),
-        None => most,
+        None if ended => last_call.unwrap_or(end),
+        None => end,
     };
     if records.is_empty() {
         return Err(RuntimeError::NotFound(run.clone()));
     }
-    if count == 0 || count > most {
+    if count == 0 || count > end {
         let reason = format!(
-            "its last record to begin with is one of 0 to {}",
-            most.saturating_sub(1)
+            "the last shared record must be between 0 and {}",
+            end.saturating_sub(1)
         );
         return Err(RuntimeError::Fork {
             run: run.clone(),
@@ -49,19 +49,20 @@ pub fn cut(
     Ok(records)
 }
 
-/// What a fork is made of: the old run's first records, told as the new machine takes them.
+/// A fork: the first records of an existing run, adapted to the new machine.
 #[derive(Debug)]
 pub struct Fork {
-    /// The old run.
+    /// The id of the existing run.
     pub from: RunId,
-    /// The record that opened the old run, with the limits and the setup of the new one.
+    /// The record that opened the existing run, with the limits and the setup of the new one.
     pub opened: Opened,
     /// The time at which the new run is opened.
     pub now: Timestamp,
 }
 
 impl Fork {
-    /// Folds the old records into the new run, and returns them as they are written there.
+    /// Folds the old records into the new run, and returns them in the form that the new run
+    /// writes.
     pub(crate) fn fold<M: Machine>(
         self,
         state: &mut State<M>,
@@ -85,13 +86,13 @@ impl Fork {
                     *old = opened.clone();
                     record.at = self.now;
                 }
-                // What goes in now is told, so that the fork replays as it is.
+                // Record the current inputs, so that the fork replays without divergence.
                 Entry::Started { effect, note } => {
                     for (name, digest) in state.inputs(*effect) {
                         note.inputs.retain(|(old, _)| *old != name);
                         note.inputs.push((name, digest));
                     }
-                    // What had begun is known outside by the key that it had then.
+                    // External services know a call that had begun by its original key.
                     if note.kind == EffectKind::Tool {
                         note.key
                             .get_or_insert_with(|| idempotency_key(&self.from, *effect));

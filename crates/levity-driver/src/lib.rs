@@ -1,9 +1,10 @@
-//! The pure half of levity's runtime: takes what happened in a run and says what to do next.
+//! The I/O-free half of levity's runtime: it receives the events of a run and decides what to do
+//! next.
 //!
-//! A [`RunDriver`] has the rules of a run: the order of calls, admission, approvals, limits,
-//! reserved budgets, and what to do about effects that a dead process has begun. It has no task,
-//! clock, executor or journal, so any engine can host it: tokio, a durable workflow engine, or a
-//! test that chooses every interleaving.
+//! A [`RunDriver`] implements the rules of a run: the order of calls, admission, approvals, limits,
+//! reserved budgets, and the recovery of effects that a dead process began. It has no task, clock,
+//! executor or journal, so any engine can host it: tokio, a durable workflow engine, or a test that
+//! controls every interleaving.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -53,7 +54,7 @@
 //! ```
 //!
 //! - Records in, [`Action`]s out; the same records give the same state, events and actions.
-//! - Nothing blocks. A [`Meter`] locks for the time of an addition.
+//! - No method blocks. A [`Meter`] holds its lock only for an addition.
 //! - [`replay`] folds records without a host.
 //!
 //! Use `levity_runtime::Runtime` to run agents; use this crate to write another runtime.

@@ -6,33 +6,32 @@ use levity_core::{
 
 mod reservation;
 
-pub(crate) use reservation::{Reservation, in_full};
+pub(crate) use reservation::{Reservation, full_spending};
 
-/// Counts what a run and its children use, against its limits and those of all runs above it.
+/// Counts the spending of a run and its children against its limits and those of its ancestors.
 ///
-/// Whoever takes something locks the meters from its own up to the topmost, in this order, and
-/// holds them until all are changed: so nothing is ever taken here and not above.
+/// An operation locks the meters from its own up to the root, in this order, and holds the locks
+/// until all are changed. So no amount is ever taken here without being taken above.
 #[derive(Debug)]
 pub struct Meter {
     limits: Limits,
-    used: Mutex<Used>,
+    used: Mutex<Consumption>,
     parent: Option<Arc<Meter>>,
-    /// Where money or tokens are limited, here or above: tells those who wait that some were given
-    /// back.
+    /// Notifies waiting calls of released budget, if money or tokens are limited here or above.
     freed: Option<Arc<Freed>>,
 }
 
-/// Tells those who wait for room that some was given back.
+/// Notifies waiting calls that some budget was released.
 #[derive(Debug, Default)]
 struct Freed(Mutex<Option<CancelToken>>);
 
 impl Freed {
-    /// A token that is cancelled when something is given back from now on.
+    /// Returns a token that is cancelled at the next release.
     fn next(&self) -> CancelToken {
         self.token().get_or_insert_default().clone()
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         let waiting = self.token().take();
         waiting.iter().for_each(CancelToken::cancel);
     }
@@ -43,14 +42,14 @@ impl Freed {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Used {
+struct Consumption {
     spent: Spending,
-    /// What calls under way may take at most.
+    /// The maximum cost of calls in progress.
     held: Amount,
-    /// What one more call like the last would take, and the worst case of an answer after it; of
-    /// the runs below while the run itself has called nothing.
+    /// The cost of one more call like the last, plus the worst case of an answer after it. While
+    /// the run itself has called nothing, those of the runs below.
     next: Amount,
-    /// The worst case of an answer of the run itself, once it has called something.
+    /// The worst case of an answer of the run itself, once it has made a call.
     answer: Amount,
 }
 
@@ -60,17 +59,17 @@ struct Amount {
     cost: Money,
 }
 
-/// Why nothing was reserved.
+/// The reason why nothing was reserved.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// What has been spent leaves no room.
+    /// The spending leaves no room.
     Limit(Limit),
-    /// Calls under way have reserved the rest; the token is cancelled when budget is released.
+    /// Calls in progress have reserved the rest; the token is cancelled when budget is released.
     Wait(CancelToken),
 }
 
 impl Meter {
-    /// A meter of these limits, below another.
+    /// Creates a meter of these limits below another.
     pub fn new(limits: Limits, parent: Option<Arc<Self>>) -> Self {
         let limited = limits.tokens.is_some() || limits.money.is_some();
         let above = parent.as_ref().and_then(|parent| parent.freed.clone());
@@ -83,12 +82,12 @@ impl Meter {
         }
     }
 
-    /// The limits of the run itself.
+    /// Returns the limits of the run itself.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// How deep runs may nest here: as deep as the strictest limit above allows.
+    /// Returns the maximum nesting depth here, by the strictest limit above.
     pub(crate) fn depth(&self) -> usize {
         let above = self
             .parent
@@ -97,12 +96,12 @@ impl Meter {
         self.limits.depth.min(above)
     }
 
-    /// Whether money or tokens are limited, here or above.
+    /// Returns `true` if money or tokens are limited, here or above.
     pub fn is_budget(&self) -> bool {
         self.freed.is_some()
     }
 
-    /// Whether money is limited, here or above.
+    /// Returns `true` if money is limited, here or above.
     pub(crate) fn counts_money(&self) -> bool {
         self.limits.money.is_some()
             || self
@@ -111,19 +110,19 @@ impl Meter {
                 .is_some_and(|parent| parent.counts_money())
     }
 
-    /// What a model is taken to cost whose price is not known, as the nearest limits have it.
+    /// Returns the price assumed for a model of unknown price, from the nearest limits.
     pub(crate) fn assumed_price(&self) -> Option<Price> {
         self.limits
             .assumed_price
             .or_else(|| self.parent.as_ref()?.assumed_price())
     }
 
-    /// What has been used so far, here and below.
+    /// Returns the spending here and below.
     pub fn spent(&self) -> Spending {
         self.used().spent
     }
 
-    /// Counts something here and above, whatever the limits say.
+    /// Adds spending here and above, whatever the limits are.
     pub fn add(&self, spent: &Spending) {
         let mut used = self.used();
         self.count(&mut used, spent);
@@ -132,23 +131,23 @@ impl Meter {
         }
     }
 
-    /// Counts here what the runs above have counted already.
+    /// Adds spending here that the runs above have already counted.
     pub fn add_here(&self, spent: &Spending) {
         self.count(&mut self.used(), spent);
     }
 
-    fn count(&self, used: &mut Used, spent: &Spending) {
+    fn count(&self, used: &mut Consumption, spent: &Spending) {
         used.spent += *spent;
         let unpriced = spent.unpriced();
         if self.limits.money.is_some() && unpriced > 0 {
-            // Tokens of a time when money was not limited: by rule, or more than anybody has.
+            // Tokens from a time when money was not limited: use the assumed price, or the maximum.
             let dearest = |price: Price| price.most(unpriced, 0).max(price.most(0, unpriced));
             used.spent.cost += self.assumed_price().map_or(Money::MAX, dearest);
             used.spent.priced = used.spent.priced.saturating_add(unpriced);
         }
     }
 
-    /// Counts an effect that is about to begin; nothing is counted when a limit forbids it.
+    /// Counts an effect that is about to begin; counts nothing if a limit forbids it.
     pub(crate) fn admit(&self, kind: EffectKind) -> Result<(), Limit> {
         let mut used = self.used();
         let over = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used >= limit);
@@ -164,18 +163,18 @@ impl Meter {
         if let Some(parent) = &self.parent {
             parent.admit(kind)?;
         }
-        used.spent += begun(kind);
+        used.spent += initial_spending(kind);
         Ok(())
     }
 
-    /// Sets aside what a call of a model can take at most, here and above.
+    /// Reserves the maximum cost of a model call, here and above.
     ///
-    /// Its reply may be as long as what has been spent allows. When only calls under way stand in
-    /// the way of that, it has to wait for them.
+    /// The reply may be as long as the spending allows. If only calls in progress prevent that, the
+    /// call has to wait for them.
     pub(crate) fn reserve(self: &Arc<Self>, worst: CostBound) -> Result<Reservation, Refusal> {
         let wanted = worst.output.unwrap_or(CostBound::DEFAULT_OUTPUT);
         let hold = || {
-            let room = Room {
+            let room = ReplyRoom {
                 wanted,
                 later: Some(wanted),
                 now: Some(wanted),
@@ -185,7 +184,7 @@ impl Meter {
         };
         let held = match (hold(), &self.freed) {
             (Err(None), Some(freed)) => {
-                // A token before another look, so that nothing given back after it is missed.
+                // Create the token before the second check, so that no later release is missed.
                 let freed = freed.next();
                 match hold() {
                     Err(None) => return Err(Refusal::Wait(freed)),
@@ -200,8 +199,9 @@ impl Meter {
         }
     }
 
-    /// How long the reply may be; the limit that forbids any, or `None` when it has to wait.
-    fn hold(&self, worst: &CostBound, room: Room) -> Result<u64, Option<Limit>> {
+    /// Returns the maximum length of the reply; the limit that forbids any, or `None` if it has to
+    /// wait.
+    fn hold(&self, worst: &CostBound, room: ReplyRoom) -> Result<u64, Option<Limit>> {
         let mut used = self.used();
         let room = room.within(worst, &self.limits, &used);
         let output = match &self.parent {
@@ -212,8 +212,8 @@ impl Meter {
         Ok(output)
     }
 
-    /// Takes back what was held, here and above, and counts what was used of it. `answer` is the
-    /// worst case of an answer after a call that had a reply.
+    /// Releases a reservation, here and above, and counts the usage. `answer` is the worst case of
+    /// an answer after a call that had a reply.
     fn settle(&self, held: Amount, spent: &Spending, answer: Option<Amount>) {
         let next = answer.map(|answer| {
             answer.and(Amount {
@@ -239,27 +239,28 @@ impl Meter {
         }
     }
 
-    /// The limit that leaves room for one more model call at most, here or above.
-    pub(crate) fn near(&self) -> Option<Limit> {
+    /// Returns the limit that leaves room for at most one more model call, here or above.
+    pub(crate) fn almost_reached(&self) -> Option<Limit> {
         let next = self.used().next;
-        // What a run takes that has called nothing yet is guessed from what the run above it took.
+        // The cost of a run that has called nothing is estimated from the run above it.
         let new = next == Amount::default();
-        self.near_with(next)
-            .or_else(|| self.parent.as_ref().filter(|_| new)?.near())
+        self.almost_reached_with(next)
+            .or_else(|| self.parent.as_ref().filter(|_| new)?.almost_reached())
     }
 
-    /// The limit that has no room for so much. Above it stands what the run there needs to answer
-    /// in its turn.
-    fn near_with(&self, next: Amount) -> Option<Limit> {
+    /// Returns the limit that has no room for this amount. The runs above also need room for their
+    /// own answers.
+    fn almost_reached_with(&self, next: Amount) -> Option<Limit> {
         let spent = self.used().spent;
-        let left = |used: u64, limit: Option<u64>| limit.map(|limit| limit.saturating_sub(used));
-        if left(spent.model_calls, self.limits.model_calls).is_some_and(|left| left <= 1) {
+        let remaining =
+            |used: u64, limit: Option<u64>| limit.map(|limit| limit.saturating_sub(used));
+        if remaining(spent.model_calls, self.limits.model_calls).is_some_and(|rest| rest <= 1) {
             return Some(Limit::ModelCalls);
         }
-        if left(spent.tool_calls, self.limits.tool_calls) == Some(0) {
+        if remaining(spent.tool_calls, self.limits.tool_calls) == Some(0) {
             return Some(Limit::ToolCalls);
         }
-        if left(spent.tokens, self.limits.tokens).is_some_and(|left| left < next.tokens) {
+        if remaining(spent.tokens, self.limits.tokens).is_some_and(|rest| rest < next.tokens) {
             return Some(Limit::Tokens);
         }
         if self
@@ -271,10 +272,10 @@ impl Meter {
         }
         let parent = self.parent.as_ref()?;
         let answer = parent.used().answer;
-        parent.near_with(next.and(answer))
+        parent.almost_reached_with(next.and(answer))
     }
 
-    /// The limit of which no more than the set share is left, here or above.
+    /// Returns the limit of which no more than the configured share remains, here or above.
     pub(crate) fn low(&self) -> Option<Limit> {
         let spent = self.used().spent;
         let is_low = |used: u64, limit: Option<u64>| match (limit, self.limits.low) {
@@ -292,13 +293,13 @@ impl Meter {
         self.parent.as_ref().and_then(|parent| parent.low())
     }
 
-    fn used(&self) -> MutexGuard<'_, Used> {
+    fn used(&self) -> MutexGuard<'_, Consumption> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is counted of an effect when it begins.
-pub(crate) fn begun(kind: EffectKind) -> Spending {
+/// Returns the spending that is counted when an effect begins.
+pub(crate) fn initial_spending(kind: EffectKind) -> Spending {
     match kind {
         EffectKind::Model => Spending::new(1, 0, 0),
         EffectKind::Tool => Spending::new(0, 1, 0),
@@ -306,20 +307,20 @@ pub(crate) fn begun(kind: EffectKind) -> Spending {
     }
 }
 
-/// How long a reply may be, from the meters looked at so far; `None` when not even the request
+/// The maximum length of a reply, from the meters checked up to now; `None` if not even the request
 /// fits.
-struct Room {
+struct ReplyRoom {
     wanted: u64,
-    /// Once no call is under way.
+    /// The room once no call is in progress.
     later: Option<u64>,
-    /// While those under way may still take all they reserved.
+    /// The room while calls in progress may still use their full reservations.
     now: Option<u64>,
-    /// The limit that narrows it most.
+    /// The limit that restricts it most.
     limit: Limit,
 }
 
-impl Room {
-    fn within(mut self, worst: &CostBound, limits: &Limits, used: &Used) -> Self {
+impl ReplyRoom {
+    fn within(mut self, worst: &CostBound, limits: &Limits, used: &Consumption) -> Self {
         let (spent, held) = (&used.spent, &used.held);
         let tokens = limits
             .tokens

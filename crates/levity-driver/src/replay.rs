@@ -7,26 +7,26 @@ use serde_json::Value;
 use crate::fingerprint::OUTPUT_SCHEMA;
 use crate::state::State;
 
-/// What a replay gives.
+/// The result of a replay.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Replay<M> {
-    /// The machine as the records left it.
+    /// The machine in its state after the records.
     pub machine: M,
-    /// What was told, but for what was fleeting.
+    /// The events of the run, except transient ones.
     pub events: Vec<Event>,
-    /// The effects that had begun and not finished: questions that wait, calls that were lost.
+    /// The effects that had begun and not finished: open questions and interrupted calls.
     pub under_way: Vec<(EffectId, Effect)>,
 }
 
-/// Folds a run's records without performing anything.
+/// Folds a run's records without performing any effects.
 ///
-/// `restore` builds the machine from the state it began with. The events are those of the run
-/// itself, the same to the byte; its children have records of their own.
+/// `restore` builds the machine from its initial state. The events are those of the run itself,
+/// byte for byte; its children have their own records.
 ///
 /// # Errors
-/// When the machine cannot be built, or at the first record that does not fit what it does: then it
-/// is not the machine that wrote them, and the error says what differs.
+/// Returns an error if the machine cannot be built, or at the first record that does not match its
+/// behaviour. Another machine then wrote the records, and the error names the difference.
 pub fn replay<M: Machine>(
     run: &RunId,
     records: &[Record],
@@ -39,7 +39,7 @@ pub fn replay<M: Machine>(
         check_inputs(&mut state, record)?;
         state.apply(record.clone(), Some(&mut events))?;
     }
-    let (machine, under_way) = state.into_under_way();
+    let (machine, under_way) = state.into_in_progress();
     Ok(Replay {
         machine,
         events,
@@ -47,7 +47,7 @@ pub fn replay<M: Machine>(
     })
 }
 
-/// What a run was made with, by name.
+/// Returns the setup with which a run was created, by name.
 pub fn setup_of(records: &[Record]) -> Vec<(String, Digest)> {
     match records.first().map(|record| &record.entry) {
         Some(Entry::Opened(opened)) => opened.setup.clone(),
@@ -55,11 +55,11 @@ pub fn setup_of(records: &[Record]) -> Vec<(String, Digest)> {
     }
 }
 
-/// Compares what a run was made with and what there is now, by name; names that begin with `but`
-/// are left aside.
+/// Compares the setup with which a run was created and the current one, by name; names that begin
+/// with `but` are ignored.
 ///
 /// # Errors
-/// When something differs; the error names it.
+/// Returns an error that names the differences, if there are any.
 pub fn check_setup(
     run: &RunId,
     records: &[Record],
@@ -76,12 +76,12 @@ pub fn check_setup(
             run,
             0,
             None,
-            format!("since then, {}", changes.join(", ")),
+            format!("since the run was created, {}", changes.join(", ")),
         )),
     }
 }
 
-/// What has changed between two setups, in words. A run that was made without one tells nothing.
+/// Describes the changes between two setups. A run that was created without a setup has none.
 ///
 /// ```
 /// # use levity_core::Digest;
@@ -102,19 +102,19 @@ pub fn changes(then: &[(String, Digest)], now: &[(String, Digest)]) -> Vec<Strin
     let old = then
         .iter()
         .filter_map(|(name, digest)| match find(now, name) {
-            None => Some(format!("{name} is gone")),
+            None => Some(format!("{name} was removed")),
             Some(found) if found != *digest => Some(format!("{name} changed")),
             Some(_) => None,
         });
     let new = now.iter().filter(|(name, _)| find(then, name).is_none());
-    old.chain(new.map(|(name, _)| format!("{name} is new")))
+    old.chain(new.map(|(name, _)| format!("{name} was added")))
         .collect()
 }
 
-/// Builds the machine of a run from the state that its first record holds.
+/// Builds the machine of a run from the state in its first record.
 ///
 /// # Errors
-/// When there is no record, or `restore` refuses the state.
+/// Returns an error if there is no record, or `restore` rejects the state.
 pub fn restore_from<M>(
     run: &RunId,
     records: &[Record],
@@ -130,10 +130,10 @@ pub fn restore_from<M>(
     })
 }
 
-/// The machine and the state that a run's first record names.
+/// Returns the kind of machine and the state in a run's first record.
 ///
 /// # Errors
-/// When the record does not open a run.
+/// Returns an error if the record does not open a run.
 pub fn opened<'a>(
     run: &RunId,
     first: &'a Record,
@@ -150,8 +150,8 @@ pub fn opened<'a>(
     }
 }
 
-/// Compares what goes into an effect now with what went in then. What the executor added, such as
-/// the tools on offer, is not known here.
+/// Compares the current inputs of an effect with the recorded ones. The inputs that the executor
+/// added, such as the available tools, are not known here.
 fn check_inputs<M: Machine>(state: &mut State<M>, record: &Record) -> Result<(), Divergence> {
     let Entry::Started { effect, note } = &record.entry else {
         return Ok(());
@@ -173,10 +173,7 @@ fn check_inputs<M: Machine>(state: &mut State<M>, record: &Record) -> Result<(),
         .find(|(name, _)| name == OUTPUT_SCHEMA && now.iter().all(|(n, _)| n != name));
     match differs.or(gone) {
         Some((name, _)) => {
-            let what = format!(
-                "the {name} of {:?} `{}` is not what it was",
-                note.kind, note.name
-            );
+            let what = format!("the {name} of {:?} `{}` changed", note.kind, note.name);
             Err(state.diverged(Some(*effect), what))
         }
         None => Ok(()),

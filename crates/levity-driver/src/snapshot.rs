@@ -11,13 +11,14 @@ use crate::budget::Tally;
 use crate::driver::{DriverSettings, RunDriver};
 use crate::state::{Running, State};
 
-/// The version of levity whose snapshots are read. Others may save machines in another way.
+/// The version of levity whose snapshots are accepted. Other versions may save machines
+/// differently.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The state of a run after some of its records: enough to drive it on without those records.
+/// The state of a run after some of its records: enough to resume it without those records.
 ///
-/// A [`RunDriver`] makes one with [`snapshot`](RunDriver::snapshot), and a driver goes on from one
-/// with [`restore`](RunDriver::restore).
+/// A [`RunDriver`] creates one with [`snapshot`](RunDriver::snapshot), and a driver resumes from
+/// one with [`restore`](RunDriver::restore).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSnapshot {
@@ -26,12 +27,12 @@ pub struct RunSnapshot {
     opened: Opened,
     opened_at: Timestamp,
     seq: u64,
-    /// The kind of the machine when the snapshot was taken, and its state.
+    /// The kind of the machine at the time of the snapshot, and its state.
     kind: MachineKind,
     machine: Value,
     wanted: Vec<(EffectId, Effect)>,
-    under_way: Vec<UnderWay>,
-    /// The calls that have no final outcome yet, in their order, and whether they run alone.
+    under_way: Vec<EffectInProgress>,
+    /// The calls without a final outcome, in order, and whether they run alone.
     line: Vec<(CallId, bool)>,
     paused: bool,
     wrapped: bool,
@@ -43,7 +44,7 @@ pub struct RunSnapshot {
 /// An effect that has begun and not finished.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UnderWay {
+struct EffectInProgress {
     id: EffectId,
     effect: Effect,
     note: EffectNote,
@@ -53,41 +54,42 @@ struct UnderWay {
 }
 
 impl RunSnapshot {
-    /// Reads what a journal has kept.
+    /// Reads a snapshot from a journal.
     ///
     /// # Errors
-    /// When it is of another version of levity, or damaged. Fold the records instead.
+    /// Returns an error if it is from another version of levity or damaged. Fold the records
+    /// instead.
     pub fn read(kept: Snapshot) -> Result<Self, String> {
         let version = kept.state.get("version").and_then(Value::as_str);
         if version != Some(VERSION) {
-            return Err("it is of another version of levity".to_owned());
+            return Err("the snapshot is from another version of levity".to_owned());
         }
         let read: Self = serde_json::from_value(kept.state).map_err(|error| error.to_string())?;
         if read.seq != kept.seq || read.seq == 0 {
-            return Err("it is not of the record that it stands at".to_owned());
+            return Err("the snapshot does not match its record number".to_owned());
         }
         Ok(read)
     }
 
-    /// The record that opened the run, without the first state of its machine.
+    /// Returns the record that opened the run, without the first state of its machine.
     pub fn opened(&self) -> &Opened {
         &self.opened
     }
 
-    /// The number of the first record that is not in it.
+    /// Returns the number of the first record that is not included.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// The kind and the state of the machine.
+    /// Returns the kind and the state of the machine.
     pub fn machine(&self) -> (&MachineKind, &Value) {
         (&self.kind, &self.machine)
     }
 }
 
 impl<M: Machine> RunDriver<M> {
-    /// The state of the run after its last record, for the journal. `None` while there is nothing
-    /// to go on with: before the run is opened, once it has ended, or if
+    /// Returns the state of the run after its last record, for the journal. Returns `None` if there
+    /// is nothing to resume: before the run is opened, once it has ended, or if
     /// [`DriverSettings::snapshots`] is off.
     pub fn snapshot(&self) -> Option<Snapshot> {
         let state = self.state();
@@ -97,7 +99,7 @@ impl<M: Machine> RunDriver<M> {
             .filter(|_| !state.ended && self.settings().snapshots)?;
         let effect = |id, running: &Running| {
             let kept = running.effect.as_ref().or(running.launched.as_deref());
-            kept.or_else(|| self.looked_up(id)).cloned()
+            kept.or_else(|| self.pending_lookup(id)).cloned()
         };
         let under_way = state.running.iter().map(|(id, running)| {
             let (note, seq, cleared, again) = (
@@ -106,7 +108,7 @@ impl<M: Machine> RunDriver<M> {
                 running.cleared,
                 running.again,
             );
-            Some(UnderWay {
+            Some(EffectInProgress {
                 id,
                 effect: effect(id, running)?,
                 note,
@@ -136,15 +138,15 @@ impl<M: Machine> RunDriver<M> {
             paused: state.paused,
             wrapped: state.wrapped,
             low: state.low,
-            said: state.said,
+            said: state.pending_messages,
             spent: state.tally.0,
         };
         let state = serde_json::to_value(&snapshot).ok()?;
         Some(Snapshot::new(snapshot.seq, state))
     }
 
-    /// A driver that goes on from a snapshot. `machine` was built from [`RunSnapshot::machine`].
-    /// Feed it the records that follow.
+    /// Creates a driver that resumes from a snapshot. Build `machine` from
+    /// [`RunSnapshot::machine`], and feed the driver the records that follow.
     pub fn restore(
         run: RunId,
         machine: M,
@@ -156,7 +158,7 @@ impl<M: Machine> RunDriver<M> {
         (state.opened, state.seq) = (snapshot.opened_at, snapshot.seq);
         (state.paused, state.wrapped, state.low) =
             (snapshot.paused, snapshot.wrapped, snapshot.low);
-        (state.said, state.tally) = (snapshot.said, Tally(snapshot.spent));
+        (state.pending_messages, state.tally) = (snapshot.said, Tally(snapshot.spent));
         for (call, alone) in &snapshot.line {
             state.line.join(call, *alone);
         }
@@ -164,7 +166,7 @@ impl<M: Machine> RunDriver<M> {
             state.rejoin(&effect);
             state.want(id, effect);
         }
-        for UnderWay {
+        for EffectInProgress {
             id,
             effect,
             note,

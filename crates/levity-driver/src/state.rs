@@ -12,12 +12,12 @@ use crate::budget::Tally;
 use crate::fingerprint::Fingerprint;
 
 pub(crate) mod by_id;
-mod line;
+mod call_queue;
 
 pub(crate) use by_id::ById;
-use line::Line;
+use call_queue::CallQueue;
 
-/// A run as its records tell it: driving, resuming and replaying all go through [`State::apply`].
+/// The state of a run by its records: driving, resuming and replaying all use [`State::apply`].
 pub(crate) struct State<M> {
     pub(crate) run: RunId,
     pub(crate) machine: M,
@@ -28,41 +28,40 @@ pub(crate) struct State<M> {
     pub(crate) running: ById<Running>,
     pub(crate) paused: bool,
     pub(crate) wrapped: bool,
-    /// Whether the machine knows that little is left.
+    /// `true` if the machine was warned that little of a limit remains.
     pub(crate) low: bool,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) ended: bool,
-    /// Words of the host since the last call of a model.
-    pub(crate) said: usize,
-    /// The spending of the run, without effects under way.
+    /// The number of messages from the host since the last model call.
+    pub(crate) pending_messages: usize,
+    /// The spending of the run, without effects in progress.
     pub(crate) tally: Tally,
-    /// The record that opened the run, if snapshots are made; without the first state of its
-    /// machine.
+    /// The record that opened the run, without the first state of its machine, if snapshots are
+    /// taken.
     pub(crate) opened_as: Option<Box<Opened>>,
-    /// `true` if snapshots are made.
+    /// `true` if snapshots are taken.
     pub(crate) snapshots: bool,
-    /// The calls that have no final outcome yet.
-    pub(crate) line: Line,
-    /// The executor has not been asked about effects from this number on, nor about those in
-    /// `again`.
+    /// The calls without a final outcome.
+    pub(crate) line: CallQueue,
+    /// The executor has not prepared effects from this number on, nor those in `again`.
     unprepared: EffectId,
     again: Vec<EffectId>,
-    /// Effects that may begin, as far as is known, oldest first.
+    /// Effects that may begin, as far as known, oldest first.
     ready: VecDeque<EffectId>,
-    /// Effects that wait for the calls before theirs, by the place of their call.
-    held: BTreeSet<(u64, EffectId)>,
-    /// Effects that have begun in this process and that nobody performs yet.
+    /// Effects that wait for earlier calls, by the position of their call.
+    blocked: BTreeSet<(u64, EffectId)>,
+    /// Effects that have begun in this process and are not performed yet.
     begun: VecDeque<EffectId>,
-    /// Effects that an earlier process left under way, and that have not been looked at yet.
-    left: BTreeSet<EffectId>,
+    /// Orphaned effects: an earlier process left them in progress, and they are not handled yet.
+    orphaned: BTreeSet<EffectId>,
     step: MachineOutput,
 }
 
-/// An effect the machine wants and that has not begun.
+/// An effect that the machine requests and that has not begun.
 pub(crate) struct Wanted {
     pub(crate) effect: Effect,
     pub(crate) prepared: Option<Prepared>,
-    /// Whether the executor answers it, if it is a question that is about to begin.
+    /// `true` if the effect is a question that the executor answers.
     pub(crate) answered: bool,
 }
 
@@ -71,15 +70,15 @@ pub(crate) struct Running {
     pub(crate) note: EffectNote,
     /// The number of the record by which it began.
     pub(crate) seq: u64,
-    /// Taken out by whoever performs it.
+    /// The effect, removed when it is performed.
     pub(crate) effect: Option<Effect>,
-    /// The host says that it did not take effect.
+    /// `true` if the host reported that it did not take effect.
     pub(crate) cleared: bool,
-    /// `true` if the effect had begun before, in a process that is gone.
+    /// `true` if the effect had begun before, in a process that has ended.
     pub(crate) again: bool,
-    /// Whether the executor answers it, if it is a question.
+    /// `true` if the effect is a question that the executor answers.
     pub(crate) answered: bool,
-    /// A copy of the effect while somebody performs it, if snapshots are made.
+    /// A copy of the effect while it is performed, if snapshots are taken.
     pub(crate) launched: Option<Box<Effect>>,
     pub(crate) call: Option<CallId>,
 }
@@ -104,7 +103,7 @@ impl Running {
 impl<M: Machine> State<M> {
     pub(crate) fn new(run: RunId, machine: M) -> Self {
         let mut step = MachineOutput::new();
-        // Mostly one thing is wanted at a time.
+        // Usually one effect is requested at a time.
         step.effects.reserve_exact(1);
         Self {
             run,
@@ -118,40 +117,40 @@ impl<M: Machine> State<M> {
             low: false,
             fingerprint: Fingerprint::default(),
             ended: false,
-            said: 0,
+            pending_messages: 0,
             tally: Tally::default(),
             opened_as: None,
             snapshots: false,
-            line: Line::default(),
+            line: CallQueue::default(),
             unprepared: EffectId::new(0),
             again: Vec::new(),
             ready: VecDeque::new(),
-            held: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             begun: VecDeque::new(),
-            left: BTreeSet::new(),
+            orphaned: BTreeSet::new(),
             step,
         }
     }
 
-    /// Folds one record in, and tells what is to know about it when `told` is there to take it.
+    /// Folds one record and adds its events to `sink`, if there is one.
     pub(crate) fn apply(
         &mut self,
         record: Record,
-        told: Option<&mut Vec<Event>>,
+        sink: Option<&mut Vec<Event>>,
     ) -> Result<(), Divergence> {
         let Record { seq, at, entry, .. } = record;
         if seq != self.seq {
-            return Err(self.diverged(None, format!("its number should be {}", self.seq)));
+            return Err(self.diverged(None, format!("the record number should be {}", self.seq)));
         }
         let mut own = Vec::new();
-        let watched = told.is_some();
+        let watched = sink.is_some();
         self.step.set_quiet(!watched);
         self.step.set_at(at);
-        self.take(at, entry, watched, &mut own)?;
+        self.apply_entry(at, entry, watched, &mut own)?;
         self.seq += 1;
         for (id, effect) in self.step.effects.drain(..) {
             if let Some(call) = effect.call().filter(|_| effect.is_ordered()) {
-                self.line.join(call, holds_up(&effect));
+                self.line.join(call, blocks_later_calls(&effect));
             }
             wanted(
                 &mut self.queue,
@@ -161,27 +160,24 @@ impl<M: Machine> State<M> {
                 effect,
             );
         }
-        let Some(told) = told else { return Ok(()) };
+        let Some(sink) = sink else { return Ok(()) };
         let events = own.into_iter().chain(self.step.events.drain(..));
-        told.extend(events.map(|kind| Event::new(self.run.clone(), seq, at, kind)));
+        sink.extend(events.map(|kind| Event::new(self.run.clone(), seq, at, kind)));
         Ok(())
     }
 
-    fn take(
+    fn apply_entry(
         &mut self,
         at: Timestamp,
         entry: Entry,
         watched: bool,
-        told: &mut Vec<EventKind>,
+        sink: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
         if (self.seq == 0) != matches!(entry, Entry::Opened(_)) {
-            return Err(self.diverged(
-                None,
-                "a run is opened by its first record, and only by that",
-            ));
+            return Err(self.diverged(None, "only the first record can open a run, and it must"));
         }
         if self.ended {
-            return Err(self.diverged(None, "the run had ended before it"));
+            return Err(self.diverged(None, "the run ended before this record"));
         }
         match entry {
             Entry::Opened(mut opened) => {
@@ -192,9 +188,9 @@ impl<M: Machine> State<M> {
                 }
                 self.opened = at;
                 self.wrapped = wrap.is_some();
-                told.push(EventKind::RunStarted { machine });
-                told.extend(wrap.map(EventKind::LimitNear));
-                low.into_iter().for_each(|limit| self.tell_low(limit, told));
+                sink.push(EventKind::RunStarted { machine });
+                sink.extend(wrap.map(EventKind::LimitNear));
+                low.into_iter().for_each(|limit| self.warn_low(limit, sink));
                 self.machine.apply(
                     Input::Begin {
                         run: self.run.clone(),
@@ -203,15 +199,15 @@ impl<M: Machine> State<M> {
                     &mut self.step,
                 );
             }
-            Entry::Started { effect, note } => self.start(effect, note, watched, told)?,
+            Entry::Started { effect, note } => self.start(effect, note, watched, sink)?,
             Entry::Finished {
                 effect,
                 outcome,
                 spent,
             } => {
                 if watched {
-                    told.extend(finished_event(effect, &outcome));
-                    told.extend(outcome.guarded().iter().map(|guarded| EventKind::Guarded {
+                    sink.extend(finished_event(effect, &outcome));
+                    sink.extend(outcome.guarded().iter().map(|guarded| EventKind::Guarded {
                         effect: Some(effect),
                         intervention: guarded.clone(),
                     }));
@@ -231,67 +227,70 @@ impl<M: Machine> State<M> {
             Entry::Cleared { effect } => match self.running.get_mut(effect) {
                 Some(running) => running.cleared = true,
                 None => {
-                    return Err(
-                        self.diverged(Some(effect), "it clears an effect that is not under way")
-                    );
+                    return Err(self.diverged(
+                        Some(effect),
+                        "the record clears an effect that is not in progress",
+                    ));
                 }
             },
-            Entry::Commanded(command) => self.obey(command, told),
+            Entry::Commanded(command) => self.apply_command(command, sink),
             Entry::Wrapped(limit) => {
                 self.wrapped = true;
-                told.push(EventKind::LimitNear(limit));
+                sink.push(EventKind::LimitNear(limit));
                 self.machine.apply(Input::Wrap(limit), &mut self.step);
             }
-            Entry::Low(limit) => self.tell_low(limit, told),
+            Entry::Low(limit) => self.warn_low(limit, sink),
             Entry::Stopped(limit) => {
-                told.push(EventKind::LimitPassed(limit));
+                sink.push(EventKind::LimitPassed(limit));
                 self.machine.apply(Input::Stop(limit), &mut self.step);
             }
             Entry::Ended(status) => {
                 if self.machine.ending().map(|ending| &ending.status) != Some(&status) {
                     return Err(self.diverged(
                         None,
-                        "it ends the run, and the machine did not end like this",
+                        "the record ends the run, but the machine has another ending",
                     ));
                 }
                 self.ended = true;
-                told.extend(
+                sink.extend(
                     self.machine
                         .ending()
                         .cloned()
                         .map(|end| EventKind::RunEnded(Box::new(end))),
                 );
             }
-            _ => return Err(self.diverged(None, "it is of a kind that this version does not know")),
+            _ => {
+                return Err(self.diverged(None, "this version does not know the kind of the record"));
+            }
         }
         Ok(())
     }
 
-    fn tell_low(&mut self, limit: Limit, told: &mut Vec<EventKind>) {
+    fn warn_low(&mut self, limit: Limit, sink: &mut Vec<EventKind>) {
         self.low = true;
-        told.push(EventKind::LimitLow(limit));
+        sink.push(EventKind::LimitLow(limit));
         self.machine.apply(Input::Low(limit), &mut self.step);
     }
 
-    fn obey(&mut self, command: ControlCommand, told: &mut Vec<EventKind>) {
+    fn apply_command(&mut self, command: ControlCommand, sink: &mut Vec<EventKind>) {
         match command {
             ControlCommand::Pause => {
                 self.paused = true;
-                told.push(EventKind::Paused);
+                sink.push(EventKind::Paused);
             }
             ControlCommand::Resume => {
                 self.paused = false;
-                told.push(EventKind::Resumed);
+                sink.push(EventKind::Resumed);
             }
             ControlCommand::Say { message } => {
-                self.said += 1;
-                told.push(EventKind::Said {
+                self.pending_messages += 1;
+                sink.push(EventKind::Said {
                     message: message.clone(),
                 });
                 self.machine.apply(Input::Say(message), &mut self.step);
             }
             ControlCommand::Guarded(intervention) => {
-                told.push(EventKind::Guarded {
+                sink.push(EventKind::Guarded {
                     effect: None,
                     intervention,
                 });
@@ -308,24 +307,27 @@ impl<M: Machine> State<M> {
         id: EffectId,
         note: EffectNote,
         watched: bool,
-        told: &mut Vec<EventKind>,
+        sink: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
         let begins = match self.queue.remove(id) {
             Some(wanted) => {
                 self.tally.started(&note, None);
                 Some((wanted.effect, false, wanted.answered))
             }
-            None => self.take_up_again(id, &note),
+            None => self.restart_orphan(id, &note),
         };
         let Some((effect, again, answered)) = begins else {
             return Err(self.diverged(
                 Some(id),
-                format!("it starts `{}`, which nobody wants", note.name),
+                format!(
+                    "the record starts `{}`, which the machine did not request",
+                    note.name
+                ),
             ));
         };
         if effect.kind() != note.kind || effect.name() != &*note.name {
             let what = format!(
-                "it starts {:?} `{}`, and `{}` is wanted",
+                "the record starts {:?} `{}`, but the machine requested `{}`",
                 note.kind,
                 note.name,
                 effect.name()
@@ -333,10 +335,10 @@ impl<M: Machine> State<M> {
             return Err(self.diverged(Some(id), what));
         }
         if note.kind == EffectKind::Model {
-            self.said = 0;
+            self.pending_messages = 0;
         }
         if watched {
-            told.extend(started_event(&self.run, id, &effect, note.until));
+            sink.extend(started_event(&self.run, id, &effect, note.until));
         }
         if let Some(call) = effect.call().filter(|_| note.kind != EffectKind::Ask) {
             self.line.set_alone(call, note.alone);
@@ -353,18 +355,18 @@ impl<M: Machine> State<M> {
         Ok(())
     }
 
-    /// An effect that an earlier process left under way, and that begins once more; whether
-    /// something may have come of it then; and whether the executor answers it.
-    fn take_up_again(&mut self, id: EffectId, note: &EffectNote) -> Option<(Effect, bool, bool)> {
+    /// Removes an orphaned effect that begins once more. Returns the effect, whether its first
+    /// attempt may have had an outcome, and whether the executor answers it.
+    fn restart_orphan(&mut self, id: EffectId, note: &EffectNote) -> Option<(Effect, bool, bool)> {
         self.running.get(id)?.effect.as_ref()?;
-        let left = self.running.remove(id)?;
-        self.tally.started(note, Some(&left.note));
-        Some((left.effect?, !left.cleared, left.answered))
+        let orphan = self.running.remove(id)?;
+        self.tally.started(note, Some(&orphan.note));
+        Some((orphan.effect?, !orphan.cleared, orphan.answered))
     }
 
-    /// Takes the effect off the list of those that run, and its call out of the line once that is
-    /// settled. Returns the call if it is not: it leaves the line all the same when nothing more is
-    /// wanted for it.
+    /// Removes the effect from those in progress, and its call from the queue once the call is
+    /// settled. Otherwise it returns the call, which leaves the queue if nothing more is requested
+    /// for it.
     fn finish(
         &mut self,
         id: EffectId,
@@ -375,12 +377,12 @@ impl<M: Machine> State<M> {
             self.tally.finished(outcome, spent, Some(&running.note));
             running.call
         } else if let Some(wanted) = self.queue.remove(id) {
-            // What policy, a limit or the lack of anybody to ask forbids is finished without having
+            // Effects that the policy, a limit or a missing approver forbids finish without having
             // begun.
             self.tally.finished(outcome, spent, None);
             wanted.effect.call().cloned()
         } else {
-            return Err(self.diverged(Some(id), "it finishes an effect that never began"));
+            return Err(self.diverged(Some(id), "the record finishes an effect that never began"));
         };
         let settled = !matches!(
             outcome,
@@ -400,17 +402,21 @@ impl<M: Machine> State<M> {
         let Some(place) = self.line.leave(call) else {
             return;
         };
-        // Whatever else is wanted for it waits for nobody any more.
-        while let Some((at, id)) = self.held.range((place, EffectId::new(0))..).next().copied()
+        // All other effects of the call no longer wait.
+        while let Some((at, id)) = self
+            .blocked
+            .range((place, EffectId::new(0))..)
+            .next()
+            .copied()
             && at == place
         {
-            self.held.remove(&(at, id));
-            self.be_ready(id);
+            self.blocked.remove(&(at, id));
+            self.mark_ready(id);
         }
     }
 
-    /// Notes that an effect may begin. They begin in the order in which they were wanted.
-    fn be_ready(&mut self, id: EffectId) {
+    /// Marks an effect as ready to begin. Effects begin in the order in which they were requested.
+    fn mark_ready(&mut self, id: EffectId) {
         let in_order = self.ready.back().is_none_or(|last| *last < id);
         let at = if in_order {
             self.ready.len()
@@ -420,21 +426,21 @@ impl<M: Machine> State<M> {
         self.ready.insert(at, id);
     }
 
-    /// The spending of the run so far. Effects under way count in full.
+    /// Returns the spending of the run. Effects in progress count in full.
     pub(crate) fn spent(&self) -> Spending {
         self.tally
             .with(self.running.iter().map(|(_, running)| &running.note))
     }
 
-    /// Forgets what an earlier process was told of a wanted effect: whether its call runs alone is
-    /// asked again.
+    /// Resets the prepared properties of a requested effect: whether its call runs alone is
+    /// determined again.
     pub(crate) fn rejoin(&mut self, effect: &Effect) {
         if let Some(call) = effect.call().filter(|_| effect.is_ordered()) {
-            self.line.set_alone(call, holds_up(effect));
+            self.line.set_alone(call, blocks_later_calls(effect));
         }
     }
 
-    /// Adds an effect that the machine wants.
+    /// Adds an effect that the machine requests.
     pub(crate) fn want(&mut self, id: EffectId, effect: Effect) {
         wanted(
             &mut self.queue,
@@ -445,7 +451,7 @@ impl<M: Machine> State<M> {
         );
     }
 
-    /// Fingerprints of what goes into an effect that is wanted.
+    /// Returns the fingerprints of the inputs of a requested effect.
     pub(crate) fn inputs(&mut self, id: EffectId) -> Vec<(String, Digest)> {
         match self.queue.get(id) {
             Some(wanted) => self.fingerprint.inputs(&wanted.effect),
@@ -453,22 +459,21 @@ impl<M: Machine> State<M> {
         }
     }
 
-    /// Ends the folding of what an earlier process has written: what that left under way is to be
-    /// looked at.
+    /// Ends the folding of earlier records: effects that are in progress become orphaned.
     pub(crate) fn take_over(&mut self) {
         self.begun.clear();
-        self.left = self.left_under_way().into_iter().collect();
+        self.orphaned = self.orphaned_effects().into_iter().collect();
     }
 
-    /// Notes what the executor says of effects that it has not been asked about yet, at most so
-    /// many. What it says later is noted by [`prepared`](Self::prepared); until then, calls behind
-    /// such a call wait.
+    /// Prepares effects that the executor has not prepared yet, at most `limit` of them. Later
+    /// answers arrive through [`prepared`](Self::prepared); until then, calls after such a call
+    /// wait.
     pub(crate) fn prepare(
         &mut self,
-        most: usize,
+        limit: usize,
         mut prepare: impl FnMut(EffectId, &Effect) -> Option<Prepared>,
     ) {
-        let new = self.queue.ids_from(self.unprepared).take(most);
+        let new = self.queue.ids_from(self.unprepared).take(limit);
         let ids: Vec<EffectId> = self.again.drain(..).chain(new).collect();
         self.unprepared = ids
             .iter()
@@ -486,7 +491,7 @@ impl<M: Machine> State<M> {
         }
     }
 
-    /// Notes what the executor says of an effect, which may begin then, unless it was finished
+    /// Records the executor's answer about an effect, which may then begin, unless it has finished
     /// meanwhile.
     pub(crate) fn prepared(&mut self, id: EffectId, prepared: Prepared) {
         let Some(wanted) = self.queue.get_mut(id) else {
@@ -500,48 +505,51 @@ impl<M: Machine> State<M> {
             self.line.set_alone(call, prepared.alone);
         }
         wanted.prepared = Some(prepared);
-        self.be_ready(id);
+        self.mark_ready(id);
     }
 
-    /// Has the executor asked about an effect once more: it did not begin.
+    /// Schedules an effect that did not begin to be prepared again.
     pub(crate) fn prepare_again(&mut self, id: EffectId) {
         self.again.push(id);
     }
 
-    /// The next effect that may begin now; whoever takes it begins it, finishes it, or has it
-    /// [prepared again](Self::prepare_again). A call that runs alone waits for all calls before it
-    /// in line, and all behind it wait for it. What is not allowed need not wait to be told so.
+    /// Returns the next effect that may begin now. The caller begins it, finishes it, or [prepares
+    /// it again](Self::prepare_again). A call that runs alone waits for all earlier calls in the
+    /// queue, and all later ones wait for it. A denied effect does not wait.
     pub(crate) fn next_startable(&mut self) -> Option<EffectId> {
         let before = self.line.may_begin_before();
         while let Some((_, id)) = self
-            .held
+            .blocked
             .first()
             .copied()
             .filter(|(place, _)| *place < before)
         {
-            self.held.pop_first();
-            self.be_ready(id);
+            self.blocked.pop_first();
+            self.mark_ready(id);
         }
         while let Some(id) = self.ready.pop_front() {
             match self.queue.get(id).map(|wanted| self.waits_at(wanted)) {
-                Some(Some(place)) if place >= before => drop(self.held.insert((place, id))),
+                Some(Some(place)) if place >= before => drop(self.blocked.insert((place, id))),
                 Some(_) => return Some(id),
-                // It was finished meanwhile.
+                // It has finished meanwhile.
                 None => {}
             }
         }
         None
     }
 
-    /// Whether effects may begin, or may be found to, that were left for later.
+    /// Returns `true` if effects may begin, or may turn out to, that were left for later.
     pub(crate) fn has_more(&mut self) -> bool {
         let before = self.line.may_begin_before();
         self.queue.ids_from(self.unprepared).next().is_some()
             || !self.ready.is_empty()
-            || self.held.first().is_some_and(|(place, _)| *place < before)
+            || self
+                .blocked
+                .first()
+                .is_some_and(|(place, _)| *place < before)
     }
 
-    /// The place in line by which an effect may have to wait.
+    /// Returns the position in the queue at which an effect may have to wait.
     fn waits_at(&self, wanted: &Wanted) -> Option<u64> {
         let forbidden = !wanted.effect.is_approved()
             && wanted
@@ -554,23 +562,23 @@ impl<M: Machine> State<M> {
         self.line.find(wanted.effect.call()?)
     }
 
-    /// Whether an effect that has begun is a question.
+    /// Returns `true` if an effect that has begun is a question.
     pub(crate) fn is_question(&self, id: EffectId) -> bool {
         self.running
             .get(id)
             .is_some_and(|running| running.note.kind == EffectKind::Ask)
     }
 
-    /// A question that an earlier process has asked, and this one has not yet.
-    pub(crate) fn left_question(&self, id: EffectId) -> Option<&Ask> {
+    /// Returns a question of an earlier process that this one has not repeated yet.
+    pub(crate) fn orphaned_question(&self, id: EffectId) -> Option<&Ask> {
         match self.running.get(id)?.effect.as_ref()? {
             Effect::Ask(ask) => Some(ask),
             _ => None,
         }
     }
 
-    /// The effects that an earlier process left under way.
-    pub(crate) fn left_under_way(&self) -> Vec<EffectId> {
+    /// Returns the effects that an earlier process left in progress.
+    pub(crate) fn orphaned_effects(&self) -> Vec<EffectId> {
         self.running
             .iter()
             .filter(|(_, running)| running.effect.is_some())
@@ -578,10 +586,11 @@ impl<M: Machine> State<M> {
             .collect()
     }
 
-    /// The next of them that has not been looked at. It begins again, is finished, is [taken
-    /// out](Self::take_left), or is [left for later](Self::look_again).
-    pub(crate) fn next_left(&mut self) -> Option<EffectId> {
-        while let Some(id) = self.left.pop_first() {
+    /// Returns the next orphaned effect that is not handled yet. The caller begins it again,
+    /// finishes it, [takes it out](Self::take_orphan), or [leaves it for
+    /// later](Self::requeue_orphans).
+    pub(crate) fn next_orphan(&mut self) -> Option<EffectId> {
+        while let Some(id) = self.orphaned.pop_first() {
             if self
                 .running
                 .get(id)
@@ -593,31 +602,31 @@ impl<M: Machine> State<M> {
         None
     }
 
-    /// Has effects looked at again that an earlier process left under way.
-    pub(crate) fn look_again(&mut self, ids: impl IntoIterator<Item = EffectId>) {
-        self.left.extend(ids);
+    /// Schedules orphaned effects to be handled again.
+    pub(crate) fn requeue_orphans(&mut self, ids: impl IntoIterator<Item = EffectId>) {
+        self.orphaned.extend(ids);
     }
 
-    /// Whether some of them have not been looked at.
-    pub(crate) fn has_left(&self) -> bool {
-        !self.left.is_empty()
+    /// Returns `true` if some orphaned effects are not handled yet.
+    pub(crate) fn has_orphans(&self) -> bool {
+        !self.orphaned.is_empty()
     }
 
-    /// Takes an effect out that an earlier process left under way.
-    pub(crate) fn take_left(&mut self, id: EffectId) -> Option<Effect> {
+    /// Takes out the effect of an orphan.
+    pub(crate) fn take_orphan(&mut self, id: EffectId) -> Option<Effect> {
         self.running.get_mut(id)?.effect.take()
     }
 
-    /// Gives back what [`take_left`](Self::take_left) took.
+    /// Puts back an effect that [`take_orphan`](Self::take_orphan) returned.
     pub(crate) fn put_back(&mut self, id: EffectId, effect: Effect) {
         if let Some(running) = self.running.get_mut(id) {
             running.effect = Some(effect);
-            self.look_again([id]);
+            self.requeue_orphans([id]);
         }
     }
 
-    /// The effects that have begun and not finished, oldest first.
-    pub(crate) fn into_under_way(self) -> (M, Vec<(EffectId, Effect)>) {
+    /// Returns the effects that have begun and not finished, oldest first.
+    pub(crate) fn into_in_progress(self) -> (M, Vec<(EffectId, Effect)>) {
         let open = self
             .running
             .into_values()
@@ -625,10 +634,10 @@ impl<M: Machine> State<M> {
         (self.machine, open.collect())
     }
 
-    /// An effect that has begun and that nobody performs yet.
+    /// Returns an effect that has begun and is not performed yet.
     pub(crate) fn next_to_launch(&mut self) -> Option<(EffectId, Effect)> {
         while let Some(id) = self.begun.pop_front() {
-            if let Some(effect) = self.take_left(id) {
+            if let Some(effect) = self.take_orphan(id) {
                 return Some((id, effect));
             }
         }
@@ -640,9 +649,9 @@ impl<M: Machine> State<M> {
     }
 }
 
-/// Returns whether others wait for the call of an effect of which nothing else is known. A question
-/// about what is no call yet holds up none.
-fn holds_up(effect: &Effect) -> bool {
+/// Returns `true` if other calls wait for the call of an effect that is not prepared yet. A
+/// question about a future call blocks none.
+fn blocks_later_calls(effect: &Effect) -> bool {
     !matches!(effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission)
 }
 

@@ -1,7 +1,6 @@
-/// The drafts that somebody was asked for, and what was wrong with the last of them.
+/// The drafts requested from a model, with the complaints about the last one.
 ///
-/// A plan or a verdict that cannot be used is asked for again, with the complaints, as often as it
-/// may be.
+/// A plan or a verdict that cannot be used is requested again with the complaints, up to a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Drafts {
@@ -11,29 +10,29 @@ pub struct Drafts {
 }
 
 impl Drafts {
-    /// Rejects a draft. Returns whether another may be asked for, when `most` are allowed in all.
-    pub fn reject(&mut self, complaints: Vec<String>, draft: impl Into<String>, most: u32) -> bool {
+    /// Rejects a draft. Returns `true` if another may be requested, given a limit of `max` in all.
+    pub fn reject(&mut self, complaints: Vec<String>, draft: impl Into<String>, max: u32) -> bool {
         (self.complaints, self.previous) = (complaints, Some(draft.into()));
-        self.fail(most)
+        self.fail(max)
     }
 
-    /// Counts a draft that never came. The complaints about the one before stand.
-    pub fn fail(&mut self, most: u32) -> bool {
+    /// Counts a draft that never arrived. The complaints about the previous one remain.
+    pub fn fail(&mut self, max: u32) -> bool {
         self.rejected = self.rejected.saturating_add(1);
-        self.rejected < most
+        self.rejected < max
     }
 
-    /// How many drafts were rejected or never came.
+    /// Returns how many drafts were rejected or never arrived.
     pub fn rejected(&self) -> u32 {
         self.rejected
     }
 
-    /// The complaints about the last draft that came.
+    /// Returns the complaints about the last draft that arrived.
     pub fn complaints(&self) -> &[String] {
         &self.complaints
     }
 
-    /// The last draft that came, if one was rejected.
+    /// Returns the last draft that arrived, if one was rejected.
     pub fn previous(&self) -> Option<&str> {
         self.previous.as_deref()
     }
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draft_that_never_came_counts_and_keeps_the_complaints() {
+    fn fail_counts_missing_draft_and_keeps_complaints() {
         let mut drafts = Drafts::default();
         assert!(drafts.reject(vec!["no".to_owned()], "{}", 3));
         assert!(drafts.fail(3));

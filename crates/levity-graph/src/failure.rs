@@ -1,11 +1,11 @@
-/// A judgement of whether work that failed may still be done.
+/// A judgement of whether failed work can still be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The same worker may do it at another attempt.
+    /// The same worker may succeed at another attempt.
     Retry,
-    /// The same worker would fail in the same way; another may do it.
+    /// The same worker would fail again; another may succeed.
     OtherWorker,
-    /// Nobody is to try again.
+    /// No further attempt is useful.
     Nothing,
 }
 
@@ -14,16 +14,17 @@ pub enum Remedy {
 pub enum Next<W> {
     /// The same worker tries again.
     Retry,
-    /// This one takes the work.
+    /// This fallback worker takes the work.
     StandIn(W),
     /// The work has failed.
     GiveUp,
 }
 
-/// Decides what follows a failed attempt.
+/// Decides on the step after a failed attempt.
 ///
-/// `tried` is how often the worker has tried, and `retries` how often it may try again. `stand_in`
-/// takes the work after it, unless it is among those who `had` it already.
+/// `tried` is the number of attempts of the worker, and `retries` the number of retries allowed.
+/// `stand_in` is the fallback that takes the work next, unless it is among the workers that `had`
+/// it before.
 pub fn after_failure<W: PartialEq>(
     remedy: Remedy,
     tried: u32,
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_work_is_retried_then_handed_on_once_then_left() {
+    fn after_failure_retries_then_falls_back_once_then_gives_up() {
         let next = |remedy, tried, stand_in| after_failure(remedy, tried, 1, stand_in, &["a", "b"]);
         assert_eq!(next(Remedy::Retry, 1, Some("c")), Next::Retry);
         assert_eq!(next(Remedy::Retry, 2, Some("c")), Next::StandIn("c"));

@@ -1,4 +1,4 @@
-//! The engine below plans and swarms: in which order work is done that depends on other work.
+//! The engine of plans and swarms: the order of work that depends on other work.
 //!
 //! ```
 //! use levity_graph::{Edges, Schedule, sorted};
@@ -19,12 +19,12 @@
 //! assert_eq!(schedule.next(), Some(2));
 //! ```
 //!
-//! Work is known by its number, `0..len`. The engine decides what may begin, and what follows a
-//! failure. The machines of `levity-dag` and `levity-swarm` decide what a piece of work is, and
-//! make its effects.
+//! A piece of work has a number in `0..len`. The engine decides which pieces may begin, and what
+//! follows a failure. The machines of `levity-dag` and `levity-swarm` define the pieces and create
+//! their effects.
 //!
-//! What is deliberately absent: effects, clocks, models, names, JSON. The crate has no dependencies
-//! but what its features add.
+//! This crate deliberately has no effects, clocks, models, names or JSON. It has no dependencies
+//! except those of its features.
 //!
 //! # Features
 //! - `serde`: `Serialize` and `Deserialize` for [`Drafts`].

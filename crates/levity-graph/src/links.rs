@@ -1,27 +1,27 @@
-/// The pieces of work that come right before and right behind others.
+/// The dependencies among pieces of work.
 pub trait Links {
-    /// The number of pieces.
+    /// Returns the number of pieces.
     fn count(&self) -> usize;
 
-    /// Those right before one, each once.
+    /// Returns the direct predecessors of a piece, each once.
     fn before(&self, at: u32) -> impl Iterator<Item = u32> + '_;
 
-    /// Those right behind one, each once.
+    /// Returns the direct successors of a piece, each once.
     fn behind(&self, at: u32) -> impl Iterator<Item = u32> + '_;
 }
 
-/// Links as lists of numbers.
+/// Dependencies as lists of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
-    /// Those right before each, in ascending order.
+    /// The direct predecessors of each piece, in ascending order.
     pub before: Vec<Vec<u32>>,
-    /// Those right behind each, in ascending order.
+    /// The direct successors of each piece, in ascending order.
     pub behind: Vec<Vec<u32>>,
 }
 
 impl Edges {
-    /// Makes links from those right before each. Numbers that nobody has are left out, and so is
-    /// what is named twice.
+    /// Creates dependencies from the direct predecessors of each piece. Invalid numbers and
+    /// duplicates are removed.
     pub fn new(mut before: Vec<Vec<u32>>) -> Self {
         let mut behind = vec![Vec::new(); before.len()];
         for (at, before) in (0..).zip(&mut before) {

@@ -3,11 +3,12 @@ use std::collections::BinaryHeap;
 
 use crate::Links;
 
-/// An order in which nothing comes before what it depends on; among those that are free, by key and
-/// then by number.
+/// Returns an order in which every piece follows its dependencies; among independent pieces, by key
+/// and then by number.
 ///
 /// # Errors
-/// When there is a cycle: the numbers of all that are in one or behind one, in ascending order.
+/// Returns the numbers of all pieces in a cycle or after one, in ascending order, if there is a
+/// cycle.
 pub fn sorted<K: Ord>(links: &impl Links, key: impl Fn(u32) -> K) -> Result<Vec<u32>, Vec<u32>> {
     let count = links.count();
     let mut open: Vec<u32> = numbers(count)
@@ -35,8 +36,8 @@ pub fn sorted<K: Ord>(links: &impl Links, key: impl Fn(u32) -> K) -> Result<Vec<
     }
 }
 
-/// One cycle among those that [`sorted`] could not put in order, each followed by one that it
-/// depends on.
+/// Returns one cycle among the pieces that [`sorted`] could not order, each followed by one of its
+/// dependencies.
 pub fn a_cycle(links: &impl Links, stuck: &[u32]) -> Vec<u32> {
     let mut place = vec![None; links.count()];
     let (mut path, mut next) = (Vec::new(), stuck.first().copied());
@@ -46,7 +47,7 @@ pub fn a_cycle(links: &impl Links, stuck: &[u32]) -> Vec<u32> {
         }
         place[at as usize] = Some(path.len());
         path.push(at);
-        // Whoever is stuck waits for another that is.
+        // Every stuck piece waits for another stuck piece.
         next = links
             .before(at)
             .find(|before| stuck.binary_search(before).is_ok());
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn cycle_is_named_without_those_behind_it() {
+    fn a_cycle_excludes_pieces_after_the_cycle() {
         for (before, stuck, cycle) in [
             (vec![vec![0]], vec![0], vec![0]),
             (

@@ -4,25 +4,25 @@ use std::collections::BinaryHeap;
 use crate::Links;
 use crate::order::{as_number, numbers};
 
-/// An account of which pieces of work may begin.
+/// A schedule of which pieces of work may begin.
 ///
-/// The cost of a piece does not depend on how many others there are: one that is settled is looked
-/// at once by each piece right behind it. Of those that may begin, the one with the highest urgency
-/// is the next, then the lowest number.
+/// The cost of a piece does not depend on the number of pieces: a settled piece is checked once by
+/// each direct successor. Among the pieces that may begin, the one with the highest urgency is
+/// next, then the lowest number.
 #[derive(Debug)]
 pub struct Schedule {
     pieces: Vec<Piece>,
     ready: BinaryHeap<(u32, Reverse<u32>)>,
     unsettled: usize,
-    /// Room for those that a settled one has freed, used again and again.
+    /// A reused buffer for the pieces that a settled piece releases.
     freed: Vec<u32>,
 }
 
-/// Where a piece of work stands.
+/// The state of a piece of work.
 #[derive(Clone, Copy, Debug, Default)]
 struct Piece {
     phase: Phase,
-    /// How many right before it are not settled.
+    /// The number of its direct predecessors that are not settled.
     open: u32,
 }
 
@@ -31,13 +31,13 @@ enum Phase {
     #[default]
     Waiting,
     Begun,
-    /// Settled, and those behind it wait all the same.
+    /// Settled, but its successors still wait.
     Held,
     Settled,
 }
 
 impl Schedule {
-    /// A schedule of so many pieces, all of them waiting.
+    /// Creates a schedule of this many pieces, all waiting.
     pub fn new(count: usize) -> Self {
         let pieces = vec![Piece::default(); count];
         Self {
@@ -52,8 +52,8 @@ impl Schedule {
         self.pieces.get(at as usize).map(|piece| piece.phase)
     }
 
-    /// Counts what each waiting piece waits for. Returns those that wait for nothing; none of them
-    /// is [`ready`](Self::ready) yet.
+    /// Counts the open dependencies of each waiting piece. Returns the pieces without any; none of
+    /// them is [`ready`](Self::ready) yet.
     pub fn open(&mut self, links: &impl Links) -> Vec<u32> {
         self.ready.clear();
         let waiting =
@@ -73,21 +73,20 @@ impl Schedule {
             .collect()
     }
 
-    /// Adds a piece to those that may begin: one that waits for nothing, or one that is tried
-    /// again.
+    /// Adds a piece to those that may begin: one without open dependencies, or one to retry.
     pub fn ready(&mut self, at: u32, urgency: u32) {
         self.ready.push((urgency, Reverse(at)));
     }
 
-    /// Whether a piece may begin.
+    /// Returns `true` if a piece may begin.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Takes the most urgent of those that may begin and are not settled.
+    /// Removes and returns the most urgent piece that may begin and is not settled.
     #[expect(
         clippy::should_implement_trait,
-        reason = "it is no sequence: what comes next changes as work is settled"
+        reason = "it is not an iterator: the next piece changes as work is settled"
     )]
     pub fn next(&mut self) -> Option<u32> {
         while let Some((_, Reverse(at))) = self.ready.pop() {
@@ -98,7 +97,7 @@ impl Schedule {
         None
     }
 
-    /// A piece has begun; `false` when it has before, or is settled.
+    /// Marks a piece as begun; returns `false` if it began before or is settled.
     pub fn begin(&mut self, at: u32) -> bool {
         let piece = self
             .pieces
@@ -107,18 +106,18 @@ impl Schedule {
         piece.map(|piece| piece.phase = Phase::Begun).is_some()
     }
 
-    /// Settles a piece; `false` when it was settled before. Call [`release`](Self::release) to free
-    /// those behind it.
+    /// Settles a piece; returns `false` if it was settled before. Call [`release`](Self::release)
+    /// to release its successors.
     pub fn settle(&mut self, at: u32) -> bool {
         self.mark(at, Phase::Settled)
     }
 
-    /// Settles a piece, and has those behind it wait until [`let_go`](Self::let_go).
+    /// Settles a piece but makes its successors wait until [`let_go`](Self::let_go).
     pub fn hold(&mut self, at: u32) -> bool {
         self.mark(at, Phase::Held)
     }
 
-    /// Those behind a held piece wait no longer. Call [`release`](Self::release) to free them.
+    /// Ends the wait of a held piece's successors. Call [`release`](Self::release) to release them.
     pub fn let_go(&mut self, at: u32) {
         if let Some(piece) = self
             .pieces
@@ -140,29 +139,29 @@ impl Schedule {
         }
     }
 
-    /// The pieces that are held.
+    /// Returns the pieces that are held.
     pub fn held(&self) -> impl Iterator<Item = u32> {
         numbers(self.pieces.len()).filter(|at| self.is_held(*at))
     }
 
-    /// Whether a piece is held.
+    /// Returns `true` if a piece is held.
     pub fn is_held(&self, at: u32) -> bool {
         self.phase(at) == Some(Phase::Held)
     }
 
-    /// Whether a piece is settled, held or not.
+    /// Returns `true` if a piece is settled, held or not.
     pub fn is_settled(&self, at: u32) -> bool {
         matches!(self.phase(at), Some(Phase::Held | Phase::Settled))
     }
 
-    /// Whether every piece is settled.
+    /// Returns `true` if every piece is settled.
     pub fn is_done(&self) -> bool {
         self.unsettled == 0
     }
 
-    /// Frees those behind a settled piece. `decide` gives the urgency of each that waits for
-    /// nothing any more, or nothing when it is not to be done: it is settled then, and those behind
-    /// it are freed, too, and so on.
+    /// Releases the successors of a settled piece. `decide` returns the urgency of each piece
+    /// without open dependencies, or `None` to skip it. A skipped piece is settled, and its
+    /// successors are released in turn.
     pub fn release(
         &mut self,
         at: u32,
@@ -204,7 +203,7 @@ mod tests {
     use crate::{Edges, sorted};
 
     #[test]
-    fn held_piece_keeps_those_behind_it_waiting_until_let_go() {
+    fn held_piece_blocks_successors_until_let_go() {
         let edges = Edges::new(vec![vec![], vec![0]]);
         let mut schedule = Schedule::new(2);
         assert_eq!(schedule.open(&edges), [0]);
@@ -217,10 +216,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever finishes first, everything begins once, after all that it depends on, or is
+        /// For any order of completion, every piece begins once, after its dependencies, or is
         /// skipped.
         #[test]
-        fn everything_is_settled_once_and_after_what_it_depends_on(
+        fn every_piece_is_settled_once_after_its_dependencies(
             before in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..4), 1..40),
             picks in prop::collection::vec(any::<prop::sample::Index>(), 40), skip in 2_u32..9,
         ) {

@@ -1,4 +1,4 @@
-//! Effects that begin, and effects that an earlier process left under way.
+//! Effects that begin, and orphaned effects that an earlier process left in progress.
 
 use levity_core::{
     Decision, Divergence, Effect, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit,
@@ -8,20 +8,20 @@ use levity_core::{
 use super::{Action, DriverHost, Question, RunDriver};
 use crate::budget::reserves;
 
-/// The reason that an effect of an earlier process does not begin now.
+/// The reason why an orphaned effect does not begin now.
 enum Deferred {
-    /// It is looked at again.
+    /// The effect is checked again later.
     Again,
-    /// Somebody is asked about it, or it is over.
+    /// The effect waits for an answer, or it is finished.
     Elsewhere,
 }
 
 impl<M: Machine> RunDriver<M> {
-    /// Begins the effects that may begin, at most `room` of them, and returns what the host is to
-    /// do. Write the records first.
+    /// Begins the effects that may begin, at most `room` of them, and returns the actions of the
+    /// host. Write the records first.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn advance(
         &mut self,
         now: Timestamp,
@@ -34,7 +34,7 @@ impl<M: Machine> RunDriver<M> {
             self.prepare(room, host);
             self.budget.reset();
             let mut entries = Vec::new();
-            self.pick_up_left(room, &mut entries, host);
+            self.adopt_orphans(room, &mut entries, host);
             while entries.len() < room
                 && let Some(id) = self.state.next_startable()
             {
@@ -42,7 +42,7 @@ impl<M: Machine> RunDriver<M> {
                     Some(entry) => entries.push(entry),
                     None => self.state.prepare_again(id),
                 }
-                // A look at the clock for a few of them is enough.
+                // Checking the clock once for several effects is enough.
                 if entries.len() % 8 == 7 && host.is_late() {
                     room = entries.len();
                 }
@@ -58,7 +58,7 @@ impl<M: Machine> RunDriver<M> {
             }
         }
         self.more =
-            self.may_begin() && (self.state.has_more() || (room == 0 && self.state.has_left()));
+            self.may_begin() && (self.state.has_more() || (room == 0 && self.state.has_orphans()));
         Ok(std::mem::take(&mut self.actions))
     }
 
@@ -66,11 +66,11 @@ impl<M: Machine> RunDriver<M> {
         !self.state.paused && self.ending().is_none()
     }
 
-    /// Asks again what an earlier process has asked; also while paused, since an answer begins
+    /// Repeats the questions of an earlier process; also while paused, because an answer begins
     /// nothing.
     ///
     /// # Errors
-    /// When the machine breaks its contract.
+    /// Returns an error if the machine breaks its contract.
     pub fn ask_again(
         &mut self,
         now: Timestamp,
@@ -78,28 +78,28 @@ impl<M: Machine> RunDriver<M> {
     ) -> Result<Vec<Action>, Divergence> {
         let asks = self
             .state
-            .left_under_way()
+            .orphaned_effects()
             .into_iter()
             .filter(|id| self.state.is_question(*id));
         let asks: Vec<EffectId> = asks.collect();
         let picked = asks
             .into_iter()
-            .filter_map(|id| Some((id, self.pick_up(id, host).ok()?)));
+            .filter_map(|id| Some((id, self.adopt_orphan(id, host).ok()?)));
         let (asks, entries): (Vec<EffectId>, Vec<Entry>) = picked.unzip();
         self.stage(now, entries);
         self.check()?;
         for id in asks {
-            if let Some(effect) = self.state.take_left(id) {
+            if let Some(effect) = self.state.take_orphan(id) {
                 self.launch(id, effect);
             }
         }
         Ok(std::mem::take(&mut self.actions))
     }
 
-    /// Asks the host about effects that are wanted, at most so many.
-    fn prepare(&mut self, most: usize, host: &mut dyn DriverHost) {
+    /// Asks the host to prepare requested effects, at most `limit` of them.
+    fn prepare(&mut self, limit: usize, host: &mut dyn DriverHost) {
         let wanted = &mut self.preparing.wanted;
-        self.state.prepare(most, |id, effect| {
+        self.state.prepare(limit, |id, effect| {
             let prepared = host.prepare(id, effect);
             if prepared.is_none() {
                 wanted.insert(id);
@@ -108,39 +108,39 @@ impl<M: Machine> RunDriver<M> {
         });
     }
 
-    /// Notes what the executor says of an effect that the host could not answer for at once.
+    /// Records the executor's answer about an effect that the host could not answer immediately.
     pub fn prepared(&mut self, id: EffectId, prepared: Prepared) {
         self.preparing.wanted.remove(&id);
-        match self.preparing.left.get_mut(&id) {
-            Some(said) => {
-                *said = Some(prepared);
-                self.state.look_again([id]);
+        match self.preparing.orphaned.get_mut(&id) {
+            Some(answer) => {
+                *answer = Some(prepared);
+                self.state.requeue_orphans([id]);
             }
             None => self.state.prepared(id, prepared),
         }
     }
 
-    fn pick_up_left(&mut self, room: usize, entries: &mut Vec<Entry>, host: &mut dyn DriverHost) {
+    fn adopt_orphans(&mut self, room: usize, entries: &mut Vec<Entry>, host: &mut dyn DriverHost) {
         let mut later = Vec::new();
         while entries.len() < room
-            && let Some(id) = self.state.next_left()
+            && let Some(id) = self.state.next_orphan()
         {
-            match self.pick_up(id, host) {
+            match self.adopt_orphan(id, host) {
                 Ok(entry) => entries.push(entry),
                 Err(Deferred::Again) => later.push(id),
                 Err(Deferred::Elsewhere) => {}
             }
         }
-        self.state.look_again(later);
+        self.state.requeue_orphans(later);
     }
 
-    /// The entry for an effect that an earlier process left under way: it begins once more if it
-    /// may be repeated; otherwise somebody may know what came of it.
-    fn pick_up(&mut self, id: EffectId, host: &mut dyn DriverHost) -> Result<Entry, Deferred> {
+    /// Returns the entry for an orphaned effect. The effect begins once more if it may be repeated;
+    /// otherwise its outcome may be determined.
+    fn adopt_orphan(&mut self, id: EffectId, host: &mut dyn DriverHost) -> Result<Entry, Deferred> {
         if self.is_lost(id) {
-            if let Some(effect) = self.state.take_left(id) {
-                // The effect is kept out of reach: effects that stand with the others that have
-                // begun are performed.
+            if let Some(effect) = self.state.take_orphan(id) {
+                // The effect is set aside, because effects stored with the others in progress are
+                // performed.
                 self.lookups.insert(id, effect.clone());
                 self.actions.push(Action::Resolve(id, effect));
             }
@@ -155,7 +155,7 @@ impl<M: Machine> RunDriver<M> {
             running.note.clone(),
         );
         if is_alone && matches!(effect, Effect::Ask(_)) {
-            return Ok(Entry::finished(id, nobody_to_ask()));
+            return Ok(Entry::finished(id, deny_unanswerable()));
         }
         let cost = prepared.cost.map(|cost| *cost);
         match self
@@ -163,7 +163,7 @@ impl<M: Machine> RunDriver<M> {
             .take(&self.settings.meter, id, effect, cost, &mut note)
         {
             Ok(()) => Ok(Entry::Started { effect: id, note }),
-            // A limit keeps it from being undone or made again, so what it did may still be there.
+            // A limit prevents undoing or repeating it, so its effect may still exist.
             Err(Some(_)) if note.class != EffectClass::ReadOnly => {
                 Ok(Entry::finished(id, Outcome::Unknown))
             }
@@ -171,20 +171,19 @@ impl<M: Machine> RunDriver<M> {
         }
     }
 
-    /// Asks about an effect that an earlier process left under way, where something must be known
-    /// again.
+    /// Prepares an orphaned effect again if the executor's answer is needed.
     fn prepare_again(
         &mut self,
         id: EffectId,
         host: &mut dyn DriverHost,
     ) -> Result<Prepared, Deferred> {
-        if let Some(said) = self.preparing.left.get(&id) {
-            let is_known = said.is_some();
-            let said = is_known
-                .then(|| self.preparing.left.remove(&id))
+        if let Some(answer) = self.preparing.orphaned.get(&id) {
+            let is_known = answer.is_some();
+            let answer = is_known
+                .then(|| self.preparing.orphaned.remove(&id))
                 .flatten()
                 .flatten();
-            return said.ok_or(Deferred::Elsewhere);
+            return answer.ok_or(Deferred::Elsewhere);
         }
         let effect = self
             .state
@@ -198,17 +197,18 @@ impl<M: Machine> RunDriver<M> {
         }
         host.prepare(id, effect).ok_or_else(|| {
             self.preparing.wanted.insert(id);
-            self.preparing.left.insert(id, None);
+            self.preparing.orphaned.insert(id, None);
             Deferred::Elsewhere
         })
     }
 
-    /// Returns whether nobody can answer a question.
+    /// Returns `true` if no one can answer a question.
     fn is_alone(&self, answered: bool) -> bool {
         !self.settings.is_reachable && !self.settings.has_approver && !answered
     }
 
-    /// Returns whether the outcome of an effect that has begun is unknown, and nobody looks for it.
+    /// Returns `true` if the outcome of an effect in progress is unknown, and is not being
+    /// determined.
     pub(super) fn is_lost(&self, id: EffectId) -> bool {
         self.state.running.get(id).is_some_and(|running| {
             let lost =
@@ -217,7 +217,7 @@ impl<M: Machine> RunDriver<M> {
         })
     }
 
-    /// The entry by which a wanted effect begins, or is finished without having begun.
+    /// Returns the entry by which a requested effect begins, or finishes without having begun.
     fn admit(&mut self, now: Timestamp, id: EffectId) -> Option<Entry> {
         let refused = |outcome| Some(Entry::finished(id, outcome));
         let (is_reachable, has_approver) = (self.settings.is_reachable, self.settings.has_approver);
@@ -227,7 +227,7 @@ impl<M: Machine> RunDriver<M> {
         wanted.answered = prepared.answered;
         let is_alone = !is_reachable && !has_approver && !prepared.answered;
         if is_alone && matches!(effect, Effect::Ask(_)) {
-            return refused(nobody_to_ask());
+            return refused(deny_unanswerable());
         }
         match prepared.permit {
             Permit::Ask { reason } if !effect.is_approved() => {
@@ -257,7 +257,7 @@ impl<M: Machine> RunDriver<M> {
         Some(Entry::Started { effect: id, note })
     }
 
-    /// Has the host perform an effect whose beginning is recorded.
+    /// Creates the action for an effect whose beginning is recorded.
     fn launch(&mut self, id: EffectId, effect: Effect) {
         if self.settings.snapshots
             && let Some(running) = self.state.running.get_mut(id)
@@ -286,9 +286,9 @@ impl<M: Machine> RunDriver<M> {
     }
 }
 
-/// Returns whether an effect that began in a process that is gone may be performed now. Asking
-/// again and going on with a child repeat nothing, and the executor first undoes effects that can
-/// be undone.
+/// Returns `true` if an effect that began in an earlier process may be performed now. Repeating a
+/// question or resuming a child repeats no effect, and the executor undoes compensable effects
+/// first.
 fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
     match effect {
         Effect::Ask(_)
@@ -300,7 +300,8 @@ fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
     }
 }
 
-fn nobody_to_ask() -> Outcome {
-    let reason = "nobody is there to ask: the run was started without a handle or an approver";
+fn deny_unanswerable() -> Outcome {
+    let reason =
+        "no one can be asked for approval: the run was started without a handle or an approver";
     Outcome::Decision(Decision::deny(reason))
 }

@@ -1,4 +1,4 @@
-//! Reports of the host.
+//! Reports from the host.
 
 use levity_core::{
     ControlCommand, ControlError, Decision, Effect, EffectId, Entry, Intervention, Limit, Machine,
@@ -11,17 +11,17 @@ use super::{Action, MAX_SAID, RunDriver};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EffectResult {
-    /// The effect has an outcome; a child says what it has used.
+    /// The effect has an outcome; a child includes its spending.
     Finished(Outcome, Option<Spending>),
-    /// Somebody has decided, and guards may have changed the decision.
+    /// A decision was made, which guards may have changed.
     Decided(Decision, Vec<Intervention>),
-    /// Somebody knows what came of the effect in an earlier process.
+    /// The outcome of an interrupted effect was determined.
     Resolved(Resolution),
 }
 
 impl<M: Machine> RunDriver<M> {
-    /// Takes in what came of actions. Effects that finish together are recorded in the order in
-    /// which they were asked for.
+    /// Records the results of actions. Effects that finish together are recorded in the order in
+    /// which they were requested.
     pub fn finished(&mut self, now: Timestamp, mut results: Vec<(EffectId, EffectResult)>) {
         results.sort_by_key(|(id, _)| *id);
         let mut entries = Vec::with_capacity(results.len() + 1);
@@ -37,12 +37,12 @@ impl<M: Machine> RunDriver<M> {
                 }
             };
             self.questions.remove(id);
-            // An answer that comes after somebody else's is no answer.
+            // The first answer counts; ignore a later one.
             if !self.state.running.contains(id) {
                 continue;
             }
             self.budget.settle(&self.settings.meter, id, &mut outcome);
-            entries.extend(guarded.into_iter().map(stepped_in));
+            entries.extend(guarded.into_iter().map(guarded_entry));
             entries.push(Entry::Finished {
                 effect: id,
                 outcome,
@@ -53,46 +53,47 @@ impl<M: Machine> RunDriver<M> {
         self.stage(now, entries);
     }
 
-    /// The warnings that the machine gets before it asks for the next call.
+    /// Returns the warnings that the machine receives before it requests the next call.
     fn warnings(&self) -> impl Iterator<Item = Entry> + use<M> {
         let meter = &self.settings.meter;
         let low = if self.state.low { None } else { meter.low() };
-        let near = if self.state.wrapped {
+        let almost_reached = if self.state.wrapped {
             None
         } else {
-            meter.near()
+            meter.almost_reached()
         };
         low.map(Entry::Low)
             .into_iter()
-            .chain(near.map(Entry::Wrapped))
+            .chain(almost_reached.map(Entry::Wrapped))
     }
 
-    /// Takes in a limit that the run has passed, such as its time: the run ends.
+    /// Records a limit that the run has exceeded, such as its time: the run ends.
     pub fn stop(&mut self, now: Timestamp, limit: Limit) {
         self.stage(now, vec![Entry::Stopped(limit)]);
     }
 
-    /// Takes in what guards did to something that people said to the run.
+    /// Records the interventions of guards in a message from a person.
     pub fn guarded(&mut self, now: Timestamp, guarded: Vec<Intervention>) {
-        self.stage(now, guarded.into_iter().map(stepped_in).collect());
+        self.stage(now, guarded.into_iter().map(guarded_entry).collect());
     }
 
-    /// Takes in a command.
+    /// Records a command from the host.
     ///
     /// # Errors
-    /// When the run has a lot to take in already.
+    /// Returns an error if the run has too many pending messages.
     pub fn command(&mut self, now: Timestamp, command: ControlCommand) -> Result<(), ControlError> {
-        if matches!(command, ControlCommand::Say { .. }) && self.state.said >= MAX_SAID {
+        if matches!(command, ControlCommand::Say { .. }) && self.state.pending_messages >= MAX_SAID
+        {
             return Err(ControlError::Full(self.state.run.clone()));
         }
         self.stage(now, vec![Entry::Commanded(command)]);
         Ok(())
     }
 
-    /// Takes in a decision on a question.
+    /// Records a decision on a question.
     ///
     /// # Errors
-    /// When nobody waits for the decision.
+    /// Returns an error if no question waits for the decision.
     pub fn decide(
         &mut self,
         now: Timestamp,
@@ -100,12 +101,12 @@ impl<M: Machine> RunDriver<M> {
         decision: Decision,
     ) -> Result<(), ControlError> {
         match self.questions.remove(effect) {
-            // Somebody has answered, so the approver need not.
+            // The question has an answer, so withdraw it from the approver.
             Some(question) => self
                 .actions
                 .extend(question.is_asked.then_some(Action::Withdraw(effect))),
-            // Questions that an earlier process has asked need not be asked again.
-            None if self.state.left_question(effect).is_some() => {}
+            // Questions of an earlier process do not need to be repeated.
+            None if self.state.orphaned_question(effect).is_some() => {}
             None => {
                 return Err(ControlError::NotAsked {
                     run: self.state.run.clone(),
@@ -120,10 +121,10 @@ impl<M: Machine> RunDriver<M> {
         Ok(())
     }
 
-    /// Takes in what somebody knows of an effect that an earlier process has lost.
+    /// Records the known outcome of an interrupted effect.
     ///
     /// # Errors
-    /// When nobody looks for it.
+    /// Returns an error if the outcome is not being determined.
     pub fn resolve(
         &mut self,
         now: Timestamp,
@@ -140,8 +141,8 @@ impl<M: Machine> RunDriver<M> {
         Ok(())
     }
 
-    /// Takes in messages that others have left for the run. A message that makes no sense any more
-    /// is skipped: whoever left it could not know.
+    /// Records requests that others left for the run. A request that no longer applies is skipped,
+    /// because its sender could not know.
     pub fn post(&mut self, now: Timestamp, posts: Vec<RunRequest>) {
         for post in posts {
             let _ = match post {
@@ -153,11 +154,11 @@ impl<M: Machine> RunDriver<M> {
         }
     }
 
-    /// The entry by which an effect is known again. The first answer counts.
+    /// Returns the entry that resolves an effect. The first answer counts.
     fn resolved(&mut self, id: EffectId, resolution: Resolution) -> Option<Entry> {
         let effect = match self.lookups.remove(id) {
             Some(effect) => effect,
-            None if self.is_lost(id) => self.state.take_left(id)?,
+            None if self.is_lost(id) => self.state.take_orphan(id)?,
             None => return None,
         };
         Some(match (resolution, effect) {
@@ -173,6 +174,6 @@ impl<M: Machine> RunDriver<M> {
     }
 }
 
-fn stepped_in(intervention: Intervention) -> Entry {
+fn guarded_entry(intervention: Intervention) -> Entry {
     Entry::Commanded(ControlCommand::Guarded(intervention))
 }

@@ -4,11 +4,11 @@ use levity_core::{CostBound, ModelError, Money, Price, ReservedCost, Spending, U
 
 use super::{Amount, Meter};
 
-/// How long the reply is taken to be that a run ends with, in tokens.
+/// The assumed length of the reply that ends a run, in tokens.
 const ANSWER: u64 = 1_024;
 
-/// What was set aside for a call of a model under way. Dropped, it counts in full: nobody knows
-/// what the provider did.
+/// The reserved cost of a model call in progress. If it is dropped, it counts in full, because the
+/// provider's charge is unknown.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Reservation {
@@ -28,12 +28,12 @@ impl Reservation {
         }
     }
 
-    /// The most tokens that may be sent.
+    /// Returns the maximum number of tokens to send.
     pub(crate) fn input(&self) -> u64 {
         self.worst.input
     }
 
-    /// The most tokens that the reply may have.
+    /// Returns the maximum number of tokens of the reply.
     pub(crate) fn output(&self) -> u64 {
         self.output
     }
@@ -42,8 +42,8 @@ impl Reservation {
         self.worst.reserved(self.output)
     }
 
-    /// Counts what the call has used and gives the rest back. What is not known is filled in with
-    /// the most that it can be.
+    /// Counts the usage of the call and releases the rest. Unknown counts are filled in with their
+    /// maximum.
     pub(crate) fn settle(mut self, usage: &mut Usage) {
         self.fill(usage);
         let spent = Spending::on(usage.total(), usage.cost);
@@ -51,8 +51,8 @@ impl Reservation {
         self.close(&spent, Some(answer));
     }
 
-    /// Counts a call that failed: in full, or not at all when the provider turned it down. Only the
-    /// last of several sendings is known to have been.
+    /// Counts a failed call: in full, or not at all if the provider rejected it. Only the last of
+    /// several attempts is known to be rejected.
     pub(crate) fn fail(self, error: &mut ModelError) {
         if self.worst.sends > 1 {
             *error = error.clone().with_charge();
@@ -62,35 +62,36 @@ impl Reservation {
         }
     }
 
-    /// Gives everything back: the provider charges nothing.
+    /// Releases everything: the provider charges nothing.
     pub(crate) fn release(mut self) {
         self.close(&Spending::default(), None);
     }
 
     fn fill(&self, usage: &mut Usage) {
-        let known = |count: Option<u64>, most: u64| match count {
+        let known = |count: Option<u64>, bound: u64| match count {
             Some(count) if !usage.estimated => count,
-            // An estimate is not the provider's word.
-            Some(count) => count.max(most),
-            None => most,
+            // An estimate does not come from the provider.
+            Some(count) => count.max(bound),
+            None => bound,
         };
-        let most = |tokens: u64| tokens.saturating_mul(self.worst.sends);
-        let input = known(usage.input, most(self.worst.input));
-        let output = known(usage.output, most(self.output));
-        let unsaid = usage.input.is_none() || usage.estimated;
+        let bound = |tokens: u64| tokens.saturating_mul(self.worst.sends);
+        let input = known(usage.input, bound(self.worst.input));
+        let output = known(usage.output, bound(self.output));
+        let cache_unknown = usage.input.is_none() || usage.estimated;
         usage.estimated |= usage.input.is_none() || usage.output.is_none();
         (usage.input, usage.output) = (Some(input), Some(output));
         usage.cost = usage
             .cost
-            .or_else(|| Some(self.within(cost(self.worst.price?, usage, unsaid), usage)));
+            .or_else(|| Some(self.within(cost(self.worst.price?, usage, cache_unknown), usage)));
     }
 
-    /// Counts of several sendings are added up, and must not be taken for one long request.
+    /// Limits the cost of several attempts, whose counts are added up and must not be treated as
+    /// one long request.
     fn within(&self, cost: Money, usage: &Usage) -> Money {
         let reserved = self.reserved();
         match reserved.cost {
-            Some(most) if self.worst.sends > 1 && usage.total() <= reserved.tokens => {
-                cost.min(most)
+            Some(bound) if self.worst.sends > 1 && usage.total() <= reserved.tokens => {
+                cost.min(bound)
             }
             _ => cost,
         }
@@ -100,7 +101,7 @@ impl Reservation {
         if std::mem::take(&mut self.open) {
             self.meter.settle(self.reserved().into(), spent, answer);
             if let Some(freed) = &self.meter.freed {
-                freed.tell();
+                freed.notify();
             }
         }
     }
@@ -108,16 +109,16 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.close(&in_full(self.reserved()), None);
+        self.close(&full_spending(self.reserved()), None);
     }
 }
 
-/// What a call cost. Input of which it is not known what the provider's cache did with it has the
-/// dearest rate.
-fn cost(price: Price, usage: &Usage, unsaid: bool) -> Money {
-    let unsaid = unsaid || (price.cache_write.is_some() && usage.cache_written.is_none());
+/// Returns the cost of a call. Input whose cache status is unknown has the highest rate.
+fn cost(price: Price, usage: &Usage, cache_unknown: bool) -> Money {
+    let cache_unknown =
+        cache_unknown || (price.cache_write.is_some() && usage.cache_written.is_none());
     match (usage.input, usage.output) {
-        (Some(input), Some(output)) if unsaid => {
+        (Some(input), Some(output)) if cache_unknown => {
             let price = if usage.priority {
                 price.prioritised()
             } else {
@@ -131,7 +132,7 @@ fn cost(price: Price, usage: &Usage, unsaid: bool) -> Money {
     }
 }
 
-/// All of it.
-pub(crate) fn in_full(reserved: ReservedCost) -> Spending {
+/// Returns the whole reservation as spending.
+pub(crate) fn full_spending(reserved: ReservedCost) -> Spending {
     Spending::on(reserved.tokens, reserved.cost)
 }

@@ -16,7 +16,7 @@ fn dollars(dollars: f64) -> Money {
     Money::from_dollars(dollars)
 }
 
-/// A dollar per million tokens, in or out: a token is a millionth of a dollar.
+/// Returns a bound at a dollar per million tokens, in or out: a token is a millionth of a dollar.
 fn worst(input: u64, output: u64) -> CostBound {
     CostBound::new(input)
         .with_output(output)
@@ -40,7 +40,7 @@ fn refused(meter: &Arc<Meter>, worst: CostBound) -> Limit {
 }
 
 #[test]
-fn the_worst_case_is_reserved_up_the_tree_and_the_rest_given_back() {
+fn reserve_holds_worst_case_up_the_tree_and_settle_releases_rest() {
     let top = root(Limits::new().tokens(1_000).money(dollars(1.0)));
     let middle = child(Limits::new(), &top);
     let bottom = child(Limits::new().tokens(5_000), &middle);
@@ -65,7 +65,7 @@ fn the_worst_case_is_reserved_up_the_tree_and_the_rest_given_back() {
 }
 
 #[test]
-fn a_reply_is_as_long_as_what_is_spent_allows() {
+fn reserve_limits_reply_by_remaining_budget() {
     let top = root(Limits::new().tokens(1_000));
     let bottom = child(Limits::new().money(dollars(0.0004)), &top);
     assert_eq!(
@@ -73,23 +73,27 @@ fn a_reply_is_as_long_as_what_is_spent_allows() {
         100,
         "the nearest limit is the tightest"
     );
-    assert_eq!(bottom.spent().tokens, 400, "what is dropped counts in full");
+    assert_eq!(
+        bottom.spent().tokens,
+        400,
+        "a dropped reservation counts in full"
+    );
     assert_eq!(refused(&bottom, worst(300, 500)), Limit::Money);
     assert_eq!(
         top.reserve(worst(100, 5_000)).unwrap().output(),
         500,
-        "the money was the child's limit"
+        "the money limit of the child applies"
     );
     assert_eq!(refused(&top, worst(1, 1)), Limit::Tokens);
-    let unsaid = root(Limits::new().tokens(1_000_000));
+    let unlimited = root(Limits::new().tokens(1_000_000));
     assert_eq!(
-        unsaid.reserve(CostBound::new(1)).unwrap().output(),
+        unlimited.reserve(CostBound::new(1)).unwrap().output(),
         CostBound::DEFAULT_OUTPUT
     );
 }
 
 #[test]
-fn a_reply_too_short_to_be_of_use_is_refused_unless_it_was_wanted() {
+fn reserve_refuses_too_short_reply_unless_requested() {
     let meter = root(Limits::new().tokens(100));
     assert_eq!(refused(&meter, worst(50, 500)), Limit::Tokens);
     meter.reserve(worst(50, 10)).unwrap().release();
@@ -103,7 +107,7 @@ fn a_reply_too_short_to_be_of_use_is_refused_unless_it_was_wanted() {
 }
 
 #[test]
-fn who_finds_the_room_taken_waits_until_some_is_given_back() {
+fn reserve_waits_until_budget_is_released() {
     let top = root(Limits::new().tokens(1_000));
     let (first, second) = (child(Limits::new(), &top), child(Limits::new(), &top));
     let held = first.reserve(worst(100, 600)).unwrap();
@@ -123,7 +127,7 @@ fn who_finds_the_room_taken_waits_until_some_is_given_back() {
 }
 
 #[test]
-fn what_is_not_known_counts_as_the_most() {
+fn settle_counts_unknown_usage_as_maximum() {
     let settled = |mut usage: Usage| {
         let meter = root(Limits::new().money(dollars(1.0)));
         meter.reserve(worst(300, 200)).unwrap().settle(&mut usage);
@@ -138,17 +142,17 @@ fn what_is_not_known_counts_as_the_most() {
     assert_eq!(
         settled(usage),
         (Some(300), Some(200), true),
-        "an estimate is not the provider's word"
+        "an estimate does not come from the provider"
     );
     assert_eq!(
         settled(Usage::new(900, 900)),
         (Some(900), Some(900), false),
-        "more than allowed counts"
+        "usage over the limit counts"
     );
 }
 
 #[test]
-fn input_of_which_the_cache_is_not_known_has_the_dearest_rate() {
+fn settle_uses_highest_rate_for_unknown_cache_status() {
     let settled = |cached: Option<u64>, written: Option<u64>, input: Option<u64>| {
         let price = Price::new(1.0, 1.0).with_cached(0.1).with_cache_write(2.0);
         let meter = root(Limits::new().money(dollars(1.0)));
@@ -166,7 +170,7 @@ fn input_of_which_the_cache_is_not_known_has_the_dearest_rate() {
 }
 
 #[test]
-fn fees_that_nobody_knows_count_at_their_most() {
+fn settle_counts_unknown_fees_as_maximum() {
     let settled = |price: Price, written: Option<u64>, priority: bool| {
         let meter = root(Limits::new().money(dollars(1.0)));
         let mut usage = Usage::new(1_000, 0);
@@ -195,7 +199,7 @@ fn fees_that_nobody_knows_count_at_their_most() {
         settled(price.with_priority(200), Some(0), true),
         dollars(0.002).saturating_add(fees)
     );
-    // The same where the cache is not known.
+    // The same with an unknown cache status.
     let written = price.with_cache_write(2.0).with_priority(200);
     assert_eq!(
         settled(written, None, false),
@@ -208,7 +212,7 @@ fn fees_that_nobody_knows_count_at_their_most() {
 }
 
 #[test]
-fn what_cost_nobody_knows_is_counted_by_rule_or_as_all_there_is() {
+fn add_counts_unpriced_tokens_by_assumed_price_or_as_maximum() {
     let before = Spending::new(3, 0, 1_000);
     let meter = root(Limits::new().money(dollars(1.0)));
     meter.add(&before);
@@ -224,7 +228,7 @@ fn what_cost_nobody_knows_is_counted_by_rule_or_as_all_there_is() {
 }
 
 #[test]
-fn calls_are_counted_here_and_above_or_not_at_all() {
+fn admit_counts_calls_here_and_above_or_not_at_all() {
     let top = root(Limits::new().model_calls(2).tool_calls(1));
     let below = child(Limits::new().model_calls(5), &top);
     assert_eq!(below.admit(EffectKind::Model), Ok(()));
@@ -239,13 +243,16 @@ fn calls_are_counted_here_and_above_or_not_at_all() {
 }
 
 #[test]
-fn a_limit_is_low_at_the_set_share() {
+fn low_returns_limit_at_configured_share() {
     let meter = root(Limits::new().tokens(1_000).low(20));
     let below = child(Limits::new(), &meter);
     below.add(&Spending::on(799, None));
     assert_eq!(below.low(), None);
     below.add(&Spending::on(1, None));
-    assert_eq!((below.low(), below.near()), (Some(Limit::Tokens), None));
+    assert_eq!(
+        (below.low(), below.almost_reached()),
+        (Some(Limit::Tokens), None)
+    );
     assert_eq!(
         root(Limits::new().money(dollars(1.0)).low(100)).low(),
         Some(Limit::Money)
@@ -254,8 +261,8 @@ fn a_limit_is_low_at_the_set_share() {
 }
 
 #[test]
-fn near_is_what_a_run_and_those_above_it_need_to_answer() {
-    // A call of 300 tokens, and an answer of 500 at most after it.
+fn almost_reached_reserves_answers_of_run_and_ancestors() {
+    // A call of 300 tokens, and an answer of at most 500 after it.
     let called = |meter: &Arc<Meter>| {
         meter
             .reserve(worst(400, 100))
@@ -266,34 +273,40 @@ fn near_is_what_a_run_and_those_above_it_need_to_answer() {
     let (middle, bottom) = (child(Limits::new(), &top), child(Limits::new(), &top));
     top.add(&Spending::on(8_700, None));
     called(&top);
-    assert_eq!((top.near(), middle.near()), (None, None));
+    assert_eq!(
+        (top.almost_reached(), middle.almost_reached()),
+        (None, None)
+    );
     called(&middle);
-    // 700 are left: not enough for the 800 of any run, and a new one is taken to be like the one
+    // 700 remain: not enough for the 800 of any run, and a new run is assumed to be like the one
     // above it.
-    assert_eq!(top.near(), Some(Limit::Tokens));
-    assert_eq!(bottom.near(), Some(Limit::Tokens));
+    assert_eq!(top.almost_reached(), Some(Limit::Tokens));
+    assert_eq!(bottom.almost_reached(), Some(Limit::Tokens));
 
     let top = root(Limits::new().tokens(10_000));
     let below = child(Limits::new(), &top);
     top.add(&Spending::on(8_400, None));
     called(&top);
     called(&below);
-    // 1,000 are left: enough for the 800 of one, and not for the answer of the other as well.
-    assert_eq!((top.near(), below.near()), (None, Some(Limit::Tokens)));
+    // 1,000 remain: enough for the 800 of one run, but not for the answer of the other as well.
+    assert_eq!(
+        (top.almost_reached(), below.almost_reached()),
+        (None, Some(Limit::Tokens))
+    );
 
     let idle = root(Limits::new().tokens(10_000));
     idle.add(&Spending::on(9_000, None));
     called(&child(Limits::new(), &idle));
     assert_eq!(
-        idle.near(),
+        idle.almost_reached(),
         Some(Limit::Tokens),
-        "it calls nothing itself, so the last call below counts"
+        "it makes no call itself, so the last call below counts"
     );
 }
 
-/// What somebody does to a tree of meters.
+/// An action on a tree of meters.
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     Reserve {
         at: usize,
         input: u64,
@@ -324,14 +337,14 @@ fn limits() -> impl Strategy<Value = Limits> {
     })
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => (0_usize..20, 0_u64..3_000, 0_u64..3_000, 1_u64..3)
-            .prop_map(|(at, input, output, sends)| Act::Reserve { at, input, output, sends }),
+            .prop_map(|(at, input, output, sends)| Action::Reserve { at, input, output, sends }),
         3 => (0_usize..20, 0_u64..3_000, 0_u64..3_000, any::<bool>())
-            .prop_map(|(nth, input, output, silent)| Act::Settle { nth, input, output, silent }),
-        1 => (0_usize..20).prop_map(|nth| Act::Release { nth }),
-        1 => (0_usize..20).prop_map(|nth| Act::Drop { nth }),
+            .prop_map(|(nth, input, output, silent)| Action::Settle { nth, input, output, silent }),
+        1 => (0_usize..20).prop_map(|nth| Action::Release { nth }),
+        1 => (0_usize..20).prop_map(|nth| Action::Drop { nth }),
     ]
 }
 
@@ -353,12 +366,12 @@ fn within(meter: &Meter) {
 }
 
 proptest! {
-    /// In any tree, in any order: what is spent and what is reserved never pass a limit together,
-    /// and when nothing is under way nothing is held and nobody has to wait.
+    /// In any tree and any order, spending and reservations together never exceed a limit. When
+    /// nothing is in progress, nothing is reserved and no call has to wait.
     #[test]
-    fn no_limit_is_ever_passed(
+    fn meters_never_exceed_any_limit(
         tree in proptest::collection::vec((any::<proptest::sample::Index>(), limits()), 1..12),
-        acts in proptest::collection::vec(act(), 0..80),
+        actions in proptest::collection::vec(action(), 0..80),
     ) {
         let mut meters: Vec<Arc<Meter>> = Vec::new();
         for (parent, limits) in tree {
@@ -367,9 +380,9 @@ proptest! {
         }
         let mut open: Vec<Reservation> = Vec::new();
         let price = Price::new(1.0, 4.0).with_cached(0.1).with_cache_write(1.25);
-        for act in acts {
-            match act {
-                Act::Reserve { at, input, output, sends } => {
+        for action in actions {
+            match action {
+                Action::Reserve { at, input, output, sends } => {
                     let worst = CostBound::new(input).with_output(output).with_price(price).with_sends(sends);
                     let meter = &meters[at % meters.len()];
                     match meter.reserve(worst) {
@@ -383,9 +396,9 @@ proptest! {
                     }
                 }
                 _ if open.is_empty() => {}
-                Act::Settle { nth, input, output, silent } => {
+                Action::Settle { nth, input, output, silent } => {
                     let reservation = open.swap_remove(nth % open.len());
-                    // Honest: within what was allowed.
+                    // Usage within the reserved amounts.
                     let mut usage =
                         Usage::new(input.min(reservation.worst.input), output.min(reservation.output()));
                     if silent {
@@ -393,8 +406,8 @@ proptest! {
                     }
                     reservation.settle(&mut usage);
                 }
-                Act::Release { nth } => open.swap_remove(nth % open.len()).release(),
-                Act::Drop { nth } => drop(open.swap_remove(nth % open.len())),
+                Action::Release { nth } => open.swap_remove(nth % open.len()).release(),
+                Action::Drop { nth } => drop(open.swap_remove(nth % open.len())),
             }
             meters.iter().for_each(|meter| within(meter));
         }

@@ -1,20 +1,20 @@
-//! Values by the numbers of effects.
+//! A map from effect numbers to values.
 
 use std::collections::VecDeque;
 
 use levity_core::EffectId;
 
-/// Below so many places, gaps are not worth closing.
-const FEW: usize = 32;
+/// The number of slots below which gaps are not removed.
+const MIN_COMPACTED: usize = 32;
 
-/// Values by the numbers of their effects, in the order of the numbers.
+/// A map from effect numbers to values, in the order of the numbers.
 ///
-/// Effects are numbered upwards, so a new one nearly always goes to the end. One that is taken out
-/// leaves a gap, and gaps are closed together: finding, adding and taking out cost about the same
-/// however many there are.
+/// Effects are numbered upwards, so a new one nearly always goes to the end. Removing a value
+/// leaves a gap, and gaps are closed in batches. Finding, adding and removing take about the same
+/// time for any number of values.
 #[derive(Debug)]
 pub(crate) struct ById<T> {
-    places: VecDeque<(EffectId, Option<T>)>,
+    slots: VecDeque<(EffectId, Option<T>)>,
     count: usize,
 }
 
@@ -27,7 +27,7 @@ impl<T> Default for ById<T> {
 impl<T> ById<T> {
     pub(crate) fn with_capacity(count: usize) -> Self {
         Self {
-            places: VecDeque::with_capacity(count),
+            slots: VecDeque::with_capacity(count),
             count: 0,
         }
     }
@@ -41,76 +41,76 @@ impl<T> ById<T> {
     }
 
     pub(crate) fn get(&self, id: EffectId) -> Option<&T> {
-        self.places.get(self.at(id)?)?.1.as_ref()
+        self.slots.get(self.at(id)?)?.1.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: EffectId) -> Option<&mut T> {
         let at = self.at(id)?;
-        self.places.get_mut(at)?.1.as_mut()
+        self.slots.get_mut(at)?.1.as_mut()
     }
 
     /// Adds a value. A machine that gives one number to two effects breaks its contract; both are
-    /// kept, in the order in which they came.
+    /// stored, in the order of insertion.
     pub(crate) fn insert(&mut self, id: EffectId, value: T) {
         self.count += 1;
-        if self.places.back().is_none_or(|(last, _)| *last < id) {
-            return self.places.push_back((id, Some(value)));
+        if self.slots.back().is_none_or(|(last, _)| *last < id) {
+            return self.slots.push_back((id, Some(value)));
         }
-        let at = self.places.partition_point(|(other, _)| *other <= id);
-        // A gap beside its place will do: everything before it is less, and everything behind it is
-        // more.
+        let at = self.slots.partition_point(|(other, _)| *other <= id);
+        // A gap beside its position is suitable: all values before it are less, and all after it
+        // are greater.
         let gap = [at.checked_sub(1), Some(at)]
             .into_iter()
             .flatten()
             .find(|at| self.is_gap(*at));
-        match gap.and_then(|gap| self.places.get_mut(gap)) {
+        match gap.and_then(|gap| self.slots.get_mut(gap)) {
             Some(gap) => *gap = (id, Some(value)),
-            None => self.places.insert(at, (id, Some(value))),
+            None => self.slots.insert(at, (id, Some(value))),
         }
     }
 
     pub(crate) fn remove(&mut self, id: EffectId) -> Option<T> {
         let at = self.at(id)?;
-        let value = self.places.get_mut(at)?.1.take()?;
+        let value = self.slots.get_mut(at)?.1.take()?;
         self.count -= 1;
         self.close_gaps();
         Some(value)
     }
 
-    /// All of them, in the order of their numbers.
+    /// Returns all values in the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EffectId, &T)> {
         #[cfg(test)]
-        looked::at(self.places.len());
-        self.places
+        inspected::add(self.slots.len());
+        self.slots
             .iter()
             .filter_map(|(id, value)| Some((*id, value.as_ref()?)))
     }
 
-    /// The numbers from one on.
+    /// Returns the numbers from `first` on.
     pub(crate) fn ids_from(&self, first: EffectId) -> impl Iterator<Item = EffectId> {
-        let at = self.places.partition_point(|(id, _)| *id < first);
+        let at = self.slots.partition_point(|(id, _)| *id < first);
         let ids = self
-            .places
+            .slots
             .range(at..)
             .filter(|(_, value)| value.is_some())
             .map(|(id, _)| *id);
         #[cfg(test)]
-        let ids = ids.inspect(|_| looked::at(1));
+        let ids = ids.inspect(|_| inspected::add(1));
         ids
     }
 
     pub(crate) fn into_values(self) -> impl Iterator<Item = (EffectId, T)> {
-        self.places
+        self.slots
             .into_iter()
             .filter_map(|(id, value)| Some((id, value?)))
     }
 
     fn at(&self, id: EffectId) -> Option<usize> {
         #[cfg(test)]
-        looked::at(1);
-        let first = self.places.partition_point(|(other, _)| *other < id);
+        inspected::add(1);
+        let first = self.slots.partition_point(|(other, _)| *other < id);
         let mut same = self
-            .places
+            .slots
             .range(first..)
             .take_while(|(other, _)| *other == id);
         same.position(|(_, value)| value.is_some())
@@ -118,48 +118,42 @@ impl<T> ById<T> {
     }
 
     fn is_gap(&self, at: usize) -> bool {
-        self.places
-            .get(at)
-            .is_some_and(|(_, value)| value.is_none())
+        self.slots.get(at).is_some_and(|(_, value)| value.is_none())
     }
 
     fn close_gaps(&mut self) {
-        while self
-            .places
-            .front()
-            .is_some_and(|(_, value)| value.is_none())
-        {
-            self.places.pop_front();
+        while self.slots.front().is_some_and(|(_, value)| value.is_none()) {
+            self.slots.pop_front();
         }
-        while self.places.back().is_some_and(|(_, value)| value.is_none()) {
-            self.places.pop_back();
+        while self.slots.back().is_some_and(|(_, value)| value.is_none()) {
+            self.slots.pop_back();
         }
-        if self.places.len() > FEW && self.places.len() > 2 * self.count {
+        if self.slots.len() > MIN_COMPACTED && self.slots.len() > 2 * self.count {
             #[cfg(test)]
-            looked::at(self.places.len());
-            self.places.retain(|(_, value)| value.is_some());
+            inspected::add(self.slots.len());
+            self.slots.retain(|(_, value)| value.is_some());
         }
-        // Room for thousands is not kept for a run that mostly has one.
-        if self.count == 0 && self.places.capacity() > FEW {
-            self.places = VecDeque::new();
+        // Release the memory of thousands of slots, because most runs need one at a time.
+        if self.count == 0 && self.slots.capacity() > MIN_COMPACTED {
+            self.slots = VecDeque::new();
         }
     }
 }
 
-/// Counts how many values are looked at, so that a test can say what a turn of many calls costs.
+/// Counts the inspected values, so that a test can measure the cost of a turn with many calls.
 #[cfg(test)]
-pub(crate) mod looked {
+pub(crate) mod inspected {
     use std::cell::Cell;
 
-    thread_local!(static LOOKED: Cell<usize> = const { Cell::new(0) });
+    thread_local!(static COUNT: Cell<usize> = const { Cell::new(0) });
 
-    pub(crate) fn at(more: usize) {
-        LOOKED.set(LOOKED.get() + more);
+    pub(crate) fn add(more: usize) {
+        COUNT.set(COUNT.get() + more);
     }
 
-    /// How many since the last time.
-    pub(crate) fn so_far() -> usize {
-        LOOKED.replace(0)
+    /// Returns the count since the last call.
+    pub(crate) fn take() -> usize {
+        COUNT.replace(0)
     }
 }
 
@@ -171,10 +165,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_come_back_in_the_order_of_their_numbers(acts in prop::collection::vec((0_u64..60, any::<bool>()), 0..300)) {
+        fn by_id_returns_values_in_order_of_numbers(actions in prop::collection::vec((0_u64..60, any::<bool>()), 0..300)) {
             let mut model: Vec<(u64, usize)> = Vec::new();
             let mut by_id = ById::default();
-            for (n, (id, add)) in acts.into_iter().enumerate() {
+            for (n, (id, add)) in actions.into_iter().enumerate() {
                 if add {
                     let at = model.partition_point(|(other, _)| *other <= id);
                     model.insert(at, (id, n));

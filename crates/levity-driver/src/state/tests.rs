@@ -6,15 +6,15 @@ use levity_core::{
 use serde_json::{Value, json};
 
 use super::State;
-use super::by_id::looked;
+use super::by_id::inspected;
 
-/// Wants so many calls at once.
-struct Calls {
+/// A machine that requests this many calls at once.
+struct ParallelCalls {
     open: u64,
     ending: Option<Ending>,
 }
 
-impl Machine for Calls {
+impl Machine for ParallelCalls {
     fn kind(&self) -> MachineKind {
         MachineKind::new("calls", 1)
     }
@@ -50,17 +50,17 @@ fn call(number: u64) -> ToolCall {
     ToolCall::new(format!("c{number}"), "tool", json!({}))
 }
 
-/// The records of a turn of so many calls, each folded in as it is made.
+/// Drives a turn of this many calls and returns its records.
 fn drive(calls: u64, alone: bool) -> Vec<Record> {
     let mut state = State::new(
         RunId::new("r"),
-        Calls {
+        ParallelCalls {
             open: calls,
             ending: None,
         },
     );
     let mut records = Vec::new();
-    let mut take = |state: &mut State<Calls>, entry| {
+    let mut take = |state: &mut State<ParallelCalls>, entry| {
         let record = Record::new(state.seq, Timestamp::default(), entry);
         records.push(record.clone());
         state.apply(record, None).unwrap();
@@ -88,13 +88,13 @@ fn drive(calls: u64, alone: bool) -> Vec<Record> {
             take(&mut state, Entry::Started { effect: id, note });
         }
         let begun: Vec<_> = std::iter::from_fn(|| state.next_to_launch()).collect();
-        assert!(!begun.is_empty() || state.has_more(), "it is stuck");
+        assert!(!begun.is_empty() || state.has_more(), "the run is stuck");
         assert!(
             !alone || begun.len() <= 1,
             "{} calls that run alone began together",
             begun.len()
         );
-        // The last comes back first.
+        // The last call finishes first.
         for (id, _) in begun.into_iter().rev() {
             let result = ToolResult::new(&call(id.get()), Ok(ToolOutput::text("ok")));
             take(&mut state, Entry::finished(id, Outcome::Tool(result)));
@@ -104,30 +104,30 @@ fn drive(calls: u64, alone: bool) -> Vec<Record> {
 }
 
 #[test]
-fn a_turn_of_many_calls_looks_at_each_of_them_a_few_times() {
+fn driving_turn_of_many_calls_inspects_each_a_few_times() {
     for alone in [false, true] {
         for calls in [64, 1_000, 8_000] {
-            looked::so_far();
+            inspected::take();
             let records = drive(calls, alone);
             assert_eq!(records.len() as u64, 1 + 2 * calls);
-            let each = looked::so_far() as u64 / calls;
+            let each = inspected::take() as u64 / calls;
             assert!(
                 each <= 32,
-                "{each} looks for each of {calls} calls, alone: {alone}"
+                "{each} inspections for each of {calls} calls, alone: {alone}"
             );
         }
     }
 }
 
 #[test]
-fn folding_a_turn_of_many_calls_looks_at_each_of_them_a_few_times() {
+fn folding_turn_of_many_calls_inspects_each_a_few_times() {
     for alone in [false, true] {
         let calls = 8_000;
         let records = drive(calls, alone);
-        looked::so_far();
+        inspected::take();
         let mut state = State::new(
             RunId::new("r"),
-            Calls {
+            ParallelCalls {
                 open: calls,
                 ending: None,
             },
@@ -136,10 +136,10 @@ fn folding_a_turn_of_many_calls_looks_at_each_of_them_a_few_times() {
             .into_iter()
             .try_for_each(|record| state.apply(record, None))
             .unwrap();
-        let each = looked::so_far() as u64 / calls;
+        let each = inspected::take() as u64 / calls;
         assert!(
             each <= 16,
-            "{each} looks for each of {calls} calls, alone: {alone}"
+            "{each} inspections for each of {calls} calls, alone: {alone}"
         );
         assert!(state.machine.ending().is_some());
     }
