@@ -1,22 +1,22 @@
-//! Finding the id of a message that cannot be read whole.
+//! Finds the id of a message that cannot be read as a whole.
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::mcp::RequestId;
 
-/// How much of each end of a message is looked at, in bytes.
+/// The number of bytes to inspect at each end of a message.
 pub const EDGE: usize = 4 << 10;
 
-/// Finds the id of the message with these first and last bytes. Ids that are not `known` are passed
-/// over.
+/// Finds the id of the message with these first and last bytes. Ids that are not `known` are
+/// skipped.
 pub fn find_id([head, tail]: [&[u8]; 2], known: impl Fn(&RequestId) -> bool) -> Option<RequestId> {
     id_at_start(head)
         .filter(&known)
         .or_else(|| id_at_end(tail).filter(&known))
 }
 
-/// The id among the first keys of an object whose end is missing.
+/// Returns the id among the first keys of an object whose end is missing.
 fn id_at_start(head: &[u8]) -> Option<RequestId> {
     struct First<'a>(&'a mut Option<RequestId>);
 
@@ -40,15 +40,15 @@ fn id_at_start(head: &[u8]) -> Option<RequestId> {
     }
 
     let mut id = None;
-    // It fails where the bytes end, and what was found before stays found.
+    // Parsing fails where the bytes end, but the id found before remains.
     let _ = serde_json::Deserializer::from_slice(head).deserialize_map(First(&mut id));
     id
 }
 
-/// The id among the last keys of an object whose beginning is missing.
+/// Returns the id among the last keys of an object whose beginning is missing.
 ///
-/// Only what stands right before the closing brace, with nothing but short values after it, can be
-/// the message's own: the rest from there on has to be an object when a brace is put before it.
+/// Only a key directly before the closing brace, followed by nothing but short values, can be the
+/// message's own. The text from there on must be an object when a brace is put before it.
 fn id_at_end(tail: &[u8]) -> Option<RequestId> {
     let at = memchr::memmem::rfind(tail, b"\"id\"")?;
     let rest = &tail[at..];
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn id_of_a_cut_message_is_found_at_either_end_and_never_inside() {
+    fn find_id_checks_both_ends_and_ignores_nested_ids() {
         let number = |id| Some(RequestId::Number(id));
         let cases: [(&str, &str, Option<RequestId>); 7] = [
             (
@@ -83,7 +83,7 @@ mod tests {
                 "xx\"},\"id\":7,\"jsonrpc\":\"2.0\"}\r",
                 number(7),
             ),
-            // The id of something inside is not the message's.
+            // The id of a nested object is not the message's.
             (r#"{"params":{"id":5,"text":"xx"#, r#"xx"}}"#, None),
             (r#"{"params":{"text":"xx"#, r#"xx","id":5}}"#, None),
             ("", "", None),

@@ -1,4 +1,4 @@
-//! Calls of the other side.
+//! Calls from the other side.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,28 +7,28 @@ use levity_core::CancelToken;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Requests of the other side that are worked on. Cloning gives another handle on the same.
+/// The requests from the other side that are in progress. Clones share the same table.
 #[derive(Clone, Debug)]
 pub struct InflightRequests {
     table: Arc<Mutex<Table>>,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// By the id as JSON. One that is used anew means the new request.
+    /// The requests by id as JSON. A reused id refers to the newer request.
     calls: HashMap<String, (u64, CancelToken)>,
 }
 
-/// A request that is worked on. Dropped, it cannot be cancelled any more, and its place is free.
+/// A request in progress. Dropping it makes it impossible to cancel, and frees its slot.
 #[derive(Debug)]
 pub struct InflightRequest {
     table: Arc<Mutex<Table>>,
     id: String,
     number: u64,
     cancel: CancelToken,
-    place: Option<OwnedSemaphorePermit>,
+    slot: Option<OwnedSemaphorePermit>,
 }
 
 impl InflightRequests {
@@ -36,13 +36,13 @@ impl InflightRequests {
     pub fn new(limit: usize) -> Self {
         Self {
             table: Arc::default(),
-            places: Arc::new(Semaphore::new(limit)),
+            slots: Arc::new(Semaphore::new(limit)),
         }
     }
 
-    /// Begins a request, so that it can be cancelled; nothing when there is no room.
+    /// Begins a request, so that it can be cancelled; returns `None` if there is no room.
     pub fn begin(&self, id: &Value) -> Option<InflightRequest> {
-        let place = Some(self.places.clone().try_acquire_owned().ok()?);
+        let slot = Some(self.slots.clone().try_acquire_owned().ok()?);
         let (id, cancel, mut table) = (id.to_string(), CancelToken::new(), lock(&self.table));
         table.next += 1;
         let number = table.next;
@@ -52,11 +52,11 @@ impl InflightRequests {
             id,
             number,
             cancel,
-            place,
+            slot,
         })
     }
 
-    /// Cancels the request with this id, if it is worked on.
+    /// Cancels the request with this id, if it is in progress.
     pub fn cancel(&self, id: &Value) {
         if let Some((_, cancel)) = lock(&self.table).calls.remove(&id.to_string()) {
             cancel.cancel();
@@ -65,14 +65,14 @@ impl InflightRequests {
 }
 
 impl InflightRequest {
-    /// Returns the token that is cancelled when the other side takes the request back.
+    /// Returns the token that is cancelled when the other side cancels the request.
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel
     }
 
-    /// Ends the request. Its place is taken until what is returned is dropped.
+    /// Ends the request. Its slot is in use until the returned permit is dropped.
     pub fn finish(mut self) -> Option<OwnedSemaphorePermit> {
-        self.place.take()
+        self.slot.take()
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_cancelled_by_its_id_and_not_by_another_spelling() {
+    fn cancel_matches_exact_id_only() {
         let inflight = InflightRequests::new(8);
         let running = inflight.begin(&json!(1)).unwrap();
         inflight.cancel(&json!("1"));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_used_anew_means_the_new_request_until_that_ends() {
+    fn reused_id_refers_to_newer_request() {
         let inflight = InflightRequests::new(8);
         let old = inflight.begin(&json!("a")).unwrap();
         let new = inflight.begin(&json!("a")).unwrap();
@@ -121,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_taken_until_the_answer_is_gone() {
+    fn slot_is_in_use_until_permit_is_dropped() {
         let inflight = InflightRequests::new(1);
-        let place = inflight.begin(&json!(1)).unwrap().finish();
-        assert!(place.is_some() && inflight.begin(&json!(2)).is_none());
-        drop(place);
+        let slot = inflight.begin(&json!(1)).unwrap().finish();
+        assert!(slot.is_some() && inflight.begin(&json!(2)).is_none());
+        drop(slot);
         assert!(inflight.begin(&json!(2)).is_some());
     }
 }

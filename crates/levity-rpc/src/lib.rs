@@ -10,7 +10,7 @@
 //! let params = json!({"a": 1});
 //! let call = peer.call("add", &params);
 //! let connection = async {
-//!     // A connection sends what the outbox gives, and hands over what it receives.
+//! // A connection sends the messages of the outbox, and passes on what it receives.
 //!     let sent = outbox.next().await.unwrap_or_default();
 //!     assert!(matches!(RpcMessage::parse(&sent), Ok(RpcMessage::Request { .. })));
 //!     peer.receive(r#"{"jsonrpc": "2.0", "id": 1, "result": 2}"#);
@@ -23,22 +23,22 @@
 //! # }
 //! ```
 //!
-//! | part | what it does | who uses it |
+//! | part | purpose | used by |
 //! |---|---|---|
 //! | [`RpcMessage`] | reads and writes messages | bridge |
-//! | [`LineBuffer`], [`LineWriter`] | one message a line, within a limit, never torn | MCP client, MCP server |
-//! | [`find_id`] | the id of a message that cannot be read whole | MCP client, MCP server |
+//! | [`LineBuffer`], [`LineWriter`] | one message per line, within a limit, never partial | MCP client, MCP server |
+//! | [`find_id`] | the id of a message that cannot be read as a whole | MCP client, MCP server |
 //! | [`PendingCalls`] | calls that wait for an answer | MCP client, [`Peer`] |
-//! | [`Peer`], [`InflightRequests`] | calls of this side, and of the other side, with cancellation | bridge |
-//! | [`mcp`] | the names of rmcp that levity uses | MCP client, MCP server |
+//! | [`Peer`], [`InflightRequests`] | calls to and from the other side, with cancellation | bridge |
+//! | [`mcp`] | the items of rmcp that levity uses | MCP client, MCP server |
 //!
 //! # Features
 //! - `http-client`: rmcp's worker for streamable HTTP.
 //! - `oauth`: rmcp's discovery for logins.
 //! - `server`: rmcp's server side.
 //!
-//! What is deliberately absent: sockets, processes and HTTP, which belong to the crates that use
-//! this one; clocks, as whoever calls stops waiting by dropping the call.
+//! This crate deliberately has no sockets, processes or HTTP, which belong to the crates that use
+//! it. It has no clocks, because a caller stops waiting by dropping the call.
 
 mod edge;
 mod inflight;

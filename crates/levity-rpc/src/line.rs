@@ -1,4 +1,4 @@
-//! Cutting a stream of bytes into lines of bounded length.
+//! Splits a stream of bytes into lines of bounded length.
 
 use std::fmt;
 use std::pin::pin;
@@ -8,25 +8,25 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::EDGE;
 
-/// How much is read at once.
+/// The number of bytes to read at once.
 const CHUNK: usize = 64 << 10;
-/// How much memory is kept for the next line after a long one.
-const KEEP: usize = 1 << 20;
+/// The memory that is retained for the next line after a long one.
+const RETAINED: usize = 1 << 20;
 
-/// Bytes that were read and not yet taken, line by line.
+/// A buffer of received bytes that are consumed line by line.
 pub struct LineBuffer {
     bytes: Vec<u8>,
-    /// Before this, all is taken.
+    /// The end of the bytes that are already consumed.
     start: usize,
-    /// Before this, there is no end of line.
+    /// The end of the bytes that contain no end of line.
     searched: usize,
     limit: usize,
-    /// A line over the limit whose end was not seen yet.
+    /// A line over the limit whose end has not arrived yet.
     skipping: Option<Skipped>,
     finished: bool,
 }
 
-/// What is known of a line that is not kept.
+/// The known parts of a line that is not stored.
 #[derive(Default)]
 struct Skipped {
     head: Vec<u8>,
@@ -34,24 +34,24 @@ struct Skipped {
     size: u64,
 }
 
-/// One line, without its end.
+/// One line, without its line end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     /// A line within the limit.
     Whole(&'a [u8]),
-    /// A line over the limit, of which only the first and last [`EDGE`] bytes are kept.
+    /// A line over the limit, of which only the first and last [`EDGE`] bytes are stored.
     TooLong {
-        /// Its first bytes.
+        /// The first bytes of the line.
         head: Vec<u8>,
-        /// Its last bytes.
+        /// The last bytes of the line.
         tail: Vec<u8>,
-        /// How many bytes it has.
+        /// The number of bytes in the line.
         size: u64,
     },
 }
 
 impl LineBuffer {
-    /// Creates an empty buffer that takes lines of up to `limit` bytes.
+    /// Creates an empty buffer that accepts lines of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -63,13 +63,13 @@ impl LineBuffer {
         }
     }
 
-    /// Returns how long a line may be, in bytes.
+    /// Returns the maximum length of a line, in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Reads more; false when nothing more comes. A last line may lack its end. Nothing is lost
-    /// when this is not polled to its end.
+    /// Reads more bytes; returns `false` at the end of the stream. The last line may lack its line
+    /// end. Dropping an unfinished poll loses nothing.
     pub fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         from: &mut R,
@@ -79,7 +79,7 @@ impl LineBuffer {
         read.map(|read| matches!(read, Ok(1..)) || self.finish())
     }
 
-    /// Ends a last line that has no end of its own; says whether there is one.
+    /// Ends a last line that has no line end; returns `true` if there is one.
     pub fn finish(&mut self) -> bool {
         let rest = self.bytes.len() > self.start || self.skipping.is_some();
         if !rest || self.finished {
@@ -90,7 +90,7 @@ impl LineBuffer {
         true
     }
 
-    /// Takes the next line, if a whole one is there.
+    /// Removes and returns the next line, if it is complete.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         match memchr::memchr(b'\n', &self.bytes[self.searched..]) {
             Some(at) => {
@@ -112,12 +112,12 @@ impl LineBuffer {
         }
     }
 
-    /// Where more bytes go.
+    /// Returns the buffer for more bytes.
     fn room(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             (self.searched, self.start) = (self.searched - self.start, 0);
-            if self.bytes.capacity() > KEEP && self.bytes.len() < CHUNK {
+            if self.bytes.capacity() > RETAINED && self.bytes.len() < CHUNK {
                 self.bytes.shrink_to(2 * CHUNK);
             }
         }
@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// All lines of a stream: those that are kept, and the sizes of those that are not.
+    /// Returns all lines of a stream: the stored ones, and the sizes of the others.
     async fn lines(mut bytes: &[u8], limit: usize) -> Vec<Result<String, u64>> {
         let (mut buffer, mut lines) = (LineBuffer::new(limit), Vec::new());
         loop {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_cut_at_their_ends_and_long_ones_are_skipped() {
+    async fn next_line_splits_at_line_ends_and_skips_long_lines() {
         let ok = |text: &str| Ok(text.to_owned());
         assert_eq!(lines(b"", 4).await, []);
         assert_eq!(lines(b"a\n\nbc", 4).await, [ok("a"), ok(""), ok("bc")]);
@@ -198,14 +198,14 @@ mod tests {
         assert_eq!(
             lines(b"a\nabcdefg", 4).await,
             [ok("a"), Err(7)],
-            "a last line that is too long is told"
+            "a last line that is too long is reported"
         );
         let long = [vec![b'x'; 1 << 20], b"\nabc\n".to_vec()].concat();
         assert_eq!(lines(&long, 100 << 10).await, [Err(1 << 20), ok("abc")]);
     }
 
     #[tokio::test]
-    async fn edges_of_a_long_line_are_kept_and_no_more() {
+    async fn long_line_retains_only_its_edges() {
         let long = [b"first".to_vec(), vec![b'x'; 1 << 20], b"last\n".to_vec()].concat();
         let (mut buffer, mut from) = (LineBuffer::new(1 << 10), long.as_slice());
         let (head, tail) = loop {
@@ -216,6 +216,6 @@ mod tests {
         };
         assert!(head.starts_with(b"firstx") && tail.ends_with(b"xlast"));
         assert_eq!((head.len(), tail.len()), (EDGE, EDGE));
-        assert!(buffer.bytes.capacity() < KEEP);
+        assert!(buffer.bytes.capacity() < RETAINED);
     }
 }

@@ -1,12 +1,12 @@
-//! The names of rmcp that levity uses: the messages of MCP, the service that numbers and routes
+//! The items of rmcp that levity uses: the messages of MCP, the service that numbers and routes
 //! them, and its HTTP sessions.
 //!
 //! No other file of levity imports rmcp, so this list is all that a new version of it can break.
-//! What levity relies on is how these behave, which is why the workspace names one exact version.
+//! levity relies on the behaviour of these items, so the workspace pins one exact version.
 
 #[expect(
     deprecated,
-    reason = "sampling, roots and logging are on their way out of the protocol, and peers have them"
+    reason = "sampling, roots and logging are deprecated in the protocol, but peers use them"
 )]
 pub use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
@@ -44,7 +44,7 @@ pub use rmcp::{
     transport::io::stdio_pipes,
 };
 
-/// Streamable HTTP, client side.
+/// The client side of streamable HTTP.
 #[cfg(feature = "http-client")]
 pub mod http_client {
     pub use rmcp::transport::StreamableHttpClientTransport;
@@ -55,7 +55,7 @@ pub mod http_client {
     };
 }
 
-/// Streamable HTTP, server side.
+/// The server side of streamable HTTP.
 #[cfg(feature = "server")]
 pub mod http_server {
     pub use rmcp::transport::streamable_http_server::session::{
@@ -66,7 +66,7 @@ pub mod http_server {
     };
 }
 
-/// Discovery and metadata of OAuth.
+/// The discovery and metadata of OAuth.
 #[cfg(feature = "oauth")]
 pub mod auth {
     pub use rmcp::transport::auth::{
@@ -76,7 +76,7 @@ pub mod auth {
     };
 }
 
-/// Returns the id of a request; none for any other message.
+/// Returns the id of a request; `None` for any other message.
 pub fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Request(request) => Some(&request.id),
@@ -84,7 +84,7 @@ pub fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// Returns the id of the request that a message of a client cancels; none when it cancels nothing.
+/// Returns the id of the request that a client's message cancels; `None` if it cancels nothing.
 pub fn cancelled_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Notification(notice) => match &notice.notification {
@@ -97,7 +97,7 @@ pub fn cancelled_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// Returns the id of the request that a message of a server answers; none when it answers nothing.
+/// Returns the id of the request that a server's message answers; `None` if it answers nothing.
 pub fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(&response.id),

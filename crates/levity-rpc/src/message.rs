@@ -1,92 +1,92 @@
-//! JSON-RPC 2.0, one message a text.
+//! JSON-RPC 2.0 with one message per text.
 
 use levity_core::text::json_problem;
 use serde_json::{Map, Value, json};
 
 use crate::mcp::{ErrorCode, RequestId};
 
-/// How long an id may be, in bytes.
+/// The maximum length of an id, in bytes.
 const MAX_ID: usize = 128;
 
-/// A message of the other side.
+/// A message from the other side.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RpcMessage {
-    /// A call that wants an answer.
+    /// A call that expects an answer.
     Request {
         /// A number or a short text, which the answer repeats.
         id: Value,
         /// The name of the method.
         method: String,
-        /// An object; an empty one where there was none.
+        /// The parameters as an object; empty if there were none.
         params: Value,
     },
-    /// A call that wants no answer.
+    /// A call that expects no answer.
     Notification {
         /// The name of the method.
         method: String,
-        /// An object; an empty one where there was none.
+        /// The parameters as an object; empty if there were none.
         params: Value,
     },
     /// An answer to a call of this side.
     Answer {
-        /// The call's id, unless it is none that this side gives.
+        /// The id of the call, unless this side cannot have created it.
         id: Option<RequestId>,
         /// The result, or the error object.
         result: Result<Value, Value>,
     },
 }
 
-/// A message that cannot be understood, and the answer that says so.
+/// A message that cannot be parsed, with the data for the error response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MalformedMessage {
-    /// The id to answer to; null where there is none.
+    /// The id to answer to; `null` if there is none.
     pub id: Value,
-    /// JSON-RPC's number for what is wrong.
+    /// The error code of JSON-RPC.
     pub code: i32,
-    /// What is wrong, without anything that the message says.
+    /// The problem, without any content of the message.
     pub message: String,
 }
 
 impl RpcMessage {
-    /// Reads a message, strictly.
+    /// Parses a message strictly.
     ///
     /// # Errors
-    /// When the text is no JSON, or no message of JSON-RPC 2.0.
+    /// Returns an error if the text is not JSON, or not a message of JSON-RPC 2.0.
     pub fn parse(text: &str) -> Result<Self, MalformedMessage> {
-        let wrong = |id, code: ErrorCode, words: &str| MalformedMessage {
+        let malformed = |id, code: ErrorCode, problem: &str| MalformedMessage {
             id,
             code: code.0,
-            message: words.to_owned(),
+            message: problem.to_owned(),
         };
         let message: Value = serde_json::from_str(text).map_err(|error| {
-            let words = format!("the message is no JSON: {}", json_problem(&error));
-            wrong(Value::Null, ErrorCode::PARSE_ERROR, &words)
+            let problem = format!("the message is not JSON: {}", json_problem(&error));
+            malformed(Value::Null, ErrorCode::PARSE_ERROR, &problem)
         })?;
-        let invalid = |id, words| wrong(id, ErrorCode::INVALID_REQUEST, words);
+        let invalid = |id, problem| malformed(id, ErrorCode::INVALID_REQUEST, problem);
         let Value::Object(mut message) = message else {
-            let words = match message {
-                Value::Array(_) => "batches are not taken; send one request a message",
-                _ => "a request is an object with `jsonrpc`, `id`, `method` and `params`",
+            let problem = match message {
+                Value::Array(_) => "batches are not supported; send one request per message",
+                _ => "a request must be an object with `jsonrpc`, `id`, `method` and `params`",
             };
-            return Err(invalid(Value::Null, words));
+            return Err(invalid(Value::Null, problem));
         };
         let id = take_id(&mut message)
-            .ok_or_else(|| invalid(Value::Null, "an id is a number or a short text"))?;
-        let back = || id.clone().unwrap_or(Value::Null);
+            .ok_or_else(|| invalid(Value::Null, "the id must be a number or a short text"))?;
+        let answer_id = || id.clone().unwrap_or(Value::Null);
         if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            return Err(invalid(back(), "`jsonrpc` must be \"2.0\""));
+            return Err(invalid(answer_id(), "`jsonrpc` must be \"2.0\""));
         }
         let method = match message.remove("method") {
             Some(Value::String(method)) => method,
             None if message.contains_key("result") || message.contains_key("error") => {
                 return Ok(answer(id, message));
             }
-            _ => return Err(invalid(back(), "`method` must be a text")),
+            _ => return Err(invalid(answer_id(), "`method` must be a string")),
         };
         let params = message.remove("params").unwrap_or_else(|| json!({}));
         if !params.is_object() {
-            return Err(wrong(
-                back(),
+            return Err(malformed(
+                answer_id(),
                 ErrorCode::INVALID_PARAMS,
                 "`params` must be an object",
             ));
@@ -97,17 +97,17 @@ impl RpcMessage {
         })
     }
 
-    /// Writes a request.
+    /// Formats a request as text.
     pub fn request(id: i64, method: &str, params: &Value) -> String {
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
     }
 
-    /// Writes a notification.
+    /// Formats a notification as text.
     pub fn notification(method: &str, params: &Value) -> String {
         json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
     }
 
-    /// Writes the answer to a request: its result, or an error object.
+    /// Formats the answer to a request: its result, or an error object.
     pub fn answer(id: &Value, result: Result<&Value, &Value>) -> String {
         match result {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -126,7 +126,7 @@ fn answer(id: Option<Value>, mut message: Map<String, Value>) -> RpcMessage {
     RpcMessage::Answer { id, result }
 }
 
-/// The id, if there is one; nothing if it is none that can be.
+/// Removes and returns the id, if there is one; returns `None` if it is invalid.
 fn take_id(message: &mut Map<String, Value>) -> Option<Option<Value>> {
     match message.remove("id") {
         None => Some(None),
@@ -141,13 +141,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refused(text: &str, code: ErrorCode, id: &Value) {
-        let wrong = RpcMessage::parse(text).unwrap_err();
-        assert_eq!((wrong.code, &wrong.id), (code.0, id), "{text}");
+    fn check_rejected(text: &str, code: ErrorCode, id: &Value) {
+        let malformed = RpcMessage::parse(text).unwrap_err();
+        assert_eq!((malformed.code, &malformed.id), (code.0, id), "{text}");
     }
 
     #[test]
-    fn kinds_of_messages_are_told_apart() {
+    fn parse_distinguishes_kinds_of_messages() {
         let request =
             RpcMessage::parse(r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"b":1}}"#)
                 .unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn message_that_was_written_is_read_unchanged() {
+    fn parse_reads_formatted_message_unchanged() {
         let (id, params) = (json!(7), json!({"a": [1]}));
         assert_eq!(
             RpcMessage::parse(&RpcMessage::request(7, "m", &params)),
@@ -225,30 +225,30 @@ mod tests {
     }
 
     #[test]
-    fn malformed_messages_are_refused_with_their_id() {
+    fn parse_rejects_malformed_message_with_its_id() {
         let (null, one) = (Value::Null, json!(1));
-        refused("", ErrorCode::PARSE_ERROR, &null);
-        refused("{", ErrorCode::PARSE_ERROR, &null);
-        refused(&"[".repeat(100_000), ErrorCode::PARSE_ERROR, &null);
-        refused("[]", ErrorCode::INVALID_REQUEST, &null);
-        refused("7", ErrorCode::INVALID_REQUEST, &null);
-        refused(r#"{"id":1,"method":"m"}"#, ErrorCode::INVALID_REQUEST, &one);
-        refused(
+        check_rejected("", ErrorCode::PARSE_ERROR, &null);
+        check_rejected("{", ErrorCode::PARSE_ERROR, &null);
+        check_rejected(&"[".repeat(100_000), ErrorCode::PARSE_ERROR, &null);
+        check_rejected("[]", ErrorCode::INVALID_REQUEST, &null);
+        check_rejected("7", ErrorCode::INVALID_REQUEST, &null);
+        check_rejected(r#"{"id":1,"method":"m"}"#, ErrorCode::INVALID_REQUEST, &one);
+        check_rejected(
             r#"{"jsonrpc":"2.0","id":1}"#,
             ErrorCode::INVALID_REQUEST,
             &one,
         );
-        refused(
+        check_rejected(
             r#"{"jsonrpc":"2.0","id":1,"method":1}"#,
             ErrorCode::INVALID_REQUEST,
             &one,
         );
-        refused(
+        check_rejected(
             r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#,
             ErrorCode::INVALID_REQUEST,
             &null,
         );
-        refused(
+        check_rejected(
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#,
             ErrorCode::INVALID_PARAMS,
             &one,
@@ -257,11 +257,11 @@ mod tests {
             r#"{{"jsonrpc":"2.0","id":"{}","method":"m"}}"#,
             "x".repeat(200)
         );
-        refused(&long, ErrorCode::INVALID_REQUEST, &null);
+        check_rejected(&long, ErrorCode::INVALID_REQUEST, &null);
     }
 
     #[test]
-    fn a_refusal_quotes_nothing_of_the_message() {
+    fn parse_error_quotes_nothing_of_the_message() {
         let error = RpcMessage::parse(r#"{"jsonrpc": "2.0", "hush" "hush"}"#)
             .unwrap_err()
             .message;

@@ -1,4 +1,4 @@
-//! Calls of this side, over any connection that carries texts.
+//! Calls to the other side over any connection that transports texts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -9,16 +9,17 @@ use tokio::sync::{mpsc, oneshot};
 use crate::mcp::RequestId;
 use crate::{PendingCalls, RpcMessage};
 
-/// How many messages wait to be sent.
-const WAITING: usize = 64;
+/// The maximum number of messages that wait to be sent.
+const MAX_QUEUED: usize = 64;
 
-/// The other end of a connection, for whoever calls it.
+/// A handle for calls to the other end of a connection.
 ///
-/// # Promises
+/// # Guarantees
 /// - Every call ends: with its answer, or with an error once the connection is
 ///   [closed](Self::close).
-/// - A call that was not sent says so; it can be made again whatever it does.
-/// - Dropping a call cancels it. The other side is told, unless too much waits to be sent.
+/// - A call that was not sent is reported as such; it is always safe to repeat.
+/// - Dropping a call cancels it. The other side is notified, unless too many messages wait to be
+///   sent.
 #[derive(Debug)]
 pub struct Peer {
     send: mpsc::Sender<Outgoing>,
@@ -28,7 +29,7 @@ pub struct Peer {
     cancel: &'static str,
 }
 
-/// Messages on their way to the other end.
+/// The messages on their way to the other end.
 #[derive(Debug)]
 pub struct PeerOutbox {
     waiting: mpsc::Receiver<Outgoing>,
@@ -37,26 +38,26 @@ pub struct PeerOutbox {
 
 type Answer = oneshot::Sender<Result<Value, CallError>>;
 
-/// A text, and the call that it is of.
+/// A text and the id of its call.
 type Outgoing = (Option<RequestId>, String);
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The other side answered with this error object.
-    #[error("the other side refused the call")]
+    #[error("the other side rejected the call")]
     Refused(Value),
-    /// The call is larger than the other side takes, and was not sent.
-    #[error("the message has {size} bytes, and the other side takes at most {limit}")]
+    /// The call is larger than the other side accepts, and was not sent.
+    #[error("the message has {size} bytes, but the other side accepts at most {limit}")]
     TooLarge {
-        /// How many bytes it has.
+        /// The size of the message in bytes.
         size: usize,
-        /// How many it may have.
+        /// The maximum size in bytes.
         limit: usize,
     },
-    /// The connection broke after the call was sent; nobody knows what came of it.
-    #[error("the connection broke before the answer came")]
+    /// The connection broke after the call was sent; its outcome is unknown.
+    #[error("the connection broke before the answer arrived")]
     Lost,
     /// The connection broke before the call was sent.
     #[error("the connection broke before the call was sent")]
@@ -64,10 +65,10 @@ pub enum CallError {
 }
 
 impl Peer {
-    /// Creates both ends of a connection's queue. `cancel` is the notification that takes a call
-    /// back, by its `id`.
+    /// Creates both ends of a connection's queue. `cancel` is the notification that cancels a call
+    /// by its `id`.
     pub fn new(cancel: &'static str) -> (Self, PeerOutbox) {
-        let (send, waiting) = mpsc::channel(WAITING);
+        let (send, waiting) = mpsc::channel(MAX_QUEUED);
         let pending = Arc::<PendingCalls<Answer>>::default();
         let outbox = PeerOutbox {
             waiting,
@@ -86,15 +87,16 @@ impl Peer {
         )
     }
 
-    /// Sets how large a message may be, in bytes; there is no limit at first.
+    /// Sets the maximum size of a message, in bytes; unlimited by default.
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Calls a method, and waits for its answer. Dropping the future cancels the call.
+    /// Calls a method and waits for its answer. Dropping the future cancels the call.
     ///
     /// # Errors
-    /// When the other side refuses, the message is too large, or the connection breaks.
+    /// Returns an error if the other side rejects the call, the message is too large, or the
+    /// connection breaks.
     pub async fn call(&self, method: &str, params: &Value) -> Result<Value, CallError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let text = RpcMessage::request(id, method, params);
@@ -112,13 +114,13 @@ impl Peer {
         answered.await.unwrap_or(Err(CallError::Lost))
     }
 
-    /// Takes in a text of the other side. An answer goes to its caller; anything else that can be
-    /// read is returned.
+    /// Handles a text from the other side. An answer goes to its caller; any other valid message is
+    /// returned.
     pub fn receive(&self, text: &str) -> Option<RpcMessage> {
         match RpcMessage::parse(text).ok()? {
             RpcMessage::Answer { id, result } => {
                 let call = self.pending.take(&id?)?;
-                // Whoever called may have left.
+                // The caller may have stopped waiting.
                 let _ = call.value.send(result.map_err(CallError::Refused));
                 None
             }
@@ -126,7 +128,7 @@ impl Peer {
         }
     }
 
-    /// Ends all calls: nothing more comes. Later ones fail at once.
+    /// Ends all calls, because no more answers arrive. Later calls fail immediately.
     pub fn close(&self) {
         for call in self.pending.close() {
             let error = if call.sent {
@@ -138,15 +140,15 @@ impl Peer {
         }
     }
 
-    /// Whether the connection was closed.
+    /// Returns `true` if the connection was closed.
     pub fn is_closed(&self) -> bool {
         self.pending.is_closed()
     }
 }
 
 impl PeerOutbox {
-    /// Waits for the next message to send. From then on the other side may know of it. `None` when
-    /// the peer is gone.
+    /// Waits for the next message to send. From then on the other side may have received it.
+    /// Returns `None` once the peer is dropped.
     pub async fn next(&mut self) -> Option<String> {
         let (call, text) = self.waiting.recv().await?;
         if let Some(call) = call {
@@ -156,7 +158,7 @@ impl PeerOutbox {
     }
 }
 
-/// Tells the other side that nobody waits for an answer any more.
+/// Notifies the other side that the caller no longer waits for an answer.
 struct CancelOnDrop<'a> {
     peer: &'a Peer,
     id: i64,
@@ -197,7 +199,7 @@ mod tests {
         assert!(matches!(sent(&mut outbox), RpcMessage::Request { id, .. } if id == 1));
         assert!(matches!(sent(&mut outbox), RpcMessage::Request { id, .. } if id == 2));
         let answers = [
-            r#"{"jsonrpc":"2.0","id":3,"result":"nobody asked"}"#,
+            r#"{"jsonrpc":"2.0","id":3,"result":"unknown call"}"#,
             r#"{"jsonrpc":"2.0","id":"2","result":"two"}"#,
             r#"{"jsonrpc":"2.0","id":2,"result":"twice"}"#,
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":7}}"#,
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_call_is_cancelled_and_its_answer_is_nobodys() {
+    async fn dropped_call_is_cancelled_and_its_answer_ignored() {
         let (peer, mut outbox) = Peer::new("cancel");
         assert!(peer.call("slow", &json!({})).now_or_never().is_none());
         assert!(matches!(sent(&mut outbox), RpcMessage::Request { .. }));
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_connection_says_which_calls_were_sent() {
+    async fn close_reports_which_calls_were_sent() {
         let (peer, mut outbox) = Peer::new("cancel");
         let params = json!({});
         let (mut one, mut two) = (pin!(peer.call("a", &params)), pin!(peer.call("b", &params)));
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_over_the_limit_is_not_sent() {
+    async fn call_over_limit_is_not_sent() {
         let (peer, mut outbox) = Peer::new("cancel");
         peer.set_limit(100);
         let refused = peer.call("a", &json!({"text": "x".repeat(100)})).await;

@@ -1,11 +1,11 @@
-//! Which calls still wait for an answer.
+//! The calls that wait for an answer.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::mcp::RequestId;
 
-/// Calls that were begun and not yet answered or cancelled, each with something of its caller's.
+/// Calls that have begun and are neither answered nor cancelled, each with a value of its caller.
 #[derive(Debug)]
 pub struct PendingCalls<T>(Mutex<Table<T>>);
 
@@ -21,19 +21,19 @@ struct Entry<T> {
     sent: bool,
 }
 
-/// A call that was taken out of [`PendingCalls`].
+/// A call that was removed from [`PendingCalls`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct PendingCall<T> {
     /// The id that it was sent with.
     pub id: RequestId,
-    /// What its caller put there.
+    /// The value of its caller.
     pub value: T,
-    /// Whether the other side may know of it.
+    /// `true` if the other side may have received it.
     pub sent: bool,
 }
 
 impl<T> PendingCalls<T> {
-    /// Adds a call that is about to be sent; false when the connection is closed.
+    /// Adds a call that is about to be sent; returns `false` if the connection is closed.
     pub fn insert(&self, id: RequestId, value: T) -> bool {
         let mut table = self.lock();
         if !table.closed {
@@ -42,26 +42,26 @@ impl<T> PendingCalls<T> {
         !table.closed
     }
 
-    /// Notes that a call was sent.
+    /// Marks a call as sent.
     pub fn mark_sent(&self, id: &RequestId) {
         if let Some(entry) = self.lock().calls.get_mut(id) {
             entry.sent = true;
         }
     }
 
-    /// Whether a call waits for an answer with this id.
+    /// Returns `true` if a call waits for an answer with this id.
     pub fn contains(&self, id: &RequestId) -> bool {
         let table = self.lock();
         table.calls.contains_key(id) || alias(id).is_some_and(|id| table.calls.contains_key(&id))
     }
 
-    /// Takes the call of exactly this id: it was cancelled, or never sent.
+    /// Removes the call of exactly this id: it was cancelled, or never sent.
     pub fn remove(&self, id: &RequestId) -> Option<PendingCall<T>> {
         self.lock().calls.remove_entry(id).map(call)
     }
 
-    /// Takes the call that an answer with this id belongs to. Peers that turn numbers into strings,
-    /// or back, are understood.
+    /// Removes the call that an answer with this id belongs to. It also matches ids that the peer
+    /// converted from a number to a string, or back.
     pub fn take(&self, id: &RequestId) -> Option<PendingCall<T>> {
         let calls = &mut self.lock().calls;
         calls
@@ -70,9 +70,9 @@ impl<T> PendingCalls<T> {
             .map(call)
     }
 
-    /// Takes every call that an answer without an id may belong to: nobody can tell which it is,
-    /// and a call that fails for another's sake is better than one that waits for ever. Calls that
-    /// stay open by design are left out, unless there are only those.
+    /// Removes every call that an answer without an id may belong to. It is unknown which call that
+    /// is, and failing other calls is better than letting one wait forever. Calls that stay open by
+    /// design are excluded, unless there are no others.
     pub fn take_any(&self, stays_open: impl Fn(&T) -> bool) -> Vec<PendingCall<T>> {
         let calls = &mut self.lock().calls;
         let alone = calls.values().all(|entry| stays_open(&entry.value));
@@ -82,7 +82,7 @@ impl<T> PendingCalls<T> {
             .collect()
     }
 
-    /// Closes the table and takes all calls: no answer comes any more.
+    /// Closes the table and removes all calls: no more answers arrive.
     pub fn close(&self) -> Vec<PendingCall<T>> {
         let mut table = self.lock();
         table.closed = true;
@@ -92,17 +92,17 @@ impl<T> PendingCalls<T> {
             .collect()
     }
 
-    /// Whether the table was closed.
+    /// Returns `true` if the table was closed.
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// Returns how many calls wait.
+    /// Returns the number of waiting calls.
     pub fn len(&self) -> usize {
         self.lock().calls.len()
     }
 
-    /// Whether no call waits.
+    /// Returns `true` if no call waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -125,7 +125,7 @@ fn call<T>((id, Entry { value, sent }): (RequestId, Entry<T>)) -> PendingCall<T>
     PendingCall { id, value, sent }
 }
 
-/// The same id written the other way: a number as a string, or a string as the number it spells.
+/// Returns the same id in the other form: a number as a string, or a string as its number.
 fn alias(id: &RequestId) -> Option<RequestId> {
     match id {
         RequestId::Number(number) => Some(RequestId::String(number.to_string().into())),
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_takes_its_call_once_also_when_its_id_is_written_otherwise() {
+    fn take_matches_id_in_other_form_once() {
         let pending = PendingCalls::default();
         assert!(
             pending.insert(RequestId::Number(1), "a") && pending.insert(RequestId::Number(2), "b")
@@ -146,7 +146,7 @@ mod tests {
         pending.mark_sent(&RequestId::Number(1));
         let text = RequestId::String("1".into());
         assert!(pending.contains(&text));
-        assert_eq!(pending.remove(&text), None, "only the very id is removed");
+        assert_eq!(pending.remove(&text), None, "only the exact id is removed");
         let taken = pending.take(&text);
         assert_eq!(
             taken,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_stay_open_fail_only_when_they_are_alone() {
+    fn take_any_takes_open_calls_only_if_alone() {
         let pending = PendingCalls::default();
         for (id, open) in [(1, true), (2, false)] {
             pending.insert(RequestId::Number(id), open);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_table_gives_all_calls_and_takes_no_more() {
+    fn close_returns_all_calls_and_rejects_new_ones() {
         let pending = PendingCalls::default();
         pending.insert(RequestId::Number(1), ());
         assert_eq!(pending.close().len(), 1);

@@ -1,4 +1,4 @@
-//! The bytes on their way to the other side.
+//! The stream to the other side, with its partially written message.
 
 use std::io;
 use std::pin::Pin;
@@ -8,23 +8,23 @@ use tokio::io::AsyncWrite;
 
 use crate::mcp::RequestId;
 
-/// How many bytes of cancellations may wait for the next message; more are dropped.
-const MAX_CARRY: usize = 64 << 10;
+/// The maximum bytes of cancellations that wait for the next message; more are dropped.
+const MAX_EXTRA_LINES: usize = 64 << 10;
 
-/// A writable stream, the message that is being written to it, and what is to be written next to
+/// A writable stream, the message that is being written to it, and extra lines to write between
 /// messages.
 pub(crate) struct Pipe<W> {
-    /// None once it is closed.
+    /// The stream; `None` once it is closed.
     to: Option<W>,
-    current: Option<Current>,
-    /// Whole lines that are written before the next message, or after this one; how much of them is
-    /// written.
-    carry: (Vec<u8>, usize),
+    current: Option<MessageProgress>,
+    /// Whole lines to write before the next message or after this one, and the number of bytes
+    /// already written.
+    extra_lines: (Vec<u8>, usize),
 }
 
-/// How far a message is.
+/// The progress of a message.
 #[derive(Default)]
-struct Current {
+struct MessageProgress {
     id: Option<RequestId>,
     written: usize,
     whole: usize,
@@ -37,7 +37,7 @@ impl<W> Pipe<W> {
         Self {
             to: Some(to),
             current: None,
-            carry: (Vec::new(), 0),
+            extra_lines: (Vec::new(), 0),
         }
     }
 
@@ -52,21 +52,23 @@ impl<W> Pipe<W> {
         }
     }
 
-    /// A message begins.
+    /// Begins a message with this id.
     pub(crate) fn begin(&mut self, id: Option<&RequestId>) {
-        self.current = Some(Current {
+        self.current = Some(MessageProgress {
             id: id.cloned(),
-            ..Current::default()
+            ..MessageProgress::default()
         });
     }
 
-    /// The message ends, one way or the other; says whether it was written in part.
+    /// Ends the message; returns `true` if only a part of it was written.
     pub(crate) fn end(&mut self) -> bool {
-        self.current.take().is_some_and(|current| current.torn())
+        self.current
+            .take()
+            .is_some_and(|current| current.is_partial())
     }
 
-    /// Keeps the current message from being written, if it is this one; says whether it is too late
-    /// for that because a part of it is out.
+    /// Prevents the current message from being written, if it has this id. Returns `true` if a part
+    /// of it is already written.
     pub(crate) fn cancel(&mut self, id: &RequestId) -> bool {
         let Some(current) = self
             .current
@@ -79,32 +81,36 @@ impl<W> Pipe<W> {
         if let Some(waker) = current.waker.take() {
             waker.wake();
         }
-        current.torn()
+        current.is_partial()
     }
 
-    /// Adds a line that is written when it can be.
-    pub(crate) fn carry(&mut self, line: &[u8]) {
-        if self.carry.0.len() + line.len() <= MAX_CARRY {
-            self.carry.0.extend_from_slice(line);
+    /// Adds a line to write as soon as possible.
+    pub(crate) fn push_extra_line(&mut self, line: &[u8]) {
+        if self.extra_lines.0.len() + line.len() <= MAX_EXTRA_LINES {
+            self.extra_lines.0.extend_from_slice(line);
         }
     }
 }
 
 impl<W: AsyncWrite + Unpin> Pipe<W> {
-    /// Writes what is carried, then the line; then once more what is carried, as far as that goes
-    /// at once.
+    /// Writes the extra lines, then the line, then any new extra lines as far as possible without
+    /// waiting.
     pub(crate) fn poll_write(&mut self, line: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { to, current, carry } = self;
+        let Self {
+            to,
+            current,
+            extra_lines,
+        } = self;
         let to = to.as_mut().ok_or_else(closed)?;
-        let mut alone = Current::default();
+        let mut alone = MessageProgress::default();
         let current = current.as_mut().unwrap_or(&mut alone);
         current.whole = line.len();
         if current.written == 0 {
             if current.cancelled {
                 return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
             }
-            current.wait(poll_carry(to, carry, cx), cx)?;
-            if carry.1 < carry.0.len() {
+            current.wait(poll_extra_lines(to, extra_lines, cx), cx)?;
+            if extra_lines.1 < extra_lines.0.len() {
                 return Poll::Pending;
             }
         }
@@ -117,14 +123,14 @@ impl<W: AsyncWrite + Unpin> Pipe<W> {
                 }
             }
         }
-        let _ = poll_carry(to, carry, cx)?;
+        let _ = poll_extra_lines(to, extra_lines, cx)?;
         Pin::new(to).poll_flush(cx)
     }
 
-    /// Writes what is carried, and says that nothing more comes.
+    /// Writes the extra lines, and shuts the stream down.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let to = self.to.as_mut().ok_or_else(closed)?;
-        ready!(poll_carry(to, &mut self.carry, cx))?;
+        ready!(poll_extra_lines(to, &mut self.extra_lines, cx))?;
         Pin::new(to).poll_shutdown(cx)
     }
 }
@@ -133,9 +139,9 @@ pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the connection is closed")
 }
 
-impl Current {
-    /// Whether a part of it is out, and not the whole.
-    fn torn(&self) -> bool {
+impl MessageProgress {
+    /// Returns `true` if only a part of it is written.
+    fn is_partial(&self) -> bool {
         0 < self.written && self.written < self.whole
     }
 
@@ -150,7 +156,7 @@ impl Current {
     }
 }
 
-fn poll_carry<W: AsyncWrite + Unpin>(
+fn poll_extra_lines<W: AsyncWrite + Unpin>(
     to: &mut W,
     (bytes, written): &mut (Vec<u8>, usize),
     cx: &mut Context<'_>,

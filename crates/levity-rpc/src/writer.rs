@@ -1,4 +1,4 @@
-//! Writing messages, one a line.
+//! Writes messages, one per line.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,26 +14,26 @@ use crate::PendingCalls;
 use crate::mcp::RequestId;
 use crate::pipe::{Pipe, closed};
 
-/// A writable stream that takes one message a line. Clones share it.
+/// A writable stream of messages, one per line. Clones share it.
 ///
-/// # Promises
-/// - Messages are written in the order in which they were sent, each whole. One that nobody waits
-///   for any more when only a part of it is out closes the stream: what came after it would be read
-///   as its rest.
+/// # Guarantees
+/// - Messages are written whole, in the order in which they were sent. If a message is dropped when
+///   only a part of it is written, the stream is closed: the next message would be read as its
+///   rest.
 /// - A cancellation never overtakes its request and never waits.
 pub struct LineWriter<W> {
     pipe: Arc<Mutex<Pipe<W>>>,
-    /// One message is written at a time, in the order in which they were sent.
-    turn: Arc<Semaphore>,
+    /// Permits one message at a time, in the order in which they were sent.
+    order: Arc<Semaphore>,
     on_end: Arc<dyn Fn(WriterEnd) + Send + Sync>,
 }
 
-/// Why a writer closed its stream.
+/// The reason why a writer closed its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterEnd {
-    /// The other side closed its end. What it wrote before is still worth reading.
+    /// The other side closed its end. The messages it wrote before are still valid.
     Gone,
-    /// The other side stopped reading in the middle of a message that nobody waits for any more.
+    /// The other side stopped reading in the middle of a message whose sender stopped waiting.
     Stuck,
 }
 
@@ -41,17 +41,17 @@ impl<W> Clone for LineWriter<W> {
     fn clone(&self) -> Self {
         Self {
             pipe: self.pipe.clone(),
-            turn: self.turn.clone(),
+            permit: self.order.clone(),
             on_end: self.on_end.clone(),
         }
     }
 }
 
 impl<W> LineWriter<W> {
-    /// Closes the stream, at once, also while something is being written.
+    /// Closes the stream immediately, even while a message is being written.
     pub fn close(&self) {
         self.lock().close();
-        self.turn.close();
+        self.order.close();
     }
 
     fn lock(&self) -> MutexGuard<'_, Pipe<W>> {
@@ -65,44 +65,44 @@ impl<W> LineWriter<W> {
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
-    /// Creates a writer that calls `on_end` when it has to close the stream by itself.
+    /// Creates a writer that calls `on_end` when it closes the stream on its own.
     pub fn new(to: W, on_end: impl Fn(WriterEnd) + Send + Sync + 'static) -> Self {
-        let (pipe, turn) = (
+        let (pipe, permit) = (
             Arc::new(Mutex::new(Pipe::new(to))),
             Arc::new(Semaphore::new(1)),
         );
         Self {
             pipe,
-            turn,
+            permit,
             on_end: Arc::new(on_end),
         }
     }
 
-    /// Writes a message once those before it are written. Its place among them is fixed by this
-    /// call, not by when the future is first polled.
+    /// Writes a message after those before it. This call fixes the order, not the first poll of the
+    /// future.
     ///
-    /// A message that is a `call` is in its table of pending ones. It is not written when it is not
-    /// there any more, and does not stay there when it is not written.
+    /// A `call` is in the table of pending calls. It is not written if it is no longer in the
+    /// table, and it is removed from the table if it is not written.
     pub fn send<M: Serialize + Send + 'static, T: Send + 'static>(
         &self,
         message: M,
         call: Option<(RequestId, Arc<PendingCalls<T>>)>,
     ) -> impl Future<Output = io::Result<()>> + Send + use<W, M, T> {
-        let mut call = call.map(|(id, pending)| Unsent {
+        let mut call = call.map(|(id, pending)| UnsentCall {
             pending,
             id: Some(id),
         });
-        let mut wait = Box::pin(self.turn.clone().acquire_owned());
+        let mut wait = Box::pin(self.order.clone().acquire_owned());
         let first = (&mut wait).now_or_never();
         let writer = self.clone();
         async move {
             let line = line(&message)?;
             drop(message);
-            let turn = match first {
-                Some(turn) => turn,
+            let permit = match first {
+                Some(permit) => permit,
                 None => wait.await,
             };
-            let _turn = turn.map_err(|_| closed())?;
+            let _permit = permit.map_err(|_| closed())?;
             let id = call.as_ref().and_then(|call| call.id.clone());
             if let (Some(call), Some(id)) = (&call, &id)
                 && !call.pending.contains(id)
@@ -121,12 +121,13 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
         }
     }
 
-    /// Cancels a call: takes it from the queue while it waits there, and writes `message` once it
+    /// Cancels a call: removes it from the queue while it waits there, or writes `message` if it
     /// was sent.
     pub fn cancel<T>(&self, id: &RequestId, message: &impl Serialize, pending: &PendingCalls<T>) {
         if pending.remove(id).is_none_or(|call| call.sent) {
-            self.lock().carry(&line(message).unwrap_or_default());
-            if let Ok(_turn) = self.turn.try_acquire() {
+            self.lock()
+                .push_extra_line(&line(message).unwrap_or_default());
+            if let Ok(_permit) = self.order.try_acquire() {
                 let _ = poll_fn(|cx| self.lock().poll_write(b"", cx)).now_or_never();
             }
         } else if self.lock().cancel(id) {
@@ -134,13 +135,13 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
         }
     }
 
-    /// Closes the stream once what was sent before is written.
+    /// Closes the stream once all messages sent before are written.
     ///
     /// # Errors
-    /// When the stream fails.
+    /// Returns an error if the stream fails.
     pub async fn finish(&self) -> io::Result<()> {
-        // It is closed already where there is no turn.
-        let Ok(_turn) = self.turn.acquire().await else {
+        // The stream is already closed if there is no permit.
+        let Ok(_permit) = self.order.acquire().await else {
             return Ok(());
         };
         let done = poll_fn(|cx| self.lock().poll_shutdown(cx)).await;
@@ -150,7 +151,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
 
     async fn write(&self, line: &[u8], id: Option<&RequestId>) -> io::Result<()> {
         self.lock().begin(id);
-        let begun = Begun(self);
+        let in_progress = WriteInProgress(self);
         let written = poll_fn(|cx| self.lock().poll_write(line, cx)).await;
         match &written {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
@@ -160,12 +161,12 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
             }
             _ => {}
         }
-        drop(begun);
+        drop(in_progress);
         written
     }
 }
 
-/// A message as a line. JSON has no bare line ends, so one write of it is one line.
+/// Formats a message as a line. JSON has no bare line ends, so each message is one line.
 fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(256);
     serde_json::to_writer(&mut line, message)?;
@@ -173,13 +174,13 @@ fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// A request that is not written yet, and that no answer can come to unless it is.
-struct Unsent<T> {
+/// A request that is not written yet; dropping it removes it from the pending calls.
+struct UnsentCall<T> {
     pending: Arc<PendingCalls<T>>,
     id: Option<RequestId>,
 }
 
-impl<T> Drop for Unsent<T> {
+impl<T> Drop for UnsentCall<T> {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
             self.pending.remove(id);
@@ -187,13 +188,13 @@ impl<T> Drop for Unsent<T> {
     }
 }
 
-/// A message whose writing has begun; when this is dropped, it is known how far that came.
-struct Begun<'a, W>(&'a LineWriter<W>);
+/// A message that is being written; dropping it detects a partial write.
+struct WriteInProgress<'a, W>(&'a LineWriter<W>);
 
-impl<W> Drop for Begun<'_, W> {
+impl<W> Drop for WriteInProgress<'_, W> {
     fn drop(&mut self) {
-        let torn = self.0.lock().end();
-        if torn {
+        let is_partial = self.0.lock().end();
+        if is_partial {
             self.0.stuck();
         }
     }
@@ -215,7 +216,8 @@ mod tests {
 
     type Calls = Arc<PendingCalls<()>>;
 
-    /// A writer over a pipe with this much room, its other end, and how often it got stuck.
+    /// Returns a writer over a pipe of this capacity, its other end, and a counter of how often it
+    /// got stuck.
     fn pair(room: usize) -> (LineWriter<DuplexStream>, DuplexStream, Arc<AtomicUsize>) {
         let (ours, theirs) = tokio::io::duplex(room);
         let stuck = Arc::<AtomicUsize>::default();
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_are_written_in_the_order_of_send_however_they_are_polled() {
+    async fn send_writes_messages_in_order_of_calls() {
         let (writer, theirs, _) = pair(1 << 10);
         let (first, second) = (
             writer.send::<_, ()>(1, None),
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finish_waits_for_what_was_sent_and_takes_no_more() {
+    async fn finish_waits_for_sent_messages_and_rejects_new_ones() {
         let (writer, theirs, stuck) = pair(8);
         let long = "x".repeat(1000);
         let sent = writer.send::<_, ()>(long.clone(), None);
@@ -262,12 +264,12 @@ mod tests {
             writer.send::<_, ()>(1, None).await.unwrap_err().kind(),
             io::ErrorKind::BrokenPipe
         );
-        assert!(writer.finish().await.is_ok(), "twice is no error");
+        assert!(writer.finish().await.is_ok(), "a second call succeeds");
         assert_eq!(stuck.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
-    async fn a_call_that_is_cancelled_while_it_waits_is_never_written() {
+    async fn cancel_of_queued_call_prevents_its_write() {
         let (writer, theirs, _) = pair(1 << 10);
         let pending = Calls::default();
         let (first, second) = (
@@ -282,12 +284,12 @@ mod tests {
         assert_eq!(
             rest(theirs).await,
             "1\n\"cancel 1\"\n",
-            "only what was sent is cancelled aloud"
+            "only a sent call needs a cancellation"
         );
     }
 
     #[tokio::test]
-    async fn a_message_that_is_left_half_written_closes_the_stream() {
+    async fn half_written_message_closes_stream() {
         let (writer, theirs, stuck) = pair(8);
         assert!(
             writer

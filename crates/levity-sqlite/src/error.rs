@@ -1,25 +1,25 @@
 use std::error;
 use std::fmt;
 
-/// What is wrong with a file.
+/// The kind of a file error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// It cannot be a file of ours.
+    /// The path cannot be a file of levity.
     Refused,
-    /// It cannot be read; it is left as it is.
+    /// The file cannot be read; it is left unchanged.
     Damaged,
-    /// It was written by a newer version; it is left as it is.
+    /// A newer version wrote the file; it is left unchanged.
     Version,
-    /// Another program keeps it busy.
+    /// Another program has locked the file.
     Busy,
-    /// What was to be written is too long.
+    /// The data to write is too long.
     TooBig,
     /// Reading or writing failed.
     Io,
 }
 
-/// Why a file could not be used.
+/// The reason why a file could not be used.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -44,12 +44,12 @@ impl Error {
         self
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What it came from, to be put under an error of another type that says the same.
+    /// Returns the cause, for an error of another type with the same message.
     pub fn into_source(self) -> Option<Box<dyn error::Error + Send + Sync>> {
         self.source
     }

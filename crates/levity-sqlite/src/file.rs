@@ -8,49 +8,53 @@ use rusqlite::{Connection, ErrorCode};
 use crate::open::{connect, create, foreign_object, is_busy, marks, peek, use_log};
 use crate::{Error, ErrorKind};
 
-/// What a file of ours is like.
+/// The format of a file of levity.
 #[derive(Debug)]
 pub struct Format {
-    /// What is in it, in one word, for errors: `journal`.
+    /// The content in one word, for errors: `journal`.
     pub what: &'static str,
-    /// What tells it from the files of other programs: four letters in its header.
+    /// The application id in the header that distinguishes it from files of other programs.
     pub application: i32,
-    /// The version of the format that is written. Newer ones are refused.
+    /// The version of the format that is written. Newer versions are rejected.
     pub version: i32,
-    /// What makes its tables.
+    /// The SQL that creates the tables.
     pub tables: &'static str,
-    /// What made the tables in earlier versions whose files are read. A file with any other object
-    /// is refused.
+    /// The SQL of earlier versions whose files are accepted. A file with any other object is
+    /// rejected.
     pub earlier: &'static [&'static str],
     /// Queries that fail unless every table has its columns.
     pub columns: &'static [&'static str],
-    /// How many pages the log beside the file may have before they are moved into it. The more
-    /// there are, the more often a page is written many times and moved once.
+    /// The maximum number of pages of the write-ahead log before a checkpoint. A larger log moves a
+    /// page that is written many times only once.
     pub log_pages: i64,
-    /// Whether what is removed is overwritten, not only forgotten.
+    /// `true` if removed data is overwritten with zeros.
     pub overwrites: bool,
 }
 
-/// A file that is known to be ours.
+/// A file that is verified to be one of levity.
 #[derive(Clone, Debug)]
 pub struct SharedFile {
     path: PathBuf,
-    /// Which file that is, whatever else may come to stand there; `None` where nobody can say.
+    /// The identity of the file, even if another one replaces it; `None` if unknown.
     identity: Option<(u64, u64)>,
     format: &'static Format,
 }
 
 impl SharedFile {
-    /// Makes the file if there is none, and makes sure that it is one of ours.
+    /// Creates the file if there is none, and verifies that it is one of levity.
     ///
     /// # Errors
-    /// When it cannot be made or opened, and when it is none of ours; then nothing of it is
-    /// changed.
+    /// Returns an error if it cannot be created or opened, or is not a file of levity; in that case
+    /// it is left unchanged.
     pub fn make(path: &Path, format: &'static Format) -> Result<(Self, Connection), Error> {
-        // The path from the root: so no name means something special to SQLite, and the program may
-        // change its folder.
+        // Use the absolute path, so that no name has a special meaning to SQLite and the program
+        // may change its working directory.
         let path = std::path::absolute(path).map_err(|error| {
-            let message = format!("`{}` is no path of a {}", path.display(), format.what);
+            let message = format!(
+                "`{}` is not a valid path of a {}",
+                path.display(),
+                format.what
+            );
             Error::new(ErrorKind::Refused, message).with_source(error)
         })?;
         let mut file = Self {
@@ -61,13 +65,13 @@ impl SharedFile {
         file.check()?;
         file.make_private();
         let mut connection = file.open(true)?;
-        // Whoever made it may have been killed half-way, and SQLite has taken that back by now.
+        // Its creator may have been killed halfway, and SQLite has rolled that back by now.
         if marks(&connection).map_err(|error| file.failed("read", error))? == (0, 0) {
-            create(&mut connection, format).map_err(|error| file.failed("made", error))?;
+            create(&mut connection, format).map_err(|error| file.failed("created", error))?;
         }
         file.verify(&connection)?;
         if cfg!(unix) {
-            // By whatever name somebody opens it, what stands beside it is in one place.
+            // Resolve links, so that all names of the file share the same companion files.
             file.path =
                 fs::canonicalize(&file.path).map_err(|error| file.failed_io("opened", error))?;
         }
@@ -75,34 +79,35 @@ impl SharedFile {
         Ok((file, connection))
     }
 
-    /// Makes a file that is not there, so that only its owner can read it. SQLite gives those
-    /// beside it the same mode. Where it cannot be made, SQLite says why.
+    /// Creates a missing file as private to its owner. SQLite gives its companion files the same
+    /// mode. If it cannot be created, SQLite reports the reason.
     fn make_private(&self) {
         if fs::metadata(&self.path).is_ok() {
             return;
         }
         let mut options = fs::OpenOptions::new();
-        // One that others have made meanwhile is not opened: closing it would take this process's
-        // locks on it away.
+        // Do not open a file that another process created meanwhile: closing it would release this
+        // process's locks on it.
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         drop(options.open(&self.path));
     }
 
-    /// A warning, if other users of the system can read the file or what is beside it. Nothing is
-    /// changed: somebody may share it on purpose.
+    /// Returns a warning if other users can read the file or its companions. It changes nothing,
+    /// because the file may be shared on purpose.
     #[cfg(unix)]
     pub fn exposed(&self) -> Option<String> {
         use std::os::unix::fs::PermissionsExt as _;
-        let mode = |path: &Path| fs::metadata(path).map_or(0, |there| there.permissions().mode());
+        let mode =
+            |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
         let files = [
             self.path.clone(),
             self.beside("-wal"),
             self.beside("-journal"),
         ];
         let open = files.iter().find(|file| mode(file) & 0o044 != 0)?;
-        // Whoever may not pass a folder reaches nothing below it.
+        // A user without access to a folder cannot reach files below it.
         if self
             .path
             .ancestors()
@@ -113,22 +118,22 @@ impl SharedFile {
         }
         let quoted = self.path.display().to_string().replace('\'', "'\\''");
         Some(format!(
-            "other users of this system can read `{}`, which holds what was said; `chmod go-rwx \
+            "other users of this system can read `{}`, which contains conversations; `chmod go-rwx \
                 '{quoted}'*` keeps them out",
             open.display()
         ))
     }
 
-    /// A warning, if other users of the system can read the file, where that can be told.
+    /// Returns a warning if other users can read the file, as far as that is known.
     #[cfg(not(unix))]
     pub fn exposed(&self) -> Option<String> {
         None
     }
 
-    /// Another connection.
+    /// Opens another connection to the file.
     ///
     /// # Errors
-    /// When the file cannot be opened, or another one stands in its place.
+    /// Returns an error if the file cannot be opened, or another file has replaced it.
     pub fn connect(&self) -> Result<Connection, Error> {
         self.check_rollback()?;
         let connection = self.open(false)?;
@@ -136,28 +141,28 @@ impl SharedFile {
         Ok(connection)
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What stands beside it under its name and an ending.
+    /// Returns the path of the companion file with this suffix.
     pub fn beside(&self, ending: &str) -> PathBuf {
         let mut name = OsString::from(&self.path);
         name.push(ending);
         name.into()
     }
 
-    /// Whether the file is still where it was: what is written to one that was taken away is lost.
+    /// Checks that the file is still in its place: data written to a removed file is lost.
     ///
     /// # Errors
-    /// When it is not.
+    /// Returns an error if it is not.
     pub fn check_place(&self) -> Result<(), Error> {
         if self.identity.is_none() || self.identity == identity(&self.path) {
             return Ok(());
         }
         let message = format!(
-            "the {} was removed or replaced by another file; open it anew",
+            "the {} was removed or replaced by another file; open it again",
             self.name()
         );
         Err(Error::new(ErrorKind::Io, message))
@@ -167,18 +172,19 @@ impl SharedFile {
         connect(&self.path, create, self.format).map_err(|error| self.failed("opened", error))
     }
 
-    /// Looks at what is there in a way that changes nothing, whatever it is.
+    /// Inspects the existing file without changing it.
     fn check(&self) -> Result<(), Error> {
         match fs::metadata(&self.path) {
-            Ok(there) if !there.is_file() => Err(Error::new(
+            Ok(metadata) if !metadata.is_file() => Err(Error::new(
                 ErrorKind::Refused,
-                format!("the {} is not a plain file", self.name()),
+                format!("the {} is not a regular file", self.name()),
             )),
-            Ok(there) if there.len() == 0 => Ok(()),
+            Ok(metadata) if metadata.len() == 0 => Ok(()),
             Ok(_) => self.check_marks(),
-            // A folder from elsewhere could have a file made anywhere.
+            // An untrusted folder could redirect the creation of a file anywhere.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.is_symlink() => {
-                let what = "is a link to a file that is not there; make that file, or name it";
+                let what =
+                    "is a symbolic link to a missing file; create that file, or use its path";
                 Err(Error::new(
                     ErrorKind::Refused,
                     format!("the {} {what}", self.name()),
@@ -191,10 +197,12 @@ impl SharedFile {
 
     fn check_marks(&self) -> Result<(), Error> {
         match peek(&self.path) {
-            // Whoever made it may have been killed half-way, or be at it. SQLite ends that or takes
-            // it back.
+            // Its creator may have been killed halfway or be at work. SQLite completes the creation
+            // or rolls it back.
             Ok(((0, 0), true)) => Ok(()),
-            Ok((marks, _)) => self.is_ours(marks).and_then(|()| self.check_rollback()),
+            Ok((marks, _)) => self
+                .check_application(marks)
+                .and_then(|()| self.check_rollback()),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
                 Err(self.damaged("it is not an SQLite file").with_source(error))
             }
@@ -202,14 +210,14 @@ impl SharedFile {
         }
     }
 
-    /// Refuses a rollback journal beside the file. No file of ours ever has one, and SQLite would
-    /// put its pages into the file, or cut the file to the length that it names.
+    /// Rejects a rollback journal beside the file. No file of levity has one, and SQLite would
+    /// apply its pages to the file, or truncate the file to the length in it.
     fn check_rollback(&self) -> Result<(), Error> {
         let journal = self.beside("-journal");
         if fs::symlink_metadata(&journal).is_err() {
             return Ok(());
         }
-        let what = "stands beside it, which levity does not make and SQLite would apply to it";
+        let what = "is beside it, which levity does not create and SQLite would apply to it";
         let message = format!(
             "the {} is not opened: `{}` {what}; move that file away",
             self.name(),
@@ -218,10 +226,10 @@ impl SharedFile {
         Err(Error::new(ErrorKind::Refused, message))
     }
 
-    fn is_ours(&self, marks: (i32, i32)) -> Result<(), Error> {
+    fn check_application(&self, marks: (i32, i32)) -> Result<(), Error> {
         let (application, version) = marks;
         if application != self.format.application || version < 1 {
-            return Err(self.damaged("it is another program's"));
+            return Err(self.damaged("it belongs to another program"));
         }
         if version > self.format.version {
             let (name, known) = (self.name(), self.format.version);
@@ -236,32 +244,33 @@ impl SharedFile {
 
     fn verify(&self, connection: &Connection) -> Result<(), Error> {
         let unread = |error| self.failed("read", error);
-        self.is_ours(marks(connection).map_err(unread)?)?;
-        // Before any other query: a view, a virtual table or a column of somebody else would answer
-        // it.
+        self.check_application(marks(connection).map_err(unread)?)?;
+        // Before any other query: a foreign view, virtual table or column would answer it.
         if let Some(name) = foreign_object(connection, self.format).map_err(unread)? {
             let name: String = name.escape_debug().take(100).collect();
-            return Err(self.damaged(&format!("`{name}` is not as levity makes it")));
+            return Err(self.damaged(&format!(
+                "`{name}` differs from the object that levity creates"
+            )));
         }
         for columns in self.format.columns {
             if let Err(error) = connection.prepare(columns) {
                 let missing = error
                     .sqlite_error_code()
                     .is_none_or(|code| code == ErrorCode::Unknown);
-                let damaged = || self.damaged("a table is not as it should be");
+                let damaged = || self.damaged("a table lacks a column");
                 return Err(if missing { damaged() } else { unread(error) });
             }
         }
-        // A file is changed only when it is known to be whole, so this comes last.
+        // This is last, because a file is changed only after it is fully verified.
         use_log(connection).map_err(|error| self.failed("opened", error))
     }
 
-    /// SQLite could not do something with the file.
+    /// Creates the error of a failed SQLite operation on the file.
     pub fn failed(&self, what: &str, error: rusqlite::Error) -> Error {
         let name = self.name();
         let (kind, message) = match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                return self.damaged("SQLite finds flaws in it").with_source(error);
+                return self.damaged("SQLite reports corruption").with_source(error);
             }
             Some(ErrorCode::TooBig) => (
                 ErrorKind::TooBig,
@@ -269,14 +278,14 @@ impl SharedFile {
             ),
             _ if is_busy(&error) => (
                 ErrorKind::Busy,
-                format!("the {name} could not be {what}: another program keeps it busy"),
+                format!("the {name} could not be {what}: another program has locked it"),
             ),
             _ => (ErrorKind::Io, format!("the {name} could not be {what}")),
         };
         Error::new(kind, message).with_source(error)
     }
 
-    /// The system could not do something with the file.
+    /// Creates the error of a failed system call on the file.
     pub fn failed_io(&self, what: &str, error: io::Error) -> Error {
         Error::new(
             ErrorKind::Io,
@@ -285,10 +294,10 @@ impl SharedFile {
         .with_source(error)
     }
 
-    /// The file has flaws.
+    /// Creates the error of a damaged file.
     pub fn damaged(&self, what: &str) -> Error {
         let message = format!(
-            "the {} cannot be read and is left as it is: {what}",
+            "the {} cannot be read and was left unchanged: {what}",
             self.name()
         );
         Error::new(ErrorKind::Damaged, message)
@@ -300,13 +309,13 @@ impl SharedFile {
     }
 }
 
-/// What tells a file from others.
+/// Returns the device and inode of a file.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(path)
         .ok()
-        .map(|there| (there.dev(), there.ino()))
+        .map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 #[cfg(not(unix))]

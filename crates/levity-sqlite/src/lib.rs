@@ -1,5 +1,5 @@
-//! One SQLite file that several processes share, opened with care. It is for levity's own stores:
-//! runs, conversations, facts.
+//! A SQLite file that several processes share safely, for levity's own stores: runs, conversations,
+//! facts.
 //!
 //! ```
 //! use levity_sqlite::{Format, SharedFile};
@@ -23,12 +23,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - A file that is not there is made, all at once. One of another program, of a newer version or
-//!   with flaws is refused and left as it is, to the byte.
-//! - Readers wait for nobody, and writers for one another, up to five seconds.
-//! - A file that was removed or replaced while it is in use is noticed; on Unix.
+//! - A missing file is created atomically. A file of another program, of a newer version or with
+//!   corruption is rejected and left unchanged, byte for byte.
+//! - Readers never wait; writers wait for each other up to five seconds.
+//! - On Unix, the removal or replacement of a file in use is detected.
 //!
-//! What is deliberately absent: what the tables mean, threads, transactions.
+//! This crate deliberately does not interpret the tables, and has no threads or transactions.
 
 mod error;
 mod file;

@@ -1,4 +1,4 @@
-//! What SQLite is told, and what it is asked.
+//! The settings and queries of SQLite connections.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,16 +10,16 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Transac
 
 use crate::Format;
 
-/// How long to wait for another process that writes.
+/// The maximum wait for another process that writes.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait before trying again.
+/// The pause between two attempts.
 pub const PAUSE: Duration = Duration::from_millis(1);
 
-/// Tables that are gone with the connection.
+/// Creates the tables in memory; they disappear with the connection.
 ///
 /// # Errors
-/// When SQLite has no memory for them.
+/// Returns an error if SQLite has no memory for them.
 pub fn in_memory(format: &Format) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_in_memory()?;
     set_up(&mut connection, format)?;
@@ -27,7 +27,7 @@ pub fn in_memory(format: &Format) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Opens what is there, or makes it.
+/// Opens an existing file, or creates it.
 pub(crate) fn connect(path: &Path, create: bool, format: &Format) -> rusqlite::Result<Connection> {
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
@@ -39,15 +39,14 @@ pub(crate) fn connect(path: &Path, create: bool, format: &Format) -> rusqlite::R
 fn set_up(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> {
     connection.busy_handler(Some(try_again))?;
     connection.set_prepared_statement_cache_capacity(32);
-    // What a savepoint may have to take back is kept in memory, and in no file of its own.
+    // Savepoints roll back from memory, without a separate file.
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "wal_autocheckpoint", format.log_pages)?;
     connection.pragma_update(None, "journal_size_limit", format.log_pages * 4096)?;
-    // A file from elsewhere must not make us run what its tables say. `SharedFile` compares the
-    // tables as well.
+    // A foreign file must not make this process run code in its tables. `SharedFile` also compares
+    // the tables.
     connection.pragma_update(None, "trusted_schema", false)?;
-    // No file of ours has a trigger or a view: they would write or return records that nobody
-    // wrote.
+    // No file of levity has a trigger or a view, which could write or return forged records.
     for (setting, on) in [
         (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
         (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
@@ -58,11 +57,11 @@ fn set_up(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> 
     connection.pragma_update(None, "secure_delete", format.overwrites)
 }
 
-/// Makes the tables in an empty file, all in one transaction, so that a file has either everything
-/// or nothing.
+/// Creates the tables in an empty file in one transaction, so that a file has either everything or
+/// nothing.
 ///
-/// The log comes first: a file with the marks of its header is never one that SQLite repairs by a
-/// rollback journal, so that one beside it is not ours. The marks are then moved into the file
+/// The write-ahead log is enabled first. So SQLite never repairs a file with these header values by
+/// a rollback journal, and one beside it is foreign. The header values are then moved into the file
 /// itself, where `peek` finds them.
 pub(crate) fn create(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> {
     if !is_empty(connection)? {
@@ -76,7 +75,7 @@ pub(crate) fn create(connection: &mut Connection, format: &Format) -> rusqlite::
         change.pragma_update(None, "user_version", format.version)?;
     }
     change.commit()?;
-    // Others may read at this moment. Then a later checkpoint moves them.
+    // Others may be reading at this moment. A later checkpoint then moves them.
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
@@ -89,8 +88,8 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
 /// A row of `sqlite_schema`: type, name, table and SQL. SQL is compared without its line breaks.
 type Object = (String, String, String, String);
 
-/// The first object that tells the schema of a file from all of those that the format has had;
-/// `None` when it is one of them.
+/// Returns the first object that differs from every version of the format; `None` if the schema
+/// matches one of them.
 pub(crate) fn foreign_object(
     connection: &Connection,
     format: &Format,
@@ -122,8 +121,8 @@ fn objects(connection: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
     rows.collect()
 }
 
-/// The name of an object whose pages are those of another one: what is written to one of them
-/// appears in the other.
+/// Returns the name of an object that shares its pages with another one: writes to one of them
+/// appear in the other.
 fn shared_page(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let select = "SELECT name FROM main.sqlite_schema WHERE rootpage > 0 GROUP BY rootpage HAVING \
         count(*) > 1";
@@ -132,7 +131,8 @@ fn shared_page(connection: &Connection) -> rusqlite::Result<Option<String>> {
         .optional()
 }
 
-/// Lets others read while somebody writes. SQLite does not wait for others by itself here.
+/// Enables the write-ahead log, so that others can read during a write. SQLite itself does not wait
+/// for others here.
 pub(crate) fn use_log(connection: &Connection) -> rusqlite::Result<()> {
     let set = || {
         connection
@@ -147,28 +147,28 @@ pub(crate) fn use_log(connection: &Connection) -> rusqlite::Result<()> {
     set().map(drop)
 }
 
-/// The program and the format that the header names, and whether the file has a header and no
-/// table. It is read by SQLite, since closing a file takes this process's locks on it away, and
-/// immutably, since even a reader may change a file.
+/// Returns the application and version in the header, and whether the file has a header and no
+/// table. SQLite reads it, because closing a file would release this process's locks on it. It
+/// reads it immutably, because even a reader may change a file.
 pub(crate) fn peek(path: &Path) -> rusqlite::Result<((i32, i32), bool)> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(immutable(path), flags)?;
-    // Without this, a file that is just growing is taken for a broken one.
+    // Without this, a file that is just growing appears to be corrupt.
     connection.pragma_update(None, "writable_schema", true)?;
-    // SQLite takes what is shorter than a page for an empty file, whatever it is.
+    // SQLite treats a file shorter than a page as empty, whatever it contains.
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
     Ok((marks(&connection)?, pages > 0 && is_empty(&connection)?))
 }
 
-/// The program and the format that a file names.
+/// Returns the application and version in a file's header.
 pub(crate) fn marks(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     let value = |name| connection.pragma_query_value(None, name, |row| row.get(0));
     Ok((value("application_id")?, value("user_version")?))
 }
 
-/// The name by which SQLite opens a file that nobody changes.
+/// Returns the URI with which SQLite opens a file that no one changes.
 fn immutable(path: &Path) -> String {
     let mut name = String::from(if cfg!(windows) { "file:///" } else { "file://" });
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -183,14 +183,14 @@ fn immutable(path: &Path) -> String {
     name
 }
 
-/// Whether to try again after so many times. SQLite's own waits become so long that whoever waits
-/// misses, for seconds, the moments between the transactions of others who write without a pause.
+/// Returns `true` to retry after this many attempts. SQLite's own waits grow so long that a waiting
+/// writer misses, for seconds, the gaps between the transactions of others.
 pub fn try_again(times: i32) -> bool {
     sleep(PAUSE);
     u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < PATIENCE.as_millis())
 }
 
-/// Whether others keep SQLite from what it was asked for.
+/// Returns `true` if others block the SQLite operation.
 pub fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

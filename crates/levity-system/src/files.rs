@@ -1,14 +1,14 @@
-//! Files that only their owner can read: they hold all that was said.
+//! Private files, readable only by their owner, because they contain conversations.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// How many files of a folder are looked at for a warning.
+/// The maximum number of files of a folder to check for a warning.
 #[cfg(unix)]
-const MOST: usize = 1_000;
+const MAX_CHECKED: usize = 1_000;
 
-/// Makes a folder that only its owner can look into, and those above it that are missing.
+/// Creates a private folder, and its missing parents.
 pub fn make_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -17,8 +17,8 @@ pub fn make_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// How a file is opened that only its owner can read if it is made now. One that is there stays as
-/// it is, and a link in its place is not followed.
+/// Returns options that create a file as private to its owner. The mode of an existing file stays
+/// unchanged, and a symbolic link in its place is not followed.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -31,46 +31,46 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// The most bytes that are read of a file which a folder from elsewhere may hold: 1 GiB. No run of
-/// levity's comes near, since long texts are kept aside.
+/// The maximum size of a file to read from an untrusted folder: 1 GiB. No run of levity is near
+/// that size, because long texts are stored separately.
 pub const LARGEST: u64 = 1 << 30;
 
-/// Fails if a file is no plain file, or has more bytes than `most`: it might never end, or fill the
-/// memory.
-pub fn check_size(file: &File, most: u64) -> io::Result<()> {
-    let there = file.metadata()?;
+/// Returns an error if a file is not a regular file or has more than `limit` bytes: it might never
+/// end, or fill the memory.
+pub fn check_size(file: &File, limit: u64) -> io::Result<()> {
+    let metadata = file.metadata()?;
     let problem = match () {
-        () if !there.is_file() => "it is not a plain file".to_owned(),
-        () if there.len() > most => format!("it is larger than {} MiB", most >> 20),
+        () if !metadata.is_file() => "it is not a regular file".to_owned(),
+        () if metadata.len() > limit => format!("it is larger than {} MiB", limit >> 20),
         () => return Ok(()),
     };
     Err(io::Error::new(io::ErrorKind::InvalidData, problem))
 }
 
-/// Reads a plain file of at most so many bytes.
-pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    // Opening a pipe might never end.
+/// Reads a regular file of at most `limit` bytes.
+pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    // Opening a pipe might never return.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not a plain file",
+            "it is not a regular file",
         ));
     }
     let file = File::open(path)?;
-    check_size(&file, most)?;
+    check_size(&file, limit)?;
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
+    file.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Fails if a path is a link. levity writes through none: a folder from elsewhere could lead it to
-/// any file of the user's.
+/// Returns an error if a path is a symbolic link. levity never writes through one: an untrusted
+/// folder could redirect it to any file of the user.
 pub fn refuse_link(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
-        Ok(there) if there.is_symlink() => Err(io::Error::new(
+        Ok(metadata) if metadata.is_symlink() => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
-                "`{}` is a link, and levity writes through none; remove it, or name what it leads to",
+                "`{}` is a symbolic link, which levity does not write through; remove it, or use its target",
                 path.display()
             ),
         )),
@@ -78,20 +78,20 @@ pub fn refuse_link(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder within one of ours; a link in its place is refused.
+/// Creates a folder within a folder of levity; rejects a symbolic link in its place.
 pub fn make_own_dir(path: &Path) -> io::Result<()> {
     refuse_link(path)?;
     make_dir(path)
 }
 
-/// Opens a file of ours to write to it; a link in its place is refused.
+/// Opens a file of levity for writing; rejects a symbolic link in its place.
 pub fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
     refuse_link(path)?;
     options.open(path)
 }
 
-/// Opens a file that the user named, to write to it. A link in its place is refused, but for those
-/// of the system: `/dev/stdout` is one.
+/// Opens a file that the user named, for writing. Rejects a symbolic link in its place, except
+/// those of the system such as `/dev/stdout`.
 pub fn open_named(path: &Path, options: &OpenOptions) -> io::Result<File> {
     if !path.starts_with("/dev") {
         return open(path, options);
@@ -100,7 +100,7 @@ pub fn open_named(path: &Path, options: &OpenOptions) -> io::Result<File> {
     append.append(true).open(path)
 }
 
-/// Opens a file to read it. If a pipe took its place, the call does not wait for a writer.
+/// Opens a file for reading. If a pipe took its place, the call does not wait for a writer.
 pub fn open_without_waiting(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -112,33 +112,33 @@ pub fn open_without_waiting(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// A warning, if other users can read files of a folder. Nothing is changed: somebody may share
-/// them on purpose.
+/// Returns a warning if other users can read files of a folder. It changes nothing, because they
+/// may be shared on purpose.
 #[cfg(unix)]
 pub fn warning(folder: &Path) -> Option<String> {
     let real = folder.canonicalize().ok()?;
-    let entries = fs::read_dir(&real).ok()?.flatten().take(MOST);
+    let entries = fs::read_dir(&real).ok()?.flatten().take(MAX_CHECKED);
     entries
         .into_iter()
         .find(|entry| is_open(&entry.path()))
-        .map(|entry| told(&entry.path(), folder))
+        .map(|entry| exposure_warning(&entry.path(), folder))
 }
 
-/// A warning, if other users can read this file.
+/// Returns a warning if other users can read this file.
 #[cfg(unix)]
 pub fn warning_of(file: &Path) -> Option<String> {
-    is_open(file).then(|| told(file, file))
+    is_open(file).then(|| exposure_warning(file, file))
 }
 
-/// Returns whether other users can read a file, and reach it.
+/// Returns `true` if other users can read a file and reach it.
 #[cfg(unix)]
 fn is_open(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    let mode = |path: &Path| fs::metadata(path).map_or(0, |there| there.permissions().mode());
+    let mode = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     let Ok(real) = file.canonicalize() else {
         return false;
     };
-    // Whoever may not pass a folder reaches nothing below it.
+    // A user without access to a folder cannot reach files below it.
     let is_reached = real
         .ancestors()
         .skip(1)
@@ -147,25 +147,25 @@ fn is_open(file: &Path) -> bool {
 }
 
 #[cfg(unix)]
-fn told(open: &Path, place: &Path) -> String {
+fn exposure_warning(open: &Path, place: &Path) -> String {
     let quoted = place.display().to_string().replace('\'', "'\\''");
     format!(
-        "other users of this system can read `{}`, which holds what was said; `chmod -R go-rwx \
+        "other users of this system can read `{}`, which contains conversations; `chmod -R go-rwx \
             '{quoted}'` keeps them out",
         open.display()
     )
 }
 
-/// Returns whether a file is still the one that its path leads to.
+/// Returns `true` if a file is still the one at this path.
 #[cfg(unix)]
 pub fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    let name = |there: fs::Metadata| (there.dev(), there.ino());
-    let (open, there) = (
+    let name = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (open, metadata) = (
         file.metadata().map(name),
         fs::symlink_metadata(path).map(name),
     );
-    matches!((open, there), (Ok(open), Ok(there)) if open == there)
+    matches!((open, metadata), (Ok(open), Ok(metadata)) if open == metadata)
 }
 
 #[cfg(not(unix))]
@@ -188,7 +188,7 @@ mod tests {
     use rustix::fs::{CWD, mkfifoat};
 
     #[test]
-    fn open_without_waiting_returns_for_a_pipe_without_a_writer() {
+    fn open_without_waiting_returns_for_pipe_without_writer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         mkfifoat(CWD, &path, 0o600.into()).unwrap();

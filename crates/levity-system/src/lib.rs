@@ -1,5 +1,5 @@
-//! The system as levity's own crates use it: the real clock and randomness, files that only their
-//! owner can read, files that are replaced whole, and owners whose end others notice.
+//! System access for levity's own crates: the real clock and randomness, private files, atomic
+//! replacement of files, and owners whose end other processes detect.
 //!
 //! ```
 //! use levity_core::World as _;
@@ -14,7 +14,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! What is deliberately absent: what files mean, processes, the network.
+//! This crate deliberately does not interpret files, and has no processes or network access.
 
 pub mod files;
 mod owner;

@@ -4,37 +4,37 @@ use std::path::{Path, PathBuf};
 
 use crate::files;
 
-/// Somebody who owns things that others can see: a file in a folder of owners, locked for as long
-/// as the owner lives.
+/// An owner of resources that other processes can see: a file in a folder of owners, locked while
+/// the owner lives.
 ///
-/// A process that is killed lets go of its lock, so others find out at once. A process that stands
-/// still keeps it.
+/// A killed process releases its lock, so others detect its end immediately. A process that hangs
+/// keeps it.
 #[derive(Debug)]
 pub struct Owner {
     id: i64,
     path: PathBuf,
-    /// Locked until the process ends, however that comes.
+    /// The lock, held until the process ends for any reason.
     _lock: File,
 }
 
 /// The behaviour on file systems without locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutLocks {
-    /// Nobody can be an owner.
+    /// Creating an owner fails.
     Fail,
-    /// Every owner counts as alive: something else decides, such as a lease that runs out.
+    /// Every owner counts as alive; another mechanism decides, such as a lease that expires.
     Alive,
 }
 
 impl Owner {
-    /// Makes a new owner, which others find alive before they can hear of it. `random` gives the
-    /// ids to try. Files that killed owners left are removed.
+    /// Creates an owner, which is alive before others can learn its id. `random` returns the ids to
+    /// try. Files of killed owners are removed.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// Returns an error if the file cannot be created.
     pub fn new(dir: &Path, random: impl Fn() -> u64, without: WithoutLocks) -> io::Result<Self> {
         sweep(dir);
-        let mut last = io::Error::other("no name is free");
+        let mut last = io::Error::other("no unused file name was found");
         for _ in 0..100 {
             let id = (random() >> 1).cast_signed();
             let path = path(dir, id);
@@ -47,7 +47,7 @@ impl Owner {
                     });
                 }
                 Ok(None) => {}
-                // Somebody has taken the folder away, which was empty.
+                // Another process removed the folder, which was empty.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
                 Err(error) => return Err(error),
             }
@@ -55,13 +55,13 @@ impl Owner {
         Err(last)
     }
 
-    /// The number by which others know it.
+    /// Returns the number that identifies it to others.
     pub fn id(&self) -> i64 {
         self.id
     }
 
-    /// Returns whether the owner of this number lives; also if that cannot be found out. The file
-    /// of one who is gone is removed.
+    /// Returns `true` if the owner of this number lives, or if that cannot be determined. Removes
+    /// the file of a dead owner.
     pub fn is_alive(dir: &Path, id: i64) -> bool {
         files::refuse_link(dir).is_err() || is_locked(&path(dir, id))
     }
@@ -71,7 +71,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
         if let Some(dir) = self.path.parent() {
-            // It stays while others have their files in it.
+            // The folder stays while others have files in it.
             let _ = fs::remove_dir(dir);
         }
     }
@@ -81,7 +81,7 @@ fn path(dir: &Path, id: i64) -> PathBuf {
     dir.join(format!("{id:016x}"))
 }
 
-/// Makes a file and locks it; `None` when the name is taken, or a sweep came between.
+/// Creates a file and locks it; returns `None` if the name exists, or a sweep interfered.
 fn lock(dir: &Path, path: &Path, without: WithoutLocks) -> io::Result<Option<File>> {
     files::make_own_dir(dir)?;
     let file = match files::options()
@@ -96,7 +96,7 @@ fn lock(dir: &Path, path: &Path, without: WithoutLocks) -> io::Result<Option<Fil
     match file.try_lock() {
         Ok(()) => Ok(files::is_at(&file, path).then_some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        // Nobody finds the file unlocked either.
+        // No other process finds the file unlocked either.
         Err(TryLockError::Error(_)) if without == WithoutLocks::Alive => {
             Ok(files::is_at(&file, path).then_some(file))
         }
@@ -112,20 +112,20 @@ fn is_locked(path: &Path) -> bool {
         Ok(file) => file,
         Err(error) => return error.kind() != io::ErrorKind::NotFound,
     };
-    // Owners make plain files alone.
+    // Owners create only regular files.
     if !file.metadata().is_ok_and(|there| there.is_file()) {
         return true;
     }
     if file.try_lock().is_err() {
         return true;
     }
-    // While the lock is ours, nobody takes the file for a living owner's.
+    // While this process has the lock, no one treats the file as that of a living owner.
     let _ = fs::remove_file(path);
     false
 }
 
-/// Removes the files of owners who were killed. Files of others stay, also where the folder is none
-/// of ours.
+/// Removes the files of killed owners. Other files stay, even if the folder does not belong to
+/// levity.
 fn sweep(dir: &Path) {
     if files::refuse_link(dir).is_err() {
         return;
@@ -140,7 +140,7 @@ fn sweep(dir: &Path) {
     }
 }
 
-/// Returns whether an owner makes files of this name.
+/// Returns `true` if an owner creates files of this name.
 fn is_name(name: &str) -> bool {
     name.len() == 16
         && name

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::files;
 
-/// Replaces a file as a whole: whoever reads it finds the old one or the new one, also after this
-/// process was killed.
+/// Replaces a file atomically: a reader finds the old or the new content, even after this process
+/// was killed.
 ///
-/// The new file can be read by its owner alone. A link at its path is replaced, not followed.
+/// Only its owner can read the new file. A symbolic link at its path is replaced, not followed.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -20,7 +20,7 @@ use crate::files;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "nothing is written before `write` or `fill`"]
+#[must_use = "nothing is written until `write` or `fill` is called"]
 pub struct Replace<'a> {
     path: &'a Path,
     beside: Option<&'a Path>,
@@ -32,7 +32,7 @@ impl<'a> Replace<'a> {
     /// The suffix of a file that is written before it is renamed.
     pub const UNFINISHED: &'static str = ".tmp";
 
-    /// Replaces the file at this path, which is made if it is not there. Its folder must be.
+    /// Replaces the file at this path, or creates it. Its folder must exist.
     pub fn new(path: &'a Path) -> Self {
         Self {
             path,
@@ -42,37 +42,37 @@ impl<'a> Replace<'a> {
         }
     }
 
-    /// Writes to this file first; by default, to one of a name that no other writer uses, in the
-    /// same folder.
+    /// Writes to this file first; by default, to a file of a unique name in the same folder.
     pub fn through(mut self, beside: &'a Path) -> Self {
         self.beside = Some(beside);
         self
     }
 
-    /// Waits for the disk: the new file outlives a power cut.
+    /// Waits for the disk, so that the new file survives a power failure.
     pub fn synced(mut self) -> Self {
         self.synced = true;
         self
     }
 
-    /// Lets those read the new file who may read the old one.
+    /// Gives the new file the permissions of the old one.
     pub fn keeping_mode(mut self) -> Self {
         self.keeps_mode = true;
         self
     }
 
-    /// Replaces the file by these bytes.
+    /// Replaces the file with these bytes.
     ///
     /// # Errors
-    /// When the new file cannot be written. The old one is as it was then.
+    /// Returns an error if the new file cannot be written. The old one is then unchanged.
     pub fn write(self, bytes: &[u8]) -> io::Result<()> {
         self.fill(|file| file.write_all(bytes))
     }
 
-    /// Replaces the file by what `fill` writes.
+    /// Replaces the file with the output of `fill`.
     ///
     /// # Errors
-    /// When `fill` fails, or the new file cannot be written. The old one is as it was then.
+    /// Returns an error if `fill` fails or the new file cannot be written. The old one is then
+    /// unchanged.
     pub fn fill<E: From<io::Error>>(
         self,
         fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -80,13 +80,13 @@ impl<'a> Replace<'a> {
         let unfinished = self
             .beside
             .map_or_else(|| beside(self.path), |path| Ok(path.to_owned()))?;
-        // A process that was killed may have left one; a link there is not followed.
+        // A killed process may have left one; a symbolic link there is not followed.
         let _ = fs::remove_file(&unfinished);
         let named = self
             .write_to(&unfinished, fill)
             .and_then(|()| Ok(fs::rename(&unfinished, self.path)?));
         if named.is_err() {
-            // It is of no use to anybody.
+            // The unfinished file is useless.
             let _ = fs::remove_file(&unfinished);
         }
         named?;
@@ -123,7 +123,7 @@ impl<'a> Replace<'a> {
     }
 }
 
-/// A name in the same folder that no other writer uses, since a file of two writers would be torn.
+/// Returns a unique name in the same folder, because two writers would corrupt a shared file.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path
@@ -138,10 +138,10 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(unfinished))
 }
 
-/// Makes the name of a file, or that there is none any more, outlive a power cut.
+/// Makes the creation or removal of a file survive a power failure.
 ///
 /// # Errors
-/// When the folder cannot be synced.
+/// Returns an error if the folder cannot be synced.
 pub fn sync_name(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(dir) if cfg!(unix) => {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_is_replaced_whole_or_left_as_it_was() {
+    fn replace_writes_whole_file_or_leaves_old_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes");
         Replace::new(&path).write(b"old").unwrap();
@@ -176,13 +176,13 @@ mod tests {
         assert_eq!(
             fs::read_dir(folder.path()).unwrap().count(),
             1,
-            "nothing is left beside it"
+            "no other file remains"
         );
     }
 
     #[cfg(unix)]
     #[test]
-    fn new_file_is_private_and_follows_no_link() {
+    fn replace_creates_private_file_and_follows_no_link() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("notes"), folder.path().join("other"));

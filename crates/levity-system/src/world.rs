@@ -15,7 +15,10 @@ pub struct SystemWorld;
 
 #[async_trait]
 impl World for SystemWorld {
-    #[expect(clippy::disallowed_methods, reason = "this is where time comes in")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the clock"
+    )]
     fn now(&self) -> Timestamp {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -24,15 +27,14 @@ impl World for SystemWorld {
     }
 
     fn random(&self) -> u64 {
-        // Without the system's randomness, the clock and a fresh hasher's keys are the best there
-        // is.
+        // Without the system's randomness, fall back to the clock and the keys of a new hasher.
         getrandom::u64().unwrap_or_else(|_| {
             use std::hash::{BuildHasher, RandomState};
             RandomState::new().hash_one(self.now())
         })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is where time comes in")]
+    #[expect(clippy::disallowed_methods, reason = "the one place that sleeps")]
     async fn sleep(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }

@@ -1,4 +1,4 @@
-//! Files of ours and of others.
+//! Files of levity and of other programs.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,9 +23,9 @@ static NOTES: Format = Format {
     overwrites: true,
 };
 
-struct Place(tempfile::TempDir);
+struct TestFolder(tempfile::TempDir);
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -34,9 +34,9 @@ impl Place {
         self.0.path().join("notes.db")
     }
 
-    /// Refused for this reason, and left to the byte as it was.
+    /// Checks that the file is rejected for this reason and left unchanged, byte for byte.
     #[track_caller]
-    fn refuses(&self, kind: ErrorKind, what: &str) {
+    fn check_rejected(&self, kind: ErrorKind, what: &str) {
         let before = fs::read(self.path()).unwrap();
         let error = SharedFile::make(&self.path(), &NOTES).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
@@ -50,7 +50,7 @@ impl Place {
             .flatten()
             .map(|file| file.file_name())
             .collect();
-        assert_eq!(names, ["notes.db"], "nothing is left beside it");
+        assert_eq!(names, ["notes.db"], "no other file remains");
     }
 
     fn change(&self, sql: &str) {
@@ -62,9 +62,9 @@ impl Place {
 }
 
 #[test]
-fn a_file_is_made_and_opened_again() {
-    let place = Place::new();
-    let (file, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+fn make_creates_file_and_opens_it_again() {
+    let folder = TestFolder::new();
+    let (file, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
     connection
         .execute("INSERT INTO notes VALUES ('a')", [])
         .unwrap();
@@ -75,75 +75,78 @@ fn a_file_is_made_and_opened_again() {
     };
     assert_eq!(count(&file.connect().unwrap()), 1);
     assert_eq!(
-        count(&SharedFile::make(&place.path(), &NOTES).unwrap().1),
+        count(&SharedFile::make(&folder.path(), &NOTES).unwrap().1),
         1
     );
 }
 
 #[test]
-fn an_empty_file_is_filled_and_older_formats_are_read() {
-    let place = Place::new();
-    fs::write(place.path(), "").unwrap();
-    drop(SharedFile::make(&place.path(), &NOTES).unwrap());
-    place.change("PRAGMA user_version = 1");
-    SharedFile::make(&place.path(), &NOTES).unwrap();
+fn make_fills_empty_file_and_accepts_older_version() {
+    let folder = TestFolder::new();
+    fs::write(folder.path(), "").unwrap();
+    drop(SharedFile::make(&folder.path(), &NOTES).unwrap());
+    folder.change("PRAGMA user_version = 1");
+    SharedFile::make(&folder.path(), &NOTES).unwrap();
 }
 
 #[test]
-fn files_of_others_are_left_alone() {
-    let place = Place::new();
+fn make_rejects_foreign_files_unchanged() {
+    let folder = TestFolder::new();
     fs::write(
-        place.path(),
+        folder.path(),
         "Not a database, but a text of some length. ".repeat(40),
     )
     .unwrap();
-    place.refuses(ErrorKind::Damaged, "it is not an SQLite file");
-    fs::remove_file(place.path()).unwrap();
-    place.change("CREATE TABLE other (x); PRAGMA application_id = 7;");
-    place.refuses(ErrorKind::Damaged, "it is another program's");
-    place.change("PRAGMA application_id = 0");
-    place.refuses(ErrorKind::Damaged, "it is another program's");
-    place.change("PRAGMA application_id = 0x6e6f7465; PRAGMA user_version = 3");
-    place.refuses(
+    folder.check_rejected(ErrorKind::Damaged, "it is not an SQLite file");
+    fs::remove_file(folder.path()).unwrap();
+    folder.change("CREATE TABLE other (x); PRAGMA application_id = 7;");
+    folder.check_rejected(ErrorKind::Damaged, "it belongs to another program");
+    folder.change("PRAGMA application_id = 0");
+    folder.check_rejected(ErrorKind::Damaged, "it belongs to another program");
+    folder.change("PRAGMA application_id = 0x6e6f7465; PRAGMA user_version = 3");
+    folder.check_rejected(
         ErrorKind::Version,
         "has format 3, and this version reads up to 2",
     );
-    place.change("PRAGMA user_version = 2");
-    place.refuses(ErrorKind::Damaged, "`notes` is not as levity makes it");
+    folder.change("PRAGMA user_version = 2");
+    folder.check_rejected(
+        ErrorKind::Damaged,
+        "`notes` differs from the object that levity creates",
+    );
 }
 
 #[test]
-fn a_folder_is_no_file() {
-    let place = Place::new();
-    fs::create_dir(place.path()).unwrap();
-    let error = SharedFile::make(&place.path(), &NOTES).unwrap_err();
+fn make_rejects_folder() {
+    let folder = TestFolder::new();
+    fs::create_dir(folder.path()).unwrap();
+    let error = SharedFile::make(&folder.path(), &NOTES).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the notes `notes.db` is not a plain file"
+        "the notes `notes.db` is not a regular file"
     );
 }
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_was_replaced_is_noticed() {
-    let place = Place::new();
-    let (file, _connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
-    fs::rename(place.path(), place.0.path().join("old.db")).unwrap();
+fn check_place_detects_replaced_file() {
+    let folder = TestFolder::new();
+    let (file, _connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+    fs::rename(folder.path(), folder.0.path().join("old.db")).unwrap();
     assert!(file.check_place().is_err() && file.connect().is_err());
-    fs::write(place.path(), "").unwrap();
+    fs::write(folder.path(), "").unwrap();
     assert!(
         file.check_place()
             .unwrap_err()
             .to_string()
-            .contains("open it anew")
+            .contains("open it again")
     );
 }
 
 #[test]
-fn others_are_waited_for_and_named() {
-    let place = Place::new();
-    let (file, mut connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
-    let other = Connection::open(place.path()).unwrap();
+fn write_reports_busy_file_after_waiting() {
+    let folder = TestFolder::new();
+    let (file, mut connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
+    let other = Connection::open(folder.path()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     connection.busy_handler(None::<fn(i32) -> bool>).unwrap();
     let error = connection
@@ -153,14 +156,14 @@ fn others_are_waited_for_and_named() {
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert_eq!(
         error.to_string(),
-        "the notes `notes.db` could not be written: another program keeps it busy"
+        "the notes `notes.db` could not be written: another program has locked it"
     );
     assert!(error.into_source().is_some());
 }
 
-/// A file from elsewhere may have objects that write or return rows that nobody wrote.
+/// A foreign file may have objects that write or return forged rows.
 #[test]
-fn files_with_an_object_that_levity_does_not_make_are_refused() {
+fn make_rejects_file_with_foreign_object() {
     for (change, name) in [
         (
             "CREATE TRIGGER planted AFTER INSERT ON notes WHEN new.text <> 'x' BEGIN INSERT INTO \
@@ -203,30 +206,33 @@ fn files_with_an_object_that_levity_does_not_make_are_refused() {
         ),
         ("CREATE VIEW \"a\u{1b}]0;b\" AS SELECT 1", "a\\u{1b}]0;b"),
     ] {
-        let place = Place::new();
-        drop(SharedFile::make(&place.path(), &NOTES).unwrap());
-        place.change("PRAGMA journal_mode = delete");
-        place.change(change);
-        place.refuses(
+        let folder = TestFolder::new();
+        drop(SharedFile::make(&folder.path(), &NOTES).unwrap());
+        folder.change("PRAGMA journal_mode = delete");
+        folder.change(change);
+        folder.check_rejected(
             ErrorKind::Damaged,
-            &format!("`{name}` is not as levity makes it"),
+            &format!("`{name}` differs from the object that levity creates"),
         );
     }
 }
 
 #[test]
-fn file_whose_view_never_ends_is_refused_at_once() {
-    let place = Place::new();
-    drop(SharedFile::make(&place.path(), &NOTES).unwrap());
-    place.change(
+fn make_rejects_file_with_endless_view_at_once() {
+    let folder = TestFolder::new();
+    drop(SharedFile::make(&folder.path(), &NOTES).unwrap());
+    folder.change(
         "PRAGMA journal_mode = delete; DROP TABLE notes; CREATE VIEW notes AS \
          WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS text FROM n",
     );
-    place.refuses(ErrorKind::Damaged, "`notes` is not as levity makes it");
+    folder.check_rejected(
+        ErrorKind::Damaged,
+        "`notes` differs from the object that levity creates",
+    );
 }
 
 #[test]
-fn files_of_earlier_tables_are_read() {
+fn make_accepts_file_with_earlier_tables() {
     static LATER: Format = Format {
         what: "notes",
         application: 0x6e6f_7465,
@@ -237,19 +243,19 @@ fn files_of_earlier_tables_are_read() {
         log_pages: 1_000,
         overwrites: true,
     };
-    let place = Place::new();
-    drop(SharedFile::make(&place.path(), &NOTES).unwrap());
-    let (_, connection) = SharedFile::make(&place.path(), &LATER).unwrap();
+    let folder = TestFolder::new();
+    drop(SharedFile::make(&folder.path(), &NOTES).unwrap());
+    let (_, connection) = SharedFile::make(&folder.path(), &LATER).unwrap();
     connection
         .execute_batch("ALTER TABLE notes ADD COLUMN more TEXT")
         .unwrap();
-    SharedFile::make(&place.path(), &LATER).unwrap();
+    SharedFile::make(&folder.path(), &LATER).unwrap();
 }
 
 #[test]
-fn connections_have_no_views_and_no_way_to_the_schema() {
-    let place = Place::new();
-    let (file, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+fn connections_reject_views_and_schema_writes() {
+    let folder = TestFolder::new();
+    let (file, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
     for connection in [connection, file.connect().unwrap()] {
         connection
             .execute_batch("CREATE VIEW IF NOT EXISTS own AS SELECT 1 AS x")
@@ -262,8 +268,8 @@ fn connections_have_no_views_and_no_way_to_the_schema() {
     }
 }
 
-/// A rollback journal that makes SQLite cut the file to no page at all.
-fn plant_journal(place: &Place) -> PathBuf {
+/// Creates a rollback journal that makes SQLite truncate the file to zero pages.
+fn plant_journal(folder: &TestFolder) -> PathBuf {
     let mut planted = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
     planted.extend(
         [0_u32, 1, 0, 512, 4096]
@@ -271,47 +277,45 @@ fn plant_journal(place: &Place) -> PathBuf {
             .flat_map(|word| word.to_be_bytes()),
     );
     planted.resize(512, 0);
-    let path = place.0.path().join("notes.db-journal");
+    let path = folder.0.path().join("notes.db-journal");
     fs::write(&path, planted).unwrap();
     path
 }
 
 #[test]
-fn rollback_journal_beside_a_file_is_refused_and_changes_nothing() {
-    let place = Place::new();
-    let (file, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+fn make_rejects_rollback_journal_without_changes() {
+    let folder = TestFolder::new();
+    let (file, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
     connection
         .execute("INSERT INTO notes VALUES ('a')", [])
         .unwrap();
-    let planted = plant_journal(&place);
+    let planted = plant_journal(&folder);
     let error = file.connect().unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("notes.db-journal` stands beside it"),
+        error.to_string().contains("notes.db-journal` is beside it"),
         "{error}"
     );
     drop(connection);
-    let before = fs::read(place.path()).unwrap();
+    let before = fs::read(folder.path()).unwrap();
     assert_eq!(
-        SharedFile::make(&place.path(), &NOTES).unwrap_err().kind(),
+        SharedFile::make(&folder.path(), &NOTES).unwrap_err().kind(),
         ErrorKind::Refused
     );
-    assert_eq!(fs::read(place.path()).unwrap(), before);
+    assert_eq!(fs::read(folder.path()).unwrap(), before);
     fs::remove_file(planted).unwrap();
-    let (_, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+    let (_, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
     let notes: i64 = connection
         .query_row("SELECT count(*) FROM notes", [], |row| row.get(0))
         .unwrap();
     assert_eq!(notes, 1);
 }
 
-/// States of a file whose maker was killed: nothing but a header with a log, with and without the
-/// tables in that log.
+/// States of a file whose creator was killed: only a header with a log, with and without the tables
+/// in that log.
 #[test]
-fn file_whose_making_was_cut_short_is_made() {
+fn make_completes_interrupted_creation() {
     for with_tables in [false, true] {
-        let (place, half) = (Place::new(), Place::new());
+        let (folder, half) = (TestFolder::new(), TestFolder::new());
         let connection = Connection::open(half.path()).unwrap();
         connection
             .pragma_update(None, "journal_mode", "wal")
@@ -327,12 +331,12 @@ fn file_whose_making_was_cut_short_is_made() {
         }
         for ending in ["", "-wal"] {
             let name = format!("notes.db{ending}");
-            // SQLite makes the log when somebody writes.
+            // SQLite creates the log at the first write.
             if with_tables || ending.is_empty() {
-                fs::copy(half.0.path().join(&name), place.0.path().join(&name)).unwrap();
+                fs::copy(half.0.path().join(&name), folder.0.path().join(&name)).unwrap();
             }
         }
-        let (_, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+        let (_, connection) = SharedFile::make(&folder.path(), &NOTES).unwrap();
         connection
             .execute("INSERT INTO notes VALUES ('a')", [])
             .unwrap();
