@@ -7,14 +7,14 @@ use syn::{Attribute, FnArg, GenericParam, Generics, ImplItem, ImplItemFn, ItemIm
 use crate::errors::Errors;
 use crate::implement::{self, Target};
 use crate::model::ToolFn;
-use crate::options::{Options, Place};
+use crate::options::{Options, Position};
 use crate::{meta, params, path};
 
-/// The block as it was, and `impl Toolbox` or what is wrong. The block stays in any case, so that a
-/// mistake in one method does not make the others disappear.
+/// Returns the block unchanged with `impl Toolbox` or the errors. The block stays in any case, so
+/// that a mistake in one method does not remove the others.
 pub(crate) fn expand(options: TokenStream, mut block: ItemImpl) -> TokenStream {
     let mut errors = Errors::default();
-    let options = Options::read(options, Place::Block, &mut errors);
+    let options = Options::read(options, Position::Block, &mut errors);
     check(&block, &mut errors);
     let tools = read_methods(&mut block, &mut errors);
     let core = errors
@@ -27,7 +27,7 @@ pub(crate) fn expand(options: TokenStream, mut block: ItemImpl) -> TokenStream {
     quote!(#block #toolbox)
 }
 
-/// A tool and the conditions it is compiled under.
+/// A tool and its compilation conditions.
 struct Method {
     tool: ToolFn,
     cfgs: Vec<Attribute>,
@@ -39,15 +39,12 @@ fn check(block: &ItemImpl, errors: &mut Errors) {
     }
     for param in &block.generics.params {
         if let GenericParam::Lifetime(lifetime) = param {
-            errors.at(
-                lifetime,
-                "tools outlive every borrow: let the type own its data",
-            );
+            errors.at(lifetime, "a tool cannot borrow: let the type own its data");
         }
     }
 }
 
-/// Takes the attributes off the methods that are tools, and reads these.
+/// Removes the attributes from the methods that are tools, and reads them.
 fn read_methods(block: &mut ItemImpl, errors: &mut Errors) -> Vec<Method> {
     let mut methods = Vec::new();
     for item in &mut block.items {
@@ -56,7 +53,7 @@ fn read_methods(block: &mut ItemImpl, errors: &mut Errors) -> Vec<Method> {
             continue;
         };
         let attribute = method.attrs.remove(position);
-        let options = Options::read(meta::tokens(&attribute, errors), Place::Method, errors);
+        let options = Options::read(meta::tokens(&attribute, errors), Position::Method, errors);
         methods.push(read_method(method, options, &block.generics, errors));
     }
     for method in &methods {
@@ -91,8 +88,7 @@ fn read_method(
     Method { tool, cfgs }
 }
 
-/// A call is taken back by a method of the same type; one in this block is seen, so it can be
-/// checked here.
+/// Checks the undo method if it is in this block. A call is undone by a method of the same type.
 fn check_undo(tool: &ToolFn, block: &mut ItemImpl, errors: &mut Errors) {
     let Some(path) = &tool.options.undo else {
         return;
@@ -100,7 +96,7 @@ fn check_undo(tool: &ToolFn, block: &mut ItemImpl, errors: &mut Errors) {
     let Some(name) = path.get_ident() else {
         errors.at(
             path,
-            "a method is undone by another of its type: `undo = its_name`",
+            "a method is undone by another method of its type: `undo = method_name`",
         );
         return;
     };
@@ -117,22 +113,22 @@ fn check_undo(tool: &ToolFn, block: &mut ItemImpl, errors: &mut Errors) {
         errors.at(
             name,
             format!(
-                "`{name}` takes `&self` and then what `{}` takes",
+                "`{name}` must take `&self` and then the parameters of `{}`",
                 tool.ident
             ),
         );
     }
     if undo.asyncness.is_some() != tool.is_async {
         let form = if tool.is_async {
-            "is async, and so is what undoes it"
+            "is async, so its undo method must be async"
         } else {
-            "is not async, nor is what undoes it"
+            "is not async, so its undo method must not be async"
         };
         errors.at(name, format!("`{}` {form}", tool.ident));
     }
 }
 
-/// Calls share one value and may run side by side, which leaves `&self`.
+/// Requires `&self`, because calls share one value and may run concurrently.
 fn check_receiver(method: &ImplItemFn, errors: &mut Errors) {
     match method.sig.receiver() {
         Some(receiver) if is_shared(receiver) => {}
@@ -172,8 +168,8 @@ fn write(core: &TokenStream, block: &ItemImpl, methods: &[Method]) -> TokenStrea
     }
 }
 
-/// Pushes one method as a tool. Its items stand in a block of their own, so that they need no names
-/// of their own.
+/// Pushes one method as a tool. Its items are in a separate block, so that they need no unique
+/// names.
 fn make(core: &TokenStream, method: &Method, self_ty: &Type, generics: &Generics) -> TokenStream {
     let Method { tool, cfgs } = method;
     let name = &tool.ident;
@@ -200,7 +196,7 @@ fn make(core: &TokenStream, method: &Method, self_ty: &Type, generics: &Generics
     }
 }
 
-/// Asks of a generic type what every tool must be.
+/// Adds the bounds of a tool to a generic type.
 fn shareable(generics: &Generics, self_ty: &Type) -> Generics {
     let mut generics = generics.clone();
     if !generics.params.is_empty() {

@@ -4,13 +4,13 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Expr, ExprLit, Lit, Meta};
 
-/// Whether it is a doc comment or `#[doc = ..]`; `#[doc(hidden)]` is neither.
+/// Returns `true` for a doc comment or `#[doc = ..]`, but not for `#[doc(hidden)]`.
 pub(crate) fn is_doc(attribute: &Attribute) -> bool {
     attribute.path().is_ident("doc") && matches!(attribute.meta, Meta::NameValue(_))
 }
 
-/// The doc comment as an expression of type `&'static str`; `None` if there is none, or a blank
-/// one.
+/// Returns the doc comment as an expression of type `&'static str`; `None` if it is missing or
+/// blank.
 pub(crate) fn description(attributes: &[Attribute]) -> Option<TokenStream> {
     let docs: Vec<&Expr> = attributes.iter().filter_map(value).collect();
     let literal: Option<Vec<String>> = docs.iter().map(|doc| text(doc)).collect();
@@ -19,7 +19,7 @@ pub(crate) fn description(attributes: &[Attribute]) -> Option<TokenStream> {
             let text = join(&blocks);
             (!text.is_empty()).then(|| quote!(#text))
         }
-        // `#[doc = include_str!(..)]`: only the compiler can say what it is.
+        // `#[doc = include_str!(..)]`: only the compiler knows its value.
         None => {
             let parts = docs
                 .iter()
@@ -46,7 +46,7 @@ fn text(doc: &Expr) -> Option<String> {
     }
 }
 
-/// Takes away what belongs to the comment: one space, or a block's margin and stars.
+/// Removes the parts of comment syntax: one space, or a block's margin and stars.
 fn clean(doc: &str) -> String {
     if !doc.contains('\n') {
         return doc.strip_prefix(' ').unwrap_or(doc).trim_end().to_owned();
@@ -63,7 +63,7 @@ fn clean(doc: &str) -> String {
             .collect(),
         false => lines,
     };
-    // The first line begins behind `/**`, so it has no part in the margin.
+    // The first line begins after `/**`, so it does not affect the margin.
     let indents = lines
         .iter()
         .skip(1)
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_lose_one_space() {
+    fn line_docs_lose_one_space() {
         check(&[" Adds."], "Adds.");
         check(&["Adds."], "Adds.");
         check(
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_lose_their_margin() {
+    fn block_docs_lose_their_margin() {
         check(&[" left "], "left");
         check(&["\n     One.\n\n       two\n    "], "One.\n\n  two");
         check(&["\n * One.\n *\n *   two\n "], "One.\n\n  two");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_stars_stays_one() {
+    fn block_docs_keep_lists_with_stars() {
         check(
             &["\n  Either:\n  * one\n  * two\n"],
             "Either:\n* one\n* two",

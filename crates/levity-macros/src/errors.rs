@@ -3,12 +3,12 @@ use std::fmt::Display;
 use quote::ToTokens;
 use syn::{Error, Result};
 
-/// The mistakes found so far, so that a user sees all of them at once.
+/// The errors found up to now, so that a user sees all of them at once.
 #[derive(Default)]
 pub(crate) struct Errors(Option<Error>);
 
 impl Errors {
-    /// Reports a mistake at these tokens.
+    /// Reports an error at these tokens.
     pub(crate) fn at(&mut self, tokens: impl ToTokens, message: impl Display) {
         self.push(Error::new_spanned(tokens, message));
     }
@@ -20,12 +20,12 @@ impl Errors {
         }
     }
 
-    /// Keeps the error, if it is one, and hands on the value.
+    /// Stores the error, if there is one, and returns the value.
     pub(crate) fn take<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }
 
-    /// The value, if nothing was wrong.
+    /// Returns the value, if there was no error.
     pub(crate) fn finish<T>(self, value: T) -> Result<T> {
         match self.0 {
             Some(error) => Err(error),

@@ -7,7 +7,7 @@ use syn::{Attribute, FnArg, Generics, ItemFn, Pat, Result};
 use crate::errors::Errors;
 use crate::implement::{self, Target};
 use crate::model::ToolFn;
-use crate::options::{Options, Place};
+use crate::options::{Options, Position};
 use crate::{docs, params, path};
 
 pub(crate) fn expand(options: TokenStream, item: &ItemFn) -> Result<TokenStream> {
@@ -19,7 +19,7 @@ pub(crate) fn expand(options: TokenStream, item: &ItemFn) -> Result<TokenStream>
         );
         return errors.finish(TokenStream::new());
     }
-    let options = Options::read(options, Place::Function, &mut errors);
+    let options = Options::read(options, Position::Function, &mut errors);
     let tool = ToolFn::read(
         &item.attrs,
         &item.sig,
@@ -33,7 +33,7 @@ pub(crate) fn expand(options: TokenStream, item: &ItemFn) -> Result<TokenStream>
     Ok(write(&core, &tool, item))
 }
 
-/// The name of the function becomes that of a unit struct, and no variable can have that.
+/// Checks parameter names: a variable cannot have the name of the tool's unit struct.
 fn check_names(item: &ItemFn, errors: &mut Errors) {
     for input in &item.sig.inputs {
         let FnArg::Typed(input) = input else { continue };
@@ -87,9 +87,9 @@ fn write(core: &TokenStream, tool: &ToolFn, item: &ItemFn) -> TokenStream {
     }
 }
 
-/// The function as it was, under its new name.
+/// Returns the function unchanged under its new name.
 fn invoke(item: &ItemFn) -> TokenStream {
-    // The docs are the struct's: twice, they would also be tested twice.
+    // The docs move to the struct: twice, they would also be tested twice.
     let attributes = item
         .attrs
         .iter()
@@ -112,7 +112,7 @@ fn invoke(item: &ItemFn) -> TokenStream {
     }
 }
 
-/// Offers the tool to whoever collects the tools of a program.
+/// Registers the tool with the linked tools of a program.
 fn link(core: &TokenStream, tool: &ToolFn) -> Option<TokenStream> {
     let name = &tool.ident;
     (!name.to_string().starts_with('_')).then(|| {

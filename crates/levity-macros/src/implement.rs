@@ -1,4 +1,4 @@
-//! What every tool needs, whether it was a function or a method: its spec and its call.
+//! The spec and the call of a tool, for functions and methods.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -8,23 +8,23 @@ use syn::{Expr, ExprLit, Generics, Ident, Lit, Type};
 use crate::model::ToolFn;
 use crate::params::{Fallback, Field, Param};
 
-/// What is to become a tool, as code.
+/// The code fragments of a tool to implement.
 pub(crate) struct Target<'a> {
     /// The path of levity-core.
     pub(crate) core: &'a TokenStream,
     /// The type that implements `Tool`.
     pub(crate) ty: TokenStream,
-    /// The generics of the impl block that a method stands in.
+    /// The generics of the impl block of a method.
     pub(crate) generics: &'a Generics,
     /// The function to call.
     pub(crate) callee: TokenStream,
-    /// Its first argument with a comma, or nothing.
+    /// The first argument with a comma, or nothing.
     pub(crate) receiver: TokenStream,
-    /// The function that takes a call back.
+    /// The function that undoes a call.
     pub(crate) undo: Option<TokenStream>,
 }
 
-/// `impl Tool`, with the functions that make the defaults before it.
+/// Returns `impl Tool`, preceded by the functions that create the defaults.
 pub(crate) fn tool(tool: &ToolFn, target: &Target<'_>) -> TokenStream {
     let Target {
         core,
@@ -70,7 +70,7 @@ pub(crate) fn tool(tool: &ToolFn, target: &Target<'_>) -> TokenStream {
     }
 }
 
-/// `Tool::undo`: calls `undo` with the parameters of the tool.
+/// Returns `Tool::undo`, which calls `undo` with the parameters of the tool.
 fn undo_method(undo: &TokenStream, tool: &ToolFn, target: &Target<'_>) -> TokenStream {
     let Target { core, receiver, .. } = target;
     let names = names(tool);
@@ -93,7 +93,7 @@ fn undo_method(undo: &TokenStream, tool: &ToolFn, target: &Target<'_>) -> TokenS
     }
 }
 
-/// The arguments, each with its place among the parameters.
+/// Returns the arguments, each with its index among the parameters.
 fn fields(tool: &ToolFn) -> impl Iterator<Item = (usize, &Field)> {
     tool.params
         .iter()
@@ -107,7 +107,7 @@ fn fields(tool: &ToolFn) -> impl Iterator<Item = (usize, &Field)> {
 fn default_item(index: usize, field: &Field) -> Option<TokenStream> {
     let value = match field.default.as_ref()? {
         Fallback::OfType => quote!(::core::default::Default::default()),
-        // Text is mostly wanted as a `String`; any other expression already has its type.
+        // A text default usually becomes a `String`; any other expression already has its type.
         Fallback::Expr(
             expr @ Expr::Lit(ExprLit {
                 lit: Lit::Str(_), ..
@@ -187,7 +187,7 @@ fn output_schema(core: &TokenStream, output: &Type) -> TokenStream {
     }
 }
 
-/// Variables for the values of the parameters.
+/// Returns variable names for the values of the parameters.
 fn names(tool: &ToolFn) -> Vec<Ident> {
     (0..tool.params.len())
         .map(|index| format_ident!("__levity_{index}"))
@@ -208,7 +208,7 @@ fn arguments(core: &TokenStream, tool: &ToolFn, names: &[Ident]) -> TokenStream 
         (false, false) => quote!(let mut __args = #read),
     };
     let values = values(core, tool);
-    // The block ends the life of `__args` before the tool runs.
+    // The block ends the lifetime of `__args` before the tool runs.
     match names {
         [] => read,
         names => quote!(let (#(#names,)*) = { #read (#(#values,)*) };),
@@ -235,12 +235,12 @@ fn take(index: usize, field: &Field) -> TokenStream {
     }
 }
 
-/// Turns `__out` into what a tool returns. Which way, is found by the type itself and not by how it
-/// is written, for `Result` has many aliases; see `levity_core::__private`.
+/// Converts `__out` to the result of a tool. The type itself selects the conversion, not its
+/// spelling, because `Result` has many aliases; see `levity_core::__private`.
 fn result(core: &TokenStream, tool: &ToolFn) -> TokenStream {
     let span = at(&tool.output);
     let private = quote!(#core::__private);
-    // What has a schema is a value, also where it is a `String`.
+    // A return type with a schema is a value, even if it is a `String`.
     let form = match &tool.options.output_schema {
         Some(_) => quote!(#private::Json),
         None => quote!((&&#private::Probe::of(&__value)).form()),
@@ -249,11 +249,11 @@ fn result(core: &TokenStream, tool: &ToolFn) -> TokenStream {
     split(core, &quote!(#form.#output), span)
 }
 
-/// `done`, which is made of `__value`, or an error, by what `__out` is.
+/// Returns `done`, which is computed from `__value`, or an error, depending on `__out`.
 fn split(core: &TokenStream, done: &TokenStream, span: Span) -> TokenStream {
     let private = quote!(#core::__private);
     let error = quote_spanned!(span=> error(__error));
-    // No name may be brought in that a type of the user's could have.
+    // Import no names that could clash with the user's types.
     quote! {
         #[allow(unused_imports)]
         use #private::{
@@ -269,7 +269,7 @@ fn split(core: &TokenStream, done: &TokenStream, span: Span) -> TokenStream {
     }
 }
 
-/// The place of these tokens, for messages; names still mean what they mean in this file.
+/// Returns the span of these tokens for messages, with names resolved in this file.
 fn at(tokens: &impl Spanned) -> Span {
     tokens.span().resolved_at(Span::call_site())
 }

@@ -1,4 +1,4 @@
-//! The `#[tool]` attribute: a function becomes a tool for language models.
+//! The `#[tool]` attribute, which turns a function into a tool for language models.
 //!
 //! ```
 //! use levity_core::{Tool, ToolCx};
@@ -24,8 +24,8 @@
 //! # }).unwrap();
 //! ```
 //!
-//! A mistake is an error of the compiler, at the word that is wrong. The code that is written has
-//! no `unsafe`, names everything by its full path, and uses nothing but `levity-core`.
+//! A mistake is a compiler error at the wrong word. The generated code has no `unsafe`, uses full
+//! paths, and depends only on `levity-core`.
 
 mod block;
 mod docs;
@@ -44,14 +44,14 @@ mod types;
 use proc_macro2::TokenStream;
 use syn::{Error, Item};
 
-/// Makes a tool of a function, or several of an impl block.
+/// Turns a function into a tool, or an impl block into several tools.
 ///
 /// # A function
 ///
 /// The function becomes a unit struct of the same name and visibility that implements
-/// `levity_core::Tool`, so it is handed over by its name: `.tool(add)`. The doc comment is what the
-/// model reads, and it has to be there. The function itself stays callable as `add::invoke(..)`,
-/// also from its own body.
+/// `levity_core::Tool`, so you pass it by its name: `.tool(add)`. The model reads the doc comment,
+/// which is required. You can still call the function itself as `add::invoke(..)`, also in its own
+/// body.
 ///
 /// ```
 /// # use levity_macros::tool;
@@ -64,43 +64,44 @@ use syn::{Error, Item};
 /// assert_eq!(hello::invoke("Ada".into()), "Hello, Ada!");
 /// ```
 ///
-/// As with every unit struct, no variable in its module can have its name, not even one in code
-/// that a derive writes: keep a tool called `schema` apart from types that derive `JsonSchema`.
+/// As with every unit struct, no variable in its module can have its name, not even in code that a
+/// derive generates. Keep a tool called `schema` apart from types that derive `JsonSchema`.
 ///
-/// It is among `levity_core::LinkedTool::all()` of the program, unless its name begins with `_`.
+/// The tool is part of the program's `levity_core::LinkedTool::all()`, unless its name begins with
+/// `_`.
 ///
-/// A function that is not async is marked as blocking, and gets a thread of its own; `inline` says
-/// that it returns at once and needs none.
+/// A function that is not async is marked as blocking and runs on a separate thread. Use `inline`
+/// if it returns immediately and needs no thread.
 ///
-/// | option | says |
+/// | option | meaning |
 /// |---|---|
-/// | `read_only` | it changes nothing: it may be called again, and beside others |
-/// | `idempotent` | a second call with the same key changes nothing more |
-/// | `undo = path` | a call can be taken back by this function: see below |
-/// | `destructive` | it may destroy something, so somebody is asked first |
+/// | `read_only` | it changes nothing: it may be repeated, and run beside other calls |
+/// | `idempotent` | a repeated call with the same key changes nothing more |
+/// | `undo = path` | this function undoes a call: see below |
+/// | `destructive` | it may destroy something, so it requires approval |
 /// | `parallel` | it may run beside other calls |
 /// | `inline` | it is not async and still does not block |
-/// | `timeout = "5s"` | how long it may take: a number and `ms`, `s`, `m` or `h` |
+/// | `timeout = "5s"` | the time limit: a number and `ms`, `s`, `m` or `h` |
 /// | `name = ".."` | its name, if not the function's |
 /// | `description = ".."` | its description, if not the doc comment |
-/// | `output_schema` | tells the schema of what it returns, which needs `JsonSchema` |
-/// | `crate = path` | where levity-core is, if not in Cargo.toml |
+/// | `output_schema` | includes the schema of the return value, which requires `JsonSchema` |
+/// | `crate = path` | the path of levity-core, if it is not in Cargo.toml |
 ///
 /// # Parameters
 ///
 /// Each parameter is an argument: an owned value of a type that implements `serde::Deserialize` and
-/// `schemars::JsonSchema`. Its doc comment is its description; an `Option` may be left out.
+/// `schemars::JsonSchema`. Its doc comment is its description; an `Option` may be omitted.
 ///
-/// | option | says |
+/// | option | meaning |
 /// |---|---|
-/// | `default` | left out, it is `Default::default()` |
-/// | `default = expr` | left out, it is this value |
+/// | `default` | if omitted, it is `Default::default()` |
+/// | `default = expr` | if omitted, it is this value |
 /// | `rename = ".."` | its name for the model, if not the parameter's |
-/// | `args` | it is no argument but all of them, as a struct with the same two traits |
+/// | `args` | it holds all arguments, as a struct with the same two traits |
 ///
-/// Parameters of these types are no arguments; they come from the call: `ToolCx`, `CancelToken`,
-/// `Progress`, `Deadline` and `RunId`, as they are or by `&`. They are recognised by the last word
-/// of their path, so another type of such a name needs an alias.
+/// Parameters of these types are not arguments; their values come from the call: `ToolCx`,
+/// `CancelToken`, `Progress`, `Deadline` and `RunId`, owned or by `&`. They are recognized by the
+/// last segment of their path, so another type of the same name needs an alias.
 ///
 /// ```
 /// # use levity_core::{Progress, Tool, ToolError};
@@ -122,18 +123,20 @@ use syn::{Error, Item};
 /// assert_eq!(input["required"], serde_json::json!(["text"]));
 /// ```
 ///
-/// # What it returns
+/// # Return values
 ///
-/// A value or a `Result`, by whatever alias. Values: a `ToolOutput` is taken as it is, `String` and
-/// `&str` are text, `()` is the text "done", and what else implements `Serialize` is a value. With
-/// `output_schema` everything is a value. Errors: a `ToolError` is taken as it is; any other error
-/// becomes a `ToolError` of the kind `Failed` that tells its message and causes.
+/// A tool returns a value or a `Result` under any alias. A `ToolOutput` is used unchanged, `String`
+/// and `&str` are text, `()` is the text "done", and any other type that implements `Serialize` is
+/// a value. With `output_schema` everything is a value.
+///
+/// A `ToolError` is used unchanged. Any other error becomes a `ToolError` of the kind `Failed` with
+/// its message and causes.
 ///
 /// # An impl block
 ///
-/// Tools that share state are methods. The attribute stands on the block and on each method that is
-/// to be a tool; the others stay what they are, and all stay callable. The type then implements
-/// `levity_core::Toolbox`, so one block of a type can be marked. Tools take `&self`.
+/// Use methods for tools that share state. Put the attribute on the block and on each method that
+/// is a tool; the others are unchanged, and all remain callable. The type then implements
+/// `levity_core::Toolbox`, so only one block of a type can have the attribute. Tools take `&self`.
 ///
 /// ```
 /// # use levity_core::{ToolError, Toolbox};
@@ -142,7 +145,7 @@ use syn::{Error, Item};
 ///
 /// #[tool]
 /// impl Notes {
-///     /// Keeps a note.
+/// ///     /// Stores a note.
 ///     #[tool]
 ///     async fn keep(&self, text: String) -> Result<(), ToolError> {
 ///         self.all()?.push(text);
@@ -165,15 +168,17 @@ use syn::{Error, Item};
 /// assert_eq!(names, ["keep", "count"]);
 /// ```
 ///
-/// The block takes one option, `crate = path`; its methods take all others.
+/// The block accepts one option, `crate = path`; its methods accept all others.
 ///
 /// # Undo
 ///
-/// `undo = other` names the function, or the method of the same type, that takes a call back. It
-/// takes the same parameters in the same order, is async if the tool is, and returns `()` or a
-/// `Result<(), E>`. It may be called for a call that never took effect, half did or wholly did, and
-/// more than once; once it has returned without an error, nothing of the call is left. So it asks
-/// by the key what there is to take back:
+/// `undo = other` names the function, or the method of the same type, that undoes a call. It takes
+/// the same parameters in the same order, is async if the tool is, and returns `()` or a
+/// `Result<(), E>`.
+///
+/// It may run for a call that took no effect, part of it or all of it, and more than once. After it
+/// returns without an error, no effect of the call remains. So it uses the key to find what to
+/// undo:
 ///
 /// ```
 /// # use levity_core::{EffectClass, Tool, ToolCx, Toolbox};

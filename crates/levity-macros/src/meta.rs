@@ -1,4 +1,4 @@
-//! The lists of options that stand in `#[tool(..)]`.
+//! The lists of options in `#[tool(..)]`.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -8,7 +8,7 @@ use syn::{Attribute, Error, Expr, ExprLit, Lit, LitStr, Meta, Path, Result, Toke
 
 use crate::errors::Errors;
 
-/// Whether it is `#[tool]`, also when written with a path.
+/// Returns `true` for `#[tool]`, also when written with a path.
 pub(crate) fn is_tool(attribute: &Attribute) -> bool {
     attribute
         .path()
@@ -17,7 +17,7 @@ pub(crate) fn is_tool(attribute: &Attribute) -> bool {
         .is_some_and(|segment| segment.ident == "tool")
 }
 
-/// What stands between the parentheses of `#[tool(..)]`; nothing for a bare `#[tool]`.
+/// Returns the tokens between the parentheses of `#[tool(..)]`; nothing for a bare `#[tool]`.
 pub(crate) fn tokens(attribute: &Attribute, errors: &mut Errors) -> TokenStream {
     match &attribute.meta {
         Meta::Path(_) => TokenStream::new(),
@@ -29,7 +29,7 @@ pub(crate) fn tokens(attribute: &Attribute, errors: &mut Errors) -> TokenStream 
     }
 }
 
-/// The options in `tokens` by name; what is unknown or comes twice is reported and left out.
+/// Returns the options in `tokens` by name; unknown and duplicate ones are reported and omitted.
 pub(crate) fn options(
     tokens: TokenStream,
     known: &[&str],
@@ -53,7 +53,7 @@ pub(crate) fn options(
     options
 }
 
-/// An option that stands alone.
+/// Parses an option without a value.
 pub(crate) fn flag(meta: Meta) -> Result<Path> {
     match meta {
         Meta::Path(path) => Ok(path),
@@ -64,7 +64,7 @@ pub(crate) fn flag(meta: Meta) -> Result<Path> {
     }
 }
 
-/// An option that takes a string.
+/// Parses an option that takes a string.
 pub(crate) fn string(meta: &Meta) -> Result<LitStr> {
     if let Meta::NameValue(pair) = meta
         && let Expr::Lit(ExprLit {
@@ -80,7 +80,7 @@ pub(crate) fn string(meta: &Meta) -> Result<LitStr> {
     ))
 }
 
-/// An option that takes a path.
+/// Parses an option that takes a path.
 pub(crate) fn path(meta: &Meta) -> Result<Path> {
     match meta {
         Meta::NameValue(pair) => syn::parse2(pair.value.to_token_stream()).ok(),

@@ -1,4 +1,4 @@
-//! A function that is to be a tool, read and checked.
+//! A function that becomes a tool, parsed and checked.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -20,8 +20,8 @@ pub(crate) struct ToolFn {
 }
 
 impl ToolFn {
-    /// Reads a function; `outer` are the generics of the impl block around it. What is wrong goes
-    /// to `errors`, and the value is then of no use.
+    /// Reads a function; `outer` are the generics of the impl block around it. Errors go to
+    /// `errors`, and the value is then invalid.
     pub(crate) fn read(
         attributes: &[Attribute],
         signature: &Signature,
@@ -57,7 +57,7 @@ impl ToolFn {
     }
 }
 
-/// The parameters without a receiver.
+/// Returns the parameters without the receiver.
 fn typed(signature: &Signature) -> impl Iterator<Item = &PatType> {
     signature.inputs.iter().filter_map(|input| match input {
         FnArg::Typed(input) => Some(input),
@@ -72,7 +72,7 @@ fn check(signature: &Signature, errors: &mut Errors) {
     if let Some(token) = &signature.unsafety {
         errors.at(
             token,
-            "a tool cannot be `unsafe`: a model could not keep its promises",
+            "a tool cannot be `unsafe`: a model cannot uphold its safety contract",
         );
     }
     if let Some(abi) = &signature.abi {

@@ -1,6 +1,6 @@
 use syn::{Error, Ident, LitStr, Result, ext::IdentExt};
 
-/// A name the user gave, if providers accept it.
+/// Returns a name that the user gave, if providers accept it.
 pub(crate) fn check(name: LitStr) -> Result<LitStr> {
     if fits(&name.value()) {
         Ok(name)
@@ -9,7 +9,7 @@ pub(crate) fn check(name: LitStr) -> Result<LitStr> {
     }
 }
 
-/// The name of a function, if providers accept it.
+/// Returns the name of a function, if providers accept it.
 pub(crate) fn of(function: &Ident) -> Result<String> {
     let name = function.unraw().to_string();
     if fits(&name) {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_what_every_provider_takes() {
+    fn fits_accepts_names_of_every_provider() {
         for name in ["a", "get-weather", "_v2", &"x".repeat(64)] {
             assert!(fits(name), "{name}");
         }

@@ -23,24 +23,24 @@ const FUNCTION: &[&str] = &[
     "crate",
 ];
 
-/// Where levity is, is said once for a whole block.
+/// The path of levity is an option of the whole block.
 const METHOD: &[&str] = FUNCTION.split_at(FUNCTION.len() - 1).0;
 const BLOCK: &[&str] = FUNCTION.split_at(FUNCTION.len() - 1).1;
 
-/// Where the attribute stands, which decides what it takes.
+/// The position of the attribute, which determines its options.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     Function,
     Method,
     Block,
 }
 
-/// What `#[tool(..)]` says. A flag is kept as the path it was written as, for messages.
+/// The options in `#[tool(..)]`. A flag is stored as the path it was written as, for messages.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) read_only: Option<Path>,
     pub(crate) idempotent: Option<Path>,
-    /// The function or method that takes a call back.
+    /// The function or method that undoes a call.
     pub(crate) undo: Option<Path>,
     pub(crate) destructive: Option<Path>,
     pub(crate) parallel: Option<Path>,
@@ -53,11 +53,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn read(tokens: TokenStream, place: Place, errors: &mut Errors) -> Self {
-        let known = match place {
-            Place::Function => FUNCTION,
-            Place::Method => METHOD,
-            Place::Block => BLOCK,
+    pub(crate) fn read(tokens: TokenStream, position: Position, errors: &mut Errors) -> Self {
+        let known = match position {
+            Position::Function => FUNCTION,
+            Position::Method => METHOD,
+            Position::Block => BLOCK,
         };
         let mut options = Self::default();
         for (name, meta) in meta::options(tokens, known, errors) {
@@ -67,7 +67,7 @@ impl Options {
         options
     }
 
-    /// Calls on `Hints::new()` that say how the tool behaves.
+    /// Returns calls on `Hints::new()` that describe the behaviour of the tool.
     pub(crate) fn hints(&self, is_async: bool) -> TokenStream {
         let mut calls = TokenStream::new();
         let flags = [
@@ -123,7 +123,7 @@ impl Options {
         if let (Some(_), Some(undo)) = (&self.idempotent, &self.undo) {
             errors.at(
                 undo,
-                "an `idempotent` tool is called again as it is, never undone: keep one of the two",
+                "an `idempotent` tool is repeated without being undone: keep one of the two",
             );
         }
         if let (Some(_), Some(destructive)) = (&self.read_only, &self.destructive) {

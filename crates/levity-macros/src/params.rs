@@ -1,4 +1,4 @@
-//! What a tool takes: arguments from the model, and parts of the call's context.
+//! The parameters of a tool: arguments from the model, and parts of the call's context.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,17 +10,17 @@ use syn::{
 use crate::errors::Errors;
 use crate::{docs, meta, types};
 
-/// Where the value of a parameter comes from.
+/// The source of a parameter's value.
 pub(crate) enum Param {
     /// One of the arguments.
     Field(Box<Field>),
-    /// All arguments, as a struct of the user's.
+    /// All arguments, as a struct of the user.
     Args(Type),
     /// An expression over `__cx`, the context of the call.
     Context(TokenStream),
 }
 
-/// An argument that the model fills in.
+/// An argument that the model provides.
 pub(crate) struct Field {
     pub(crate) ident: Ident,
     pub(crate) ty: Type,
@@ -29,15 +29,15 @@ pub(crate) struct Field {
     pub(crate) rename: Option<LitStr>,
 }
 
-/// The value of an argument that is left out.
+/// The value of an omitted argument.
 pub(crate) enum Fallback {
-    /// `Default::default()`.
+    /// The value of `Default::default()`.
     OfType,
     Expr(Expr),
 }
 
 impl Field {
-    /// The name in the schema.
+    /// Returns the name in the schema.
     pub(crate) fn key(&self) -> String {
         self.rename
             .as_ref()
@@ -69,13 +69,13 @@ pub(crate) fn read<'a>(
     params
 }
 
-/// Removes what only this macro understands.
+/// Removes the attributes that only this macro understands.
 pub(crate) fn strip(attributes: &mut Vec<Attribute>) {
     attributes.retain(|attribute| !docs::is_doc(attribute) && !meta::is_tool(attribute));
 }
 
-/// Silences advice that a tool cannot take: it owns its arguments, and the model wants them one by
-/// one.
+/// Returns an attribute that silences lints a tool cannot satisfy: it owns its arguments, and takes
+/// them one by one.
 pub(crate) fn allow() -> Attribute {
     syn::parse_quote!(#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)])
 }
@@ -136,7 +136,7 @@ fn param(input: &PatType, options: ParamOptions, outer: &Generics) -> Result<Par
             (None, None) => Ok(Param::Args((*input.ty).clone())),
             _ => Err(Error::new_spanned(
                 args,
-                "`args` goes alone: it is all of the arguments",
+                "`args` takes no other option: it is all of the arguments",
             )),
         };
     }
@@ -149,18 +149,18 @@ fn param(input: &PatType, options: ParamOptions, outer: &Generics) -> Result<Par
     })))
 }
 
-/// The name of a parameter, which is also the name the model knows it by.
+/// Returns the name of a parameter, which is also its name for the model.
 fn binding(pat: &Pat) -> Result<Ident> {
     match pat {
         Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => Ok(pat.ident.clone()),
         _ => Err(Error::new_spanned(
             pat,
-            "a tool's parameter is a plain name; take it apart in the body",
+            "a tool's parameter is a plain name; destructure it in the body",
         )),
     }
 }
 
-/// What a parameter of this type gets from the call, if it is one of those types.
+/// Returns the value from the call for a parameter of this type, if it is a context type.
 fn context(ty: &Type) -> Option<TokenStream> {
     let (inner, by_ref) = match ty {
         Type::Reference(reference) if reference.mutability.is_none() => (&*reference.elem, true),

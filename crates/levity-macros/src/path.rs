@@ -1,11 +1,11 @@
-//! Where the code that is written here finds levity-core.
+//! The path of levity-core in generated code.
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::{Error, Path, Result};
 
-/// The path of levity-core: what `crate = ..` says, or what the user's Cargo.toml has.
+/// Returns the path of levity-core: from `crate = ..`, or from the user's Cargo.toml.
 pub(crate) fn core(given: Option<&Path>) -> Result<TokenStream> {
     if let Some(path) = given {
         return Ok(quote!(#path));
@@ -19,15 +19,15 @@ pub(crate) fn core(given: Option<&Path>) -> Result<TokenStream> {
     })
 }
 
-/// The part goes before the facade: a crate of tools has `levity-core` for its code and may have
-/// `levity` for its tests alone, hardly ever the other way round.
+/// Prefers `levity-core` to the facade: a crate of tools has `levity-core` for its code and may
+/// have `levity` only for its tests, hardly ever the other way round.
 fn choose(core: Option<FoundCrate>, facade: Option<FoundCrate>) -> Option<TokenStream> {
     let part = core.map(|found| root(found, "levity_core"));
     let whole = facade.map(|found| root(found, "levity"));
     part.or_else(|| whole.map(|path| quote!(#path::core)))
 }
 
-/// A crate goes by its own name too in its tests, examples and doctests.
+/// A crate also uses its own name in its tests, examples and doctests.
 fn root(found: FoundCrate, own: &str) -> TokenStream {
     let name = match found {
         FoundCrate::Itself => own.to_owned(),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_part_the_facade_or_neither() {
+    fn choose_finds_core_facade_or_neither() {
         check(named("levity_core"), None, Some("::levity_core"));
         check(None, named("levity"), Some("::levity::core"));
         check(named("levity_core"), named("levity"), Some("::levity_core"));
@@ -60,19 +60,19 @@ mod tests {
     }
 
     #[test]
-    fn follows_a_renaming() {
+    fn choose_uses_renamed_crate() {
         check(named("base"), None, Some("::base"));
         check(None, named("lev"), Some("::lev::core"));
     }
 
     #[test]
-    fn works_in_levity_itself() {
+    fn choose_works_inside_levity() {
         check(Some(FoundCrate::Itself), None, Some("::levity_core"));
         check(None, Some(FoundCrate::Itself), Some("::levity::core"));
     }
 
     #[test]
-    fn what_the_user_says_goes_first() {
+    fn core_prefers_path_of_user() {
         let path = syn::parse_quote!(crate::core);
         assert_eq!(
             core(Some(&path)).unwrap().to_string().replace(' ', ""),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use syn::{Error, LitStr, Result};
 
-/// Reads `"250ms"`, `"5s"`, `"1.5m"` or `"2h"`.
+/// Parses `"250ms"`, `"5s"`, `"1.5m"` or `"2h"`.
 pub(crate) fn read(text: &LitStr) -> Result<Duration> {
     parse(&text.value()).ok_or_else(|| {
         Error::new(
@@ -21,7 +21,7 @@ fn parse(text: &str) -> Option<Duration> {
         "h" => 3600.0,
         _ => return None,
     };
-    // `f64` would read signs as well.
+    // `f64` would accept signs as well.
     if !number.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_number_and_a_unit() {
+    fn parse_accepts_number_with_unit() {
         check("250ms", Some(250));
         check("5s", Some(5_000));
         check("0.1s", Some(100));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn parse_rejects_other_texts() {
         for text in [
             "", "5", "s", "5 s", "-5s", "+5s", "inf", "infs", "0s", "5d", "1e3s", "1.2.3s", "5ss",
             "9e99h",

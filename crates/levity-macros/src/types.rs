@@ -1,4 +1,4 @@
-//! Which types a tool's parameters may have.
+//! The types that a tool's parameters may have.
 
 use syn::visit::{self, Visit};
 use syn::{
@@ -6,7 +6,7 @@ use syn::{
     TypeReference,
 };
 
-/// Refuses a type that a struct or a static outside the function could not name or own.
+/// Rejects a type that a struct or a static outside the function could not name or own.
 pub(crate) fn check(ty: &Type, outer: &Generics) -> Result<()> {
     let mut visitor = Visitor {
         generics: generic_names(outer),
@@ -16,7 +16,7 @@ pub(crate) fn check(ty: &Type, outer: &Generics) -> Result<()> {
     visitor.error.map_or(Ok(()), Err)
 }
 
-/// The last word of a type's path: `CancelToken` of `levity::CancelToken`.
+/// Returns the last segment of a type's path: `CancelToken` of `levity::CancelToken`.
 pub(crate) fn last_word(ty: &Type) -> Option<&Ident> {
     match ty {
         Type::Path(path) if path.qself.is_none() => {
@@ -49,7 +49,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
         };
         self.refuse(Error::new_spanned(
             ty,
-            format!("a tool owns what it is given: take {owned}"),
+            format!("a tool owns its arguments: take {owned}"),
         ));
     }
 
@@ -62,7 +62,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
         if lifetime.ident != "static" {
             self.refuse(Error::new_spanned(
                 lifetime,
-                "a tool owns what it is given: take a type without lifetime",
+                "a tool owns its arguments: take a type without lifetime",
             ));
         }
     }
@@ -72,7 +72,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             Some(first) if first == "Self" => {
                 self.refuse(Error::new_spanned(
                     path,
-                    "a tool's schema stands outside the impl: write the type's name",
+                    "a tool's schema is outside the impl: write the type's name",
                 ));
             }
             Some(first) if path.leading_colon.is_none() && self.generics.contains(&first) => {

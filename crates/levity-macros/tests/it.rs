@@ -1,4 +1,4 @@
-//! What `#[tool]` makes of functions and impl blocks, and what it refuses.
+//! Tests of `#[tool]` on functions and impl blocks, and of its error messages.
 
 #![expect(
     clippy::unwrap_used,

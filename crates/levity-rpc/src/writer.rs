@@ -41,7 +41,7 @@ impl<W> Clone for LineWriter<W> {
     fn clone(&self) -> Self {
         Self {
             pipe: self.pipe.clone(),
-            permit: self.order.clone(),
+            order: self.order.clone(),
             on_end: self.on_end.clone(),
         }
     }
@@ -67,13 +67,13 @@ impl<W> LineWriter<W> {
 impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
     /// Creates a writer that calls `on_end` when it closes the stream on its own.
     pub fn new(to: W, on_end: impl Fn(WriterEnd) + Send + Sync + 'static) -> Self {
-        let (pipe, permit) = (
+        let (pipe, order) = (
             Arc::new(Mutex::new(Pipe::new(to))),
             Arc::new(Semaphore::new(1)),
         );
         Self {
             pipe,
-            permit,
+            order,
             on_end: Arc::new(on_end),
         }
     }

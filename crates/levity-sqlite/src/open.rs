@@ -94,13 +94,13 @@ pub(crate) fn foreign_object(
     connection: &Connection,
     format: &Format,
 ) -> rusqlite::Result<Option<String>> {
-    let there = objects(connection)?;
+    let found = objects(connection)?;
     let mut first = None;
     for tables in std::iter::once(format.tables).chain(format.earlier.iter().copied()) {
         let own = Connection::open_in_memory()?;
         own.execute_batch(tables)?;
         let own = objects(&own)?;
-        match there.symmetric_difference(&own).next() {
+        match found.symmetric_difference(&own).next() {
             None => return shared_page(connection),
             Some((_, name, ..)) => first = first.or_else(|| Some(name.clone())),
         }

@@ -113,7 +113,7 @@ fn is_locked(path: &Path) -> bool {
         Err(error) => return error.kind() != io::ErrorKind::NotFound,
     };
     // Owners create only regular files.
-    if !file.metadata().is_ok_and(|there| there.is_file()) {
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return true;
     }
     if file.try_lock().is_err() {

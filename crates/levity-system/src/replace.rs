@@ -107,10 +107,10 @@ impl<'a> Replace<'a> {
             .create_new(true)
             .open(unfinished)?;
         if self.keeps_mode
-            && let Ok(there) = fs::symlink_metadata(self.path)
-            && there.is_file()
+            && let Ok(metadata) = fs::symlink_metadata(self.path)
+            && metadata.is_file()
         {
-            file.set_permissions(there.permissions())?;
+            file.set_permissions(metadata.permissions())?;
         }
         let mut file = BufWriter::with_capacity(1 << 16, file);
         fill(&mut file)?;

@@ -19,59 +19,59 @@
 //! }
 //! ```
 //!
-//! A run is a fold over its events: a machine decides, one runtime acts and journals, and whoever
-//! watches reads one event stream. So a run can be paused, approved, resumed, replayed and tested
-//! without a network.
+//! A run is a fold over its events: a machine makes the decisions, one runtime performs and
+//! journals the effects, and observers read one event stream. So you can pause, approve, resume,
+//! replay and test a run without a network.
 //!
-//! This crate only puts the others together. Each is a module here:
+//! This crate only combines the others. Each is a module here:
 //!
-//! | module | crate | what is in it |
+//! | module | crate | contents |
 //! |---|---|---|
-//! | [`core`] | `levity-core` | the vocabulary and the traits |
+//! | [`core`] | `levity-core` | the shared types and traits |
 //! | [`agent`] | `levity-loop` | the agent and its loop |
 //! | [`tools`] | `levity-tools`, `levity-builtin-tools` | registry, dispatcher, policy; ready-made tools |
-//! | [`runtime`] | `levity-runtime` | what drives runs: journal, limits, events |
-//! | [`memory`] | `levity-memory` | conversations, windows that fit, long-term recall |
-//! | `context` | `levity-context` | what an agent goes by: files, the workspace, the context value |
-//! | `llm` | `levity-llm` | models: providers, layers around them, JSON from what they write |
-//! | `sandbox` | `levity-sandbox` | what a model may touch: files, commands, addresses |
+//! | [`runtime`] | `levity-runtime` | the driver of runs: journal, limits, events |
+//! | [`memory`] | `levity-memory` | conversations, context windows, long-term memory |
+//! | `context` | `levity-context` | context of an agent: files, the workspace, the context value |
+//! | `llm` | `levity-llm` | models: providers, middleware, JSON from model output |
+//! | `sandbox` | `levity-sandbox` | access limits for models: files, commands, addresses |
 //! | `dag` | `levity-dag` | plans as graphs of steps: planner, scheduler, replanning |
 //! | `swarm` | `levity-swarm` | agents that work together: router and workers, handoff, debate, blackboard |
-//! | `agents` | `levity-agents` | ready agents: a catalogue of ten for teams, workers for swarms |
-//! | `observe` | `levity-observe` | views made from events: trees and diagrams of plans, session files, whose an event is |
+//! | `agents` | `levity-agents` | predefined agents: a catalogue of ten for teams, workers for swarms |
+//! | `observe` | `levity-observe` | views of events: trees and diagrams of plans, session files, the source of an event |
 //! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
-//! | `serve` | `levity-serve` | agents offered to others: MCP server, HTTP API, bridge |
+//! | `serve` | `levity-serve` | agents as services: MCP server, HTTP API, bridge |
 //! | `eval` | `levity-eval` | evaluations: cases, subjects, trials, reports with intervals |
-//! | `python` | `levity-python` | code that a model wrote, and Python functions as tools |
+//! | `python` | `levity-python` | code written by a model, and Python functions as tools |
 //! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
 //!
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
-//! - `tracing` (default): a span for each run, call of a model and call of a tool; without a
-//!   subscriber it costs nothing.
-//! - `log`: log files of what runs do; `otlp`: traces and metrics to an OpenTelemetry collector.
-//! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name:
-//!   [`model`]. Without one of them, `model` returns an error that says which one to add.
-//! - `static-embedder`: `StaticEmbedder`, vectors from a table of words, without a server.
-//! - `llm`: layers around models and JSON from what they write, without a provider.
-//! - `sqlite`: `SqliteJournal`, runs in one SQLite file; `SqliteMemory`, conversations in one;
-//!   `Recall`, long-term memory.
-//! - `context`: context files and the workspace, for the model to go by.
+//! - `tracing` (default): a span for each run, model call and tool call; it costs nothing without a
+//!   subscriber.
+//! - `log`: log files of runs; `otlp`: traces and metrics to an OpenTelemetry collector.
+//! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, opened by
+//!   name with [`model`]. Without any of them, `model` returns an error that names the one to add.
+//! - `static-embedder`: `StaticEmbedder`, embeddings from a table of words, without a server.
+//! - `llm`: middleware for models and JSON from model output, without a provider.
+//! - `sqlite`: `SqliteJournal`, runs in a SQLite file; `SqliteMemory`, conversations in a SQLite
+//!   file; `Recall`, long-term memory.
+//! - `context`: context files and the workspace for the model.
 //! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and
 //!   fetch pages, within `levity::sandbox`.
-//! - `profile`: profiles of files, in `levity::tools::profile`. `dag` switches it on.
-//! - `dag`: plans as graphs of steps; `levity::agents` has ready agents for them, `levity::observe`
-//!   views and session files of their runs.
-//! - `swarm`: agents that work together, and `levity::observe` to say whose an event is; with
-//!   `files`, `commands` and `web`, the ready workers in `levity::agents` have these tools.
-//! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by
-//!   HTTP; `mcp-oauth`: those that ask for OAuth.
-//! - `serve`: agents offered to others, by MCP, HTTP and the bridge; swarms and teams, too.
+//! - `profile`: profiles of files, in `levity::tools::profile`. `dag` enables it.
+//! - `dag`: plans as graphs of steps; `levity::agents` has predefined agents for them,
+//!   `levity::observe` has views and session files of their runs.
+//! - `swarm`: agents that work together, and `levity::observe` to find the source of an event; with
+//!   `files`, `commands` and `web`, the predefined workers in `levity::agents` have these tools.
+//! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: servers reached by
+//!   HTTP; `mcp-oauth`: servers that require OAuth.
+//! - `serve`: agents, swarms and teams as services, by MCP, HTTP and the bridge.
 //! - `eval`: evaluations of agents.
-//! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
+//! - `python`: code written by a model, and Python functions as tools. It requires Rust 1.95.
 //! - `test`: the test kit, as `levity::test`.
-//! - `audit`: every run is folded again when it has ended, and fails when it does not come out the
-//!   same. For tests; see `AgentBuilder::audited`.
+//! - `audit`: every run is folded again at its end, and fails if the result differs. For tests; see
+//!   `AgentBuilder::audited`.
 
 #[cfg(any(feature = "dag", feature = "swarm"))]
 pub use levity_agents as agents;
@@ -109,29 +109,28 @@ pub use levity_core::{Error, ErrorKind, Result};
 pub use levity_loop::{Agent, Answer};
 #[cfg(feature = "macros")]
 pub use levity_macros::tool;
-pub use named::{embedder, model, model_from_env};
+pub use models::{embedder, model, model_from_env};
 
 pub use {async_trait::async_trait, schemars, serde, serde_json};
 
 #[cfg(not(feature = "providers"))]
-#[path = "unnamed.rs"]
-mod named;
+#[path = "models_without_providers.rs"]
+mod models;
 #[cfg(feature = "providers")]
-mod named;
-// Its tests run in builds with providers, too: no others are tested.
+mod models;
+// Builds with providers also run its tests, because other builds are not tested.
 #[cfg(all(test, feature = "providers"))]
 #[expect(dead_code, unreachable_pub, reason = "only tests call it here")]
-mod unnamed;
+mod models_without_providers;
 
-/// The registry, the dispatcher and the policy of `levity-tools`, and the ready-made tools of
-/// `levity-builtin-tools`.
+/// The registry, dispatcher and policy of `levity-tools`, and the tools of `levity-builtin-tools`.
 pub mod tools {
     pub use levity_builtin_tools::*;
     pub use levity_tools::*;
 }
 
-/// The names that nearly every program uses: an agent and its answer, tools, and a runtime that is
-/// watched and limited.
+/// The names that nearly every program uses: an agent and its answer, tools, and a runtime with
+/// events and limits.
 ///
 /// Everything else is in the module of its crate, such as `levity::runtime::FileJournal` or
 /// `levity::tools::Policy`.

@@ -61,7 +61,7 @@ impl Weather {
 }
 
 #[test]
-fn methods_become_tools_that_share_the_value() {
+fn methods_become_tools_that_share_one_value() {
     let tools = Weather::new("C").into_tools();
     let names: Vec<_> = tools.iter().map(|tool| &*tool.spec().name).collect();
     assert_eq!(names, ["weather_forecast", "asked", "clone"]);
@@ -79,7 +79,7 @@ fn methods_become_tools_that_share_the_value() {
 }
 
 #[tokio::test]
-async fn methods_stay_callable() {
+async fn tool_methods_remain_callable() {
     let weather = Weather::new("F");
     let said = weather
         .forecast("Oslo".into(), 2, &ToolCx::detached())
@@ -104,7 +104,7 @@ where
 }
 
 #[test]
-fn an_impl_may_be_generic() {
+fn tool_accepts_generic_impl() {
     let tools: Vec<Arc<dyn Tool>> = Store([1, 2]).into_tools();
     assert_eq!(text(&tools[0], json!({"at": 1})), "\"2\"");
     assert_eq!(
@@ -113,7 +113,7 @@ fn an_impl_may_be_generic() {
     );
 }
 
-/// Has the name of something in the generated code.
+/// A type with the name of an item in the generated code.
 struct Json;
 
 #[tool]
@@ -126,6 +126,6 @@ impl Json {
 }
 
 #[test]
-fn names_of_the_user_stay_the_users() {
+fn generated_code_does_not_shadow_names_of_user() {
     assert_eq!(text(&Json.into_tools()[0], json!({"city": "Rome"})), "Rome");
 }

@@ -16,7 +16,7 @@ async fn add(
 }
 
 #[test]
-fn a_function_is_a_tool_by_its_name() {
+fn function_becomes_tool_of_same_name() {
     let tools: Vec<Box<dyn Tool>> = vec![Box::new(add)];
     assert_eq!(tools[0].spec().name, "add");
     assert_eq!(
@@ -28,7 +28,7 @@ fn a_function_is_a_tool_by_its_name() {
 }
 
 #[tokio::test]
-async fn the_function_stays_callable() {
+async fn tool_function_remains_callable() {
     assert_eq!(add::invoke(2.0, 5.0).await, 7.0);
     assert_eq!(factorial::invoke(5), 120);
 }
@@ -44,7 +44,7 @@ fn factorial(n: u64) -> u64 {
 }
 
 #[test]
-fn the_spec_is_made_once() {
+fn spec_is_created_once() {
     assert!(std::ptr::eq(add.spec(), Clone::clone(&add).spec()));
 }
 
@@ -72,7 +72,7 @@ async fn described() {}
 async fn included() {}
 
 #[test]
-fn docs_become_the_description() {
+fn doc_comment_becomes_description() {
     assert_eq!(
         documented.spec().description,
         "First line,\nsecond line.\n\n- Another paragraph.\n  Indented."
@@ -86,7 +86,7 @@ fn docs_become_the_description() {
 }
 
 #[test]
-fn no_arguments_may_be_an_object_or_null() {
+fn call_without_arguments_accepts_object_and_null() {
     assert_eq!(text(&documented, json!({})), "done");
     assert_eq!(text(&documented, json!(null)), "done");
     assert_eq!(
@@ -103,7 +103,7 @@ fn refused(tool: &dyn Tool, args: serde_json::Value, expected: &str) {
 }
 
 #[test]
-fn bad_arguments_are_named() {
+fn call_error_names_bad_argument() {
     refused(&add, json!({"a": 2}), "`b` is missing");
     refused(
         &add,
@@ -135,7 +135,7 @@ async fn schema(value: Option<String>) -> Option<String> {
 }
 
 #[test]
-fn a_tool_may_have_a_common_name() {
+fn tool_accepts_common_name() {
     assert_eq!(text(&schema, json!({"value": "x"})), "\"x\"");
 }
 
@@ -152,7 +152,7 @@ async fn r#match(
 }
 
 #[test]
-fn raw_mutable_and_renamed_parameters() {
+fn tool_accepts_raw_mutable_and_renamed_parameters() {
     assert_eq!(r#match.spec().name, "match");
     assert_eq!(
         text(&r#match, json!({"type": "x", "n": 1, "camelCase": 2})),
@@ -173,7 +173,7 @@ async fn greet(
 }
 
 #[test]
-fn what_is_left_out_has_a_default() {
+fn omitted_argument_uses_default() {
     assert_eq!(text(&greet, json!({})), "Hello, you!Hello, you!");
     assert_eq!(
         text(
@@ -190,7 +190,7 @@ fn what_is_left_out_has_a_default() {
 
 use target::Target;
 
-// Away from the tool `schema`, which the code that `JsonSchema` derives could not stand.
+// Apart from the tool `schema`, which would clash with the code that `JsonSchema` derives.
 mod target {
     /// Where to.
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -209,7 +209,7 @@ async fn route(cx: &ToolCx, #[tool(args)] target: Target) -> String {
 }
 
 #[test]
-fn one_struct_can_be_all_arguments() {
+fn args_option_accepts_one_struct() {
     assert_eq!(
         text(&route, json!({"street": "Main", "number": 3})),
         "Main 3 for detached"
@@ -244,7 +244,7 @@ async fn look(
 }
 
 #[tokio::test]
-async fn context_comes_from_the_call() {
+async fn context_parameters_come_from_the_call() {
     let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let listener = heard.clone();
     let mut cx = ToolCx::detached();
@@ -263,7 +263,7 @@ async fn context_comes_from_the_call() {
 }
 
 #[test]
-fn tools_can_be_written_anywhere() {
+fn tool_compiles_in_functions_and_modules() {
     /// Says where it is.
     #[tool]
     async fn _inside() -> &'static str {
@@ -279,7 +279,7 @@ fn tools_can_be_written_anywhere() {
 async fn never(x: Missing) {}
 
 mod elsewhere {
-    // None of these may change what the generated code means.
+    // None of these may change the meaning of the generated code.
     #[allow(dead_code)]
     struct Result;
     #[allow(dead_code)]
@@ -311,7 +311,7 @@ macro_rules! made {
 made!(by_macro, "Comes from a macro.");
 
 #[test]
-fn a_macro_can_write_tools() {
+fn tool_compiles_inside_macro() {
     assert_eq!(by_macro.spec().description, "Comes from a macro.");
     assert_eq!(text(&by_macro, json!({"value": "x"})), "x");
 }

@@ -29,7 +29,7 @@ fn check(tool: &dyn Tool, expected: &Hints) {
 }
 
 #[test]
-fn options_become_hints() {
+fn tool_options_become_hints() {
     check(&_plain, &Hints::new());
     check(
         &_reads,
@@ -46,7 +46,7 @@ fn options_become_hints() {
 }
 
 #[test]
-fn only_what_is_not_async_blocks() {
+fn only_sync_functions_are_blocking() {
     check(&_blocks, &Hints::new().blocking());
     check(&_returns_at_once, &Hints::new());
 }

@@ -10,7 +10,7 @@ async fn linked_one() {}
 async fn _hidden_one() {}
 
 #[test]
-fn functions_are_collected_unless_they_begin_with_an_underscore() {
+fn linked_tools_exclude_names_with_leading_underscore() {
     let names: Vec<_> = LinkedTool::all()
         .iter()
         .map(|tool| tool.spec().name.clone())

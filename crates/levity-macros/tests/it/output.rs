@@ -90,7 +90,7 @@ fn check_value(tool: &dyn Tool, expected: Value) {
 }
 
 #[test]
-fn values_become_output_by_their_type() {
+fn return_value_becomes_output_by_type() {
     check_text(&_string, "text");
     check_text(&_str, "text");
     check_text(&_unit, "done");
@@ -157,7 +157,7 @@ fn check_error(tool: &dyn Tool, explained: &str) -> ToolError {
 }
 
 #[test]
-fn errors_are_told_once_and_with_their_causes() {
+fn returned_error_keeps_message_and_causes_once() {
     check_error(&_std_error, "no number: invalid digit found in string");
     check_error(&_leaf_error, "invalid digit found in string");
     check_error(
@@ -174,7 +174,7 @@ fn errors_are_told_once_and_with_their_causes() {
 }
 
 #[test]
-fn a_tool_error_stays_what_it_is() {
+fn returned_tool_error_is_unchanged() {
     assert!(check_error(&_tool_error, "try again").is_retryable());
     assert!(check_error(&_boxed_tool_error, "try again").is_retryable());
 }
@@ -186,7 +186,7 @@ async fn _unwritable() -> std::collections::BTreeMap<(u8, u8), u8> {
 }
 
 #[test]
-fn what_json_cannot_hold_is_an_error() {
+fn output_that_json_cannot_represent_is_error() {
     assert_eq!(
         run(&_unwritable, json!({})).unwrap_err().kind(),
         ToolErrorKind::InvalidOutput
@@ -206,7 +206,7 @@ async fn _text_with_schema() -> String {
 }
 
 #[test]
-fn an_output_schema_describes_the_value() {
+fn output_schema_describes_return_value() {
     assert_eq!(_point.spec().output, None);
     let schema = _with_schema.spec().output.as_ref().unwrap();
     assert_eq!(
@@ -230,6 +230,6 @@ async fn _content() -> ToolOutput {
 }
 
 #[test]
-fn an_output_is_taken_as_it_is() {
+fn returned_tool_output_is_unchanged() {
     assert_eq!(run(&_content, json!({})).unwrap().content.len(), 2);
 }

@@ -46,7 +46,7 @@ async fn _each(
 }
 
 #[test]
-fn a_schema_reads_well() {
+fn input_schema_describes_all_parameters() {
     let schema = serde_json::to_string_pretty(&_each.spec().input).unwrap();
     assert_eq!(schema, include_str!("schema/each.json").trim_end());
 }
@@ -56,7 +56,7 @@ fn a_schema_reads_well() {
 async fn _recursive(_tree: Tree) {}
 
 #[test]
-fn a_recursive_type_keeps_its_reference() {
+fn recursive_type_keeps_reference_in_schema() {
     let input = &_recursive.spec().input;
     assert!(input.to_string().contains("$ref"), "{input:#}");
     assert!(input["$defs"].is_object(), "{input:#}");
@@ -76,7 +76,7 @@ enum Shape {
 async fn _choice(#[tool(args)] _shape: Shape) {}
 
 #[test]
-fn arguments_are_always_an_object() {
+fn args_option_schema_is_always_object() {
     assert_eq!(_choice.spec().input["type"], json!("object"));
     assert_eq!(
         _choice.spec().input["oneOf"].as_array().map(Vec::len),

@@ -79,14 +79,14 @@ async fn undo(tool: &dyn Tool, args: Value) -> Result<(), ToolError> {
 }
 
 #[test]
-fn an_undo_makes_a_tool_compensable() {
+fn undo_option_makes_tool_compensable() {
     let time = std::time::Duration::from_secs(5);
     assert_eq!(_book.spec().hints, Hints::new().compensable().timeout(time));
     assert_eq!(_write.spec().hints, Hints::new().compensable().blocking());
 }
 
 #[test]
-fn it_takes_what_the_tool_takes() {
+fn undo_receives_arguments_of_the_call() {
     undo(&_book, json!({"seats": 2})).unwrap();
     let error = undo(&_book, json!({"seats": -1})).unwrap_err();
     assert_eq!(error.kind(), ToolErrorKind::Failed);
@@ -100,7 +100,7 @@ fn it_takes_what_the_tool_takes() {
 }
 
 #[tokio::test]
-async fn methods_are_undone_by_methods() {
+async fn methods_are_undone_by_methods_of_same_type() {
     let tools = Hotel::default().into_tools();
     let (book, count, cx) = (&tools[0], &tools[1], ToolCx::detached());
     let rooms = async || {
@@ -123,6 +123,6 @@ async fn methods_are_undone_by_methods() {
     let error = count.undo(json!({}), &cx).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`count` cannot be undone: it does not say how"
+        "`count` cannot be undone: the tool does not implement `undo`"
     );
 }

@@ -1,4 +1,4 @@
-//! Models by name in a program that has no provider: errors that say which feature to add.
+//! Models by name in a build without providers: errors that name the feature to add.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use levity_core::{CostBound, Deltas, Embedder, Model, ModelCard, ModelError, Req
 
 use crate::{Error, Result};
 
-/// The features that each bring a provider.
+/// The features that add a provider each.
 const FEATURES: [&str; 5] = ["gemini", "openai", "anthropic", "ollama", "compatible"];
 
-/// A model by its name, such as `gemini:gemini-3.8-flash`. This build has no provider.
+/// Opens a model by its name, such as `gemini:gemini-3.8-flash`. This build has no provider.
 ///
 /// # Errors
-/// Always: the error names the feature that the model needs.
+/// Always returns an error that names the feature for the model.
 ///
 /// ```
 /// let error = levity::model("openai:gpt-6.1-terra").err().unwrap().to_string();
@@ -24,29 +24,29 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>> {
     Err(missing(name))
 }
 
-/// The model that the environment offers. This build has no provider.
+/// Opens the model that the environment selects. This build has no provider.
 ///
 /// # Errors
-/// Always: the error names the features that bring providers, and the variable that each of these
-/// wants.
+/// Always returns an error that names the features with providers, and the variable that each of
+/// them requires.
 ///
 /// ```
 /// let error = levity::model_from_env().err().unwrap().to_string();
 /// assert!(error.contains("`anthropic` (`ANTHROPIC_API_KEY`)"), "{error}");
 /// ```
 pub fn model_from_env() -> Result<Chosen> {
-    let all = "no provider is compiled in; add one of levity's features `gemini` \
-        (`GEMINI_API_KEY`), `openai` \
-               (`OPENAI_API_KEY`), `anthropic` (`ANTHROPIC_API_KEY`), `ollama` (`OLLAMA_HOST`) or \
-               `compatible` (a server by \
-               its address), as in `cargo add levity --features openai`";
-    Err(Error::config(all))
+    let message = "no provider is compiled in; add one of levity's features `gemini` \
+        (`GEMINI_API_KEY`), `openai` (`OPENAI_API_KEY`), `anthropic` (`ANTHROPIC_API_KEY`), \
+        `ollama` (`OLLAMA_HOST`) or `compatible` (a server by its address), as in \
+        `cargo add levity --features openai`";
+    Err(Error::config(message))
 }
 
-/// An embedder by its name, such as `gemini:gemini-embedding-001`. This build has no provider.
+/// Opens an embedder by its name, such as `gemini:gemini-embedding-001`. This build has no
+/// provider.
 ///
 /// # Errors
-/// Always: the error names the feature that the embedder needs.
+/// Always returns an error that names the feature for the embedder.
 pub fn embedder(name: &str) -> Result<Arc<dyn Embedder>> {
     Err(missing(name))
 }
@@ -57,7 +57,7 @@ fn missing(name: &str) -> Error {
         Some("vertex") => Some("gemini"),
         Some("openai-chat") => Some("openai"),
         Some(provider) if FEATURES.contains(&provider) => Some(provider),
-        // Servers of the list speak as OpenAI does.
+        // The listed servers use the protocol of OpenAI.
         Some(provider) if !provider.is_empty() => Some("compatible"),
         _ => None,
     };
@@ -75,29 +75,28 @@ fn missing(name: &str) -> Error {
     Error::config(message)
 }
 
-/// A model that was chosen from what the environment offers. This build has none, so that nothing
-/// has this type; programs that use one compile all the same, and say at their start what is
-/// missing.
+/// A model that the environment selects. This build has no provider, so no value of this type
+/// exists. Programs that use one still compile, and report at their start what is missing.
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen {}
 
 impl Chosen {
-    /// The model's name.
+    /// Returns the name of the model.
     pub fn name(&self) -> &str {
         match *self {}
     }
 
-    /// Why it was chosen.
+    /// Returns the reason for the choice.
     pub fn why(&self) -> &str {
         match *self {}
     }
 
-    /// Where the model is, if a file decides that.
+    /// Returns the address of the model, if a file sets it.
     pub fn address_from_file(&self) -> Option<&str> {
         match *self {}
     }
 
-    /// The model itself.
+    /// Returns the model itself.
     pub fn into_model(self) -> Arc<dyn Model> {
         match self {}
     }

@@ -5,14 +5,14 @@ use levity_llm::Chosen;
 
 use crate::{Error, Result};
 
-/// A model by its name, such as `gemini:gemini-3.8-flash`, with its key from the environment or a
-/// `.env`.
+/// Opens a model by its name, such as `gemini:gemini-3.8-flash`, with its key from the environment
+/// or a `.env` file.
 ///
-/// [`levity_llm::model`] says how names look.
+/// See [`levity_llm::model`] for the format of names.
 ///
 /// # Errors
-/// When the name is none or unknown, its provider is not compiled in, or its key is not set; the
-/// error says what to do.
+/// Returns an error if the name is invalid or unknown, its provider is not compiled in, or its key
+/// is not set. The error includes the remedy.
 ///
 /// ```no_run
 /// use levity::Agent;
@@ -28,11 +28,12 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>> {
     levity_llm::model(name).map_err(Error::from)
 }
 
-/// The model that the environment or a `.env` offers: what `LEVITY_MODEL` names, or the first
-/// provider whose key is set. Shown, it says which and why.
+/// Opens the model that the environment or a `.env` file selects: the one that `LEVITY_MODEL`
+/// names, or one of the first provider whose key is set. Display shows its name and the reason for
+/// the choice.
 ///
 /// # Errors
-/// When nothing is offered; the error names the variables to set.
+/// Returns an error that names the variables to set, if there is no such model.
 ///
 /// ```no_run
 /// # fn main() -> levity::Result<()> {
@@ -45,11 +46,11 @@ pub fn model_from_env() -> Result<Chosen> {
     levity_llm::model_from_env().map_err(Error::from)
 }
 
-/// An embedder by its name, such as `gemini:gemini-embedding-001`, with its key from the
-/// environment or a `.env`; for `Recall::with_embedder`.
+/// Opens an embedder by its name, such as `gemini:gemini-embedding-001`, with its key from the
+/// environment or a `.env` file; for `Recall::with_embedder`.
 ///
 /// # Errors
-/// As [`model`].
+/// Returns the same errors as [`model`].
 ///
 /// ```no_run
 /// # fn main() -> levity::Result<()> {
