@@ -22,7 +22,11 @@ use crate::{EffectId, RunId, ToolCall};
 /// #[async_trait]
 /// impl Approver for Careful {
 ///     async fn decide(&self, ask: &Ask) -> Decision {
-///         if ask.call.name == "delete" { Decision::deny("nothing is deleted here") } else { Decision::Allow }
+///         if ask.call.name == "delete" {
+///             Decision::deny("nothing is deleted here")
+///         } else {
+///             Decision::Allow
+///         }
 ///     }
 /// }
 /// ```
@@ -37,7 +41,10 @@ pub trait Approver: Send + Sync {
 /// ```
 /// # use levity_core::{Approver, Ask, Decision};
 /// # fn takes(_: impl Approver) {}
-/// takes(|ask: &Ask| if ask.call.name == "delete" { Decision::deny("no") } else { Decision::Allow });
+/// takes(|ask: &Ask| match &*ask.call.name {
+///     "delete" => Decision::deny("no"),
+///     _ => Decision::Allow,
+/// });
 /// ```
 #[async_trait]
 impl<F: Fn(&Ask) -> Decision + Send + Sync> Approver for F {

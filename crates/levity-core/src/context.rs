@@ -92,7 +92,7 @@ pub struct ContextBlock {
     pub name: String,
     /// The text of the block.
     pub text: String,
-    /// How long the block stays unchanged. Blocks that change often are placed last, so that
+    /// The lifetime of the block. Blocks that change often are placed last, so that
     /// providers can cache the text before them.
     #[serde(default)]
     pub lasts: ContextLifetime,
@@ -116,7 +116,7 @@ impl ContextBlock {
     }
 }
 
-/// How long a piece of context stays unchanged.
+/// The time for which a piece of context stays unchanged.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

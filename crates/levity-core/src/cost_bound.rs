@@ -9,7 +9,8 @@ use crate::{ModelCard, Money, Price, Request, ToolSpec};
 ///
 /// ```
 /// # use levity_core::{Message, ModelCard, Price, Request, CostBound};
-/// let card = ModelCard::new("test", "small").with_price(Price::new(1.0, 4.0)).with_max_output(1_000);
+/// let price = Price::new(1.0, 4.0);
+/// let card = ModelCard::new("test", "small").with_price(price).with_max_output(1_000);
 /// let worst = CostBound::of(&card, &Request::new().with_message(Message::user("Good morning")));
 /// assert!(worst.input >= 12, "a token has a byte at least");
 /// assert_eq!(worst.output, Some(1_000));
@@ -28,7 +29,7 @@ pub struct CostBound {
     /// A part of the request whose cost is unknown, with the remedy. If money is limited, the
     /// request is not sent.
     pub unknown: Option<&'static str>,
-    /// How often the request may be sent: once, unless a wrapper repeats it. Such a wrapper adds
+    /// The maximum number of times that the request is sent: once, unless a wrapper repeats it. Such a wrapper adds
     /// the usage of all attempts to the usage it returns. If it fails, all attempts count in full.
     pub sends: u64,
 }
@@ -135,13 +136,13 @@ impl CostBound {
                 }
                 (None, _) => {
                     self.unknown = Some(
-                        "a provider tool with an unlimited number of uses; limit it by `max_uses` or \
-                         `max_tool_calls`, or by `most_uses` in the fees of its price",
+                        "a provider tool with an unlimited number of uses; limit it by `max_uses` \
+                         or `max_tool_calls`, or by `most_uses` in the fees of its price",
                     );
                 }
                 (_, None) => {
                     self.unknown = Some(
-                        "a provider tool without a known fee; set its fee in the price of the model",
+                        "a provider tool without a known fee; set its fee in the model's price",
                     );
                 }
             }

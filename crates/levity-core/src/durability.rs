@@ -1,4 +1,4 @@
-/// How durable a record is once a store reports that it is stored.
+/// The durability of a record once a store reports that it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {

@@ -33,7 +33,11 @@ macro_rules! forward_embedder {
                 (**self).card()
             }
 
-            async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+            async fn embed(
+                &self,
+                texts: &[String],
+                purpose: Purpose,
+            ) -> Result<Embedded, ModelError> {
                 (**self).embed(texts, purpose).await
             }
         }

@@ -136,7 +136,8 @@ impl ModelErrorKind {
 /// let error = error.with_target("openai:gpt-4o", "https://api.openai.com/v1").with_status(503);
 /// assert_eq!(
 ///     error.to_string(),
-///     "request to https://api.openai.com/v1 failed (model openai:gpt-4o, status 503): the service is busy"
+///     "request to https://api.openai.com/v1 failed (model openai:gpt-4o, status 503): \
+///      the service is busy"
 /// );
 /// ```
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -290,8 +291,8 @@ impl ModelError {
     /// # use levity_core::{ModelError, ModelErrorKind};
     /// # use std::time::Duration;
     /// let time = Duration::from_secs(30);
-    /// let busy = ModelError::new(ModelErrorKind::Overloaded, "the service is busy").with_retry_after(time);
-    /// assert_eq!(busy.retry_after(), Some(time));
+    /// let busy = ModelError::new(ModelErrorKind::Overloaded, "the service is busy");
+    /// assert_eq!(busy.with_retry_after(time).retry_after(), Some(time));
     /// ```
     #[must_use]
     pub fn with_retry_after(mut self, time: Duration) -> Self {

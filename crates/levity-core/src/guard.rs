@@ -29,7 +29,9 @@ mod redact;
 ///
 ///     async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
 ///         Ok(match subject {
-///             GuardSubject::Call(call) if call.name.starts_with("delete") => Verdict::block("nothing is deleted here"),
+///             GuardSubject::Call(call) if call.name.starts_with("delete") => {
+///                 Verdict::block("nothing is deleted here")
+///             }
 ///             _ => Verdict::Pass,
 ///         })
 ///     }

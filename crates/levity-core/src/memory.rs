@@ -91,7 +91,11 @@ macro_rules! forward_memory {
         #[async_trait]
         #[deny(clippy::missing_trait_methods)]
         impl<S: MemoryStore + ?Sized> MemoryStore for $pointer {
-            async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
+            async fn load(
+                &self,
+                id: &ConversationId,
+                limit: usize,
+            ) -> Result<Remembered, MemoryError> {
                 (**self).load(id, limit).await
             }
 
@@ -104,7 +108,11 @@ macro_rules! forward_memory {
                 (**self).read(id, from, limit).await
             }
 
-            async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
+            async fn save(
+                &self,
+                id: &ConversationId,
+                change: &ConversationChange,
+            ) -> Result<(), MemoryError> {
                 (**self).save(id, change).await
             }
 
@@ -133,7 +141,10 @@ macro_rules! forward_memory {
                 (**self).expire(id, unchanged_since).await
             }
 
-            async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
+            async fn list(
+                &self,
+                query: &ConversationQuery,
+            ) -> Result<Vec<ConversationInfo>, MemoryError> {
                 (**self).list(query).await
             }
 
@@ -214,7 +225,9 @@ impl Summary {
 ///
 /// ```
 /// # use levity_core::{ConversationChange, Message, Summary};
-/// let change = ConversationChange::at(4).with_messages([Message::user("Good morning")]).with_summary(Summary::new("They met.", 2));
+/// let change = ConversationChange::at(4)
+///     .with_messages([Message::user("Good morning")])
+///     .with_summary(Summary::new("They met.", 2));
 /// assert_eq!(change.end(), 5);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -440,7 +453,8 @@ impl MemoryError {
     /// Creates the error of a save at another position than the conversation's end.
     pub fn moved(id: &ConversationId, at: u64, end: u64) -> Self {
         let message = format!(
-            "conversation `{id}` has {end} messages, not {at}: it continued elsewhere; load it again"
+            "conversation `{id}` has {end} messages, not {at}: it continued elsewhere; load it \
+             again"
         );
         Self::new(MemoryErrorKind::Moved, message)
     }

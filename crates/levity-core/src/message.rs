@@ -541,7 +541,8 @@ impl ToolCall {
     /// # use serde_json::json;
     /// let mut call = ToolCall::new("c1", "add", json!({"a": 1}));
     /// assert!(!call.is_from_text());
-    /// call.opaque = Some(ProviderState::new(ProviderState::TEXT_CALL, json!({"text": "add(a=1)"})));
+    /// let text = json!({"text": "add(a=1)"});
+    /// call.opaque = Some(ProviderState::new(ProviderState::TEXT_CALL, text));
     /// assert!(call.is_from_text());
     /// ```
     pub fn is_from_text(&self) -> bool {

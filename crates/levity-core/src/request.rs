@@ -9,7 +9,8 @@ use crate::{History, ToolSpec};
 ///
 /// ```
 /// # use levity_core::{Message, Request};
-/// let request = Request::new().with_system("Be brief.").with_message(Message::user("Good morning"));
+/// let message = Message::user("Good morning");
+/// let request = Request::new().with_system("Be brief.").with_message(message);
 /// assert_eq!(request.history.len(), 1);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -165,7 +166,7 @@ pub struct Options {
     /// The texts that end the reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// How much the model thinks before it answers, if it can.
+    /// The amount of thinking before the answer, if the model can think.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingMode>,
     /// Makes the reply repeatable, if the provider supports it.
@@ -176,7 +177,7 @@ pub struct Options {
     pub extra: Map<String, Value>,
 }
 
-/// How much a model thinks before it answers.
+/// The amount of thinking before a model answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -576,7 +576,10 @@ impl Fold {
         let mut parts: Vec<Part> = self
             .parts
             .into_iter()
-            .filter(|part| !matches!(part, Building::Whole(Part::Text(Text { text, opaque: None })) if text.is_empty()))
+            .filter(|part| match part {
+                Building::Whole(Part::Text(Text { text, opaque: None })) => !text.is_empty(),
+                _ => true,
+            })
             .map(|part| match part {
                 Building::Whole(part) => part,
                 Building::Call {

@@ -19,7 +19,7 @@ const MIN_KNOWN_LENGTH: usize = 4;
 /// The minimum length of a variable's value; a shorter one is a switch or a word rather than a key.
 const MIN_VARIABLE_LENGTH: usize = 8;
 
-/// How far after a cut to search for the end of a secret that is recognized by its pattern, such as
+/// The distance after a cut within which to search for the end of a secret that is recognized by its pattern, such as
 /// a private key.
 const MAX_PATTERN_LENGTH: usize = 16 << 10;
 
@@ -136,7 +136,8 @@ impl Secrets {
     ///
     /// ```
     /// # use levity_core::Secrets;
-    /// let secrets = Secrets::new().variables([("MY_API_KEY", "correct horse"), ("HOME", "/home/me")]);
+    /// let variables = [("MY_API_KEY", "correct horse"), ("HOME", "/home/me")];
+    /// let secrets = Secrets::new().variables(variables);
     /// assert_eq!(secrets.redact("correct horse in /home/me"), "[secret: known] in /home/me");
     /// ```
     #[must_use]
@@ -222,7 +223,8 @@ impl Secrets {
     /// ```
     /// # use levity_core::Secrets;
     /// let secrets = Secrets::new().known("correct horse");
-    /// assert_eq!(secrets.replace_head("the word is correct horse, he said", 18, |_| "***"), "the word is ***");
+    /// let text = "the word is correct horse, he said";
+    /// assert_eq!(secrets.replace_head(text, 18, |_| "***"), "the word is ***");
     /// assert_eq!(secrets.replace_head("nothing here", 7, |_| "***"), "nothing");
     /// ```
     pub fn replace_head<'a>(

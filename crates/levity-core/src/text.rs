@@ -34,7 +34,8 @@ const LONGEST_FENCE: usize = 32;
 /// ```
 /// # use levity_core::text::chain;
 /// use levity_core::{ToolError, ToolErrorKind};
-/// let error = ToolError::new(ToolErrorKind::Failed, "the file cannot be read").with_source("no such file");
+/// let error = ToolError::new(ToolErrorKind::Failed, "the file cannot be read");
+/// let error = error.with_source("no such file");
 /// assert_eq!(chain(&error), "the file cannot be read: no such file");
 /// ```
 pub fn chain(error: &dyn Error) -> String {
@@ -122,8 +123,10 @@ pub fn json_problem(error: &serde_json::Error) -> String {
 ///
 /// ```
 /// # use levity_core::text::serde_problem;
-/// assert_eq!(serde_problem("status: unknown variant `sk-1`, expected `done`"), "status: unknown variant, expected `done`");
-/// assert_eq!(serde_problem("unknown field `gaol`, expected `goal`"), "unknown field `gaol`, expected `goal`");
+/// let variant = "status: unknown variant `sk-1`, expected `done`";
+/// assert_eq!(serde_problem(variant), "status: unknown variant, expected `done`");
+/// let field = "unknown field `gaol`, expected `goal`";
+/// assert_eq!(serde_problem(field), field);
 /// ```
 pub fn serde_problem(message: &str) -> String {
     const LIMIT: usize = 400;

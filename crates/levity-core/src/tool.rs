@@ -46,7 +46,8 @@ use crate::{
 ///     }
 ///
 ///     async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-///         let text = args["text"].as_str().ok_or_else(|| ToolError::failed("`text` is no string"))?;
+///         let text = args["text"].as_str();
+///         let text = text.ok_or_else(|| ToolError::failed("`text` is not a string"))?;
 ///         Ok(ToolOutput::text(text.to_uppercase()))
 ///     }
 /// }
@@ -282,7 +283,7 @@ impl ToolSpec {
 pub struct Hints {
     /// The consequence of a repeated call.
     pub class: EffectClass,
-    /// Whether it may run beside other calls; if unset, only read-only tools may.
+    /// `true` if it may run beside other calls; if unset, only read-only tools may.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<bool>,
     /// `true` if it may destroy something; by default the policy requires approval for such a call.

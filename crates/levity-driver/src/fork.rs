@@ -21,9 +21,10 @@ pub fn cut(
         records.last().map(|record| &record.entry),
         Some(Entry::Ended(_))
     );
-    let last_call = records.iter().rposition(
-        |record| matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model),
-    );
+    let last_call = records.iter().rposition(|record| match &record.entry {
+        Entry::Started { note, .. } => note.kind == EffectKind::Model,
+        _ => false,
+    });
     let end = records.len() - usize::from(ended);
     let count = match after {
         Some(after) => usize::try_from(after)

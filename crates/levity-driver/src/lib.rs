@@ -9,7 +9,10 @@
 //! ```
 //! # use std::sync::Arc;
 //! # use std::time::Duration;
-//! # use levity_core::{Effect, EffectId, Ending, Input, Limits, Machine, MachineKind, Outcome, Prepared, RunId, Status, MachineOutput, Timestamp, Wait};
+//! # use levity_core::{
+//! #     Effect, EffectId, Ending, Input, Limits, Machine, MachineKind, MachineOutput, Outcome,
+//! #     Prepared, RunId, Status, Timestamp, Wait,
+//! # };
 //! use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, RunDriver};
 //!
 //! # #[derive(Default)]
@@ -19,7 +22,10 @@
 //! #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
 //! #     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
 //! #         match input {
-//! #             Input::Begin { .. } => step.want(EffectId::new(0), Effect::Wait(Wait::new(Duration::from_secs(60)))),
+//! #             Input::Begin { .. } => {
+//! #                 let minute = Wait::new(Duration::from_secs(60));
+//! #                 step.want(EffectId::new(0), Effect::Wait(minute))
+//! #             }
 //! #             _ => self.0 = Some(Ending::new(Status::Complete)),
 //! #         }
 //! #     }

@@ -260,7 +260,7 @@ impl<M: Machine> State<M> {
                 );
             }
             _ => {
-                return Err(self.diverged(None, "this version does not know the kind of the record"));
+                return Err(self.diverged(None, "this version does not know this kind of record"));
             }
         }
         Ok(())

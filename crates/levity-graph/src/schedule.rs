@@ -220,7 +220,10 @@ mod tests {
         /// skipped.
         #[test]
         fn every_piece_is_settled_once_after_its_dependencies(
-            before in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..4), 1..40),
+            before in prop::collection::vec(
+                prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+                1..40,
+            ),
             picks in prop::collection::vec(any::<prop::sample::Index>(), 40), skip in 2_u32..9,
         ) {
             let before = before.iter().enumerate().map(|(at, all)| match at {

@@ -160,7 +160,8 @@ fn write(core: &TokenStream, block: &ItemImpl, methods: &[Method]) -> TokenStrea
         impl #impl_generics #core::Toolbox for #self_ty #where_clause {
             fn into_tools(self) -> ::std::vec::Vec<::std::sync::Arc<dyn #core::Tool>> {
                 let __this = ::std::sync::Arc::new(self);
-                let mut __tools: ::std::vec::Vec<::std::sync::Arc<dyn #core::Tool>> = ::std::vec::Vec::new();
+                let mut __tools: ::std::vec::Vec<::std::sync::Arc<dyn #core::Tool>> =
+                    ::std::vec::Vec::new();
                 #(#tools)*
                 __tools
             }

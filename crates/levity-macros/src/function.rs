@@ -105,7 +105,12 @@ fn invoke(item: &ItemFn) -> TokenStream {
     }
     quote! {
         /// Calls the function itself, without a model.
-        #[allow(dead_code, clippy::missing_const_for_fn, clippy::missing_errors_doc, clippy::missing_panics_doc)]
+        #[allow(
+            dead_code,
+            clippy::missing_const_for_fn,
+            clippy::missing_errors_doc,
+            clippy::missing_panics_doc
+        )]
         #allow
         #(#attributes)*
         #vis #signature #block

@@ -51,7 +51,8 @@ pub(crate) fn tool(tool: &ToolFn, target: &Target<'_>) -> TokenStream {
         #[#core::__private::async_trait]
         impl #impl_generics #core::Tool for #ty #where_clause {
             fn spec(&self) -> &#core::ToolSpec {
-                static SPEC: ::std::sync::LazyLock<#core::ToolSpec> = ::std::sync::LazyLock::new(|| #spec);
+                static SPEC: ::std::sync::LazyLock<#core::ToolSpec> =
+                    ::std::sync::LazyLock::new(|| #spec);
                 &SPEC
             }
 

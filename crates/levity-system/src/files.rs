@@ -70,7 +70,8 @@ pub fn refuse_link(path: &Path) -> io::Result<()> {
         Ok(metadata) if metadata.is_symlink() => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
-                "`{}` is a symbolic link, which levity does not write through; remove it, or use its target",
+                "`{}` is a symbolic link, which levity does not write through; remove it, or use \
+                    its target",
                 path.display()
             ),
         )),

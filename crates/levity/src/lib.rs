@@ -12,7 +12,8 @@
 //! # use levity_test::ScriptedModel;
 //! #[tokio::main]
 //! async fn main() -> levity::Result<()> {
-//!     # let model = ScriptedModel::new().call("add", serde_json::json!({"a": 2, "b": 5})).reply("7");
+//!     # let args = serde_json::json!({"a": 2, "b": 5});
+//!     # let model = ScriptedModel::new().call("add", args).reply("7");
 //!     let agent = Agent::builder(model).instructions("Be brief.").tool(add).build()?;
 //!     assert_eq!(agent.run("What is 2 + 5?").await?.text(), "7");
 //!     Ok(())

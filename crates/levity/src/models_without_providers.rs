@@ -18,7 +18,8 @@ const FEATURES: [&str; 5] = ["gemini", "openai", "anthropic", "ollama", "compati
 ///
 /// ```
 /// let error = levity::model("openai:gpt-6.1-terra").err().unwrap().to_string();
-/// assert!(error.contains("`openai`") && error.contains("cargo add levity --features openai"), "{error}");
+/// assert!(error.contains("`openai`"), "{error}");
+/// assert!(error.contains("cargo add levity --features openai"), "{error}");
 /// ```
 pub fn model(name: &str) -> Result<Arc<dyn Model>> {
     Err(missing(name))

@@ -72,7 +72,9 @@ proptest! {
                 ToolCall::from_text(&*id, &*words, &format!("{{broken {words}")),
             ];
             for call in calls {
-                let tool = ToolSpec::new(&*words, &*words).with_input(json!({"a": words})).with_output(json!([words]));
+                let tool = ToolSpec::new(&*words, &*words)
+                    .with_input(json!({"a": words}))
+                    .with_output(json!([words]));
                 let mut options = Options::new();
                 options.stop = vec![words.clone()];
                 options.extra = Map::from_iter([("more".to_owned(), json!(words))]);

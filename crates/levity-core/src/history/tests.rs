@@ -166,7 +166,8 @@ proptest! {
             state.apply(action);
             check_invariant(&state.history);
             prop_assert_eq!(before.messages(), &kept, "a clone does not change");
-            prop_assert_eq!(&state.history.messages()[..kept.len()], &kept, "earlier messages stay");
+            let earlier = &state.history.messages()[..kept.len()];
+            prop_assert_eq!(earlier, &kept, "earlier messages stay");
         }
     }
 
@@ -202,7 +203,9 @@ proptest! {
                 prop_assert_eq!(history.len(), messages.len());
                 prop_assert_eq!(read.unwrap(), history);
             }
-            Err(error) => prop_assert!(read.unwrap_err().to_string().starts_with(&error.to_string())),
+            Err(error) => {
+                prop_assert!(read.unwrap_err().to_string().starts_with(&error.to_string()))
+            }
         }
     }
 }
@@ -518,7 +521,7 @@ fn keep_wholes_drops_oldest_first() {
         let read: History = serde_json::from_str(&json).unwrap();
         assert_eq!((&read, read.kept()), (&bounded, bounded.kept()));
     }
-    assert_eq!(wholes(&history)[0], Some(100), "a clone keeps what it has");
+    assert_eq!(wholes(&history)[0], Some(100), "a clone is unchanged");
 }
 
 #[test]

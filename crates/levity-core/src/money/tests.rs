@@ -213,7 +213,8 @@ proptest! {
     /// Any usage within the bounds costs no more than the maximum.
     #[test]
     fn cost_never_exceeds_most(
-        price in price(), input in count(), output in count(), less in 0.0..=1.0, cached in count(), written in count(),
+        price in price(), input in count(), output in count(), less in 0.0..=1.0,
+        cached in count(), written in count(),
     ) {
         let share = |tokens: u64| ((tokens as f64 * less) as u64).min(tokens);
         let mut usage = Usage::new(share(input), share(output));

@@ -79,15 +79,18 @@ proptest! {
     ) {
         let whole = json!({"text": words, "n": [1, 2.5]}).to_string();
         let expected = fold([
-            thinking(&thought), opaque(1), text(&words), start(0, "a"), start(7, "b"), args(0, &whole), args(7, &whole),
+            thinking(&thought), opaque(1), text(&words), start(0, "a"), start(7, "b"),
+            args(0, &whole), args(7, &whole),
         ]).unwrap();
 
-        let mut deltas: Vec<Delta> = cut(&thought, &cuts).into_iter().map(Delta::Thinking).collect();
+        let mut deltas: Vec<Delta> =
+            cut(&thought, &cuts).into_iter().map(Delta::Thinking).collect();
         deltas.push(opaque(1));
         deltas.extend(cut(&words, &cuts).into_iter().map(Delta::Text));
         deltas.extend([start(0, "a"), start(7, "b")]);
         // The arguments of both calls arrive alternately.
-        let (mut first, mut second) = (cut(&whole, &cuts).into_iter(), cut(&whole, &cuts).into_iter());
+        let pieces = || cut(&whole, &cuts).into_iter();
+        let (mut first, mut second) = (pieces(), pieces());
         for side in order {
             let (index, next) = if side { (0, first.next()) } else { (7, second.next()) };
             deltas.extend(next.map(|text| Delta::CallArgs { index, text }));

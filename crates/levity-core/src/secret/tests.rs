@@ -27,7 +27,8 @@ fn clean(text: &str) {
     assert!(matches!(Secrets::new().redact(text), Cow::Borrowed(_)));
 }
 
-const JWT: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P";
+const JWT: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.\
+                   dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P";
 
 #[test]
 fn find_detects_keys_of_services() {
@@ -202,7 +203,8 @@ fn redact_value_replaces_texts_and_keys() {
     });
     let clean = secrets.redact_value(&value).into_owned();
     let expected = json!({
-        "list": ["x", "[secret: known]", {"Authorization": "[secret: token]"}], "[secret: known]": 1,
+        "list": ["x", "[secret: known]", {"Authorization": "[secret: token]"}],
+        "[secret: known]": 1,
         "pin": "[secret: known]", "password": {"type": "string"}, "token": "short", "apiKey": "",
         "accessToken": "[secret: token]",
     });

@@ -72,7 +72,8 @@ pub fn split_model_address(name: &str) -> Option<(&str, &str)> {
 ///
 /// ```
 /// # use levity_core::text::bare_model_name;
-/// assert_eq!(bare_model_name("compatible:m@http://me:hush@host/v1?key=abc"), "compatible:m@http://host/v1");
+/// let name = "compatible:m@http://me:hush@host/v1?key=abc";
+/// assert_eq!(bare_model_name(name), "compatible:m@http://host/v1");
 /// assert_eq!(bare_model_name("compatible:m@me:hush@host"), "compatible:m@***");
 /// ```
 pub fn bare_model_name(name: &str) -> String {

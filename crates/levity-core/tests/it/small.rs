@@ -288,8 +288,16 @@ fn context_lists_calls_of_history() {
     assert_eq!(
         steps,
         [
-            json!({"step": 1, "action": {"tool": "add", "args": {"a": 2}}, "observation": {"ok": true, "output": {"sum": 7}}}),
-            json!({"step": 2, "action": {"tool": "sub", "args": {}}, "observation": {"ok": false, "output": "never ran"}}),
+            json!({
+                "step": 1,
+                "action": {"tool": "add", "args": {"a": 2}},
+                "observation": {"ok": true, "output": {"sum": 7}},
+            }),
+            json!({
+                "step": 2,
+                "action": {"tool": "sub", "args": {}},
+                "observation": {"ok": false, "output": "never ran"},
+            }),
         ]
     );
 }
@@ -373,10 +381,10 @@ fn json_problem_names_position_without_value() {
             .into_iter()
             .flatten()
         {
-            let said = levity_core::text::json_problem(&error);
+            let problem = levity_core::text::json_problem(&error);
             assert!(
-                !said.contains("hush") && said.contains("line 1"),
-                "{json}: {said}"
+                !problem.contains("hush") && problem.contains("line 1"),
+                "{json}: {problem}"
             );
         }
     }

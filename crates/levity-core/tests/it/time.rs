@@ -98,7 +98,10 @@ fn timestamp_arithmetic_saturates() {
 
 proptest! {
     #[test]
-    fn later_timestamp_is_greater(millis in 0..253_402_300_800_000u64, more in 1..10_000_000_000u64) {
+    fn later_timestamp_is_greater(
+        millis in 0..253_402_300_800_000u64,
+        more in 1..10_000_000_000u64,
+    ) {
         let (early, late) = (Timestamp::from_millis(millis), Timestamp::from_millis(millis + more));
         prop_assert!(early < late);
         if late.as_millis() < 253_402_300_800_000 {

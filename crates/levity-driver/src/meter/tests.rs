@@ -383,15 +383,19 @@ proptest! {
         for action in actions {
             match action {
                 Action::Reserve { at, input, output, sends } => {
-                    let worst = CostBound::new(input).with_output(output).with_price(price).with_sends(sends);
+                    let worst = CostBound::new(input)
+                        .with_output(output)
+                        .with_price(price)
+                        .with_sends(sends);
                     let meter = &meters[at % meters.len()];
                     match meter.reserve(worst) {
                         Ok(reservation) => {
                             prop_assert!(reservation.output() <= output);
                             open.push(reservation);
                         }
-                        Err(Refusal::Wait(_)) => prop_assert!(!open.is_empty(), "it waits for \
-                            nobody"),
+                        Err(Refusal::Wait(_)) => {
+                            prop_assert!(!open.is_empty(), "no call is in progress")
+                        }
                         Err(Refusal::Limit(_)) => {}
                     }
                 }
@@ -399,8 +403,8 @@ proptest! {
                 Action::Settle { nth, input, output, silent } => {
                     let reservation = open.swap_remove(nth % open.len());
                     // Usage within the reserved amounts.
-                    let mut usage =
-                        Usage::new(input.min(reservation.worst.input), output.min(reservation.output()));
+                    let (max_input, max_output) = (reservation.worst.input, reservation.output());
+                    let mut usage = Usage::new(input.min(max_input), output.min(max_output));
                     if silent {
                         usage = Usage::default();
                     }

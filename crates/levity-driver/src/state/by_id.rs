@@ -165,7 +165,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn by_id_returns_values_in_order_of_numbers(actions in prop::collection::vec((0_u64..60, any::<bool>()), 0..300)) {
+        fn by_id_returns_values_in_order_of_numbers(
+            actions in prop::collection::vec((0_u64..60, any::<bool>()), 0..300),
+        ) {
             let mut model: Vec<(u64, usize)> = Vec::new();
             let mut by_id = ById::default();
             for (n, (id, add)) in actions.into_iter().enumerate() {
@@ -175,12 +177,14 @@ mod tests {
                     by_id.insert(EffectId::new(id), n);
                 } else {
                     let at = model.iter().position(|(other, _)| *other == id);
-                    prop_assert_eq!(by_id.remove(EffectId::new(id)), at.map(|at| model.remove(at).1));
+                    let expected = at.map(|at| model.remove(at).1);
+                    prop_assert_eq!(by_id.remove(EffectId::new(id)), expected);
                 }
                 let all: Vec<_> = by_id.iter().map(|(id, n)| (id.get(), *n)).collect();
                 prop_assert_eq!(&all, &model);
                 let later: Vec<_> = by_id.ids_from(EffectId::new(30)).map(EffectId::get).collect();
-                let expected: Vec<_> = model.iter().map(|(id, _)| *id).filter(|id| *id >= 30).collect();
+                let ids = model.iter().map(|(id, _)| *id);
+                let expected: Vec<_> = ids.filter(|id| *id >= 30).collect();
                 prop_assert_eq!(later, expected);
                 prop_assert_eq!(by_id.is_empty(), model.is_empty());
             }

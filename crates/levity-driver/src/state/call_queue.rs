@@ -178,7 +178,9 @@ mod tests {
                 }
                 let before = queue.may_begin_before();
                 let may = reference.0.iter().map(|(call, _)| &**call);
-                let may: Vec<_> = may.filter(|call| queue.find(&CallId::from(*call)).unwrap() < before).collect();
+                let may: Vec<_> = may
+                    .filter(|call| queue.find(&CallId::from(*call)).unwrap() < before)
+                    .collect();
                 prop_assert_eq!(may, reference.may_begin());
             }
         }
