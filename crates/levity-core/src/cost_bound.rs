@@ -29,8 +29,9 @@ pub struct CostBound {
     /// A part of the request whose cost is unknown, with the remedy. If money is limited, the
     /// request is not sent.
     pub unknown: Option<&'static str>,
-    /// The maximum number of times that the request is sent: once, unless a wrapper repeats it. Such a wrapper adds
-    /// the usage of all attempts to the usage it returns. If it fails, all attempts count in full.
+    /// The maximum number of times that the request is sent: once, unless a wrapper repeats it.
+    /// Such a wrapper adds the usage of all attempts to the usage it returns. If it fails, all
+    /// attempts count in full.
     pub sends: u64,
 }
 
@@ -118,7 +119,7 @@ impl CostBound {
         let fees = card.price.map(|price| price.fees).unwrap_or_default();
         let mut uses = 0_u64;
         for tool in hosted::tools(fields) {
-            let most = if tool.is_free {
+            let max_uses = if tool.is_free {
                 Some(0)
             } else {
                 tool.most_uses.or(fees.most_uses)
@@ -129,10 +130,10 @@ impl CostBound {
                 hosted::Kind::Session => fees.session,
                 hosted::Kind::Other => None,
             };
-            match (most, fee) {
-                (Some(most), Some(fee)) => {
-                    uses = uses.saturating_add(most.max(1));
-                    self.fees += fee.saturating_mul(most);
+            match (max_uses, fee) {
+                (Some(max_uses), Some(fee)) => {
+                    uses = uses.saturating_add(max_uses.max(1));
+                    self.fees += fee.saturating_mul(max_uses);
                 }
                 (None, _) => {
                     self.unknown = Some(

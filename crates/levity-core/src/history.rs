@@ -43,9 +43,9 @@ struct Inner {
     tokens: u64,
     most_tokens: u64,
     /// The bytes of full results that its messages retain.
-    kept: usize,
+    retained: usize,
     /// No message before this index retains a full result.
-    kept_from: usize,
+    retained_from: usize,
     /// The cached encoding of each message by a provider.
     encoded: Vec<OnceLock<Encoded>>,
 }
@@ -65,7 +65,7 @@ impl Inner {
         self.size = self.size.saturating_add(size);
         self.tokens = self.tokens.saturating_add(message.tokens());
         self.most_tokens = self.most_tokens.saturating_add(most_tokens);
-        self.kept = self.kept.saturating_add(message.kept());
+        self.retained = self.retained.saturating_add(message.retained_bytes());
         self.messages.push(message);
         self.encoded.push(OnceLock::new());
     }
@@ -116,7 +116,7 @@ impl History {
     /// Returns the retained bytes of results that were too long to show, in constant time. No other
     /// count includes them. See [`ToolResult::whole`].
     pub fn kept(&self) -> usize {
-        self.inner.kept
+        self.inner.retained
     }
 
     /// Limits the retained bytes of results that were too long to show. The oldest are dropped
@@ -126,18 +126,23 @@ impl History {
             return;
         }
         let inner = Arc::make_mut(&mut self.inner);
-        while let Some(message) = inner.messages.get_mut(inner.kept_from) {
-            let (own, over) = (message.kept(), inner.kept.saturating_sub(limit));
+        while let Some(message) = inner.messages.get_mut(inner.retained_from) {
+            let (own, over) = (
+                message.retained_bytes(),
+                inner.retained.saturating_sub(limit),
+            );
             if over == 0 {
                 break;
             }
             if own > 0 {
                 // The cached encodings stay valid, because providers never receive full results.
                 Arc::make_mut(message).keep_wholes(own.saturating_sub(over));
-                inner.kept = inner.kept.saturating_sub(own - message.kept());
+                inner.retained = inner
+                    .retained
+                    .saturating_sub(own - message.retained_bytes());
             }
-            if message.kept() == 0 {
-                inner.kept_from += 1;
+            if message.retained_bytes() == 0 {
+                inner.retained_from += 1;
             }
         }
     }
@@ -211,8 +216,8 @@ impl History {
             results: vec![None; open],
             reply,
             open,
-            kept: 0,
-            kept_from: 0,
+            retained: 0,
+            retained_from: 0,
             places: HashMap::new(),
         };
         exchange.make_unique(&self.inner.ids);
@@ -382,9 +387,9 @@ pub struct Exchange {
     open: usize,
     /// The bytes of full results that the answers retain, and the first answer that may retain any.
     #[serde(skip)]
-    kept: usize,
+    retained: usize,
     #[serde(skip)]
-    kept_from: usize,
+    retained_from: usize,
     /// The index of each call among the calls and among the parts of the reply; empty for few
     /// calls.
     #[serde(skip)]
@@ -466,20 +471,20 @@ impl Exchange {
 
     /// Returns the retained bytes of answers that were too long to show.
     pub fn kept(&self) -> usize {
-        self.kept
+        self.retained
     }
 
     /// Limits the retained bytes of answers that were too long to show; those of the first calls
     /// are dropped first.
     pub fn keep_wholes(&mut self, limit: usize) {
-        while self.kept > limit
-            && let Some(result) = self.results.get_mut(self.kept_from)
+        while self.retained > limit
+            && let Some(result) = self.results.get_mut(self.retained_from)
         {
             #[cfg(test)]
             inspected::add(1);
-            self.kept_from += 1;
+            self.retained_from += 1;
             if let Some(result) = result {
-                self.kept = self.kept.saturating_sub(result.kept());
+                self.retained = self.retained.saturating_sub(result.retained_bytes());
                 result.drop_whole();
             }
         }
@@ -501,9 +506,9 @@ impl Exchange {
             Some(Some(_)) => Err(HistoryError::AnsweredTwice { call: result.call }),
             Some(slot) => {
                 self.open -= 1;
-                if result.kept() > 0 {
-                    self.kept = self.kept.saturating_add(result.kept());
-                    self.kept_from = self.kept_from.min(at);
+                if result.retained_bytes() > 0 {
+                    self.retained = self.retained.saturating_add(result.retained_bytes());
+                    self.retained_from = self.retained_from.min(at);
                 }
                 *slot = Some(result);
                 Ok(())
@@ -538,12 +543,12 @@ impl Exchange {
     }
 
     /// Renames calls, and their answers, whose id is empty, in use or duplicated in this reply.
-    fn make_unique(&mut self, taken: &HashMap<CallId, ResultPosition>) {
+    fn make_unique(&mut self, existing: &HashMap<CallId, ResultPosition>) {
         let mut seen = HashSet::new();
         let alone = self.reply.calls().nth(1).is_none();
         let mut is_new = |id| alone || seen.insert(id);
         let clash = self.reply.calls().any(|call| {
-            call.id.as_str().is_empty() || taken.contains_key(&call.id) || !is_new(&call.id)
+            call.id.as_str().is_empty() || existing.contains_key(&call.id) || !is_new(&call.id)
         });
         if !clash {
             return;
@@ -557,8 +562,8 @@ impl Exchange {
                 _ => None,
             });
         for (call, result) in calls.zip(&mut self.results) {
-            call.id = unused(&call.id, taken.len() + used.len(), |id| {
-                taken.contains_key(id) || used.contains(id)
+            call.id = unused(&call.id, existing.len() + used.len(), |id| {
+                existing.contains_key(id) || used.contains(id)
             });
             used.insert(call.id.clone());
             if let Some(result) = result {
@@ -584,7 +589,7 @@ fn places(reply: &Message) -> impl Iterator<Item = (usize, usize, &ToolCall)> {
 /// Returns the id itself, or the first of `id-2`, `id-3`, … that is unused. After a few attempts it
 /// continues from the number of `known` ids, so that a server that repeats one id does not make
 /// each call slower.
-fn unused(id: &CallId, known: usize, taken: impl Fn(&CallId) -> bool) -> CallId {
+fn unused(id: &CallId, known: usize, is_used: impl Fn(&CallId) -> bool) -> CallId {
     let base = if id.as_str().is_empty() {
         CallId::from("call")
     } else {
@@ -595,7 +600,7 @@ fn unused(id: &CallId, known: usize, taken: impl Fn(&CallId) -> bool) -> CallId 
         .map(|n| CallId::from(format!("{base}-{n}")));
     std::iter::once(base.clone())
         .chain(numbered)
-        .find(|id| !taken(id))
+        .find(|id| !is_used(id))
         .unwrap_or(base)
 }
 
@@ -683,7 +688,7 @@ impl History {
             let renamed = message
                 .calls()
                 .zip(exchange.reply.calls())
-                .find(|(call, taken)| call.id != taken.id);
+                .find(|(call, renamed)| call.id != renamed.id);
             if let Some((call, _)) = renamed.filter(|_| strict) {
                 return Err(HistoryError::DuplicateId {
                     at,

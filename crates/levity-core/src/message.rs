@@ -88,15 +88,15 @@ impl Message {
     /// Returns the bytes of text in it and the maximum number of its tokens.
     pub(crate) fn measure(&self) -> (usize, u64) {
         let all = self.parts.iter().map(Part::measure);
-        let (text, beside) = all.fold((0_usize, 0_u64), |(text, beside), (more, aside)| {
+        let (text, other) = all.fold((0_usize, 0_u64), |(text, other), (more, tokens)| {
             (
                 text.saturating_add(more),
-                beside.saturating_add(aside).saturating_add(PART_TOKENS),
+                other.saturating_add(tokens).saturating_add(PART_TOKENS),
             )
         });
         (
             text,
-            beside
+            other
                 .saturating_add(text as u64)
                 .saturating_add(MESSAGE_TOKENS),
         )
@@ -105,7 +105,7 @@ impl Message {
     /// Returns the message as it is shown: without the [full text](ToolResult::whole) of its
     /// results. It copies nothing if there is none.
     pub fn shown(&self) -> Cow<'_, Self> {
-        if self.kept() == 0 {
+        if self.retained_bytes() == 0 {
             return Cow::Borrowed(self);
         }
         let mut shown = self.clone();
@@ -114,21 +114,21 @@ impl Message {
     }
 
     /// Returns the bytes of full results that it retains.
-    pub(crate) fn kept(&self) -> usize {
-        self.results().map(ToolResult::kept).sum()
+    pub(crate) fn retained_bytes(&self) -> usize {
+        self.results().map(ToolResult::retained_bytes).sum()
     }
 
     /// Drops full results, the first ones first, until at most `limit` bytes of them remain.
     pub(crate) fn keep_wholes(&mut self, limit: usize) {
-        let mut kept = self.kept();
+        let mut retained = self.retained_bytes();
         for part in &mut self.parts {
             let Part::ToolResult(result) = part else {
                 continue;
             };
-            if kept <= limit {
+            if retained <= limit {
                 break;
             }
-            kept -= result.kept();
+            retained -= result.retained_bytes();
             result.drop_whole();
         }
     }
@@ -213,18 +213,18 @@ impl Part {
 
     /// Returns the bytes of text in it and the maximum tokens of everything else in it.
     fn measure(&self) -> (usize, u64) {
-        let (text, beside) = match self {
+        let (text, other) = match self {
             Self::Text(part) => (part.text.len(), 0),
             Self::Thinking(part) => (part.text.len(), 0),
             Self::ToolCall(call) => {
                 let raw = call.raw.as_ref().map_or(0, String::len) + call.id.as_str().len();
                 (call.name.len() + json_size(&call.args), raw as u64)
             }
-            Self::ToolResult(result) => (result.size(), result.beside()),
+            Self::ToolResult(result) => (result.size(), result.other_tokens()),
             Self::Media(media) => (0, media.most_tokens()),
             Self::Opaque(_) => (0, 0),
         };
-        (text, beside.saturating_add(opaque_tokens(self.opaque())))
+        (text, other.saturating_add(opaque_tokens(self.opaque())))
     }
 
     /// Attaches provider data to this part and replaces existing data.
@@ -666,7 +666,7 @@ impl ToolResult {
     }
 
     /// Returns the maximum tokens of everything in it that is not text.
-    fn beside(&self) -> u64 {
+    fn other_tokens(&self) -> u64 {
         let media = self.content.iter().map(|content| match content {
             Content::Text(_) => PART_TOKENS,
             Content::Media(media) => media
@@ -683,13 +683,13 @@ impl ToolResult {
     }
 
     /// Returns the retained bytes of a result that was too long to show.
-    pub(crate) fn kept(&self) -> usize {
+    pub(crate) fn retained_bytes(&self) -> usize {
         self.whole.as_ref().map_or(0, |whole| whole.len())
     }
 
     /// Drops the full text; an empty text remains as a sign that there was one.
     pub(crate) fn drop_whole(&mut self) {
-        if self.kept() > 0 {
+        if self.retained_bytes() > 0 {
             self.whole = Some("".into());
         }
     }

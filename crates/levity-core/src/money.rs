@@ -439,8 +439,8 @@ impl Price {
     pub fn affords(&self, input: u64, money: Money) -> Option<u64> {
         let all = u128::from(money.0).saturating_mul(MILLION);
         let (sent, received) = self.dearest(input);
-        let left = all.checked_sub(times(input, sent))?;
-        let tokens = left.checked_div(u128::from(received.0));
+        let rest = all.checked_sub(times(input, sent))?;
+        let tokens = rest.checked_div(u128::from(received.0));
         Some(tokens.map_or(u64::MAX, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX)))
     }
 

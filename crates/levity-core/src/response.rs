@@ -258,14 +258,14 @@ impl Delta {
     /// Returns the pieces of a whole part. Text and thinking become separate pieces, followed by
     /// the provider's data, so that a consumer of [`Delta::Text`] alone misses no text.
     pub fn of_part(part: Part) -> impl Iterator<Item = Self> {
-        let (said, data) = match part {
+        let (content, data) = match part {
             Part::Text(Text { text, opaque }) if !text.is_empty() => (Self::Text(text), opaque),
             Part::Thinking(Thinking { text, opaque }) if !text.is_empty() => {
                 (Self::Thinking(text), opaque)
             }
             part => (Self::Part(part), None),
         };
-        std::iter::once(said).chain(data.map(Self::Opaque))
+        std::iter::once(content).chain(data.map(Self::Opaque))
     }
 
     /// Returns `true` if it is content of the reply, and not a count, a name, the end or a message

@@ -19,8 +19,8 @@ const MIN_KNOWN_LENGTH: usize = 4;
 /// The minimum length of a variable's value; a shorter one is a switch or a word rather than a key.
 const MIN_VARIABLE_LENGTH: usize = 8;
 
-/// The distance after a cut within which to search for the end of a secret that is recognized by its pattern, such as
-/// a private key.
+/// The distance after a cut within which to search for the end of a secret that is recognized by
+/// its pattern, such as a private key.
 const MAX_PATTERN_LENGTH: usize = 16 << 10;
 
 /// The kind of a secret that was found.

@@ -246,11 +246,11 @@ pub fn squeezed(name: &str) -> String {
 fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (done, left) in from.chars().enumerate() {
+    for (done, from_char) in from.chars().enumerate() {
         let mut before = row[0];
         row[0] = done + 1;
-        for (at, right) in to.iter().enumerate() {
-            let replaced = before + usize::from(left != *right);
+        for (at, to_char) in to.iter().enumerate() {
+            let replaced = before + usize::from(from_char != *to_char);
             before = row[at + 1];
             row[at + 1] = replaced.min(before + 1).min(row[at] + 1);
         }

@@ -167,11 +167,11 @@ fn check_inputs<M: Machine>(state: &mut State<M>, record: &Record) -> Result<(),
             .map(|(_, digest)| digest)
     };
     let differs = now.iter().find(|(name, digest)| then(name) != Some(digest));
-    let gone = note
+    let removed = note
         .inputs
         .iter()
         .find(|(name, _)| name == OUTPUT_SCHEMA && now.iter().all(|(n, _)| n != name));
-    match differs.or(gone) {
+    match differs.or(removed) {
         Some((name, _)) => {
             let what = format!("the {name} of {:?} `{}` changed", note.kind, note.name);
             Err(state.diverged(Some(*effect), what))

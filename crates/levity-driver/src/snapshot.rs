@@ -59,13 +59,14 @@ impl RunSnapshot {
     /// # Errors
     /// Returns an error if it is from another version of levity or damaged. Fold the records
     /// instead.
-    pub fn read(kept: Snapshot) -> Result<Self, String> {
-        let version = kept.state.get("version").and_then(Value::as_str);
+    pub fn read(snapshot: Snapshot) -> Result<Self, String> {
+        let version = snapshot.state.get("version").and_then(Value::as_str);
         if version != Some(VERSION) {
             return Err("the snapshot is from another version of levity".to_owned());
         }
-        let read: Self = serde_json::from_value(kept.state).map_err(|error| error.to_string())?;
-        if read.seq != kept.seq || read.seq == 0 {
+        let read: Self =
+            serde_json::from_value(snapshot.state).map_err(|error| error.to_string())?;
+        if read.seq != snapshot.seq || read.seq == 0 {
             return Err("the snapshot does not match its record number".to_owned());
         }
         Ok(read)
@@ -98,8 +99,8 @@ impl<M: Machine> RunDriver<M> {
             .as_deref()
             .filter(|_| !state.ended && self.settings().snapshots)?;
         let effect = |id, running: &Running| {
-            let kept = running.effect.as_ref().or(running.launched.as_deref());
-            kept.or_else(|| self.pending_lookup(id)).cloned()
+            let stored = running.effect.as_ref().or(running.launched.as_deref());
+            stored.or_else(|| self.pending_lookup(id)).cloned()
         };
         let under_way = state.running.iter().map(|(id, running)| {
             let (note, seq, cleared, again) = (

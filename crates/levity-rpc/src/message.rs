@@ -159,9 +159,9 @@ mod tests {
                 params: json!({"b": 1})
             }
         );
-        let told = RpcMessage::parse(r#"{"jsonrpc":"2.0","method":"m"}"#).unwrap();
+        let notification = RpcMessage::parse(r#"{"jsonrpc":"2.0","method":"m"}"#).unwrap();
         assert_eq!(
-            told,
+            notification,
             RpcMessage::Notification {
                 method: "m".into(),
                 params: json!({})

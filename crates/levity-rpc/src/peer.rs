@@ -210,8 +210,11 @@ mod tests {
         }
         assert_eq!(two.await, Ok(json!("two")));
         assert_eq!(one.await, Err(CallError::Refused(json!({"code": 7}))));
-        let told = peer.receive(r#"{"jsonrpc":"2.0","method":"news","params":{}}"#);
-        assert!(matches!(told, Some(RpcMessage::Notification { .. })));
+        let notification = peer.receive(r#"{"jsonrpc":"2.0","method":"news","params":{}}"#);
+        assert!(matches!(
+            notification,
+            Some(RpcMessage::Notification { .. })
+        ));
     }
 
     #[tokio::test]

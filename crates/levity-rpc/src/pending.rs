@@ -147,9 +147,9 @@ mod tests {
         let text = RequestId::String("1".into());
         assert!(pending.contains(&text));
         assert_eq!(pending.remove(&text), None, "only the exact id is removed");
-        let taken = pending.take(&text);
+        let call = pending.take(&text);
         assert_eq!(
-            taken,
+            call,
             Some(PendingCall {
                 id: RequestId::Number(1),
                 value: "a",

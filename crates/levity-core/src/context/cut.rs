@@ -43,8 +43,8 @@ impl ContextBlock {
         }
         let whole = whole.max(have);
         // Reserve room for the longest possible note and the line end before it.
-        let left = room.checked_sub(note(whole, whole).len())?;
-        self.text.truncate(end(&self.text, left.saturating_sub(1)));
+        let rest = room.checked_sub(note(whole, whole).len())?;
+        self.text.truncate(end(&self.text, rest.saturating_sub(1)));
         let shown = self.text.len() as u64;
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');

@@ -126,8 +126,8 @@ fn cost_bound_counts_names_and_data_of_media() {
     let mut output = ToolOutput::text("see");
     output.content.push(Content::Media(media.clone()));
     let shown = exchange(ToolCall::new("c", "t", json!({})), Ok(output), "");
-    let said = Request::new().with_message(Message::new(Role::User, [media.into()]));
-    for request in [Request::new().with_history(shown), said] {
+    let with_media = Request::new().with_message(Message::new(Role::User, [media.into()]));
+    for request in [Request::new().with_history(shown), with_media] {
         assert!(
             CostBound::of(&card(), &request).input >= 50_000 * 6,
             "bytes, name and provider data"
@@ -284,13 +284,13 @@ fn cost_bound_includes_provider_tools() {
             0.0,
             Some("an unlimited number of uses"),
         );
-        let most = priced(
+        let limited = priced(
             Fees::new()
                 .with_search(0.01)
                 .with_session(0.01)
                 .with_most_uses(4),
         );
-        check_fields(&most, fields.clone(), Some(5_000), 0.04, None);
+        check_fields(&limited, fields.clone(), Some(5_000), 0.04, None);
         let without_fee = priced(Fees::new().with_most_uses(4));
         check_fields(&without_fee, fields, None, 0.0, Some("set its fee"));
     }

@@ -15,16 +15,16 @@ impl GuardSubject {
     /// ```
     /// # use std::sync::Arc;
     /// # use levity_core::{Message, Secrets, GuardSubject};
-    /// let said = GuardSubject::Input(Arc::new(Message::user("my password=hunter2")));
-    /// assert_eq!(said.without(&Secrets::new()).unwrap().text(), "my password=[secret: password]");
+    /// let subject = GuardSubject::Input(Arc::new(Message::user("my password=hunter2")));
+    /// assert_eq!(subject.without(&Secrets::new()).unwrap().text(), "my password=[secret: password]");
     /// ```
     pub fn without(&self, secrets: &Secrets) -> Option<Self> {
         match self {
-            Self::Input(said) => message(said, secrets).map(|said| Self::Input(Arc::new(said))),
-            Self::Answer(said) => message(said, secrets).map(|said| Self::Answer(Arc::new(said))),
+            Self::Input(of) => message(of, secrets).map(|clean| Self::Input(Arc::new(clean))),
+            Self::Answer(of) => message(of, secrets).map(|clean| Self::Answer(Arc::new(clean))),
             Self::Call(of) => call(of, secrets).map(Self::Call),
             Self::Result(of) => result(of, secrets).map(Self::Result),
-            Self::Failure(said) => text(said, secrets).map(Self::Failure),
+            Self::Failure(of) => text(of, secrets).map(Self::Failure),
         }
     }
 }
@@ -64,7 +64,7 @@ fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
     let opaque = part
         .opaque()
         .and_then(|opaque| value(&opaque.data, secrets));
-    let said = match part {
+    let original = match part {
         Part::Text(part) => &part.text,
         Part::Thinking(part) => &part.text,
         Part::Opaque(part) => {
@@ -74,16 +74,16 @@ fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
         }
         _ => return None,
     };
-    let clean = text(said, secrets);
+    let clean = text(original, secrets);
     if clean.is_none() && opaque.is_none() {
         return None;
     }
     // A signature covers the original text and no longer fits.
-    let said = clean.unwrap_or_else(|| said.clone());
+    let clean = clean.unwrap_or_else(|| original.clone());
     Some(if matches!(part, Part::Text(_)) {
-        Part::text(said)
+        Part::text(clean)
     } else {
-        Part::thinking(said)
+        Part::thinking(clean)
     })
 }
 
@@ -107,19 +107,19 @@ fn call(call: &ToolCall, secrets: &Secrets) -> Option<ToolCall> {
 fn result(result: &ToolResult, secrets: &Secrets) -> Option<ToolResult> {
     let mut clean = Cow::Borrowed(result);
     for (at, content) in result.content.iter().enumerate() {
-        let Content::Text(said) = content else {
+        let Content::Text(original) = content else {
             continue;
         };
-        if let Some(said) = text(said, secrets) {
-            clean.to_mut().content[at] = Content::Text(said);
+        if let Some(redacted) = text(original, secrets) {
+            clean.to_mut().content[at] = Content::Text(redacted);
         }
     }
-    if let Some(plain) = result
+    if let Some(redacted) = result
         .value
         .as_ref()
-        .and_then(|plain| value(plain, secrets))
+        .and_then(|original| value(original, secrets))
     {
-        clean.to_mut().value = Some(plain);
+        clean.to_mut().value = Some(redacted);
     }
     if let Some(whole) = result
         .whole

@@ -390,16 +390,16 @@ fn open_with_rename_leaves_original_reply_unchanged() {
 #[test]
 fn exchange_tracks_unanswered_calls() {
     let mut exchange = open(&History::new(), &["a", "b", "c"]);
-    let left = |exchange: &Exchange| {
+    let unanswered = |exchange: &Exchange| {
         exchange
             .unanswered()
             .map(|call| call.id.to_string())
             .collect::<Vec<_>>()
     };
-    assert_eq!(left(&exchange), ["a", "b", "c"]);
+    assert_eq!(unanswered(&exchange), ["a", "b", "c"]);
     exchange.answer(answer("c")).unwrap();
     exchange.answer(answer("a")).unwrap();
-    assert_eq!(left(&exchange), ["b"]);
+    assert_eq!(unanswered(&exchange), ["b"]);
     assert!(!exchange.is_complete());
     let order: Vec<_> = exchange
         .results()
@@ -506,14 +506,14 @@ fn keep_wholes_drops_oldest_first() {
         (299, &[Some(0), Some(0), None, Some(0)]),
         (0, &[Some(0), Some(0), None, Some(0)]),
     ];
-    for (most, left) in cases {
+    for (limit, expected) in cases {
         let mut bounded = history.clone();
-        bounded.keep_wholes(most);
-        assert_eq!(wholes(&bounded), left, "{most}");
+        bounded.keep_wholes(limit);
+        assert_eq!(wholes(&bounded), expected, "{limit}");
         assert_eq!(
             bounded.kept(),
-            left.iter().flatten().sum::<usize>(),
-            "{most}"
+            expected.iter().flatten().sum::<usize>(),
+            "{limit}"
         );
         assert_eq!(bounded.len(), history.len());
         assert!(bounded.calls().all(|(_, result)| result.text() == "shown"));
@@ -567,11 +567,11 @@ fn exchange_keep_wholes_limits_open_exchange() {
     exchange.keep_wholes(20);
     assert_eq!(exchange.kept(), 20);
     exchange.keep_wholes(19);
-    let left: Vec<usize> = exchange
+    let rest: Vec<usize> = exchange
         .results()
         .map(|result| result.whole.as_ref().unwrap().len())
         .collect();
-    assert_eq!(left, [0, 10]);
+    assert_eq!(rest, [0, 10]);
 }
 
 /// Returns how many calls `work` inspects in an exchange of this many calls.
@@ -606,13 +606,13 @@ fn exchange_of_many_calls_inspects_each_call_once() {
     for calls in [16, 17, 64, 1_000, 8_000] {
         let inspected = inspected_calls(calls, answer_all);
         // Few calls are searched one by one: at most 16 for each.
-        let most = if calls > 16 {
+        let max = if calls > 16 {
             2 * calls + 2
         } else {
             2 * 16 * calls + 32
         };
         assert!(
-            inspected <= most,
+            inspected <= max,
             "{inspected} inspections for {calls} calls"
         );
     }
@@ -630,7 +630,7 @@ fn exchange_of_many_long_answers_inspects_each_answer_once() {
         assert_eq!(exchange.kept(), 20);
         let kept: Vec<_> = exchange
             .results()
-            .filter(|result| result.kept() > 0)
+            .filter(|result| result.retained_bytes() > 0)
             .map(|r| &r.call)
             .collect();
         assert_eq!(kept, ids.iter().rev().take(2).rev().collect::<Vec<_>>());

@@ -368,10 +368,10 @@ fn fold_after_restart_has_only_later_pieces() {
         time: std::time::Duration::from_secs(1),
         reason: "busy".into(),
     };
-    let anew = Delta::Restart {
+    let restart = Delta::Restart {
         reason: "busy".into(),
     };
-    assert!(!waiting.is_content() && !anew.is_content() && text("a").is_content());
+    assert!(!waiting.is_content() && !restart.is_content() && text("a").is_content());
     let usage = Delta::Usage(Usage::new(10, 3));
     let before = vec![
         text("lost"),
@@ -380,7 +380,7 @@ fn fold_after_restart_has_only_later_pieces() {
         usage,
         Delta::Finish(Finish::Length),
     ];
-    let folded = fold([before, vec![waiting, anew.clone(), text("kept")]].concat()).unwrap();
+    let folded = fold([before, vec![waiting, restart.clone(), text("kept")]].concat()).unwrap();
     assert_eq!(
         (&*folded.message.text(), folded.finish),
         ("kept", Finish::Stop)
@@ -391,7 +391,7 @@ fn fold_after_restart_has_only_later_pieces() {
         "the usage of earlier attempts remains"
     );
     assert!(folded.message.calls().next().is_none());
-    let stray = fold([start(0, "x"), anew, args(0, "{}")]);
+    let stray = fold([start(0, "x"), restart, args(0, "{}")]);
     assert_eq!(
         stray.unwrap_err().kind(),
         ModelErrorKind::Malformed,
@@ -453,16 +453,16 @@ async fn from_response_returns_all_text_as_text_pieces() {
     for parts in lists {
         let response = Response::new(Message::new(Role::Assistant, parts.clone()));
         let mut deltas = Deltas::from_response(&response);
-        let (mut said, mut thought) = (String::new(), String::new());
+        let (mut words, mut thought) = (String::new(), String::new());
         while let Some(delta) = deltas.next().await {
             match delta.unwrap() {
-                Delta::Text(text) => said.push_str(&text),
+                Delta::Text(text) => words.push_str(&text),
                 Delta::Thinking(text) => thought.push_str(&text),
                 _ => {}
             }
         }
         assert_eq!(
-            (&*said, &*thought),
+            (&*words, &*thought),
             (&*response.message.text(), &*response.message.thinking()),
             "{parts:?}"
         );

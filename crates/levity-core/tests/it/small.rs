@@ -306,8 +306,8 @@ fn context_lists_calls_of_history() {
 fn redacted_provider_state_keeps_origin() {
     let state = ProviderState::new("openai", json!({"note": "password=hunter2"}))
         .with_origin("server account gpt");
-    let said = Message::new(Role::Assistant, [Part::Opaque(state)]);
-    let clean = GuardSubject::Answer(Arc::new(said)).without(&Secrets::new());
+    let message = Message::new(Role::Assistant, [Part::Opaque(state)]);
+    let clean = GuardSubject::Answer(Arc::new(message)).without(&Secrets::new());
     let Some(GuardSubject::Answer(clean)) = clean else {
         panic!("{clean:?}")
     };

@@ -24,7 +24,7 @@ impl Weather {
         }
     }
 
-    /// Tells the weather.
+    /// Returns the weather.
     #[tool(read_only, name = "weather_forecast")]
     pub(super) async fn forecast(
         &self,
@@ -46,14 +46,14 @@ impl Weather {
     #[tool]
     async fn gone(&self, x: Missing) {}
 
-    /// Tells how often it was asked.
+    /// Returns the number of questions.
     #[tool(inline)]
     fn asked(&self, progress: Progress) -> u32 {
         progress.report("counting");
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Tells the unit, which is borrowed.
+    /// Returns the unit, which is borrowed.
     #[tool(inline)]
     fn clone(&self) -> &str {
         &self.unit
@@ -81,11 +81,11 @@ fn methods_become_tools_that_share_one_value() {
 #[tokio::test]
 async fn tool_methods_remain_callable() {
     let weather = Weather::new("F");
-    let said = weather
+    let text = weather
         .forecast("Oslo".into(), 2, &ToolCx::detached())
         .await
         .unwrap();
-    assert_eq!(said, "Oslo: 2 days at 20 F");
+    assert_eq!(text, "Oslo: 2 days at 20 F");
     assert_eq!(weather.count(), 1);
 }
 

@@ -264,7 +264,7 @@ async fn context_parameters_come_from_the_call() {
 
 #[test]
 fn tool_compiles_in_functions_and_modules() {
-    /// Says where it is.
+    /// Returns its location.
     #[tool]
     async fn _inside() -> &'static str {
         "inside a function"
@@ -273,7 +273,7 @@ fn tool_compiles_in_functions_and_modules() {
     assert_eq!(text(&elsewhere::public, json!({})), "through `crate`");
 }
 
-/// Stands behind a condition that is never met, with a parameter of no known type.
+/// A tool under a condition that is never met, with a parameter of an unknown type.
 #[tool]
 #[cfg(any())]
 async fn never(x: Missing) {}

@@ -67,7 +67,7 @@ async fn _point() -> anyhow::Result<Point> {
     Ok(Point { x: 1, y: 2 })
 }
 
-/// Returns what it does not name.
+/// Returns an opaque type.
 #[tool]
 async fn _opaque() -> impl Serialize {
     [1, 2]
@@ -193,13 +193,13 @@ fn output_that_json_cannot_represent_is_error() {
     );
 }
 
-/// Tells its schema.
+/// Includes its output schema.
 #[tool(output_schema)]
 async fn _with_schema() -> Renamed<Point> {
     Ok(Point { x: 1, y: 2 })
 }
 
-/// Tells that it returns text.
+/// Includes the schema of its text.
 #[tool(output_schema)]
 async fn _text_with_schema() -> String {
     "text".to_owned()
