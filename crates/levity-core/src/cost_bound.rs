@@ -85,7 +85,7 @@ impl CostBound {
                 .map_or(0, |output| length(json_size(output))),
         );
         input = input.saturating_add(length(json_size(&options.extra) + json_size(&options.stop)));
-        input = input.saturating_add(tools(&request.tools));
+        input = input.saturating_add(tools_tokens(&request.tools));
         let output = [options.max_tokens, card.max_output]
             .into_iter()
             .flatten()
@@ -208,7 +208,7 @@ impl CostBound {
     }
 }
 
-fn tools(tools: &[std::sync::Arc<ToolSpec>]) -> u64 {
+fn tools_tokens(tools: &[std::sync::Arc<ToolSpec>]) -> u64 {
     if tools.is_empty() {
         return 0;
     }

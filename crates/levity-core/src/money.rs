@@ -153,14 +153,14 @@ impl Fees {
     /// Sets the fee of one search, in dollars.
     #[must_use]
     pub fn with_search(mut self, dollars: f64) -> Self {
-        self.search = Some(rate(dollars));
+        self.search = Some(rate_from_dollars(dollars));
         self
     }
 
     /// Sets the fee of one code execution session, in dollars.
     #[must_use]
     pub fn with_session(mut self, dollars: f64) -> Self {
-        self.session = Some(rate(dollars));
+        self.session = Some(rate_from_dollars(dollars));
         self
     }
 
@@ -214,8 +214,8 @@ impl Price {
     /// become the highest possible price, never zero.
     pub fn new(input: f64, output: f64) -> Self {
         Self {
-            input: rate(input),
-            output: rate(output),
+            input: rate_from_dollars(input),
+            output: rate_from_dollars(output),
             cached: None,
             cache_write: None,
             cache_write_hour: None,
@@ -236,7 +236,7 @@ impl Price {
     /// ```
     #[must_use]
     pub fn with_cache_write_hour(mut self, dollars: f64) -> Self {
-        self.cache_write_hour = Some(rate(dollars));
+        self.cache_write_hour = Some(rate_from_dollars(dollars));
         self
     }
 
@@ -314,14 +314,14 @@ impl Price {
     /// Sets the dollars per million tokens that the provider had in its cache.
     #[must_use]
     pub fn with_cached(mut self, dollars: f64) -> Self {
-        self.cached = Some(rate(dollars));
+        self.cached = Some(rate_from_dollars(dollars));
         self
     }
 
     /// Sets the dollars per million tokens that the provider wrote to its cache.
     #[must_use]
     pub fn with_cache_write(mut self, dollars: f64) -> Self {
-        self.cache_write = Some(rate(dollars));
+        self.cache_write = Some(rate_from_dollars(dollars));
         self
     }
 
@@ -416,14 +416,17 @@ impl Price {
         let plain = input - cached - written;
         let rates = self.at(input);
         to_money(
-            times(plain, rates.input)
-                .saturating_add(times(cached, rates.cached.unwrap_or(rates.input)))
-                .saturating_add(times(
+            cost_in_millionths(plain, rates.input)
+                .saturating_add(cost_in_millionths(
+                    cached,
+                    rates.cached.unwrap_or(rates.input),
+                ))
+                .saturating_add(cost_in_millionths(
                     written - hour,
                     rates.cache_write.unwrap_or(rates.input),
                 ))
-                .saturating_add(times(hour, rates.hour()))
-                .saturating_add(times(usage.output.unwrap_or(0), rates.output)),
+                .saturating_add(cost_in_millionths(hour, rates.hour()))
+                .saturating_add(cost_in_millionths(usage.output.unwrap_or(0), rates.output)),
         )
     }
 
@@ -431,7 +434,9 @@ impl Price {
     /// cache does.
     pub fn most(&self, input: u64, output: u64) -> Money {
         let (sent, received) = self.dearest(input);
-        to_money(times(input, sent).saturating_add(times(output, received)))
+        to_money(
+            cost_in_millionths(input, sent).saturating_add(cost_in_millionths(output, received)),
+        )
     }
 
     /// Returns the number of tokens that may be received besides `input` tokens sent, at
@@ -439,7 +444,7 @@ impl Price {
     pub fn affords(&self, input: u64, money: Money) -> Option<u64> {
         let all = u128::from(money.0).saturating_mul(MILLION);
         let (sent, received) = self.dearest(input);
-        let rest = all.checked_sub(times(input, sent))?;
+        let rest = all.checked_sub(cost_in_millionths(input, sent))?;
         let tokens = rest.checked_div(u128::from(received.0));
         Some(tokens.map_or(u64::MAX, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX)))
     }
@@ -455,7 +460,7 @@ impl Price {
 
 const MILLION: u128 = 1_000_000;
 
-fn rate(dollars: f64) -> Money {
+fn rate_from_dollars(dollars: f64) -> Money {
     if dollars >= 0.0 {
         Money((dollars * 1e9).ceil() as u64)
     } else {
@@ -463,7 +468,7 @@ fn rate(dollars: f64) -> Money {
     }
 }
 
-fn times(tokens: u64, rate: Money) -> u128 {
+fn cost_in_millionths(tokens: u64, rate: Money) -> u128 {
     u128::from(tokens) * u128::from(rate.0)
 }
 

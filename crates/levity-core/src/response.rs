@@ -316,7 +316,7 @@ impl Deltas {
     pub fn from_response(response: &Response) -> Self {
         let mut before = None;
         let parts = response.message.parts.iter().flat_map(|part| {
-            begins(before.replace(part), part)
+            separator(before.replace(part), part)
                 .into_iter()
                 .chain(Delta::of_part(part.clone()))
         });
@@ -350,7 +350,7 @@ impl Deltas {
 
 /// Returns the piece that separates the text of `part` from the part `before` it, which it would
 /// otherwise extend: an empty part of the same kind, which the text then fills.
-fn begins(before: Option<&Part>, part: &Part) -> Option<Delta> {
+fn separator(before: Option<&Part>, part: &Part) -> Option<Delta> {
     match (before?, part) {
         (Part::Text(Text { opaque: None, .. }), Part::Text(part)) if !part.text.is_empty() => {
             Some(Delta::Part(Part::text("")))
@@ -407,20 +407,20 @@ impl Stream for Ready {
 /// ```
 #[derive(Debug)]
 pub struct Fold {
-    parts: Vec<Building>,
+    parts: Vec<PartInProgress>,
     calls: HashMap<u32, usize>,
-    touched: Option<usize>,
+    current: Option<usize>,
     usage: Usage,
     model: Option<Arc<str>>,
     finish: Option<Finish>,
     bytes: usize,
     limit: usize,
     /// The number of calls that have begun, including those before a restart.
-    begun: usize,
+    calls_begun: usize,
 }
 
 #[derive(Debug)]
-enum Building {
+enum PartInProgress {
     Whole(Part),
     Call {
         id: CallId,
@@ -453,13 +453,13 @@ impl Fold {
         Self {
             parts: Vec::new(),
             calls: HashMap::new(),
-            touched: None,
+            current: None,
             usage: Usage::default(),
             model: None,
             finish: None,
             bytes: 0,
             limit,
-            begun: 0,
+            calls_begun: 0,
         }
     }
 
@@ -478,28 +478,28 @@ impl Fold {
             delta,
             Delta::CallStart { .. } | Delta::Part(Part::ToolCall(_))
         ) {
-            self.begun += 1;
-            if self.begun > Self::MAX_CALLS {
+            self.calls_begun += 1;
+            if self.calls_begun > Self::MAX_CALLS {
                 let message = format!("the reply calls more than {} tools", Self::MAX_CALLS);
                 return Err(ModelError::new(ModelErrorKind::Malformed, message));
             }
         }
         match delta {
             Delta::Text(text) => match self.last() {
-                Some(Building::Whole(Part::Text(part))) if part.opaque.is_none() => {
+                Some(PartInProgress::Whole(Part::Text(part))) if part.opaque.is_none() => {
                     part.text.push_str(&text);
                 }
-                _ => self.add(Building::Whole(Part::Text(Text::new(text)))),
+                _ => self.add(PartInProgress::Whole(Part::Text(Text::new(text)))),
             },
             Delta::Thinking(text) => match self.last() {
-                Some(Building::Whole(Part::Thinking(part))) if part.opaque.is_none() => {
+                Some(PartInProgress::Whole(Part::Thinking(part))) if part.opaque.is_none() => {
                     part.text.push_str(&text);
                 }
-                _ => self.add(Building::Whole(Part::Thinking(Thinking::new(text)))),
+                _ => self.add(PartInProgress::Whole(Part::Thinking(Thinking::new(text)))),
             },
             Delta::CallStart { index, id, name } => {
                 self.calls.insert(index, self.parts.len());
-                self.add(Building::Call {
+                self.add(PartInProgress::Call {
                     id,
                     name,
                     args: String::new(),
@@ -508,7 +508,7 @@ impl Fold {
             }
             Delta::CallArgs { index, text } => self.push_args(index, &text)?,
             Delta::Opaque(opaque) => self.attach(opaque),
-            Delta::Part(part) => self.add(Building::Whole(part)),
+            Delta::Part(part) => self.add(PartInProgress::Whole(part)),
             Delta::Usage(usage) => self.usage.update(usage),
             Delta::Model(model) => self.model = Some(model),
             Delta::Finish(finish) => self.finish = Some(finish),
@@ -532,25 +532,25 @@ impl Fold {
     fn restart(&mut self) {
         self.parts.clear();
         self.calls.clear();
-        (self.touched, self.model, self.finish) = (None, None, None);
+        (self.current, self.model, self.finish) = (None, None, None);
     }
 
-    fn last(&mut self) -> Option<&mut Building> {
-        self.touched = self.parts.len().checked_sub(1);
+    fn last(&mut self) -> Option<&mut PartInProgress> {
+        self.current = self.parts.len().checked_sub(1);
         self.parts.last_mut()
     }
 
-    fn add(&mut self, part: Building) {
-        self.touched = Some(self.parts.len());
+    fn add(&mut self, part: PartInProgress) {
+        self.current = Some(self.parts.len());
         self.parts.push(part);
     }
 
     fn push_args(&mut self, index: u32, text: &str) -> Result<(), ModelError> {
         let position = self.calls.get(&index).copied();
         match position.and_then(|position| self.parts.get_mut(position)) {
-            Some(Building::Call { args, .. }) => {
+            Some(PartInProgress::Call { args, .. }) => {
                 args.push_str(text);
-                self.touched = position;
+                self.current = position;
                 Ok(())
             }
             _ => {
@@ -561,13 +561,13 @@ impl Fold {
     }
 
     fn attach(&mut self, data: ProviderState) {
-        match self.touched.and_then(|touched| self.parts.get_mut(touched)) {
+        match self.current.and_then(|current| self.parts.get_mut(current)) {
             // Two blocks in a row are separate blocks.
-            Some(Building::Whole(Part::Opaque(_))) | None => {
-                self.add(Building::Whole(Part::Opaque(data)));
+            Some(PartInProgress::Whole(Part::Opaque(_))) | None => {
+                self.add(PartInProgress::Whole(Part::Opaque(data)))
             }
-            Some(Building::Whole(part)) => part.set_opaque(data),
-            Some(Building::Call { opaque, .. }) => *opaque = Some(data),
+            Some(PartInProgress::Whole(part)) => part.set_opaque(data),
+            Some(PartInProgress::Call { opaque, .. }) => *opaque = Some(data),
         }
     }
 
@@ -577,12 +577,12 @@ impl Fold {
             .parts
             .into_iter()
             .filter(|part| match part {
-                Building::Whole(Part::Text(Text { text, opaque: None })) => !text.is_empty(),
+                PartInProgress::Whole(Part::Text(Text { text, opaque: None })) => !text.is_empty(),
                 _ => true,
             })
             .map(|part| match part {
-                Building::Whole(part) => part,
-                Building::Call {
+                PartInProgress::Whole(part) => part,
+                PartInProgress::Call {
                     id,
                     name,
                     args,

@@ -121,7 +121,7 @@ impl Secrets {
         let value = value.as_ref().trim();
         if value.len() >= MIN_KNOWN_LENGTH {
             let known = Arc::make_mut(&mut self.known);
-            for form in forms(value) {
+            for form in encoded_forms(value) {
                 if !known.contains(&form) {
                     known.push(form);
                 }
@@ -185,7 +185,7 @@ impl Secrets {
         if !self.known_only {
             found.extend(patterns::find(text));
         }
-        joined(found)
+        merge_overlaps(found)
     }
 
     /// Returns the text with a [marker](SecretKind::marker) in place of each secret.
@@ -386,7 +386,7 @@ impl fmt::Debug for Secrets {
 }
 
 /// Returns the forms of a value: plain, JSON-escaped and URL-encoded.
-fn forms(value: &str) -> Vec<String> {
+fn encoded_forms(value: &str) -> Vec<String> {
     let json = Value::from(value).to_string();
     let mut address = String::new();
     for byte in value.bytes() {
@@ -407,7 +407,7 @@ fn forms(value: &str) -> Vec<String> {
 }
 
 /// Sorts the secrets and merges those that touch: of two that overlap, a part of one would remain.
-fn joined(mut found: Vec<FoundSecret>) -> Vec<FoundSecret> {
+fn merge_overlaps(mut found: Vec<FoundSecret>) -> Vec<FoundSecret> {
     found.sort_by_key(|found| found.range.start);
     found.dedup_by(|later, earlier| {
         let overlap = later.range.start < earlier.range.end;

@@ -29,12 +29,12 @@ impl Message {
     pub fn tokens(&self) -> u64 {
         self.parts
             .iter()
-            .map(part)
+            .map(part_tokens)
             .fold(MESSAGE, u64::saturating_add)
     }
 }
 
-fn part(part: &Part) -> u64 {
+fn part_tokens(part: &Part) -> u64 {
     let opaque = part
         .opaque()
         .map_or(0, |opaque| json_size(&opaque.data) as u64 / 4);
@@ -45,14 +45,14 @@ fn part(part: &Part) -> u64 {
             let raw = call.raw.as_ref().map_or(0, |raw| estimate_tokens(raw));
             estimate_tokens(&call.name) + (json_size(&call.args) as u64).div_ceil(4) + raw + MESSAGE
         }
-        Part::ToolResult(result) => self::result(result),
+        Part::ToolResult(result) => result_tokens(result),
         Part::Media(_) => MEDIA,
         Part::Opaque(_) => 0,
     };
     own.saturating_add(opaque)
 }
 
-fn result(result: &ToolResult) -> u64 {
+fn result_tokens(result: &ToolResult) -> u64 {
     let content = result.content.iter().map(|content| match content {
         Content::Text(text) => estimate_tokens(text),
         Content::Media(_) => MEDIA,

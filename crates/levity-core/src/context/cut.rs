@@ -43,18 +43,19 @@ impl ContextBlock {
         }
         let whole = whole.max(have);
         // Reserve room for the longest possible note and the line end before it.
-        let rest = room.checked_sub(note(whole, whole).len())?;
-        self.text.truncate(end(&self.text, rest.saturating_sub(1)));
+        let rest = room.checked_sub(cut_note(whole, whole).len())?;
+        self.text
+            .truncate(cut_position(&self.text, rest.saturating_sub(1)));
         let shown = self.text.len() as u64;
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
         }
-        self.text.push_str(&note(shown, whole));
+        self.text.push_str(&cut_note(shown, whole));
         Some(self)
     }
 }
 
-fn note(shown: u64, whole: u64) -> String {
+fn cut_note(shown: u64, whole: u64) -> String {
     match shown {
         0 => format!("[cut: none of its {whole} bytes are shown]"),
         _ => format!("[cut: these are the first {shown} of {whole} bytes]"),
@@ -63,7 +64,7 @@ fn note(shown: u64, whole: u64) -> String {
 
 /// Returns the position at which to cut a text that has room for `limit` bytes: after the last line
 /// that ends in the second half of them, otherwise after the last whole character.
-fn end(text: &str, limit: usize) -> usize {
+fn cut_position(text: &str, limit: usize) -> usize {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

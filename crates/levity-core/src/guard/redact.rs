@@ -20,23 +20,27 @@ impl GuardSubject {
     /// ```
     pub fn without(&self, secrets: &Secrets) -> Option<Self> {
         match self {
-            Self::Input(of) => message(of, secrets).map(|clean| Self::Input(Arc::new(clean))),
-            Self::Answer(of) => message(of, secrets).map(|clean| Self::Answer(Arc::new(clean))),
-            Self::Call(of) => call(of, secrets).map(Self::Call),
-            Self::Result(of) => result(of, secrets).map(Self::Result),
-            Self::Failure(of) => text(of, secrets).map(Self::Failure),
+            Self::Input(of) => {
+                redact_message(of, secrets).map(|clean| Self::Input(Arc::new(clean)))
+            }
+            Self::Answer(of) => {
+                redact_message(of, secrets).map(|clean| Self::Answer(Arc::new(clean)))
+            }
+            Self::Call(of) => redact_call(of, secrets).map(Self::Call),
+            Self::Result(of) => redact_result(of, secrets).map(Self::Result),
+            Self::Failure(of) => redact_text(of, secrets).map(Self::Failure),
         }
     }
 }
 
-fn text(text: &str, secrets: &Secrets) -> Option<String> {
+fn redact_text(text: &str, secrets: &Secrets) -> Option<String> {
     match secrets.redact(text) {
         Cow::Borrowed(_) => None,
         Cow::Owned(clean) => Some(clean),
     }
 }
 
-fn value(value: &Value, secrets: &Secrets) -> Option<Value> {
+fn redact_value(value: &Value, secrets: &Secrets) -> Option<Value> {
     match secrets.redact_value(value) {
         Cow::Borrowed(_) => None,
         Cow::Owned(clean) => Some(clean),
@@ -44,11 +48,11 @@ fn value(value: &Value, secrets: &Secrets) -> Option<Value> {
 }
 
 /// Leaves calls unchanged: each is checked separately.
-fn message(message: &Message, secrets: &Secrets) -> Option<Message> {
+fn redact_message(message: &Message, secrets: &Secrets) -> Option<Message> {
     let clean: Vec<_> = message
         .parts
         .iter()
-        .map(|each| part(each, secrets))
+        .map(|each| redact_part(each, secrets))
         .collect();
     clean.iter().any(Option::is_some).then(|| {
         let parts = message.parts.iter().zip(clean);
@@ -60,10 +64,10 @@ fn message(message: &Message, secrets: &Secrets) -> Option<Message> {
     })
 }
 
-fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
+fn redact_part(part: &Part, secrets: &Secrets) -> Option<Part> {
     let opaque = part
         .opaque()
-        .and_then(|opaque| value(&opaque.data, secrets));
+        .and_then(|opaque| redact_value(&opaque.data, secrets));
     let original = match part {
         Part::Text(part) => &part.text,
         Part::Thinking(part) => &part.text,
@@ -74,7 +78,7 @@ fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
         }
         _ => return None,
     };
-    let clean = text(original, secrets);
+    let clean = redact_text(original, secrets);
     if clean.is_none() && opaque.is_none() {
         return None;
     }
@@ -87,13 +91,16 @@ fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
     })
 }
 
-fn call(call: &ToolCall, secrets: &Secrets) -> Option<ToolCall> {
-    let args = value(&call.args, secrets);
-    let raw = call.raw.as_deref().and_then(|raw| text(raw, secrets));
+fn redact_call(call: &ToolCall, secrets: &Secrets) -> Option<ToolCall> {
+    let args = redact_value(&call.args, secrets);
+    let raw = call
+        .raw
+        .as_deref()
+        .and_then(|raw| redact_text(raw, secrets));
     let opaque = call
         .opaque
         .as_ref()
-        .and_then(|opaque| value(&opaque.data, secrets));
+        .and_then(|opaque| redact_value(&opaque.data, secrets));
     if args.is_none() && raw.is_none() && opaque.is_none() {
         return None;
     }
@@ -104,27 +111,27 @@ fn call(call: &ToolCall, secrets: &Secrets) -> Option<ToolCall> {
     Some(clean)
 }
 
-fn result(result: &ToolResult, secrets: &Secrets) -> Option<ToolResult> {
+fn redact_result(result: &ToolResult, secrets: &Secrets) -> Option<ToolResult> {
     let mut clean = Cow::Borrowed(result);
     for (at, content) in result.content.iter().enumerate() {
         let Content::Text(original) = content else {
             continue;
         };
-        if let Some(redacted) = text(original, secrets) {
+        if let Some(redacted) = redact_text(original, secrets) {
             clean.to_mut().content[at] = Content::Text(redacted);
         }
     }
     if let Some(redacted) = result
         .value
         .as_ref()
-        .and_then(|original| value(original, secrets))
+        .and_then(|original| redact_value(original, secrets))
     {
         clean.to_mut().value = Some(redacted);
     }
     if let Some(whole) = result
         .whole
         .as_deref()
-        .and_then(|whole| text(whole, secrets))
+        .and_then(|whole| redact_text(whole, secrets))
     {
         clean.to_mut().whole = Some(whole.into());
     }

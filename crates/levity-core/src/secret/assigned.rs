@@ -14,7 +14,7 @@ const MAX_INSPECTED: usize = 256;
 /// Finds the value assigned to the last name in this word, if both look like those of a secret.
 pub(super) fn find(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     let bytes = text.as_bytes();
-    let start = value_at(bytes, word.end)?;
+    let start = value_start(bytes, word.end)?;
     let name = &text[word];
     let name = name
         .rsplit(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
@@ -30,21 +30,21 @@ pub(super) fn find(text: &str, word: Range<usize>) -> Option<FoundSecret> {
         ..run(
             &bytes[..bytes.len().min(start + MAX_INSPECTED)],
             start,
-            in_value,
+            is_value_byte,
         )];
     let secret = match kind {
         SecretKind::Password => seen.len() >= 6 && is_mixed(seen) && !is_code(seen),
         _ => seen.len() >= if bare { 16 } else { 12 } && is_dense(seen) && !is_code(seen),
     };
     secret.then(|| FoundSecret {
-        range: start..run(bytes, start, in_value),
+        range: start..run(bytes, start, is_value_byte),
         kind,
     })
 }
 
 /// Returns the start of the value after a name: after `=` or `:`, with the usual quotes and spaces
 /// around them.
-fn value_at(bytes: &[u8], at: usize) -> Option<usize> {
+fn value_start(bytes: &[u8], at: usize) -> Option<usize> {
     let quotes = |byte| matches!(byte, b'"' | b'\'' | b'`' | b'\\');
     let at = skip_few(bytes, skip_few(bytes, at, quotes), |byte| byte == b' ');
     if !matches!(bytes.get(at), Some(b'=' | b':')) {
@@ -63,7 +63,7 @@ fn skip_few(bytes: &[u8], at: usize, is: impl Fn(u8) -> bool) -> usize {
 }
 
 /// Returns `true` for a byte that does not end a value.
-fn in_value(byte: u8) -> bool {
+fn is_value_byte(byte: u8) -> bool {
     is_word(byte)
         || !byte.is_ascii()
         || matches!(

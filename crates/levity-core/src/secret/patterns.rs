@@ -60,13 +60,13 @@ pub(super) fn find(text: &str) -> Vec<FoundSecret> {
         let byte = bytes[at];
         let mut end = at + 1;
         if byte == b'-' && bytes[at..].starts_with(b"-----BEGIN ") {
-            found.extend(private_key(bytes, at));
+            found.extend(find_private_key(bytes, at));
         } else if byte == b':' && bytes[at..].starts_with(b"://") {
-            found.extend(in_address(bytes, at + 3));
+            found.extend(find_url_password(bytes, at + 3));
         }
         if found.len() == before && is_word(byte) {
             end = run(bytes, at, is_word);
-            in_word(text, at..end, &mut found);
+            find_in_word(text, at..end, &mut found);
         }
         // Skip the secrets that were found.
         at = found[before..]
@@ -78,22 +78,22 @@ pub(super) fn find(text: &str) -> Vec<FoundSecret> {
 }
 
 /// Checks a word and the text directly after it.
-fn in_word(text: &str, word: Range<usize>, found: &mut Vec<FoundSecret>) {
+fn find_in_word(text: &str, word: Range<usize>, found: &mut Vec<FoundSecret>) {
     let (bytes, length) = (text.as_bytes(), word.len());
     if bytes.get(word.end) == Some(&b' ') {
-        found.extend(behind_scheme(text, word.clone()));
+        found.extend(find_credential(text, word.clone()));
     }
     if length >= assigned::MIN_NAME_LENGTH {
         found.extend(assigned::find(text, word.clone()));
     }
     if length >= MIN_KEY_LENGTH {
-        keys(bytes, word.clone(), found);
-        tokens(bytes, word, found);
+        find_keys(bytes, word.clone(), found);
+        find_web_tokens(bytes, word, found);
     }
 }
 
 /// Finds keys by their prefixes, at the start of a word or of a part of it.
-fn keys(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
+fn find_keys(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
     let mut at = word.start;
     while at + MIN_KEY_LENGTH <= word.end {
         let may_begin = may_begin(bytes[at]) && is_edge(bytes, word.start, at);
@@ -161,7 +161,7 @@ fn is_random(key: &[u8]) -> bool {
 }
 
 /// Finds signed web tokens: three parts in base64, of which the first begins like JSON.
-fn tokens(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
+fn find_web_tokens(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let mut ends = Vec::new();
     let mut at = word.start;
@@ -201,7 +201,7 @@ fn tokens(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
 }
 
 /// Finds the credential after `Bearer` and `Basic`.
-fn behind_scheme(text: &str, word: Range<usize>) -> Option<FoundSecret> {
+fn find_credential(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     let scheme = &text[word.clone()];
     let (start, bytes) = (word.end + 1, text.as_bytes());
     let end = run(bytes, start, |byte| is_word(byte) || byte == b'=');
@@ -225,7 +225,7 @@ fn behind_scheme(text: &str, word: Range<usize>) -> Option<FoundSecret> {
 }
 
 /// Finds the password in `scheme://user:password@host`.
-fn in_address(bytes: &[u8], start: usize) -> Option<FoundSecret> {
+fn find_url_password(bytes: &[u8], start: usize) -> Option<FoundSecret> {
     let seen = &bytes[start..bytes.len().min(start + MAX_INSPECTED)];
     let until = |byte: &u8| {
         byte.is_ascii_whitespace()
@@ -245,14 +245,14 @@ fn in_address(bytes: &[u8], start: usize) -> Option<FoundSecret> {
 
 /// Finds a private key from its first line to its last. A truncated key ends where it stops looking
 /// like one.
-fn private_key(bytes: &[u8], at: usize) -> Option<FoundSecret> {
+fn find_private_key(bytes: &[u8], at: usize) -> Option<FoundSecret> {
     let (title, body) = title_at(bytes, at + "-----BEGIN ".len())?;
     if !title.ends_with(b"PRIVATE KEY") && !title.ends_with(b"PRIVATE KEY BLOCK") {
         return None;
     }
     // Search up to the next line of dashes, so that no text is read twice.
     let mut end = body;
-    while end < bytes.len() && in_key(bytes[end]) && !bytes[end..].starts_with(b"-----") {
+    while end < bytes.len() && is_key_byte(bytes[end]) && !bytes[end..].starts_with(b"-----") {
         end += 1;
     }
     if bytes[body..end]
@@ -281,7 +281,7 @@ fn title_at(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
 
 /// Returns `true` for base64, escaped or plain line ends, and the headers of a key with a
 /// passphrase.
-fn in_key(byte: u8) -> bool {
+fn is_key_byte(byte: u8) -> bool {
     is_word(byte) || byte.is_ascii_whitespace() || matches!(byte, b'=' | b':' | b',' | b'\\')
 }
 
