@@ -16,7 +16,8 @@ impl GuardSubject {
     /// # use std::sync::Arc;
     /// # use levity_core::{Message, Secrets, GuardSubject};
     /// let subject = GuardSubject::Input(Arc::new(Message::user("my password=hunter2")));
-    /// assert_eq!(subject.without(&Secrets::new()).unwrap().text(), "my password=[secret: password]");
+    /// let clean = subject.without(&Secrets::new()).unwrap();
+    /// assert_eq!(clean.text(), "my password=[secret: password]");
     /// ```
     pub fn without(&self, secrets: &Secrets) -> Option<Self> {
         match self {
