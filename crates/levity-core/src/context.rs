@@ -138,7 +138,7 @@ pub enum ContextLifetime {
 pub struct ContextError {
     /// The name of the source.
     pub name: String,
-    /// The underlying error.
+    /// The underlying error of the source.
     #[source]
     cause: SharedError,
 }

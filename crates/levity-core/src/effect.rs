@@ -15,9 +15,9 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Effect {
-    /// Calls a model.
+    /// Calls a language model.
     Model(ModelCall),
-    /// Calls a tool.
+    /// Calls a tool by name.
     Tool(ToolRun),
     /// Asks a person for a decision.
     Ask(Ask),
@@ -88,7 +88,7 @@ impl ModelCall {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Offer {
-    /// All available tools.
+    /// All tools that are available.
     #[default]
     All,
     /// No tools: the model must answer.

@@ -87,7 +87,7 @@ pub enum ModelErrorKind {
     ContentFiltered,
     /// No reply arrived within the time limit.
     Timeout,
-    /// The connection failed.
+    /// The connection to the provider failed.
     Transport,
     /// The reply could not be parsed.
     Malformed,

@@ -38,7 +38,7 @@ impl Event {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A run began.
+    /// A run has begun.
     RunStarted {
         /// The kind of machine that drives it.
         machine: MachineKind,
@@ -74,7 +74,7 @@ pub enum EventKind {
         /// The slot of the model.
         slot: Arc<str>,
     },
-    /// A model replied.
+    /// A model has replied.
     ModelFinished {
         /// The number of the effect.
         effect: EffectId,
@@ -171,7 +171,7 @@ pub enum EventKind {
         /// The reason for the denial.
         reason: String,
     },
-    /// A guard intervened.
+    /// A guard has intervened.
     Guarded {
         /// The effect whose outcome was checked; `None` for messages from people and the input of a
         /// child run.
@@ -200,7 +200,7 @@ pub enum EventKind {
     LimitLow(Limit),
     /// A limit was exceeded.
     LimitPassed(Limit),
-    /// The run ended.
+    /// The run has ended.
     RunEnded(Box<Ending>),
     /// An event that is specific to this kind of machine.
     Custom {

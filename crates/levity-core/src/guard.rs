@@ -39,8 +39,8 @@ mod redact;
 /// ```
 ///
 /// # Contract
-/// - The runtime calls it before the subject is written to the journal, emitted as an event, sent
-///   to a model or passed to a tool.
+/// - The runtime calls it before the subject is journaled, emitted as an event, sent to a model or
+///   passed to a tool.
 /// - It may take time and call a model. Its verdict is journaled together with the subject, and a
 ///   resumed or replayed run does not check the subject again.
 /// - The reason of a verdict is visible to everyone, so it must not contain the text that the guard

@@ -587,8 +587,8 @@ fn places(reply: &Message) -> impl Iterator<Item = (usize, usize, &ToolCall)> {
 }
 
 /// Returns the id itself, or the first of `id-2`, `id-3`, … that is unused. After a few attempts it
-/// continues from the number of `known` ids, so that a server that repeats one id does not make
-/// each call slower.
+/// continues from the number of `known` ids. So a server that repeats one id does not make each
+/// call slower.
 fn unused(id: &CallId, known: usize, is_used: impl Fn(&CallId) -> bool) -> CallId {
     let base = if id.as_str().is_empty() {
         CallId::from("call")

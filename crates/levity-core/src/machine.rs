@@ -101,7 +101,7 @@ impl fmt::Display for MachineKind {
 )]
 #[non_exhaustive]
 pub enum Input {
-    /// The run begins.
+    /// The run begins now.
     Begin {
         /// The id of the run.
         run: RunId,

@@ -445,7 +445,7 @@ impl Media {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MediaSource {
-    /// The bytes themselves.
+    /// The bytes of the media.
     Bytes(Bytes),
     /// A URL that the provider can reach.
     Url(String),

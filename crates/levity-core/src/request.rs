@@ -184,7 +184,7 @@ pub struct Options {
 pub enum ThinkingMode {
     /// No thinking, as far as the model allows that.
     Off,
-    /// As much as the model decides.
+    /// An amount that the model chooses.
     Auto,
     /// A low amount of thinking.
     Low,

@@ -273,7 +273,7 @@ pub enum RunRequest {
     Decide {
         /// The effect of the question.
         effect: EffectId,
-        /// The decision itself.
+        /// The decision to record.
         decision: crate::Decision,
     },
     /// The outcome of a call that was in progress when an earlier process ended.

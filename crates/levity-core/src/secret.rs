@@ -19,8 +19,8 @@ const MIN_KNOWN_LENGTH: usize = 4;
 /// The minimum length of a variable's value; a shorter one is a switch or a word rather than a key.
 const MIN_VARIABLE_LENGTH: usize = 8;
 
-/// The distance after a cut within which to search for the end of a secret that is recognized by
-/// its pattern, such as a private key.
+/// The search distance after a cut for the end of a secret with a known pattern, such as a private
+/// key.
 const MAX_PATTERN_LENGTH: usize = 16 << 10;
 
 /// The kind of a secret that was found.
@@ -256,8 +256,8 @@ impl Secrets {
         Cow::Owned(clean)
     }
 
-    /// Returns the position of the beginning of a known value at the end of an incomplete text, if
-    /// at least 4 bytes of it are present.
+    /// Returns the position of an incomplete known value at the end of a text, if at least 4 bytes
+    /// of it are present.
     ///
     /// ```
     /// # use levity_core::Secrets;

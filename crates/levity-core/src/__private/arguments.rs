@@ -15,7 +15,7 @@ pub fn arguments<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
 /// The arguments of a call, deserialized one by one.
 ///
 /// It works like a derived struct, without a struct and its derives for each tool. So there is less
-/// to compile, messages name the argument, and the user's module gets no variables that clash with
+/// to compile, and messages name the argument. The user's module gets no variables that clash with
 /// a tool of the same name.
 #[derive(Debug)]
 pub struct Arguments(Map<String, Value>);

@@ -4,8 +4,8 @@
 //! The compiler decides instead, by the tag-dispatch form of autoref specialization. A method is
 //! looked up on `&&Probe<T>`, where an implementation for `&Probe<T>` has precedence over one for
 //! `Probe<T>`. It returns a tag, and the tag's method does the work. The last fallback exists for
-//! every `T`, and its bound is on the tag's method, so that the compiler's message names a type
-//! that does not fit.
+//! every `T`, and its bound is on the tag's method. So the compiler's message names a type that
+//! does not fit.
 
 use std::convert::Infallible;
 use std::error::Error;

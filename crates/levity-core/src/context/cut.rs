@@ -14,7 +14,7 @@ impl ContextBlock {
 
     /// Truncates the block to this many [`tokens`](Self::tokens).
     ///
-    /// A text that is too long is cut, if possible at the end of a line, and a last line states how
+    /// A text that is too long is cut, if possible at the end of a line. A last line states how
     /// much of it remains. Returns `None` if there is no room for that line.
     ///
     /// ```

@@ -1,5 +1,5 @@
-//! Patterns of secrets. Each check covers text that no other check of its kind covers again, or
-//! only a few bytes, so that the whole search is one pass over any text.
+//! Patterns of secrets. Each check covers only a few bytes, or text that no other check of its kind
+//! covers again. So the whole search is one pass over any text.
 
 use std::ops::Range;
 

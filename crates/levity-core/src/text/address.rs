@@ -54,7 +54,7 @@ pub fn bare_url(url: &str) -> String {
 /// Splits a model's name at the `@` of its address: `provider:id@http://host/v1`.
 ///
 /// The address is any text that begins like one, even in capitals, after spaces or with an
-/// unsupported scheme, so that a wrong address is never treated as part of the name.
+/// unsupported scheme. So a wrong address is never treated as part of the name.
 ///
 /// ```
 /// # use levity_core::text::split_model_address;
