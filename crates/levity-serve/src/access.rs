@@ -8,7 +8,7 @@ mod tokens;
 
 pub use tokens::{TokenInfo, Tokens};
 
-/// What a token lets its holder do.
+/// A permission that a token grants to its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TokenScope {
@@ -16,17 +16,17 @@ pub enum TokenScope {
     Read,
     /// Start and control runs and call tools. Includes [`Read`](Self::Read).
     Run,
-    /// Decide what a run or a tool asks permission for. Includes [`Read`](Self::Read).
+    /// Decide the approval requests of runs and tools. Includes [`Read`](Self::Read).
     Approve,
-    /// Everything, for the runs and conversations of all tokens.
+    /// Everything, including the runs and conversations of all tokens.
     Admin,
 }
 
 impl TokenScope {
-    /// All scopes.
+    /// All scopes, from least to most privileged.
     pub const ALL: [Self; 4] = [Self::Read, Self::Run, Self::Approve, Self::Admin];
 
-    /// The name of the scope, as token files and commands write it.
+    /// Returns the name of the scope, as token files and commands write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -59,11 +59,11 @@ impl FromStr for TokenScope {
     }
 }
 
-/// The holder of a token, as the server sees it.
+/// The authenticated client of a request: the name and scopes of its token.
 ///
-/// A caller with a name has a namespace of its own: the ids of its runs and conversations begin
-/// with `NAME-`, and it reaches no others. Callers named `TENANT.USER` share the namespace
-/// `TENANT`. A caller with [`TokenScope::Admin`] has no namespace and reaches everything.
+/// A named caller has its own namespace: the ids of its runs and conversations begin with `NAME-`,
+/// and it cannot reach any others. Callers named `TENANT.USER` share the namespace `TENANT`. A
+/// caller with [`TokenScope::Admin`] has no namespace and reaches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     name: Option<Arc<str>>,
@@ -71,8 +71,8 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The owner of the server: no name, every scope. Clients of a server with one token, and of
-    /// one on stdio, are the owner.
+    /// Returns the owner of the server: no name, every scope. Clients of a server with a single
+    /// token, and of a server on stdio, are the owner.
     pub fn owner() -> Self {
         Self {
             name: None,
@@ -87,20 +87,20 @@ impl Caller {
         }
     }
 
-    /// A client that showed no token where none is required; it may do nothing else.
-    pub(crate) fn nobody() -> Self {
+    /// Returns a client that presented no token on a path that requires none. It has no scopes.
+    pub(crate) fn anonymous() -> Self {
         Self {
             name: None,
             scopes: Arc::new([]),
         }
     }
 
-    /// The name of the token; `None` for the owner.
+    /// Returns the name of the token; `None` for the owner.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Returns whether the caller has a scope, by itself or through one that includes it.
+    /// Returns `true` if the caller has a scope, directly or through one that includes it.
     pub fn may(&self, scope: TokenScope) -> bool {
         use TokenScope::{Admin, Read};
         self.scopes.contains(&Admin)
@@ -108,8 +108,8 @@ impl Caller {
             || (scope == Read && !self.scopes.is_empty())
     }
 
-    /// The name that separates this caller's runs and conversations from those of others; `None`
-    /// when it reaches all of them.
+    /// Returns the namespace of this caller's runs and conversations; `None` if it reaches those of
+    /// all callers.
     pub(crate) fn namespace(&self) -> Option<&str> {
         let name = self
             .name
@@ -118,8 +118,7 @@ impl Caller {
         Some(name.split_once('.').map_or(name, |(tenant, _)| tenant))
     }
 
-    /// The id that this caller means: one of its own namespace, whether or not the caller wrote the
-    /// prefix.
+    /// Returns the id in this caller's namespace, adding the prefix if the caller omitted it.
     pub(crate) fn own(&self, id: &str) -> String {
         match self.namespace() {
             Some(name) if !self.owns(id) => format!("{name}-{id}"),
@@ -127,7 +126,7 @@ impl Caller {
         }
     }
 
-    /// Returns whether an id is one that this caller reaches.
+    /// Returns `true` if this caller may reach an id.
     pub(crate) fn owns(&self, id: &str) -> bool {
         match self.namespace() {
             Some(name) => id
@@ -137,20 +136,20 @@ impl Caller {
         }
     }
 
-    /// Says which scope is missing.
+    /// Returns an error message that names the missing scope.
     pub(crate) fn missing(&self, scope: TokenScope) -> String {
         let name = self
             .name()
             .map_or_else(|| "this token".to_owned(), |name| format!("token `{name}`"));
         format!(
-            "{name} has no scope `{scope}`; use one that has it, or have it added by `levity serve \
-                token`"
+            "{name} lacks the scope `{scope}`; use a token that has it, or add it with `levity \
+                serve token`"
         )
     }
 }
 
-/// The tenant that an id of a run or conversation belongs to, if there is a tenant of that name;
-/// `None` for what the owner named otherwise.
+/// Returns the tenant that an id of a run or conversation belongs to; `None` if the id has no valid
+/// tenant prefix, such as ids that the owner chose.
 pub(crate) fn tenant_of(id: &str) -> Option<&str> {
     let (tenant, _) = id.split_once('-')?;
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_include_what_they_must_and_no_more() {
+    fn scope_grants_exactly_the_scopes_it_includes() {
         use TokenScope::{Admin, Approve, Read, Run};
         for (has, may) in [
             (&[Read][..], &[Read][..]),
@@ -185,14 +184,14 @@ mod tests {
             }
         }
         for scope in TokenScope::ALL {
-            assert!(Caller::owner().may(scope) && !Caller::nobody().may(scope));
+            assert!(Caller::owner().may(scope) && !Caller::anonymous().may(scope));
             assert_eq!(scope.name().parse::<TokenScope>().unwrap(), scope);
         }
         assert!("root".parse::<TokenScope>().is_err());
     }
 
     #[test]
-    fn ids_of_named_callers_stay_in_their_namespace() {
+    fn named_caller_ids_stay_in_their_namespace() {
         let ci = caller("ci", &[TokenScope::Run]);
         for (given, own) in [
             ("monday", "ci-monday"),
@@ -221,6 +220,6 @@ mod tests {
             (admin.own("bob-x"), admin.owns("bob-x")),
             ("bob-x".to_owned(), true)
         );
-        assert!(Caller::owner().owns("anything") && !Caller::nobody().owns("anything"));
+        assert!(Caller::owner().owns("anything") && !Caller::anonymous().owns("anything"));
     }
 }

@@ -12,30 +12,30 @@ use serde_json::json;
 
 use crate::error::{Error, Result};
 
-/// A request that was answered.
+/// A log record of one answered request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccessRecord {
-    /// When the request came.
+    /// The time at which the request arrived.
     pub at: Timestamp,
-    /// Where the client is.
+    /// The IP address of the client, if known.
     pub address: Option<IpAddr>,
-    /// The name of the client's token; `None` for the owner's and for clients without a right one.
+    /// The name of the client's token; `None` for the owner and for clients without a valid token.
     pub token: Option<String>,
-    /// Whether the client showed a right token.
+    /// `true` if the client presented a valid token.
     pub authenticated: bool,
-    /// The method.
+    /// The HTTP method of the request.
     pub method: String,
-    /// The path without its query, at most 256 characters of it.
+    /// The path without its query, truncated to 256 characters.
     pub path: String,
-    /// The status of the answer; 499 when the client left before it.
+    /// The status of the response; 499 if the client disconnected before it.
     pub status: u16,
-    /// How long the answer took to begin.
+    /// The time until the response began.
     pub took: Duration,
 }
 
 impl AccessRecord {
-    /// The record as one line of JSON.
+    /// Returns the record as one line of JSON.
     pub fn line(&self) -> String {
         json!({
             "at": self.at.to_string(),
@@ -51,43 +51,42 @@ impl AccessRecord {
     }
 }
 
-/// Writes a line for each request: who, what, status and duration. No token, query, header or body
-/// is in it.
+/// An access log with one record per request: client, method, path, status and duration. It never
+/// contains a token, query, header or body.
 #[derive(Clone)]
 pub struct AccessLog(Arc<Sink>);
 
 enum Sink {
-    File(Mutex<Rotated>),
+    File(Mutex<RotatingFile>),
     Function(Box<dyn Fn(&AccessRecord) + Send + Sync>),
 }
 
 impl AccessLog {
-    /// How large a file becomes before it is put aside as `FILE.1`, in place of the one before it:
-    /// 16 MiB.
+    /// The size at which a log file is rotated to `FILE.1`, replacing the previous one: 16 MiB.
     pub const LARGEST_FILE: u64 = 16 << 20;
 
-    /// Calls a function with each record; it must not block.
+    /// Creates a log that calls a function with each record. The function must not block.
     pub fn new(write: impl Fn(&AccessRecord) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Sink::Function(Box::new(write))))
     }
 
-    /// Appends JSON lines to a file, for its owner alone. The file and `FILE.1` are all that is
-    /// kept.
+    /// Creates a log that appends JSON lines to a file that only its owner can read. At most two
+    /// files exist: the file and `FILE.1`.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn file(path: impl Into<PathBuf>) -> Result<Self> {
         Self::file_up_to(path, Self::LARGEST_FILE)
     }
 
-    /// The same with another size.
+    /// Same as [`file`](Self::file), with another size limit.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn file_up_to(path: impl Into<PathBuf>, bytes: u64) -> Result<Self> {
         let path = path.into();
-        let opened = Rotated::open(path.clone(), bytes).map_err(|source| Error::Io {
-            what: format!("the access log `{}` cannot be opened", path.display()),
+        let opened = RotatingFile::open(path.clone(), bytes).map_err(|source| Error::Io {
+            what: format!("cannot open the access log `{}`", path.display()),
             source,
         })?;
         Ok(Self(Arc::new(Sink::File(Mutex::new(opened)))))
@@ -97,7 +96,7 @@ impl AccessLog {
         match &*self.0 {
             Sink::Function(write) => write(record),
             Sink::File(file) => {
-                // A request is answered all the same where it cannot be noted.
+                // A failing log must not fail the request.
                 let _ = file
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -113,32 +112,32 @@ impl fmt::Debug for AccessLog {
     }
 }
 
-struct Rotated {
+struct RotatingFile {
     path: PathBuf,
     file: File,
     bytes: u64,
-    most: u64,
+    max_bytes: u64,
 }
 
-impl Rotated {
-    fn open(path: PathBuf, most: u64) -> io::Result<Self> {
-        let file = append(&path)?;
+impl RotatingFile {
+    fn open(path: PathBuf, max_bytes: u64) -> io::Result<Self> {
+        let file = open_for_append(&path)?;
         let bytes = file.metadata()?.len();
         Ok(Self {
             path,
             file,
             bytes,
-            most,
+            max_bytes,
         })
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
         let length = line.len() as u64 + 1;
-        if self.bytes > 0 && self.bytes + length > self.most {
-            let mut aside = self.path.clone().into_os_string();
-            aside.push(".1");
-            fs::rename(&self.path, aside)?;
-            self.file = append(&self.path)?;
+        if self.bytes > 0 && self.bytes + length > self.max_bytes {
+            let mut rotated = self.path.clone().into_os_string();
+            rotated.push(".1");
+            fs::rename(&self.path, rotated)?;
+            self.file = open_for_append(&self.path)?;
             self.bytes = 0;
         }
         self.file.write_all(format!("{line}\n").as_bytes())?;
@@ -147,7 +146,7 @@ impl Rotated {
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
+fn open_for_append(path: &Path) -> io::Result<File> {
     open_named(path, options().append(true).create(true))
 }
 
@@ -157,7 +156,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn access_log_is_not_written_through_a_link() {
+    fn access_log_file_that_is_a_symlink_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let (path, mine) = (folder.path().join("access.log"), folder.path().join("mine"));
         fs::write(&mine, "mine").unwrap();
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn access_log_keeps_two_files_at_most() {
+    fn access_log_rotation_keeps_at_most_two_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let log = AccessLog::file_up_to(&path, 1_000).unwrap();

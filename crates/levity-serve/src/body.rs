@@ -1,4 +1,4 @@
-//! Bodies of requests, read within a size and a time.
+//! Reads request bodies within a size limit and a timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use http::{HeaderMap, StatusCode};
 use crate::access::Caller;
 use crate::quota::{Quota, TokenShare};
 
-/// Why a body was not taken.
+/// The reason for which a body was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// It is larger than it may be, or says so.
+    /// The body exceeds the size limit, or its announced length does.
     TooLarge,
-    /// It took too long to come.
+    /// The body took too long to arrive.
     TooSlow,
-    /// It broke off.
+    /// The connection broke before the end of the body.
     Broken,
-    /// It is large, and as many large ones are being read as may.
+    /// The body is large, and the maximum number of large bodies is being read.
     Busy,
 }
 
-/// How bodies are read: so large, within such a time, and so many large ones at once.
+/// The limits for reading bodies: size, time, and number of concurrent large bodies.
 pub(crate) struct BodyReader {
     limit: usize,
     time: Duration,
@@ -52,20 +52,25 @@ impl BodyError {
 
     pub(crate) fn message(self, limit: usize) -> String {
         match self {
-            Self::TooLarge => format!("the body of a request has {limit} bytes at most"),
-            Self::TooSlow => "the body of the request took too long to come".to_owned(),
-            Self::Broken => "the body of the request broke off".to_owned(),
+            Self::TooLarge => {
+                format!("the body of the request has more than {limit} bytes; send a smaller one")
+            }
+            Self::TooSlow => {
+                "the body of the request took too long to arrive; send it again".to_owned()
+            }
+            Self::Broken => "the body of the request is incomplete; send it again".to_owned(),
             Self::Busy => {
-                "many large requests are being read; send this one again in a moment".to_owned()
+                "too many large requests are being read; send this one again in a moment".to_owned()
             }
         }
     }
 }
 
 impl BodyReader {
-    /// How many large bodies are read at once.
+    /// The maximum number of large bodies that are read at once.
     const LARGE: usize = 64;
-    /// How long a body may be that takes no place among them, if its length is announced.
+    /// The maximum announced length of a small body. Small bodies do not count towards
+    /// [`LARGE`](Self::LARGE).
     const SMALL: u64 = 64 << 10;
 
     pub(crate) fn new(limit: usize, time: Duration, share: TokenShare) -> Self {
@@ -80,8 +85,8 @@ impl BodyReader {
         self.limit
     }
 
-    /// All of a body, as far as it is no larger than it may be and comes in time. One that is
-    /// announced as too large is not read.
+    /// Reads a whole body within the size limit and the timeout. A body that is announced as too
+    /// large is rejected without being read.
     pub(crate) async fn read(
         &self,
         caller: &Caller,
@@ -95,7 +100,7 @@ impl BodyReader {
         if announced.is_some_and(|length| length > self.limit as u64) {
             return Err(BodyError::TooLarge);
         }
-        let _place = match exact {
+        let _permit = match exact {
             Some(length) if length <= Self::SMALL => None,
             _ => Some(self.large.take(caller).map_err(|_| BodyError::Busy)?),
         };

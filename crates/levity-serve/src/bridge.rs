@@ -1,26 +1,25 @@
-//! A workspace and an agent on one side, other programs' agents on the other.
+//! A workspace and an agent for the agents of other programs.
 //!
-//! A [`BridgeHost`] holds a workspace and a *commander*, any levity agent. Others come in over a
-//! WebSocket on this machine, read and write files, and dispatch whole tasks to the commander. What
-//! it has to say is in the files that it changes; that a task has ended is seen by a signal file.
-//! [`BridgeTools`] are the same as tools for an agent on the other side, and `docs/bridge.md` says
-//! how MCP clients have them.
+//! A [`BridgeHost`] holds a workspace and a *commander*, any levity agent. Other programs connect
+//! over a WebSocket on this machine, read and write files, and dispatch whole tasks to the
+//! commander. The commander answers through the files that it changes; a signal file appears when a
+//! task has ended. [`BridgeTools`] offers the same as tools for an agent on the other side, and
+//! `docs/bridge.md` explains how MCP clients use them.
 //!
-//! The protocol is JSON-RPC 2.0, one message a text frame:
+//! The protocol is JSON-RPC 2.0, one message per text frame:
 //!
-//! | method | what it does |
+//! | method | effect |
 //! |---|---|
 //! | `fs/read`, `fs/write`, `fs/list` | files of the workspace |
-//! | `fs/wait` | waits until a file is there |
-//! | `agent/dispatch` | begins a task and returns its id |
-//! | `agent/status`, `agent/list`, `agent/cancel` | how tasks are |
-//! | `agent/subscribe` | has the client read a task's events, as `agent/event` |
-//! | `host/info`, `ping` | who is there |
+//! | `fs/wait` | waits until a file exists |
+//! | `agent/dispatch` | starts a task and returns its id |
+//! | `agent/status`, `agent/list`, `agent/cancel` | status of tasks |
+//! | `agent/subscribe` | streams a task's events to the client, as `agent/event` |
+//! | `host/info`, `ping` | information about the host |
 //!
-//! Every refusal has an [`ErrorKind`] in its `data.kind`, and words that say what to do.
+//! Every error has an [`ErrorKind`] in its `data.kind`, and a message that says what to do.
 
 mod address;
-mod book;
 mod challenge;
 mod client;
 mod error;
@@ -34,6 +33,7 @@ mod outbox;
 mod session;
 mod signal;
 mod status;
+mod task_store;
 mod tasks;
 mod tools;
 mod wait;

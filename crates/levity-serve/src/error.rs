@@ -3,128 +3,127 @@ use std::io;
 use levity_core::text::chain;
 use levity_core::{RunId, SharedError};
 
-/// What the methods of this crate return.
+/// The result type that this crate's methods return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be offered, or what a run was asked for could not be done.
+/// An error of a server, a listener or one of its runs.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting makes no sense.
+    /// A setting has an invalid value.
     #[error("`{setting}` {problem}")]
     Setting {
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// What is wrong, and the way out.
+        /// The problem and how to fix it.
         problem: String,
     },
-    /// A token cannot be had, or is none.
+    /// A token is invalid, or cannot be read, written or generated.
     #[error("{what}")]
     Token {
-        /// What is wrong, and the way out.
+        /// The problem and how to fix it.
         what: String,
-        /// What the system said, if it was asked.
+        /// The operating system's error, if a system call failed.
         #[source]
         source: Option<io::Error>,
     },
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error(
-        "`{address}` cannot be listened on; name another with its option, or end what has it: \
-            {source}"
+        "cannot listen on `{address}`: {source}; choose another address, or stop the process that \
+            uses it"
     )]
     Listen {
-        /// The address.
+        /// The address that was requested.
         address: String,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A connection failed.
+    /// An I/O operation failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// As many runs are under way as there may be.
+    /// The maximum number of runs is already in progress.
     #[error(
-        "{most} runs are under way, and no more are taken; try again when one of them has ended"
+        "{most} runs are in progress, which is the limit; try again when one of them has ended"
     )]
     Full {
-        /// How many there may be.
+        /// The maximum number of runs.
         most: usize,
     },
-    /// As many runs or lists are read from the journal as may be at once.
+    /// The maximum number of journal reads is already in progress.
     #[error(
-        "{most} reads of the journal are under way, and no more are at once; try again in a moment"
+        "{most} reads of the journal are in progress, which is the limit; try again in a moment"
     )]
     JournalBusy {
-        /// How many may be read at once.
+        /// The maximum number of concurrent reads.
         most: usize,
     },
-    /// The prompt has no words.
-    #[error("the prompt is empty; say what is to be done")]
+    /// The prompt contains no text.
+    #[error("the prompt is empty; describe the task")]
     EmptyPrompt,
-    /// The prompt is longer than it may be.
-    #[error(
-        "the prompt has more than {most} bytes; put what is longer into a file, and name the file"
-    )]
+    /// The prompt exceeds the size limit.
+    #[error("the prompt has more than {most} bytes; put long text into a file and name the file")]
     PromptTooLong {
-        /// How many bytes it may have.
+        /// The maximum size in bytes.
         most: usize,
     },
-    /// There is no such run.
-    #[error("there is no run `{0}`")]
+    /// No run has this id.
+    #[error("no run has the id `{0}`")]
     NoRun(RunId),
-    /// The run has ended, or is driven by another process.
-    #[error("run `{0}` is not under way here")]
+    /// The run has ended, or another process drives it.
+    #[error("run `{0}` is not in progress in this process")]
     NotUnderWay(RunId),
-    /// A run could not begin or go on, or could not be looked at.
-    #[error("run `{run}` could not be worked on: {}", chain(.cause))]
+    /// The run could not be started, resumed or read.
+    #[error("run `{run}` failed: {}", chain(.cause))]
     Run {
-        /// The run.
+        /// The id of the run.
         run: RunId,
-        /// Why.
+        /// The cause of the failure.
         #[source]
         cause: SharedError,
     },
     /// A command did not reach its run.
     #[error(transparent)]
     Control(#[from] levity_core::ControlError),
-    /// The journal failed.
+    /// The journal returned an error.
     #[error("the journal failed: {}", chain(.0))]
     Journal(#[from] levity_core::JournalError),
 }
 
-/// The message and its causes on one line: a `main` that returns the error prints this.
+/// Prints the message and its causes on one line, because a `main` that returns the error prints
+/// this.
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&chain(self))
     }
 }
 
-/// What kind of error it is.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// It was put together wrongly.
+    /// A setting, token or prompt is invalid.
     Config,
-    /// What was asked for is not there.
+    /// The requested item does not exist.
     NotFound,
-    /// Too much at once.
+    /// A limit on concurrent work has been reached.
     Full,
-    /// What was asked for does not fit how the run stands.
+    /// The request does not fit the current state of the run.
     State,
     /// The run itself failed.
     Run,
-    /// A file, a socket, the journal.
+    /// A file, a socket or the journal failed.
     Io,
 }
 
 impl Error {
-    /// What kind of error it is.
+    /// Returns the category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Setting { .. }
@@ -140,7 +139,7 @@ impl Error {
         }
     }
 
-    /// Whether the same may succeed later.
+    /// Returns `true` if the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Full { .. } | Self::JournalBusy { .. } | Self::Io { .. } => true,

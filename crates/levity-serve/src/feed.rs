@@ -5,107 +5,108 @@ use bytes::Bytes;
 use levity_core::{Event, EventKind, RunId};
 use tokio::sync::watch;
 
-/// The events of one run and the runs below it, written down once for however many readers.
+/// The events of one run and its child runs, serialized once for any number of readers.
 ///
-/// Nobody is waited for: a reader that is slower than the run misses something, and is told how
-/// much.
+/// The feed waits for no reader: a reader that is slower than the run misses events and learns how
+/// many.
 pub(crate) struct Feed {
     run: RunId,
-    /// What tells the order of events in this process from that in another, where runs below took
-    /// part.
+    /// Identifies this process in event ids, because the order of events of child runs differs
+    /// between processes.
     boot: Arc<str>,
-    /// How many events may wait, and how many bytes of them.
-    most: (usize, usize),
+    /// The maximum number of buffered events, and of their bytes.
+    limits: (usize, usize),
     state: Mutex<State>,
     newest: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Told>,
+    waiting: VecDeque<FeedEvent>,
     bytes: usize,
-    fleeting: usize,
-    /// The number of the next event, all counted.
+    transient: usize,
+    /// The ordinal of the next event, counting all events.
     next: u64,
-    /// How many events that last there were.
-    lasting: u64,
-    /// Whether runs below this one have told something: their order is that of this process alone.
+    /// The number of durable events that were pushed.
+    durable: u64,
+    /// `true` once child runs have emitted events: from then on, the order is specific to this
+    /// process.
     mixed: bool,
     closed: bool,
 }
 
-/// An event as readers get it.
+/// A serialized event in the feed.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct FeedEvent {
     ordinal: u64,
-    /// How many events that last there were, this one included.
+    /// The number of durable events up to and including this one.
     number: u64,
-    lasting: bool,
+    durable: bool,
     mixed: bool,
     pub(crate) run: RunId,
-    /// What the event is called.
+    /// The name of the event's kind.
     pub(crate) name: &'static str,
     pub(crate) json: Bytes,
 }
 
-/// What a reader within this crate gets: an event with what is known about it without reading it.
+/// An item for readers within this crate: an event with the metadata that needs no parsing.
 #[derive(Debug)]
-pub(crate) enum Given {
+pub(crate) enum FeedItem {
     Event {
         id: Option<String>,
-        told: Told,
+        event: FeedEvent,
     },
-    /// So many events, and so many among them that last.
+    /// The number of missed events, and of durable ones among them.
     Missed {
         count: u64,
-        lasting: u64,
+        durable: u64,
     },
     Reset,
 }
 
-/// What a reader gets.
+/// An item that a [`Reader`] returns.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Item {
-    /// An event, as JSON.
+    /// An event of the run, as JSON.
     Event {
-        /// By which a reader can go on from here; what is fleeting has none.
+        /// The id from which a reader can resume; `None` for transient events.
         id: Option<String>,
-        /// The event.
+        /// The event as JSON.
         json: Bytes,
     },
-    /// This reader was too slow, and missed something.
+    /// The reader was too slow and missed this many events.
     Missed(u64),
-    /// The id that the reader went on from is not known any more: what follows is told from the
-    /// beginning, or from the first that is still known.
+    /// The id that the reader resumed from is no longer known. The following items start at the
+    /// beginning, or at the first event that is still available.
     Reset,
 }
 
 impl Feed {
-    /// How many events wait for readers.
+    /// The maximum number of buffered events.
     pub(crate) const EVENTS: usize = 4096;
-    /// How many bytes of them.
+    /// The maximum number of bytes of buffered events.
     pub(crate) const BYTES: usize = 4 << 20;
-    /// Stands for a process where events are told from the journal.
-    const KEPT: &str = "journal";
+    /// Takes the position of the process id where events are read from the journal.
+    const JOURNAL_BOOT: &str = "journal";
 
     pub(crate) fn new(run: RunId, boot: Arc<str>) -> Self {
-        let most = (Self::EVENTS, Self::BYTES);
+        let limits = (Self::EVENTS, Self::BYTES);
         Self {
             run,
             boot,
-            most,
+            limits,
             state: Mutex::default(),
             newest: watch::Sender::new(0),
         }
     }
 
-    /// All that the journal has of a run. It is there already, so nothing of it leaves, and its
+    /// Creates a feed of all events that the journal has of a run. No event is dropped, and the
     /// order is the same in every process.
-    pub(crate) fn kept(run: RunId, events: &[Event]) -> Self {
+    pub(crate) fn from_journal(run: RunId, events: &[Event]) -> Self {
         let feed = Self {
-            most: (usize::MAX, usize::MAX),
-            ..Self::new(run, Self::KEPT.into())
+            limits: (usize::MAX, usize::MAX),
+            ..Self::new(run, Self::JOURNAL_BOOT.into())
         };
         events.iter().for_each(|event| feed.push(event));
         feed.close();
@@ -117,8 +118,8 @@ impl Feed {
     }
 
     pub(crate) fn push(&self, event: &Event) {
-        let lasting = !event.kind.is_fleeting();
-        if !lasting && self.newest.receiver_count() == 0 {
+        let durable = !event.kind.is_fleeting();
+        if !durable && self.newest.receiver_count() == 0 {
             return;
         }
         let Ok(json) = serde_json::to_vec(event) else {
@@ -127,60 +128,61 @@ impl Feed {
         let mut state = self.state();
         state.mixed |=
             event.run != self.run || matches!(event.kind, EventKind::ChildStarted { .. });
-        state.lasting += u64::from(lasting);
-        let (ordinal, number, mixed) = (state.next, state.lasting, state.mixed);
+        state.durable += u64::from(durable);
+        let (ordinal, number, mixed) = (state.next, state.durable, state.mixed);
         state.next += 1;
         let (run, name, json) = (event.run.clone(), event.kind.name(), json.into());
         state.add(
-            Told {
+            FeedEvent {
                 ordinal,
                 number,
-                lasting,
+                durable,
                 mixed,
                 run,
                 name,
                 json,
             },
-            self.most,
+            self.limits,
         );
         let next = state.next;
         drop(state);
         self.newest.send_replace(next);
     }
 
-    /// How many bytes of events are kept.
+    /// Returns the number of bytes of buffered events.
     pub(crate) fn bytes(&self) -> usize {
         self.state().bytes
     }
 
-    /// Nothing more is told.
+    /// Closes the feed. No further events are pushed.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.newest.send_modify(|_| {});
     }
 
-    /// Reads on behind an id, or from the beginning.
+    /// Returns a reader that starts after an id, or at the beginning.
     pub(crate) fn reader(self: &Arc<Self>, after: Option<&str>) -> Reader {
         let newest = self.newest.subscribe();
-        let began = self.state().next;
+        let start = self.state().next;
         let ((next, seen), reset) = match after {
             None => ((0, 0), false),
             Some(id) => self
-                .place(id)
-                .map_or(((0, 0), true), |place| (place, false)),
+                .position(id)
+                .map_or(((0, 0), true), |position| (position, false)),
         };
         Reader {
             feed: self.clone(),
             newest,
             next,
             seen,
-            began,
+            start,
             reset,
         }
     }
 
-    /// The number of the event behind the one of this id, and how many that last are before it.
-    fn place(&self, id: &str) -> Option<(u64, u64)> {
+    /// Returns the ordinal of the event after the one with this id, and the number of durable
+    /// events before it.
+    fn position(&self, id: &str) -> Option<(u64, u64)> {
         let (number, boot) = match id.split_once('~') {
             Some((number, boot)) => (number, Some(boot)),
             None => (id, None),
@@ -190,15 +192,16 @@ impl Feed {
             return None;
         }
         let state = self.state();
-        if number > state.lasting {
+        if number > state.durable {
             return None;
         }
-        let is_behind =
-            |told: &&Told| told.number > number || (told.number == number && !told.lasting);
-        let first = state.waiting.front().map_or(state.lasting, |told| {
-            told.number.saturating_sub(u64::from(told.lasting))
+        let is_behind = |event: &&FeedEvent| {
+            event.number > number || (event.number == number && !event.durable)
+        };
+        let first = state.waiting.front().map_or(state.durable, |event| {
+            event.number.saturating_sub(u64::from(event.durable))
         });
-        // What was in between has left.
+        // Events between the id and the first buffered one were dropped.
         if number < first {
             return None;
         }
@@ -207,120 +210,122 @@ impl Feed {
                 .waiting
                 .iter()
                 .find(is_behind)
-                .map_or(state.next, |told| told.ordinal),
+                .map_or(state.next, |event| event.ordinal),
             number,
         ))
     }
 
-    fn id(&self, told: &Told) -> Option<String> {
-        told.lasting.then(|| match told.mixed {
-            true => format!("{}~{}", told.number, self.boot),
-            false => told.number.to_string(),
+    fn id(&self, event: &FeedEvent) -> Option<String> {
+        event.durable.then(|| match event.mixed {
+            true => format!("{}~{}", event.number, self.boot),
+            false => event.number.to_string(),
         })
     }
 }
 
 impl State {
-    fn add(&mut self, told: Told, (events, bytes): (usize, usize)) {
-        self.bytes += told.json.len();
-        self.fleeting += usize::from(!told.lasting);
-        self.waiting.push_back(told);
+    fn add(&mut self, event: FeedEvent, (events, bytes): (usize, usize)) {
+        self.bytes += event.json.len();
+        self.transient += usize::from(!event.durable);
+        self.waiting.push_back(event);
         while self.waiting.len() > events || (self.bytes > bytes && self.waiting.len() > 1) {
             self.make_room();
         }
     }
 
-    /// Leaves out all that is fleeting, or else the oldest event.
+    /// Drops all transient events, or else the oldest event.
     fn make_room(&mut self) {
-        if self.fleeting == 0 {
-            self.bytes -= self.waiting.pop_front().map_or(0, |told| told.json.len());
+        if self.transient == 0 {
+            self.bytes -= self.waiting.pop_front().map_or(0, |event| event.json.len());
             return;
         }
-        self.fleeting = 0;
-        self.waiting.retain(|told| told.lasting);
-        self.bytes = self.waiting.iter().map(|told| told.json.len()).sum();
+        self.transient = 0;
+        self.waiting.retain(|event| event.durable);
+        self.bytes = self.waiting.iter().map(|event| event.json.len()).sum();
     }
 
-    /// The first event from `ordinal` on that is still there.
-    fn from(&self, ordinal: u64) -> Option<&Told> {
-        let at = self.waiting.partition_point(|told| told.ordinal < ordinal);
+    /// Returns the first buffered event at or after `ordinal`.
+    fn from(&self, ordinal: u64) -> Option<&FeedEvent> {
+        let at = self
+            .waiting
+            .partition_point(|event| event.ordinal < ordinal);
         self.waiting.get(at)
     }
 }
 
-/// Reads the events of a run. It never holds the run up.
+/// A reader of a run's events. It never delays the run.
 pub struct Reader {
     feed: Arc<Feed>,
     newest: watch::Receiver<u64>,
     next: u64,
-    /// How many events that last are before the next one.
+    /// The number of durable events before the next one.
     seen: u64,
-    /// The number of the first event that was told since it reads. What was fleeting before, it was
-    /// never to get.
-    began: u64,
+    /// The ordinal of the next event at the time when the reader was created. Transient events
+    /// before it do not count as missed.
+    start: u64,
     reset: bool,
 }
 
 impl Reader {
-    /// The next event, or `None` after the last one. Dropping the future loses nothing.
+    /// Waits for the next item; `None` after the last one. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Item> {
-        Some(match self.given().await? {
-            Given::Event { id, told } => Item::Event {
+        Some(match self.next_item().await? {
+            FeedItem::Event { id, event } => Item::Event {
                 id,
-                json: told.json,
+                json: event.json,
             },
-            Given::Missed { count, .. } => Item::Missed(count),
-            Given::Reset => Item::Reset,
+            FeedItem::Missed { count, .. } => Item::Missed(count),
+            FeedItem::Reset => Item::Reset,
         })
     }
 
-    /// The same, with what is known about the event.
-    pub(crate) async fn given(&mut self) -> Option<Given> {
+    /// Same as [`next`](Self::next), with the metadata of the event.
+    pub(crate) async fn next_item(&mut self) -> Option<FeedItem> {
         loop {
             self.newest.borrow_and_update();
             match self.step() {
-                Step::Given(given) => return Some(given),
+                Step::Item(item) => return Some(item),
                 Step::End => return None,
                 Step::Wait => self.newest.changed().await.ok()?,
             }
         }
     }
 
-    /// What there is by now, if there is something.
-    pub(crate) fn given_by_now(&mut self) -> Option<Given> {
+    /// Returns the next item if one is available without waiting.
+    pub(crate) fn try_next_item(&mut self) -> Option<FeedItem> {
         match self.step() {
-            Step::Given(given) => Some(given),
+            Step::Item(item) => Some(item),
             Step::End | Step::Wait => None,
         }
     }
 
     fn step(&mut self) -> Step {
         if std::mem::take(&mut self.reset) {
-            return Step::Given(Given::Reset);
+            return Step::Item(FeedItem::Reset);
         }
         let state = self.feed.state();
-        let Some(told) = state.from(self.next).cloned() else {
+        let Some(event) = state.from(self.next).cloned() else {
             return if state.closed { Step::End } else { Step::Wait };
         };
         drop(state);
-        let before = told.number - u64::from(told.lasting);
-        let lasting = before.saturating_sub(self.seen);
-        let count = told
+        let before = event.number - u64::from(event.durable);
+        let durable = before.saturating_sub(self.seen);
+        let count = event
             .ordinal
-            .saturating_sub(self.next.max(self.began))
-            .max(lasting);
-        (self.next, self.seen) = (told.ordinal, before);
+            .saturating_sub(self.next.max(self.start))
+            .max(durable);
+        (self.next, self.seen) = (event.ordinal, before);
         if count > 0 {
-            return Step::Given(Given::Missed { count, lasting });
+            return Step::Item(FeedItem::Missed { count, durable });
         }
-        (self.next, self.seen) = (told.ordinal + 1, told.number);
-        let id = self.feed.id(&told);
-        Step::Given(Given::Event { id, told })
+        (self.next, self.seen) = (event.ordinal + 1, event.number);
+        let id = self.feed.id(&event);
+        Step::Item(FeedItem::Event { id, event })
     }
 }
 
 enum Step {
-    Given(Given),
+    Item(FeedItem),
     Wait,
     End,
 }

@@ -1,4 +1,4 @@
-//! Runs by HTTP: started, followed, told what to do. For a web page, and for any program.
+//! An HTTP API for starting, following and controlling runs, for web pages and other programs.
 //!
 //! ```
 //! use levity_loop::Agent;
@@ -17,8 +17,7 @@
 //! # }
 //! ```
 //!
-//! What can be asked for is described by [`openapi`], which the server also answers at
-//! `/v1/openapi.json`.
+//! [`openapi`] describes the API. The server also returns this description at `/v1/openapi.json`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,25 +34,25 @@ use crate::listen::Listener;
 use crate::quota::Quota;
 use crate::runs::Runs;
 
-mod answer;
 mod asks;
+mod commands;
 mod events;
+mod extract;
 mod input;
 mod list;
 mod openapi;
+mod problem;
 mod routes;
+mod run_view;
 mod sessions;
-mod shown;
 mod start;
-mod target;
-mod tell;
 mod tools;
 
-pub(crate) use answer::runtime_error;
 pub use openapi::openapi;
+pub(crate) use problem::runtime_error;
 
-/// Runs by HTTP.
-#[must_use = "it serves nobody until `serve` is called"]
+/// An HTTP server for runs.
+#[must_use = "it accepts no clients until `serve` is called"]
 pub struct HttpApi {
     runs: Runs,
     settings: Settings,
@@ -75,48 +74,50 @@ struct Settings {
     patience: Duration,
 }
 
-/// What those who answer share.
+/// The state that all request handlers share.
 struct Api {
     runs: Runs,
     settings: Settings,
     requests: Arc<Quota>,
     bodies: BodyReader,
     readers: Arc<Quota>,
-    /// How many may read old runs from the journal at once: each holds all of its run.
+    /// Limits the readers of old runs from the journal, because each holds its whole run in memory.
     old_readers: Arc<Quota>,
     tool_calls: Arc<Quota>,
-    /// Tells calls of tools by this server from those by others, and from each other.
-    mark: u64,
+    /// Distinguishes tool calls of this server from those of other servers.
+    call_prefix: u64,
     calls: AtomicU64,
     stop: CancelToken,
 }
 
 impl HttpApi {
-    /// How large the body of a request may be: 1 MiB.
+    /// The default maximum size of a request body: 1 MiB.
     pub const DEFAULT_BODY_LIMIT: usize = 1 << 20;
-    /// How long a client may take to send the body of a request: 20 seconds.
+    /// The default timeout for receiving a request body: 20 seconds.
     pub const DEFAULT_BODY_TIME: Duration = Duration::from_secs(20);
-    /// How long a client may take for an answer: 60 seconds. Streams of events have no such time.
+    /// The default time in which a client must read a response: 60 seconds. It does not apply to
+    /// event streams.
     pub const DEFAULT_ANSWER_TIME: Duration = Duration::from_secs(60);
-    /// How long a goal may be: 256 KiB, as for all [`Runs`].
+    /// The default maximum length of a goal: 256 KiB, as for all [`Runs`].
     pub const DEFAULT_GOAL_LIMIT: usize = Runs::DEFAULT_PROMPT_LIMIT;
-    /// How many tools may be called at once by their routes: 64.
+    /// The default maximum number of concurrent tool calls through the tool routes: 64.
     pub const DEFAULT_TOOL_CALLS: usize = 64;
-    /// How many requests are worked on at once, until their answers are sent: 1,024. Those who
-    /// follow events are not among them.
+    /// The default maximum number of requests in progress, until their responses are sent: 1,024.
+    /// Event streams do not count.
     pub const DEFAULT_REQUESTS: usize = 1024;
-    /// How many may follow events at once: 1,024.
+    /// The default maximum number of concurrent event streams: 1,024.
     pub const DEFAULT_READERS: usize = 1024;
-    /// How many of them may read runs that have ended from the journal: 16. Each of them holds all
-    /// of its run.
+    /// The maximum number of event streams that read ended runs from the journal: 16. Each holds
+    /// its whole run in memory.
     pub const OLD_READERS: usize = 16;
-    /// How long nothing is sent to somebody who follows events before a sign of life: 15 seconds.
+    /// The default interval without events after which an event stream gets a heartbeat: 15
+    /// seconds.
     pub const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(15);
-    /// How long an answer waits for a run to begin, or to take in what it is told, unless told
-    /// otherwise: 10 seconds.
+    /// The default time that a response waits for a run to start or to receive a command: 10
+    /// seconds.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// Offers these runs.
+    /// Creates an HTTP API for these runs.
     pub fn new(runs: Runs) -> Self {
         let settings = Settings {
             conversations: None,
@@ -136,96 +137,100 @@ impl HttpApi {
         Self { runs, settings }
     }
 
-    /// Offers the conversations that the runs are part of, to be read and forgotten; none by
+    /// Lets clients read and delete the conversations that the runs are part of. Disabled by
     /// default.
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.settings.conversations = Some(conversations);
         self
     }
 
-    /// Offers plans that were carried out and kept, to be read; none by default.
+    /// Lets clients read stored plans. Disabled by default.
     #[cfg(feature = "dag")]
     pub fn plans(mut self, sessions: levity_observe::SessionFolder) -> Self {
         self.settings.plans = Some(sessions);
         self
     }
 
-    /// Offers tools, to be listed and called under their policy; none by default.
-    /// `agent.dispatcher().clone()` gives those of an agent.
+    /// Lets clients list tools and call them under their policy. Disabled by default. Use
+    /// `agent.dispatcher().clone()` to offer the tools of an agent.
     pub fn tools(mut self, tools: Dispatcher) -> Self {
         self.settings.tools = Some(tools);
         self
     }
 
-    /// How many tools may be called at once; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by
-    /// default. One named token has the share of them that [`Runs::token_share`] says.
+    /// Sets the maximum number of concurrent tool calls;
+    /// [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by default. One named token gets the share
+    /// that [`Runs::token_share`] sets.
     pub fn tool_calls(mut self, most: usize) -> Self {
         self.settings.tool_calls = most;
         self
     }
 
-    /// How many requests are worked on at once; [`DEFAULT_REQUESTS`](Self::DEFAULT_REQUESTS) by
-    /// default. One named token has the share of them that [`Runs::token_share`] says.
+    /// Sets the maximum number of requests in progress;
+    /// [`DEFAULT_REQUESTS`](Self::DEFAULT_REQUESTS) by default. One named token gets the share that
+    /// [`Runs::token_share`] sets.
     pub fn requests(mut self, most: usize) -> Self {
         self.settings.requests = most;
         self
     }
 
-    /// How large the body of a request may be; [`DEFAULT_BODY_LIMIT`](Self::DEFAULT_BODY_LIMIT) by
+    /// Sets the maximum size of a request body; [`DEFAULT_BODY_LIMIT`](Self::DEFAULT_BODY_LIMIT) by
     /// default.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body_limit = bytes;
         self
     }
 
-    /// How long a client may take to send it; [`DEFAULT_BODY_TIME`](Self::DEFAULT_BODY_TIME) by
-    /// default.
+    /// Sets the timeout for receiving a request body;
+    /// [`DEFAULT_BODY_TIME`](Self::DEFAULT_BODY_TIME) by default.
     pub fn body_time(mut self, time: Duration) -> Self {
         self.settings.body_time = time;
         self
     }
 
-    /// How long a client may take for an answer, but for streams of events; the connection is
-    /// closed then. [`DEFAULT_ANSWER_TIME`](Self::DEFAULT_ANSWER_TIME) by default.
+    /// Sets the time in which a client must read a response;
+    /// [`DEFAULT_ANSWER_TIME`](Self::DEFAULT_ANSWER_TIME) by default. After that, the connection is
+    /// closed. It does not apply to event streams.
     pub fn answer_time(mut self, time: Duration) -> Self {
         self.settings.answer_time = time;
         self
     }
 
-    /// How long a goal may be; [`DEFAULT_GOAL_LIMIT`](Self::DEFAULT_GOAL_LIMIT) by default.
-    /// [`Runs::prompt_limit`] holds beside it.
+    /// Sets the maximum length of a goal; [`DEFAULT_GOAL_LIMIT`](Self::DEFAULT_GOAL_LIMIT) by
+    /// default. [`Runs::prompt_limit`] applies as well.
     pub fn goal_limit(mut self, bytes: usize) -> Self {
         self.settings.goal_limit = bytes;
         self
     }
 
-    /// How many may follow events at once; [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default.
-    /// One named token has the share of them that [`Runs::token_share`] says.
+    /// Sets the maximum number of concurrent event streams;
+    /// [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default. One named token gets the share that
+    /// [`Runs::token_share`] sets.
     pub fn readers(mut self, most: usize) -> Self {
         self.settings.readers = most;
         self
     }
 
-    /// After how long without an event those who follow get a sign of life;
+    /// Sets the interval without events after which an event stream gets a heartbeat;
     /// [`DEFAULT_HEARTBEAT`](Self::DEFAULT_HEARTBEAT) by default.
     pub fn heartbeat(mut self, time: Duration) -> Self {
         self.settings.heartbeat = time;
         self
     }
 
-    /// How long an answer waits for a run to begin, or to take in what it is told;
-    /// [`PATIENCE`](Self::PATIENCE) by default. What was taken by then is done in any case, and the
-    /// answer says so.
+    /// Sets the time that a response waits for a run to start or to receive a command;
+    /// [`PATIENCE`](Self::PATIENCE) by default. A command that was accepted by then is delivered in
+    /// any case, and the response says so.
     pub fn patience(mut self, time: Duration) -> Self {
         self.settings.patience = time;
         self
     }
 
-    /// Serves until the listener is told to stop. Dropping the future closes all connections; the
-    /// runs go on as long as somebody holds their [`Runs`].
+    /// Serves until the listener must stop. Dropping the future closes all connections; the runs
+    /// continue as long as a clone of their [`Runs`] exists.
     ///
     /// # Errors
-    /// When the listener fails.
+    /// Fails if the listener fails.
     pub async fn serve(self, listener: Listener) -> Result<()> {
         let listener = listener.open_at("/v1/health");
         let share = self.runs.share();
@@ -235,7 +240,7 @@ impl HttpApi {
             readers: Quota::new(self.settings.readers, share),
             old_readers: Quota::new(Self::OLD_READERS, share),
             tool_calls: Quota::new(self.settings.tool_calls, share),
-            mark: self.runs.runtime().world().random(),
+            call_prefix: self.runs.runtime().world().random(),
             calls: AtomicU64::new(1),
             stop: listener.stopped(),
             runs: self.runs,

@@ -1,4 +1,4 @@
-//! levity's agents offered to others.
+//! Serves levity's agents to other programs: MCP server, bridge and HTTP API.
 //!
 //! ```
 //! use levity_loop::Agent;
@@ -15,25 +15,26 @@
 //! # }
 //! ```
 //!
-//! - [`Runs`] works on goals for others by anything [`Runnable`](levity_runtime::Runnable): an
-//!   agent, a swarm, a team. A run goes on when whoever asked for it has left.
-//! - A [`Listener`] lets in only those who pass its [`AccessControl`]: on the loopback by default,
-//!   with a [`Token`], from pages of this machine.
-//! - [`bridge`] is a workspace and an agent that other programs' agents work with.
+//! - [`Runs`] runs goals for clients with anything [`Runnable`](levity_runtime::Runnable): an
+//!   agent, a swarm, a team. A run continues after the client that started it disconnects.
+//! - A [`Listener`] admits only clients that pass its [`AccessControl`]. By default it listens on
+//!   the loopback, requires a [`Token`] and accepts only pages of this machine.
+//! - [`bridge`] offers a workspace and an agent to the agents of other programs.
 //! - [`http`] offers runs to web pages and other programs.
-//! - Nobody who reads slowly, or not at all, holds up a run.
+//! - A client that reads slowly, or not at all, never delays a run.
 //!
 //! # Features
-//! - `swarm`, `dag`: swarms and teams can be served.
-//! - `sqlite`: what is remembered can be searched.
+//! - `dag`: serves the session files of plans.
+//! - `sqlite`: makes remembered facts searchable.
 
 mod access;
+mod access_control;
 mod access_log;
 mod body;
 pub mod bridge;
+mod displayed_args;
 mod error;
 mod feed;
-mod gate;
 pub mod http;
 mod library;
 mod listen;
@@ -43,14 +44,13 @@ mod proof;
 mod quota;
 mod runner;
 mod runs;
-mod shown;
 mod token;
 
 pub use access::{Caller, TokenInfo, TokenScope, Tokens};
+pub use access_control::AccessControl;
 pub use access_log::{AccessLog, AccessRecord};
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{Item, Reader};
-pub use gate::AccessControl;
 #[cfg(feature = "sqlite")]
 pub use library::RecallLibrary;
 pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};

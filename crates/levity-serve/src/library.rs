@@ -5,21 +5,20 @@ use levity_core::{SharedError, ToolError};
 use serde::Serialize;
 use serde_json::Value;
 
+mod combined;
 #[cfg(feature = "sqlite")]
 mod facts;
 mod files;
-mod shelf;
 
+pub(crate) use combined::CombinedLibrary;
 #[cfg(feature = "sqlite")]
 pub use facts::RecallLibrary;
 pub use files::WorkspaceLibrary;
-pub(crate) use shelf::Shelf;
 
-/// What addresses of files of a workspace begin with.
+/// The prefix of the URLs of workspace files.
 pub(crate) const FILES_URL: &str = "workspace:///";
 
-/// The address of a file of a workspace: what may not stand in an address as it is is written as
-/// `%20` and the like.
+/// Returns the URL of a workspace file, percent-encoding the bytes that a URL does not allow.
 pub(crate) fn file_url(path: &str) -> String {
     let mut url = FILES_URL.to_owned();
     for byte in path.bytes() {
@@ -31,8 +30,8 @@ pub(crate) fn file_url(path: &str) -> String {
     url
 }
 
-/// The file that an address is about. Clients write addresses anew, so what need not be encoded may
-/// be.
+/// Returns the path of the file that a URL names. Clients rewrite URLs, so characters that need no
+/// encoding may be encoded.
 pub(crate) fn file_path(url: &str) -> Option<String> {
     let path = url.strip_prefix(FILES_URL)?;
     let mut bytes = Vec::with_capacity(path.len());
@@ -53,25 +52,26 @@ pub(crate) fn file_path(url: &str) -> Option<String> {
     Some(String::from_utf8(bytes).unwrap_or_else(|_| path.to_owned()))
 }
 
-/// Documents that can be searched for and fetched: what the tools `search` and `fetch` are made of.
+/// A collection of documents behind the tools `search` and `fetch`.
 ///
 /// # Contract
-/// - What `search` found, `fetch` finds by its id, unless it has gone since.
-/// - Ids are untrusted: they may come from anywhere.
+/// - `fetch` finds each document that `search` returned by its id, unless the document has been
+///   removed since.
+/// - Ids are untrusted input: they may come from any client.
 #[async_trait]
 pub trait Library: Send + Sync {
-    /// At most `limit` documents that have to do with `query`, best first.
+    /// Returns at most `limit` documents that match `query`, best first.
     ///
     /// # Errors
-    /// When they cannot be looked for.
+    /// Fails if the search cannot be performed.
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError>;
 
-    /// As [`search`](Self::search), for a tenant of the server: empty for its owner. A library
-    /// whose searches cost much divides them among tenants, so that none holds up the others; by
-    /// default it is the same.
+    /// Same as [`search`](Self::search), for a tenant of the server; the owner's tenant is empty. A
+    /// library with expensive searches should divide its capacity among tenants, so that none
+    /// delays the others. The default implementation ignores the tenant.
     ///
     /// # Errors
-    /// When they cannot be looked for.
+    /// Fails if the search cannot be performed.
     async fn search_for(
         &self,
         tenant: &str,
@@ -82,10 +82,10 @@ pub trait Library: Send + Sync {
         self.search(query, limit).await
     }
 
-    /// The document of an id, or `None` when this library has none such.
+    /// Returns the document with this id, or `None` if this library has no such document.
     ///
     /// # Errors
-    /// When it is there and cannot be given.
+    /// Fails if the document exists but cannot be read.
     async fn fetch(&self, id: &str) -> Result<Option<Document>, LibraryError>;
 }
 
@@ -109,23 +109,23 @@ impl<L: Library + ?Sized> Library for Arc<L> {
     }
 }
 
-/// A document that was found.
+/// A document found by a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Hit {
-    /// By which it can be fetched.
+    /// The id for fetching the document.
     pub id: String,
-    /// What it is called.
+    /// The title of the document.
     pub title: String,
-    /// Where it is, for whoever wants to name it as a source.
+    /// The URL of the document, for citing it as a source.
     pub url: String,
-    /// Some of it, around what was looked for.
+    /// An excerpt around the match, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
 impl Hit {
-    /// A document that was found.
+    /// Creates a search result without an excerpt.
     pub fn new(id: impl Into<String>, title: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -135,7 +135,7 @@ impl Hit {
         }
     }
 
-    /// Shows some of it.
+    /// Sets the excerpt of the document.
     #[must_use]
     pub fn with_text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
@@ -143,25 +143,25 @@ impl Hit {
     }
 }
 
-/// A document.
+/// A document with its full text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Document {
-    /// Its id.
+    /// The id of the document.
     pub id: String,
-    /// What it is called.
+    /// The title of the document.
     pub title: String,
-    /// All of it, as far as it may be shown.
+    /// The text of the document, up to the library's size limit.
     pub text: String,
-    /// Where it is.
+    /// The URL of the document.
     pub url: String,
-    /// What else is known of it.
+    /// Additional information about the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
 
 impl Document {
-    /// A document.
+    /// Creates a document without metadata.
     pub fn new(
         id: impl Into<String>,
         title: impl Into<String>,
@@ -177,7 +177,7 @@ impl Document {
         }
     }
 
-    /// Says what else is known of it.
+    /// Sets additional information about the document.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Value) -> Self {
         self.metadata = Some(metadata);
@@ -185,7 +185,7 @@ impl Document {
     }
 }
 
-/// Why documents could not be looked for or given.
+/// An error of a search or a fetch.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct LibraryError {
@@ -195,7 +195,7 @@ pub struct LibraryError {
 }
 
 impl LibraryError {
-    /// Something is wrong: `message` says what, and the way out.
+    /// Creates an error. `message` names the problem and how to fix it.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -203,7 +203,7 @@ impl LibraryError {
         }
     }
 
-    /// Says why.
+    /// Sets the cause of the error.
     #[must_use]
     pub fn with_source(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.cause = Some(SharedError::new(cause));
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_files_lead_back_to_them() {
+    fn file_url_round_trips_to_its_path() {
         for (path, url) in [
             ("a/b-1.md", "a/b-1.md"),
             ("my notes.md", "my%20notes.md"),
@@ -244,7 +244,7 @@ mod tests {
             assert_eq!(file_url(path), format!("{FILES_URL}{url}"));
             assert_eq!(file_path(&file_url(path)).as_deref(), Some(path));
         }
-        for (said, path) in [
+        for (encoded, path) in [
             ("my notes.md", "my notes.md"),
             ("%61", "a"),
             ("%", "%"),
@@ -252,7 +252,7 @@ mod tests {
             ("%FF", "%FF"),
         ] {
             assert_eq!(
-                file_path(&format!("{FILES_URL}{said}")).as_deref(),
+                file_path(&format!("{FILES_URL}{encoded}")).as_deref(),
                 Some(path)
             );
         }

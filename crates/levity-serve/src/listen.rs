@@ -21,31 +21,31 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::access_control::{AccessControl, AccessLayer, Audience};
 use crate::access_log::AccessLog;
 use crate::error::{Error, Result};
-use crate::gate::{AccessControl, Door, Serves};
 
-mod answers;
+mod answer_timer;
 mod failures;
 mod notice;
 mod slots;
-mod stalled;
+mod timed_stream;
 mod tls;
 
-pub(crate) use answers::AnswerTimer;
+pub(crate) use answer_timer::AnswerTimer;
 pub(crate) use failures::{Failures, Penalty};
 pub use notice::{ListenNotice, check_exposure};
 use slots::Slots;
 pub(crate) use slots::{NoSlot, Slot};
-use stalled::Stalled;
+use timed_stream::TimedStream;
 
-/// How many connections a [`Listener`] has at once, and how long those that show no token may stay.
+/// The limits of a [`Listener`]: numbers of connections, and timeouts for clients without a token.
 ///
-/// A connection belongs to those without a token until a request on it shows a right one. When such
-/// connections take all their places, the one that has waited longest is answered with 503 and
-/// closed: one of the same address when that address has too many, else one of the address that has
-/// most. So idle connections never lock out a client that sends its request at once, also at the
-/// same address.
+/// A connection is unauthenticated until a request on it presents a valid token. When all slots for
+/// unauthenticated connections are taken, the listener answers the one that has waited longest with
+/// 503 and closes it. It chooses one of the same address if that address has too many, else one of
+/// the address with the most connections. Idle connections therefore never lock out a client that
+/// sends its request at once, even at the same address.
 ///
 /// ```
 /// use levity_serve::ConnectionLimits;
@@ -54,22 +54,25 @@ use stalled::Stalled;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// How many connections that have shown no token there are. 512 by default.
+    /// The maximum number of unauthenticated connections. 512 by default.
     pub unauthenticated: usize,
-    /// How many of them come from one address, or one IPv6 network of 64 bits. 256 by default.
+    /// The maximum number of unauthenticated connections from one address, or one IPv6 network of
+    /// 64 bits. 256 by default.
     pub per_address: usize,
-    /// How many connections that have shown a token there are; these places are reserved for them.
-    /// 1,536 by default. Requests on further ones are answered with 503.
+    /// The maximum number of authenticated connections, for which these slots are reserved. 1,536
+    /// by default. Requests on further connections are answered with 503.
     pub authenticated: usize,
-    /// How many of them show named tokens of the same tenant. 384 by default.
+    /// The maximum number of authenticated connections with named tokens of the same tenant. 384 by
+    /// default.
     pub per_token: usize,
-    /// How long a connection may take until a request on it shows a token, encryption included. 10
-    /// seconds by default.
+    /// The time until a request on a connection must present a token, including the TLS handshake.
+    /// 10 seconds by default.
     pub unauthenticated_time: Duration,
-    /// How many wrong tokens of one address in a minute are answered at once. 10 by default.
+    /// The number of invalid tokens from one address per minute that are answered without delay. 10
+    /// by default.
     pub wrong_tokens: u32,
-    /// How long the answers to further ones are held back. 1 second by default. A right token is
-    /// never held back.
+    /// The delay of the responses to further invalid tokens. 1 second by default. A valid token is
+    /// never delayed.
     pub wrong_token_delay: Duration,
 }
 
@@ -87,7 +90,7 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// An address that is listened on, and who is let in.
+/// A listening socket with its access control.
 ///
 /// ```
 /// # use levity_serve::{AccessControl, Listener, Token};
@@ -101,66 +104,65 @@ impl Default for ConnectionLimits {
 pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
-    gate: AccessControl,
+    access: AccessControl,
     limits: ConnectionLimits,
     header_time: Duration,
     send_time: Duration,
     stop: CancelToken,
     tls: Option<TlsAcceptor>,
     access_log: Option<AccessLog>,
-    tell: Option<Arc<failures::Tell>>,
+    on_notice: Option<Arc<failures::NoticeFn>>,
 }
 
 impl Listener {
-    /// How many connections there may be at once: 2,048, of which 512 may have shown no token.
+    /// The default maximum number of connections: 2,048, of which 512 may be unauthenticated.
     pub const DEFAULT_CONNECTIONS: usize = 2048;
-    /// How long a client may take to send the head of a request, and how long a connection may be
-    /// idle between two: 20 seconds.
+    /// The default timeout for the head of a request, and for an idle connection between two
+    /// requests: 20 seconds.
     pub const DEFAULT_HEADER_TIME: Duration = Duration::from_secs(20);
-    /// How long a client may take nothing of what waits to be sent to it: 60 seconds. It is closed
-    /// then.
+    /// The default time after which a connection is closed if the client reads nothing of the
+    /// pending data: 60 seconds.
     pub const DEFAULT_SEND_TIME: Duration = Duration::from_secs(60);
-    /// How many bytes the head of a request may have, the empty line behind it included: 64 KiB. A
+    /// The maximum size of a request head in bytes, including the final empty line: 64 KiB. A
     /// longer one is answered with 431.
     pub const HEAD_LIMIT: usize = 64 << 10;
-    /// How long those who are being served have to come to an end when the listener is stopped: 2
-    /// seconds.
+    /// The time that connections in progress have to finish when the listener stops: 2 seconds.
     pub const GRACE: Duration = Duration::from_secs(2);
 
-    /// Listens on an address such as `127.0.0.1:8888`; port 0 is any that is free.
+    /// Listens on an address such as `127.0.0.1:8888`. Port 0 selects any free port.
     ///
     /// # Errors
-    /// When the address makes no sense, is taken, or can be reached from other machines while the
-    /// gate asks for no token.
-    pub async fn bind(address: &str, gate: AccessControl) -> Result<Self> {
+    /// Fails if the address is invalid or in use. Also fails if other machines can reach the
+    /// address and the access control requires no token.
+    pub async fn bind(address: &str, access: AccessControl) -> Result<Self> {
         let failed = |source| Error::Listen {
             address: address.to_owned(),
             source,
         };
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
         let bound = tcp.local_addr().map_err(failed)?;
-        if !bound.ip().is_loopback() && !gate.has_token() {
-            let problem =
-                "can be reached from other machines; give it a token, or listen on 127.0.0.1";
+        if !bound.ip().is_loopback() && !access.has_token() {
+            let problem = "is reachable from other machines and requires no token; set a token, or \
+                listen on 127.0.0.1";
             return Err(Error::setting("address", problem));
         }
         Ok(Self {
             tcp,
             address: bound,
-            gate,
+            access,
             limits: ConnectionLimits::default(),
             header_time: Self::DEFAULT_HEADER_TIME,
             send_time: Self::DEFAULT_SEND_TIME,
             stop: CancelToken::new(),
             tls: None,
             access_log: None,
-            tell: None,
+            on_notice: None,
         })
     }
 
-    /// How many connections there may be at once;
-    /// [`DEFAULT_CONNECTIONS`](Self::DEFAULT_CONNECTIONS) by default. A quarter of them may have
-    /// shown no token; set [`limits`](Self::limits) for more.
+    /// Sets the maximum number of connections; [`DEFAULT_CONNECTIONS`](Self::DEFAULT_CONNECTIONS)
+    /// by default. A quarter of them may be unauthenticated; use [`limits`](Self::limits) to set
+    /// each limit.
     #[must_use]
     pub fn connections(mut self, most: usize) -> Self {
         let unauthenticated = (most / 4).max(1);
@@ -172,7 +174,7 @@ impl Listener {
         self
     }
 
-    /// How many connections there may be, of whom, and for how long.
+    /// Sets all limits for connections.
     #[must_use]
     pub fn limits(mut self, limits: ConnectionLimits) -> Self {
         self.limits = limits;
@@ -182,32 +184,33 @@ impl Listener {
     /// Encrypts connections with a certificate chain and its private key, both PEM files.
     ///
     /// # Errors
-    /// When a file cannot be read, does not hold what it should, or everybody can read the key.
+    /// Fails if a file cannot be read or has the wrong content, or if every user can read the key.
     pub fn tls(mut self, certificates: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self> {
         self.tls = Some(tls::acceptor(certificates.as_ref(), key.as_ref())?);
         Ok(self)
     }
 
-    /// Returns whether connections are encrypted.
+    /// Returns `true` if connections are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Notes each request; nowhere by default.
+    /// Logs each request to an access log. By default, requests are not logged.
     #[must_use]
     pub fn access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
         self
     }
 
-    /// Calls `tell` with what the operator should know, such as wrong tokens; it must not block.
+    /// Calls a function with notices for the operator, such as invalid tokens. The function must
+    /// not block.
     #[must_use]
-    pub fn on_notice(mut self, tell: impl Fn(&ListenNotice) + Send + Sync + 'static) -> Self {
-        self.tell = Some(Arc::new(tell));
+    pub fn on_notice(mut self, on_notice: impl Fn(&ListenNotice) + Send + Sync + 'static) -> Self {
+        self.on_notice = Some(Arc::new(on_notice));
         self
     }
 
-    /// How long a client may take to send the head of a request;
+    /// Sets the timeout for the head of a request;
     /// [`DEFAULT_HEADER_TIME`](Self::DEFAULT_HEADER_TIME) by default.
     #[must_use]
     pub fn header_time(mut self, time: Duration) -> Self {
@@ -215,65 +218,70 @@ impl Listener {
         self
     }
 
-    /// How long a client may take nothing of what waits to be sent to it;
-    /// [`DEFAULT_SEND_TIME`](Self::DEFAULT_SEND_TIME) by default.
+    /// Sets the time after which a connection is closed if the client reads nothing of the pending
+    /// data; [`DEFAULT_SEND_TIME`](Self::DEFAULT_SEND_TIME) by default.
     #[must_use]
     pub fn send_time(mut self, time: Duration) -> Self {
         self.send_time = time;
         self
     }
 
-    /// Stops when this is cancelled: nobody is let in any more, and those who are being served have
-    /// [`GRACE`](Self::GRACE).
+    /// Stops the listener when this token is cancelled. The listener then accepts no more clients,
+    /// and those in progress have [`GRACE`](Self::GRACE) to finish.
     #[must_use]
     pub fn until(mut self, stop: CancelToken) -> Self {
         self.stop = stop;
         self
     }
 
-    /// The address, with the port that was chosen.
+    /// Returns the address, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Asks for no token at this path.
+    /// Requires no token at this path.
     pub(crate) fn open_at(mut self, path: &'static str) -> Self {
-        self.gate = self.gate.open_at(path);
+        self.access = self.access.open_at(path);
         self
     }
 
-    /// Is cancelled when it is told to stop.
+    /// Returns the token that is cancelled when the listener must stop.
     pub(crate) fn stopped(&self) -> CancelToken {
         self.stop.clone()
     }
 
-    /// Lets clients prove that they have the token instead of sending it.
+    /// Lets clients prove possession of the token instead of sending it.
     pub(crate) fn with_proofs(mut self) -> Result<Self> {
-        self.gate = self.gate.with_proofs()?;
+        self.access = self.access.with_proofs()?;
         Ok(self)
     }
 
-    /// Serves its owner until it is told to stop: named tokens need
+    /// Audience the owner until the listener must stop: named tokens need
     /// [`TokenScope::Admin`](crate::TokenScope::Admin). Dropping the future closes all connections.
     pub(crate) async fn serve(self, router: Router) -> Result<()> {
-        self.serve_as(router, Serves::Owner).await
+        self.serve_as(router, Audience::Owner).await
     }
 
-    /// The same for a router that checks the scopes of its callers itself.
+    /// Same as [`serve`](Self::serve), for a router that checks the scopes of its callers itself.
     pub(crate) async fn serve_callers(self, router: Router) -> Result<()> {
-        self.serve_as(router, Serves::Callers).await
+        self.serve_as(router, Audience::Callers).await
     }
 
-    async fn serve_as(self, router: Router, serves: Serves) -> Result<()> {
+    async fn serve_as(self, router: Router, audience: Audience) -> Result<()> {
         let limits = &self.limits;
         let failures = Failures::new(
             Arc::new(SystemWorld),
             limits.wrong_tokens,
             limits.wrong_token_delay,
-            self.tell.clone(),
+            self.on_notice.clone(),
         );
-        let door = Door::new(self.gate.clone(), serves, failures, self.access_log.clone());
-        let service = TowerToHyperService::new(door.before(router));
+        let layer = AccessLayer::new(
+            self.access.clone(),
+            audience,
+            failures,
+            self.access_log.clone(),
+        );
+        let service = TowerToHyperService::new(layer.before(router));
         let slots = Slots::new(self.limits.clone());
         let mut closed = 0_usize;
         let mut served = JoinSet::new();
@@ -293,7 +301,7 @@ impl Listener {
                         send_time: self.send_time,
                         token_time: self.limits.unauthenticated_time,
                         stop: self.stop.clone(),
-                        visit: Visit {
+                        info: ConnectionInfo {
                             slot: Arc::new(slot),
                             address: address.ip().to_canonical(),
                             local,
@@ -301,11 +309,13 @@ impl Listener {
                         },
                     };
                     served.spawn(connection.accept(stream, self.tls.clone(), service.clone()));
-                    // Those that have come are heard before others take their places.
+                    // Accepted connections get a chance to send their request before new ones evict
+                    // them.
                     tokio::task::yield_now().await;
                 }
-                // Such as too many open files: those who are being served go on, and others wait.
-                Err(error) => breathe(&error).await,
+                // The process may have too many open files: current connections continue, and new
+                // ones wait.
+                Err(error) => pause_after_accept_error(&error).await,
             }
         }
         let _ = timeout(Self::GRACE, async {
@@ -315,21 +325,21 @@ impl Listener {
         Ok(())
     }
 
-    /// Reports connections that were closed to make room: the first, and then each power of ten.
+    /// Reports connections that were closed to make room: the first, and then at each power of ten.
     fn report(&self, address: IpAddr, before: usize, evicted: usize) -> usize {
         let closed = before.saturating_add(evicted);
         if evicted > 0
             && closed.checked_ilog10() != before.checked_ilog10()
-            && let Some(tell) = &self.tell
+            && let Some(on_notice) = &self.on_notice
         {
-            tell(&ListenNotice::Crowded { address, closed });
+            on_notice(&ListenNotice::Crowded { address, closed });
         }
         closed
     }
 }
 
-/// Lets some time pass after an accept that failed, unless only that one client is concerned.
-async fn breathe(error: &io::Error) {
+/// Pauses after a failed accept, unless the error concerns only that one client.
+async fn pause_after_accept_error(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(
         error.kind(),
@@ -341,21 +351,21 @@ async fn breathe(error: &io::Error) {
     }
 }
 
-/// Ends when a connection has shown no token in time; never when it has.
-async fn too_late(slot: Arc<Slot>, time: Duration) {
+/// Completes when a connection has presented no token in time; never completes once it has.
+async fn token_deadline(slot: Arc<Slot>, time: Duration) {
     if timeout(time, slot.admitted()).await.is_ok() {
         pending::<()>().await;
     }
 }
 
-/// What requests on a connection have in common.
+/// Data that all requests on a connection share.
 #[derive(Clone)]
-pub(crate) struct Visit {
+pub(crate) struct ConnectionInfo {
     pub(crate) slot: Arc<Slot>,
     pub(crate) address: IpAddr,
-    /// Where the client reached this server.
+    /// The address at which the client reached this server.
     pub(crate) local: Option<SocketAddr>,
-    /// How long the client may take for an answer.
+    /// Limits the time that the client may take to read a response.
     pub(crate) answers: AnswerTimer,
 }
 
@@ -364,23 +374,23 @@ struct Connection {
     send_time: Duration,
     token_time: Duration,
     stop: CancelToken,
-    visit: Visit,
+    info: ConnectionInfo,
 }
 
 impl Connection {
-    /// Serves one client, once the connection is encrypted, if it is to be. How that ends concerns
-    /// only the client.
+    /// Audience one client, after the TLS handshake if TLS is enabled. Errors concern only this
+    /// client and are ignored.
     async fn accept(
         self,
         stream: TcpStream,
         tls: Option<TlsAcceptor>,
         service: TowerToHyperService<Router>,
     ) {
-        // Small answers go out at once; otherwise a client that waits with its next request has
-        // each of them 40 ms late.
+        // Without `TCP_NODELAY`, a client that waits with its next request gets each small response
+        // 40 ms late.
         let _ = stream.set_nodelay(true);
-        let slot = self.visit.slot.clone();
-        let mut late = Box::pin(too_late(slot.clone(), self.token_time));
+        let slot = self.info.slot.clone();
+        let mut late = Box::pin(token_deadline(slot.clone(), self.token_time));
         let Some(tls) = tls else {
             return self.serve(stream, service, late).await;
         };
@@ -401,12 +411,12 @@ impl Connection {
         service: TowerToHyperService<Router>,
         late: impl Future<Output = ()>,
     ) {
-        let turned_away = Arc::new(AtomicBool::new(false));
-        let slot = self.visit.slot.clone();
-        let visit = self.visit;
-        let answers = visit.answers.clone();
+        let evicted = Arc::new(AtomicBool::new(false));
+        let slot = self.info.slot.clone();
+        let info = self.info;
+        let answers = info.answers.clone();
         let service = service_fn(move |mut request: http::Request<Incoming>| {
-            request.extensions_mut().insert(visit.clone());
+            request.extensions_mut().insert(info.clone());
             service.call(request)
         });
         let connection = http1::Builder::new()
@@ -415,7 +425,7 @@ impl Connection {
             .max_header_size(Listener::HEAD_LIMIT)
             .max_buf_size(Listener::HEAD_LIMIT)
             .serve_connection(
-                TokioIo::new(Stalled::new(stream, self.send_time, turned_away.clone())),
+                TokioIo::new(TimedStream::new(stream, self.send_time, evicted.clone())),
                 service,
             )
             .with_upgrades();
@@ -425,7 +435,7 @@ impl Connection {
             () = late => return,
             () = answers.expired() => return,
             () = slot.evicted() => {
-                turned_away.store(true, Ordering::Release);
+                evicted.store(true, Ordering::Release);
                 let _ = timeout(Listener::GRACE, connection.as_mut()).await;
                 return;
             }
@@ -442,7 +452,7 @@ impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener")
             .field("address", &self.address)
-            .field("gate", &self.gate)
+            .field("access", &self.access)
             .field("limits", &self.limits)
             .field("encrypted", &self.is_encrypted())
             .finish_non_exhaustive()

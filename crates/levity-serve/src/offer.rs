@@ -1,29 +1,28 @@
-//! What an agent offers to MCP clients: `query`, `search`, `fetch`, files and logs to read,
-//! prompts.
+//! The MCP interface of an agent: `query`, `search`, `fetch`, readable files and logs, prompts.
 
 use std::time::Duration;
 
 use levity_memory::{Conversations, InMemory};
 use levity_sandbox::Workspace;
 
-use crate::library::{Library, Shelf, WorkspaceLibrary};
+use crate::library::{CombinedLibrary, Library, WorkspaceLibrary};
 use crate::mcp::{self, McpServer, McpServerBuilder};
 use crate::quota::TokenShare;
 use crate::runs::Runs;
 
-mod books;
 mod files;
 mod logs;
+mod progress;
 mod prompts;
 mod query;
-mod words;
+mod search;
 
 pub use prompts::TextPrompts;
 pub use query::ClientAgent;
 use query::Query;
 
-/// An agent, a swarm or a team for MCP clients: by a tool `query`, with the logs of its runs to
-/// read and, where they are given, a workspace and other documents to search.
+/// Serves an agent, a swarm or a team to MCP clients. Clients get a tool `query`, the readable logs
+/// of its runs and, if configured, a workspace and other documents to search.
 ///
 /// ```no_run
 /// use levity_loop::Agent;
@@ -45,34 +44,34 @@ pub struct AgentServer {
     runs: Runs,
     query: Query,
     workspace: Option<Workspace>,
-    shelf: Shelf,
+    libraries: CombinedLibrary,
     prompts: TextPrompts,
 }
 
 impl AgentServer {
-    /// How many documents a search finds at most: 10.
+    /// The maximum number of documents that a search returns: 10.
     pub const SEARCH: usize = 10;
-    /// How long a session of [`passing_sessions`](Self::passing_sessions) lasts that nobody uses:
-    /// one hour.
+    /// The time after which an unused session of [`passing_sessions`](Self::passing_sessions)
+    /// expires: one hour.
     pub const SESSION_TIME: Duration = Duration::from_secs(3600);
-    /// How many such sessions there are at most: 1,000.
+    /// The maximum number of such sessions: 1,000.
     pub const SESSIONS: usize = 1_000;
-    /// How many bytes of messages they have at most: 64 MiB, and a sixteenth of that for one of
-    /// them.
+    /// The maximum number of bytes of messages in such sessions: 64 MiB, and a sixteenth of that in
+    /// one of them.
     pub const SESSION_BYTES: usize = 64 << 20;
 
-    /// Conversations that end with this process, for an agent whose sessions need not be kept: each
-    /// query without a session begins one. Run [`Conversations::keep_clean`] beside the server, so
-    /// that those go that have expired.
+    /// Returns conversations that end with this process, for an agent whose sessions need not be
+    /// stored. Each query without a session starts one. Run [`Conversations::keep_clean`] beside
+    /// the server to remove expired ones.
     ///
-    /// A tenant has at most a quarter of them, so that it cannot displace the sessions of others;
-    /// [`passing_sessions_by`](Self::passing_sessions_by) sets another share.
+    /// A tenant has at most a quarter of them, so that it cannot displace the sessions of others.
+    /// Use [`passing_sessions_by`](Self::passing_sessions_by) to set another share.
     pub fn passing_sessions() -> Conversations {
         Self::passing_sessions_by(TokenShare::DEFAULT.as_percent())
     }
 
-    /// As [`passing_sessions`](Self::passing_sessions), with this share for a tenant, in percent;
-    /// one session at least.
+    /// Same as [`passing_sessions`](Self::passing_sessions), with this share for a tenant in
+    /// percent; at least one session.
     pub fn passing_sessions_by(token_share: u8) -> Conversations {
         let store = InMemory::bounded(Self::SESSIONS, Self::SESSION_BYTES);
         let store = store.with_share(token_share, |id| {
@@ -81,78 +80,79 @@ impl AgentServer {
         Conversations::new(store).expire_after(Self::SESSION_TIME)
     }
 
-    /// A server of this name and version.
+    /// Creates a server with this name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>, runs: Runs) -> Self {
         Self {
             server: McpServer::builder(name, version),
             query: Query::new(runs.clone()),
             runs,
             workspace: None,
-            shelf: Shelf::default(),
-            prompts: prompts::ready(),
+            libraries: CombinedLibrary::default(),
+            prompts: prompts::default_prompts(),
         }
     }
 
-    /// What `query` is for, for the model that decides whether to call it. Say what your agent is
-    /// good at.
+    /// Sets the description of `query`, which the client's model reads to decide if it calls the
+    /// tool. Describe what your agent is good at.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.query.describe(text);
         self
     }
 
-    /// Lets clients read the files of a workspace, and search them.
+    /// Lets clients read and search the files of a workspace.
     pub fn workspace(mut self, workspace: Workspace) -> Self {
-        self.shelf.push(WorkspaceLibrary::new(workspace.clone()));
+        self.libraries
+            .push(WorkspaceLibrary::new(workspace.clone()));
         self.workspace = Some(workspace);
         self
     }
 
-    /// Lets clients search other documents, too.
+    /// Lets clients search further documents.
     pub fn library(mut self, library: impl Library + 'static) -> Self {
-        self.shelf.push(library);
+        self.libraries.push(library);
         self
     }
 
-    /// Adds prompts that people choose from.
+    /// Adds prompts for users to choose from.
     pub fn prompts(mut self, prompts: TextPrompts) -> Self {
         self.prompts = self.prompts.and(prompts);
         self
     }
 
-    /// Has each query answered by an agent that is made for it, with the model of the client that
-    /// asks.
+    /// Answers each query with an agent that is created for it, using the model of the calling
+    /// client.
     pub fn client_agent(mut self, agent: impl ClientAgent + 'static) -> Self {
-        self.query.made_by(agent);
+        self.query.set_client_agent(agent);
         self
     }
 
-    /// Sets what else is to be set on the server: its limits, further tools.
+    /// Configures the underlying server: its limits, further tools.
     pub fn configure(mut self, set: impl FnOnce(McpServerBuilder) -> McpServerBuilder) -> Self {
         self.server = set(self.server);
         self
     }
 
-    /// Puts it together.
+    /// Builds the MCP server.
     ///
     /// # Errors
-    /// When two tools have one name, or a limit makes no sense.
+    /// Fails if two tools have the same name, or if a limit is invalid.
     pub fn build(self) -> Result<McpServer, mcp::Error> {
         let Self {
             mut server,
             runs,
             query,
             workspace,
-            shelf,
+            libraries,
             prompts,
         } = self;
         server = server
             .offer(query)
             .resources(logs::RunLogs::new(runs))
             .prompts(prompts);
-        if !shelf.is_empty() {
+        if !libraries.is_empty() {
             server = server
-                .tool(books::Search::new(shelf.clone()))
-                .tool(books::Fetch::new(shelf));
+                .tool(search::Search::new(libraries.clone()))
+                .tool(search::Fetch::new(libraries));
         }
         if let Some(workspace) = workspace {
             server = server.resources(files::Files::new(workspace));

@@ -1,7 +1,7 @@
-//! Proves that one has a token, without sending it.
+//! Proves possession of a token without sending it.
 //!
-//! A client that sends its token shows it to whatever process listens at the port. Here both sides
-//! prove that they have it, the server first:
+//! A client that sends its token reveals it to whatever process listens at the port. Here both
+//! sides prove that they have the token, the server first:
 //!
 //! ```text
 //! client                                                server
@@ -10,8 +10,8 @@
 //! Authorization: Levity-Proof CLIENT SERVER HMAC(token, "client", to, nonces)  ->
 //! ```
 //!
-//! `to` is the address at which the client reached the server. A process in between that passes
-//! everything on listens at another address, so its proofs do not fit.
+//! `to` is the address at which the client reached the server. A process in between that forwards
+//! everything listens at another address, so its proofs do not match.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -26,17 +26,17 @@ use crate::token::Token;
 
 /// The scheme of the `Authorization` header.
 pub(crate) const SCHEME: &str = "Levity-Proof";
-/// Where a server answers challenges.
+/// The path at which a server answers challenges.
 pub(crate) const PATH: &str = "/challenge";
 
-/// How long a nonce of the server's can be used, in milliseconds.
-const LIFE: u64 = 30_000;
-/// How many used nonces are remembered; each is forgotten after its time.
-const REMEMBERED: usize = 4096;
-/// The bytes of a nonce that are random.
-const RANDOM: usize = 16;
+/// The lifetime of a server nonce in milliseconds.
+const NONCE_LIFETIME: u64 = 30_000;
+/// The maximum number of used nonces that are remembered; each is removed after its lifetime.
+const MAX_USED_NONCES: usize = 4096;
+/// The number of random bytes in a nonce.
+const NONCE_BYTES: usize = 16;
 
-/// The nonces of both sides, and where they met.
+/// The nonces of both sides, and the address at which they met.
 pub(crate) struct Exchange<'a> {
     pub(crate) to: SocketAddr,
     pub(crate) client: &'a str,
@@ -44,12 +44,12 @@ pub(crate) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The proof of a server that has the token.
+    /// Returns the proof of a server that has the token.
     pub(crate) fn server_proof(&self, token: &Token) -> String {
         self.proof(token, "server")
     }
 
-    /// The header of a client that has the token.
+    /// Returns the `Authorization` header of a client that has the token.
     pub(crate) fn authorization(&self, token: &Token) -> String {
         format!(
             "{SCHEME} {} {} {}",
@@ -59,16 +59,16 @@ impl Exchange<'_> {
         )
     }
 
-    /// Whether `proof` is one of a server that has the token.
-    pub(crate) fn is_of_server(&self, token: &Token, proof: &str) -> bool {
-        self.fits(token, "server", proof)
+    /// Returns `true` if `proof` comes from a server that has the token.
+    pub(crate) fn is_server_proof(&self, token: &Token, proof: &str) -> bool {
+        self.verify(token, "server", proof)
     }
 
     fn proof(&self, token: &Token, role: &str) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&key(token), self.text(role).as_bytes()))
     }
 
-    fn fits(&self, token: &Token, role: &str, proof: &str) -> bool {
+    fn verify(&self, token: &Token, role: &str, proof: &str) -> bool {
         let proof = URL_SAFE_NO_PAD.decode(proof).unwrap_or_default();
         hmac::verify(&key(token), self.text(role).as_bytes(), &proof).is_ok()
     }
@@ -84,14 +84,14 @@ fn key(token: &Token) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, token.reveal().as_bytes())
 }
 
-/// A nonce that occurs once; none where the system has no randomness.
+/// Generates a nonce; `None` if the system has no randomness.
 pub(crate) fn nonce() -> Option<String> {
-    let mut bytes = [0; RANDOM];
+    let mut bytes = [0; NONCE_BYTES];
     SystemRandom::new().fill(&mut bytes).ok()?;
     Some(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Whether a text can be a nonce of a client's.
+/// Returns `true` if a text is a valid client nonce.
 pub(crate) fn is_nonce(text: &str) -> bool {
     (16..=64).contains(&text.len())
         && text
@@ -99,15 +99,15 @@ pub(crate) fn is_nonce(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-/// Answers challenges, and checks the proofs of clients. It keeps nothing of clients that do not
-/// come back.
+/// Answers challenges and checks the proofs of clients. It stores nothing for clients that do not
+/// return.
 pub(crate) struct Challenger {
     seal: hmac::Key,
     used: Mutex<VecDeque<(u64, String)>>,
 }
 
 impl Challenger {
-    /// None where the system has no randomness.
+    /// Creates a challenger; `None` if the system has no randomness.
     pub(crate) fn new() -> Option<Self> {
         let seal = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok()?;
         Some(Self {
@@ -116,15 +116,15 @@ impl Challenger {
         })
     }
 
-    /// A nonce for a client, made at `now` (in milliseconds).
+    /// Generates a nonce for a client at the time `now` (in milliseconds).
     pub(crate) fn nonce(&self, now: u64) -> Option<String> {
         let body = format!("{}.{now}", nonce()?);
         let tag = URL_SAFE_NO_PAD.encode(hmac::sign(&self.seal, body.as_bytes()));
         Some(format!("{body}.{tag}"))
     }
 
-    /// Whether the header of a client that reached us at `to` proves that it has the token. Each
-    /// nonce proves it once.
+    /// Returns `true` if the header of a client that reached us at `to` proves possession of the
+    /// token. Each nonce is accepted once.
     pub(crate) fn accepts(
         &self,
         token: &Token,
@@ -142,18 +142,18 @@ impl Challenger {
         ) else {
             return false;
         };
-        let Some(made) = self.made(server) else {
+        let Some(created_at) = self.created_at(server) else {
             return false;
         };
-        let fresh = now.abs_diff(made) <= LIFE;
+        let fresh = now.abs_diff(created_at) <= NONCE_LIFETIME;
         fresh
             && is_nonce(client)
-            && Exchange { to, client, server }.fits(token, "client", proof)
-            && self.use_up(server, now)
+            && Exchange { to, client, server }.verify(token, "client", proof)
+            && self.mark_used(server, now)
     }
 
-    /// When a nonce of ours was made.
-    fn made(&self, nonce: &str) -> Option<u64> {
+    /// Returns the time at which this server created a nonce.
+    fn created_at(&self, nonce: &str) -> Option<u64> {
         let (body, tag) = nonce.rsplit_once('.')?;
         hmac::verify(
             &self.seal,
@@ -164,15 +164,15 @@ impl Challenger {
         body.rsplit_once('.')?.1.parse().ok()
     }
 
-    fn use_up(&self, nonce: &str, now: u64) -> bool {
+    fn mark_used(&self, nonce: &str, now: u64) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while used
             .front()
-            .is_some_and(|(at, _)| now.saturating_sub(*at) > 2 * LIFE)
+            .is_some_and(|(at, _)| now.saturating_sub(*at) > 2 * NONCE_LIFETIME)
         {
             used.pop_front();
         }
-        if used.len() >= REMEMBERED || used.iter().any(|(_, known)| known == nonce) {
+        if used.len() >= MAX_USED_NONCES || used.iter().any(|(_, known)| known == nonce) {
             return false;
         }
         used.push_back((now, nonce.to_owned()));
@@ -184,7 +184,7 @@ impl Challenger {
 mod tests {
     use super::*;
 
-    const HOME: &str = "127.0.0.1:8888";
+    const SERVER: &str = "127.0.0.1:8888";
 
     fn token() -> Token {
         Token::new("0123456789abcdef").unwrap()
@@ -200,36 +200,36 @@ mod tests {
     }
 
     #[test]
-    fn proof_is_accepted_once_at_the_address_it_was_made_for() {
+    fn proof_is_accepted_once_and_only_at_its_address() {
         let (challenger, token) = (Challenger::new().unwrap(), token());
         let accepts = |header: &str, to: &str, now| {
             challenger.accepts(&token, header, to.parse().unwrap(), now)
         };
         let server = challenger.nonce(1000).unwrap();
-        let good = header(&server, HOME, &token);
+        let good = header(&server, SERVER, &token);
         assert!(!good.contains(token.reveal()));
         assert!(
             !accepts(&good, "127.0.0.1:9999", 1000),
-            "passed on from another port"
+            "forwarded from another port"
         );
         assert!(
             !accepts(&good, "[::1]:8888", 1000),
-            "passed on from another address"
+            "forwarded from another address"
         );
-        assert!(!accepts(&good, HOME, 1001 + LIFE), "too late");
-        assert!(accepts(&good, HOME, 2000));
-        assert!(!accepts(&good, HOME, 2000), "a second time");
+        assert!(!accepts(&good, SERVER, 1001 + NONCE_LIFETIME), "too late");
+        assert!(accepts(&good, SERVER, 2000));
+        assert!(!accepts(&good, SERVER, 2000), "a second time");
     }
 
     #[test]
-    fn proof_that_was_made_up_is_refused() {
+    fn forged_proof_is_rejected() {
         let (challenger, token) = (Challenger::new().unwrap(), token());
         let other = Token::new("fedcba9876543210").unwrap();
         let accepts =
-            |header: &str| challenger.accepts(&token, header, HOME.parse().unwrap(), 1000);
+            |header: &str| challenger.accepts(&token, header, SERVER.parse().unwrap(), 1000);
         let server = challenger.nonce(1000).unwrap();
         let exchange = Exchange {
-            to: HOME.parse().unwrap(),
+            to: SERVER.parse().unwrap(),
             client: "client-nonce-0001",
             server: &server,
         };
@@ -237,28 +237,31 @@ mod tests {
             "{SCHEME} client-nonce-0001 {server} {}",
             exchange.server_proof(&token)
         );
-        let strange = Challenger::new().unwrap().nonce(1000).unwrap();
-        let good = header(&server, HOME, &token);
-        for (header, why) in [
-            (header(&server, HOME, &other), "another token"),
+        let foreign = Challenger::new().unwrap().nonce(1000).unwrap();
+        let good = header(&server, SERVER, &token);
+        for (header, case) in [
+            (header(&server, SERVER, &other), "another token"),
             (wrong_role, "the server's own proof sent back"),
-            (header(&strange, HOME, &token), "a nonce of another server"),
-            (header("x.1000.y", HOME, &token), "a nonce of nobody"),
+            (
+                header(&foreign, SERVER, &token),
+                "a nonce of another server",
+            ),
+            (header("x.1000.y", SERVER, &token), "a made-up nonce"),
             (good.replace(SCHEME, "Bearer"), "another scheme"),
             (format!("{good} x"), "a word too many"),
             (SCHEME.to_owned(), "no proof"),
             (format!("{SCHEME} a b c"), "short words"),
             (String::new(), "nothing"),
         ] {
-            assert!(!accepts(&header), "{why}");
+            assert!(!accepts(&header), "{case}");
         }
         assert!(accepts(&good));
     }
 
     #[test]
-    fn server_proves_itself_by_the_same_token_and_nonces() {
+    fn server_proof_is_valid_only_for_its_token_and_nonces() {
         let (token, other) = (token(), Token::new("fedcba9876543210").unwrap());
-        let to = HOME.parse().unwrap();
+        let to = SERVER.parse().unwrap();
         let proof = Exchange {
             to,
             client: "client-nonce-0001",
@@ -271,7 +274,7 @@ mod tests {
                 client: "client-nonce-0001",
                 server: "s"
             }
-            .is_of_server(&token, &proof)
+            .is_server_proof(&token, &proof)
         );
         for (client, server, token) in [
             ("client-nonce-0002", "s", &token),
@@ -279,7 +282,7 @@ mod tests {
             ("client-nonce-0001", "s", &other),
         ] {
             assert!(
-                !Exchange { to, client, server }.is_of_server(token, &proof),
+                !Exchange { to, client, server }.is_server_proof(token, &proof),
                 "{client} {server}"
             );
         }

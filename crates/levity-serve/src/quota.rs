@@ -1,4 +1,4 @@
-//! Places that callers share, so that no named token takes all of them.
+//! Quotas that callers share, so that no named token uses all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::access::Caller;
 
-/// How much of a limit one named token may take, in percent.
+/// The share of a limit that one named token may use, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TokenShare(u8);
 
@@ -22,48 +22,47 @@ impl TokenShare {
         self.0
     }
 
-    /// How many of `most` places one named token may take: one at least.
-    pub(crate) fn of(self, most: usize) -> usize {
+    /// Returns the number out of `limit` that one named token may use: at least one.
+    pub(crate) fn of(self, limit: usize) -> usize {
         let percent = usize::from(self.0);
-        (most / 100 * percent + most % 100 * percent / 100).max(1)
+        (limit / 100 * percent + limit % 100 * percent / 100).max(1)
     }
 
-    /// How many of `most` places a caller may take. Callers with the scope `admin` may take all of
-    /// them.
-    pub(crate) fn of_caller(self, most: usize, caller: &Caller) -> usize {
+    /// Returns the number out of `limit` that a caller may use. Callers with the scope `admin` may
+    /// use all of it.
+    pub(crate) fn of_caller(self, limit: usize, caller: &Caller) -> usize {
         if caller.namespace().is_some() {
-            self.of(most).min(most)
+            self.of(limit).min(limit)
         } else {
-            most
+            limit
         }
     }
 }
 
-/// Places for something that costs the server: so many in all, and so many for the tokens of one
-/// tenant.
+/// A quota for a costly resource: a total limit, and a lower one for the tokens of one tenant.
 #[derive(Debug)]
 pub(crate) struct Quota {
-    most: usize,
+    limit: usize,
     share: TokenShare,
-    taken: Mutex<Taken>,
-    /// Wakes those who wait for a place.
-    freed: Notify,
+    usage: Mutex<QuotaUsage>,
+    /// Wakes the tasks that wait for a permit.
+    released: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct QuotaUsage {
     all: usize,
-    /// Only those that have places are here.
+    /// Contains only tenants that hold permits.
     by_tenant: HashMap<Arc<str>, usize>,
 }
 
-/// There is no place; so many may be taken.
+/// The quota is exhausted; `limit` is its size for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QuotaFull {
-    pub(crate) most: usize,
+    pub(crate) limit: usize,
 }
 
-/// One place or more, given back when it is dropped.
+/// One or more units of a quota, released on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     quota: Arc<Quota>,
@@ -72,72 +71,72 @@ pub(crate) struct Permit {
 }
 
 impl Quota {
-    pub(crate) fn new(most: usize, share: TokenShare) -> Arc<Self> {
+    pub(crate) fn new(limit: usize, share: TokenShare) -> Arc<Self> {
         Arc::new(Self {
-            most,
+            limit,
             share,
-            taken: Mutex::default(),
-            freed: Notify::new(),
+            usage: Mutex::default(),
+            released: Notify::new(),
         })
     }
 
-    /// A place for a caller.
+    /// Takes one unit for a caller.
     ///
     /// # Errors
-    /// When all places are taken, or all that this caller may have.
+    /// Fails if the total quota or this caller's share is exhausted.
     pub(crate) fn take(self: &Arc<Self>, caller: &Caller) -> Result<Permit, QuotaFull> {
-        if self.most == 0 {
-            return Err(QuotaFull { most: 0 });
+        if self.limit == 0 {
+            return Err(QuotaFull { limit: 0 });
         }
         self.take_many(caller, 1)
     }
 
-    /// Waits for a place for a caller. Callers bound how many wait: each request that waits has a
-    /// place of its own.
+    /// Waits for one unit for a caller. The number of waiting tasks is bounded, because each
+    /// waiting request holds a permit of another quota.
     pub(crate) async fn wait(self: &Arc<Self>, caller: &Caller) -> Permit {
         loop {
-            let mut freed = std::pin::pin!(self.freed.notified());
-            // A place that is given back from here on is noticed.
-            freed.as_mut().enable();
+            let mut released = std::pin::pin!(self.released.notified());
+            // From here on, a release wakes this task.
+            released.as_mut().enable();
             if let Ok(permit) = self.take(caller) {
                 return permit;
             }
-            freed.await;
+            released.await;
         }
     }
 
-    /// Places for something of this size, such as so many bytes. What is larger than all that a
-    /// caller may have is taken alone.
+    /// Takes `count` units, such as bytes. An amount above a caller's whole share is granted only
+    /// if the caller holds nothing else.
     ///
     /// # Errors
-    /// When there are not so many places left, in all or for this caller.
+    /// Fails if the total quota or this caller's share has not enough units left.
     pub(crate) fn take_many(
         self: &Arc<Self>,
         caller: &Caller,
         count: usize,
     ) -> Result<Permit, QuotaFull> {
-        let fits = |taken: usize, most: usize| taken == 0 || taken.saturating_add(count) <= most;
-        let mut taken = self.taken();
+        let fits = |usage: usize, limit: usize| usage == 0 || usage.saturating_add(count) <= limit;
+        let mut usage = self.usage();
         let tenant: Option<Arc<str>> = caller.namespace().map(Into::into);
         let own = tenant
             .as_ref()
-            .and_then(|tenant| taken.by_tenant.get(tenant).copied())
+            .and_then(|tenant| usage.by_tenant.get(tenant).copied())
             .unwrap_or(0);
-        if !fits(taken.all, self.most) {
-            return Err(QuotaFull { most: self.most });
+        if !fits(usage.all, self.limit) {
+            return Err(QuotaFull { limit: self.limit });
         }
-        if tenant.is_some() && !fits(own, self.share.of(self.most)) {
+        if tenant.is_some() && !fits(own, self.share.of(self.limit)) {
             return Err(QuotaFull {
-                most: self.share.of(self.most),
+                limit: self.share.of(self.limit),
             });
         }
-        taken.all += count;
+        usage.all += count;
         if let Some(tenant) = &tenant
             && count > 0
         {
-            *taken.by_tenant.entry(tenant.clone()).or_default() += count;
+            *usage.by_tenant.entry(tenant.clone()).or_default() += count;
         }
-        drop(taken);
+        drop(usage);
         Ok(Permit {
             quota: self.clone(),
             tenant,
@@ -145,33 +144,34 @@ impl Quota {
         })
     }
 
-    /// Whether only the caller's own share is used up, so that others' places are no help.
-    pub(crate) fn is_share_taken(&self, caller: &Caller) -> bool {
+    /// Returns `true` if the caller's own share is exhausted, so that releases by other tenants do
+    /// not help.
+    pub(crate) fn is_share_exhausted(&self, caller: &Caller) -> bool {
         let own = caller
             .namespace()
-            .and_then(|tenant| self.taken().by_tenant.get(tenant).copied());
-        own.is_some_and(|own| own >= self.share.of(self.most))
+            .and_then(|tenant| self.usage().by_tenant.get(tenant).copied());
+        own.is_some_and(|own| own >= self.share.of(self.limit))
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn usage(&self) -> MutexGuard<'_, QuotaUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.quota.taken();
-        taken.all = taken.all.saturating_sub(self.count);
+        let mut usage = self.quota.usage();
+        usage.all = usage.all.saturating_sub(self.count);
         if let Some(tenant) = &self.tenant
-            && let Some(own) = taken.by_tenant.get_mut(tenant)
+            && let Some(own) = usage.by_tenant.get_mut(tenant)
         {
             *own = own.saturating_sub(self.count);
             if *own == 0 {
-                taken.by_tenant.remove(tenant);
+                usage.by_tenant.remove(tenant);
             }
         }
-        drop(taken);
-        self.quota.freed.notify_waiters();
+        drop(usage);
+        self.quota.released.notify_waiters();
     }
 }
 
@@ -188,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn token_share_is_one_place_at_least_and_the_whole_at_most() {
-        for (percent, most, expected) in [
+    fn token_share_is_at_least_one_and_at_most_the_limit() {
+        for (percent, limit, expected) in [
             (25, 64, 16),
             (25, 1024, 256),
             (25, 4, 1),
@@ -203,15 +203,15 @@ mod tests {
             (100, usize::MAX, usize::MAX),
         ] {
             assert_eq!(
-                TokenShare::percent(percent).of(most),
+                TokenShare::percent(percent).of(limit),
                 expected,
-                "{percent} % of {most}"
+                "{percent} % of {limit}"
             );
         }
     }
 
     #[test]
-    fn quota_keeps_places_free_for_callers_other_than_the_busy_one() {
+    fn quota_reserves_units_for_other_tenants() {
         let quota = Quota::new(8, TokenShare::DEFAULT);
         let (ann, bob) = (
             caller("ann", TokenScope::Run),
@@ -219,9 +219,9 @@ mod tests {
         );
         let first = quota.take(&ann).unwrap();
         let _second = quota.take(&ann).unwrap();
-        assert_eq!(quota.take(&ann).unwrap_err(), QuotaFull { most: 2 });
-        assert!(quota.is_share_taken(&ann) && !quota.is_share_taken(&bob));
-        // The users of one tenant share its places.
+        assert_eq!(quota.take(&ann).unwrap_err(), QuotaFull { limit: 2 });
+        assert!(quota.is_share_exhausted(&ann) && !quota.is_share_exhausted(&bob));
+        // The users of one tenant share its quota.
         assert!(
             quota
                 .take(&caller("ann.boss", TokenScope::Approve))
@@ -233,17 +233,17 @@ mod tests {
             .collect();
         assert_eq!(
             quota.take(&Caller::owner()).unwrap_err(),
-            QuotaFull { most: 8 }
+            QuotaFull { limit: 8 }
         );
         drop(first);
-        assert!(quota.take(&bob).is_err(), "it has its share");
+        assert!(quota.take(&bob).is_err(), "bob's share is exhausted");
         let again = quota.take(&ann).unwrap();
         drop(again);
         let _admin = quota.take(&caller("top", TokenScope::Admin)).unwrap();
     }
 
     #[test]
-    fn quota_of_sizes_has_room_for_one_that_is_too_large_alone() {
+    fn take_many_grants_oversized_amount_only_alone() {
         let quota = Quota::new(100, TokenShare::DEFAULT);
         let (ann, bob) = (
             caller("ann", TokenScope::Run),
@@ -252,23 +252,23 @@ mod tests {
         let large = quota.take_many(&ann, 40).unwrap();
         assert_eq!(
             quota.take_many(&ann, 1).unwrap_err(),
-            QuotaFull { most: 25 }
+            QuotaFull { limit: 25 }
         );
         let _small = quota.take_many(&bob, 20).unwrap();
         assert!(
             quota.take_many(&bob, 6).is_err() && quota.take_many(&Caller::owner(), 41).is_err()
         );
         let none = quota.take_many(&ann, 0).unwrap_err();
-        assert_eq!(none.most, 25);
+        assert_eq!(none.limit, 25);
         drop(large);
         let owner = quota.take_many(&Caller::owner(), 80).unwrap();
         assert!(quota.take_many(&ann, 1).is_err());
         drop(owner);
-        assert_eq!(quota.taken().all, 20);
+        assert_eq!(quota.usage().all, 20);
     }
 
     #[test]
-    fn quota_remembers_nobody_who_has_left() {
+    fn quota_removes_tenants_without_permits() {
         let quota = Quota::new(8, TokenShare::DEFAULT);
         for number in 0..100 {
             drop(
@@ -277,12 +277,12 @@ mod tests {
                     .unwrap(),
             );
         }
-        let taken = quota.taken();
-        assert_eq!((taken.all, taken.by_tenant.len()), (0, 0));
+        let usage = quota.usage();
+        assert_eq!((usage.all, usage.by_tenant.len()), (0, 0));
     }
 
     #[tokio::test]
-    async fn quota_wakes_those_who_wait_when_a_place_is_free() {
+    async fn wait_returns_when_a_permit_is_released() {
         let quota = Quota::new(8, TokenShare::DEFAULT);
         let ann = caller("ann", TokenScope::Run);
         let mut held = vec![quota.wait(&ann).await, quota.wait(&ann).await];
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn quota_of_none_gives_none() {
+    fn quota_of_zero_rejects_every_caller() {
         assert!(
             Quota::new(0, TokenShare::DEFAULT)
                 .take(&Caller::owner())

@@ -9,68 +9,70 @@ use levity_runtime::{Control, End, Run, Runnable, Runtime, Watcher};
 
 use crate::error::{Error, Result};
 
-/// What works on goals for others: an agent, a swarm, a team, and whatever else is [`Runnable`] and
-/// begins with a text.
+/// Runs goals for clients: an agent, a swarm, a team, or anything else that is [`Runnable`] and
+/// starts from a text.
 ///
 /// # Contract
-/// - `start` returns at once; what it returned is driven only while its `ended` is there.
-/// - Each event of the run goes to the watcher, in order, and the last one of the run itself is
-///   [`RunEnded`](levity_core::EventKind::RunEnded) unless it could not be driven to its end.
-/// - `resume`, `history` and `asks` know every run that `start` has begun, as far as the runtime's
-///   journal keeps it.
+/// - `start` returns at once. The run it returns is driven only while its `ended` future exists.
+/// - Each event of the run goes to the watcher, in order. The last event of the run itself is
+///   [`RunEnded`](levity_core::EventKind::RunEnded), unless the run could not be driven to its end.
+/// - `resume`, `history` and `asks` find every run that `start` has started, provided the runtime's
+///   journal stores it.
 #[async_trait]
 pub trait Runner: Send + Sync {
-    /// What drives the runs, and where they are kept.
+    /// Returns the runtime that drives and stores the runs.
     fn runtime(&self) -> &Runtime;
 
-    /// Whether its runs can be part of conversations, which are kept.
+    /// Returns `true` if runs can be part of stored conversations.
     fn talks(&self) -> bool;
 
-    /// Begins a run.
+    /// Starts a run.
     ///
     /// # Errors
-    /// When it cannot begin as it is wanted.
+    /// Fails if the run cannot start with this setup.
     fn start(&self, goal: &str, setup: RunSetup) -> Result<Started>;
 
-    /// Goes on with a run of the journal that nobody drives.
+    /// Resumes a run of the journal that no process drives.
     ///
     /// # Errors
-    /// When that is known to be impossible; all else is found out while it is driven.
+    /// Fails if the run is known to be impossible to resume. Other problems appear while it is
+    /// driven.
     async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<Started>;
 
-    /// What a run has told by now, but for what was fleeting, from the journal.
+    /// Returns the events of a run up to now from the journal, without transient ones.
     ///
     /// # Errors
-    /// When there is no such run, or another kind of runner has begun it.
+    /// Fails if there is no such run, or if another kind of runner started it.
     async fn history(&self, run: &RunId) -> Result<Vec<Event>>;
 
-    /// The questions that wait for an answer in a run that nobody drives.
+    /// Returns the pending questions of a run that no process drives.
     ///
     /// # Errors
-    /// As for [`history`](Self::history).
+    /// Fails under the same conditions as [`history`](Self::history).
     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>>;
 }
 
-/// How a run is to begin.
+/// The parameters for starting a run.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RunSetup {
-    /// Its id.
+    /// The id of the run.
     pub id: RunId,
-    /// The conversation that it is part of.
+    /// The conversation that the run is part of.
     pub conversation: Option<ConversationId>,
-    /// Is called with each event.
+    /// A function that is called with each event.
     pub watcher: Watcher,
-    /// Is called with the messages of a run that has an answer, before its `ended` is there, by
-    /// runners that keep them: the goal first, and each call of a tool with its result.
+    /// A function that is called with the messages of an answered run, before `ended` resolves. It
+    /// receives the goal first, and each tool call with its result. Only runners that keep messages
+    /// call it.
     pub on_messages: Option<MessageSink>,
 }
 
-/// Takes the messages of a run.
+/// A function that receives the messages of a run.
 pub type MessageSink = Arc<dyn Fn(&[Arc<Message>]) + Send + Sync>;
 
 impl RunSetup {
-    /// A run of this id, whose events go to `watcher`.
+    /// Creates a setup for a run with this id, whose events go to `watcher`.
     pub fn new(id: impl Into<RunId>, watcher: Watcher) -> Self {
         Self {
             id: id.into(),
@@ -80,7 +82,7 @@ impl RunSetup {
         }
     }
 
-    /// Makes it part of a conversation.
+    /// Makes the run part of a conversation.
     #[must_use]
     pub fn with_conversation(mut self, id: Option<ConversationId>) -> Self {
         self.conversation = id;
@@ -89,7 +91,7 @@ impl RunSetup {
 }
 
 impl RunSetup {
-    /// Takes the messages of the run at its end.
+    /// Sets the function that receives the messages of the run at its end.
     #[must_use]
     pub fn with_messages(mut self, sink: Option<MessageSink>) -> Self {
         self.on_messages = sink;
@@ -105,19 +107,20 @@ impl fmt::Debug for RunSetup {
     }
 }
 
-/// A run that has begun.
+/// A run that has started.
 #[non_exhaustive]
 #[must_use = "dropping it stops the run"]
 pub struct Started {
-    /// Tells it what to do.
+    /// The handle that controls the run.
     pub control: Control,
-    /// Gives why the run could not be driven to its end, if it could not; how it ended is among its
-    /// events. Dropping it stops the run.
+    /// A future that drives the run. It resolves to the reason if the run could not be driven to
+    /// its end; the ending itself is among the events. Dropping it stops the run.
     pub ended: Pin<Box<dyn Future<Output = Option<SharedError>> + Send>>,
 }
 
 impl Started {
-    /// A run that has begun, and its end: `None` when it had one, be it good or bad.
+    /// Creates a started run. `ended` resolves to `None` if the run reached its end, successful or
+    /// not.
     pub fn new(
         control: Control,
         ended: impl Future<Output = Option<SharedError>> + Send + 'static,
@@ -157,39 +160,39 @@ where
         } = setup;
         let mut input = W::Input::from(goal.to_owned());
         if let Some(conversation) = conversation {
-            let place = W::conversation(&mut input);
+            let slot = W::conversation(&mut input);
             let none = || {
                 Error::setting(
                     "conversation",
-                    "is not kept by what works here; leave it out",
+                    "is not supported by this runner; leave it out",
                 )
             };
-            *place.ok_or_else(none)? = Some(conversation);
+            *slot.ok_or_else(none)? = Some(conversation);
         }
         let run = Run::new(self.clone(), input)
             .id(id)
             .on_event(move |event| watcher(event));
-        Ok(started(run, on_messages))
+        Ok(start_run(run, on_messages))
     }
 
     async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<Started> {
         let run = Run::resume(self.clone(), run.clone()).on_event(move |event| watcher(event));
-        Ok(started(run, None))
+        Ok(start_run(run, None))
     }
 
     async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
         let replay = levity_runtime::replay_run(self, run).await;
-        Ok(replay.map_err(|error| lost(run, error))?.events)
+        Ok(replay.map_err(|error| read_error(run, error))?.events)
     }
 
     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
         levity_runtime::asks(self, run)
             .await
-            .map_err(|error| lost(run, error))
+            .map_err(|error| read_error(run, error))
     }
 }
 
-fn started<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Started {
+fn start_run<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Started {
     let handle = run.start();
     let control = handle.control().clone();
     Started::new(control, async move {
@@ -206,8 +209,8 @@ fn started<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Starte
     })
 }
 
-/// A run that could not be looked at: that there is none is said as such.
-fn lost(run: &RunId, error: levity_core::RuntimeError) -> Error {
+/// Converts an error of reading a run; a missing run becomes [`Error::NoRun`].
+fn read_error(run: &RunId, error: levity_core::RuntimeError) -> Error {
     match error {
         levity_core::RuntimeError::NotFound(run) => Error::NoRun(run),
         error => Error::run(run, error),

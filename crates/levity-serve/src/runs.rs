@@ -17,22 +17,22 @@ use crate::feed::{Feed, Reader};
 use crate::quota::{Quota, TokenShare};
 use crate::runner::{MessageSink, RunSetup, Runner, Started};
 
+mod commands;
 mod live;
 mod queue;
 mod reads;
-mod standing;
-mod tell;
+mod status;
 
+pub(crate) use commands::CommandKind;
 pub use live::{LiveRun, RunOutcome};
-use queue::KeptPlace;
-pub use standing::RunStatus;
-pub(crate) use tell::Way;
+use queue::ReservedSlot;
+pub use status::RunStatus;
 
-/// The runs that are worked on for others. Cloning costs nothing; when the last clone is gone, so
-/// is what was under way, and its journal has it.
+/// The runs that a server drives for its clients. Cloning is cheap. Dropping the last clone stops
+/// the runs in progress; the journal retains them.
 ///
-/// A run belongs to nobody who asked for it: it goes on when they have left, and can be found again
-/// by its id.
+/// A run does not depend on the client that started it: it continues when the client disconnects,
+/// and can be found again by its id.
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -57,16 +57,16 @@ struct Inner {
     runner: Arc<dyn Runner>,
     settings: Settings,
     boot: Arc<str>,
-    /// How many feeds this process has begun: the order of events in one says nothing about
-    /// another.
+    /// The number of feeds created by this process. Each gets its own id, because the order of
+    /// events in one feed does not apply to another.
     feeds: AtomicU64,
     known: Mutex<Known>,
     tasks: Mutex<JoinSet<()>>,
-    /// How much more may be seen through for runs that others drive.
-    errands: Arc<Quota>,
-    /// How many more runs may be read whole from the journal for clients.
+    /// Limits the commands being delivered to runs that other processes drive.
+    deliveries: Arc<Quota>,
+    /// Limits the runs being read in full from the journal for clients.
     reads: Arc<Quota>,
-    /// How many more lists may be read for clients.
+    /// Limits the lists being read for clients.
     lists: Arc<Quota>,
 }
 
@@ -79,36 +79,36 @@ struct Settings {
     may_resume: Option<ResumeCheck>,
 }
 
-/// Says whether a run of the journal may be resumed.
+/// Decides if a run of the journal may be resumed.
 type ResumeCheck = Arc<dyn Fn(&RunId) -> std::result::Result<(), JournalError> + Send + Sync>;
 
 #[derive(Default)]
 struct Known {
     live: BTreeMap<RunId, Arc<LiveRun>>,
-    /// Those that have ended of late, the newest last.
+    /// Recently ended runs, the newest last.
     ended: VecDeque<Arc<LiveRun>>,
-    /// Those that an earlier process left and that wait for a place, the oldest first.
+    /// Runs of an earlier process that wait for a slot, the oldest first.
     queue: VecDeque<RunId>,
-    /// How many places are kept for those of them that are being taken up.
-    kept: usize,
+    /// The number of slots reserved for queued runs that are being resumed.
+    reserved: usize,
 }
 
-/// What is to be done.
+/// A run to be started.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct NewRun {
-    /// In words.
+    /// The goal of the run, as text.
     pub goal: String,
     /// The conversation that the run is part of.
     pub conversation: Option<ConversationId>,
-    /// The run's id; a random one by default.
+    /// The id of the run; random by default.
     pub id: Option<RunId>,
     watcher: Option<Watcher>,
     on_messages: Option<MessageSink>,
 }
 
 impl NewRun {
-    /// A goal to work on.
+    /// Creates a run for a goal.
     pub fn new(goal: impl Into<String>) -> Self {
         Self {
             goal: goal.into(),
@@ -126,22 +126,22 @@ impl NewRun {
         self
     }
 
-    /// Gives the run an id.
+    /// Sets the id of the run.
     #[must_use]
     pub fn id(mut self, id: impl Into<RunId>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Calls `watcher` with each event of the run; it must not block.
+    /// Calls `watcher` with each event of the run. The function must not block.
     #[must_use]
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
         self
     }
 
-    /// Calls `sink` with the messages of the run when it has an answer, before its outcome is
-    /// known; only agents have them.
+    /// Calls `sink` with the messages of an answered run, before its outcome is known. Only agents
+    /// have messages.
     #[must_use]
     pub fn on_messages(mut self, sink: impl Fn(&[Arc<Message>]) + Send + Sync + 'static) -> Self {
         self.on_messages = Some(Arc::new(sink));
@@ -149,7 +149,7 @@ impl NewRun {
     }
 }
 
-/// Shows nothing of what is to be done.
+/// Omits the goal, which may be confidential.
 impl fmt::Debug for NewRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewRun")
@@ -160,17 +160,17 @@ impl fmt::Debug for NewRun {
 }
 
 impl Runs {
-    /// How many runs may be under way at once: 64.
+    /// The default maximum number of runs in progress: 64.
     pub const DEFAULT_MOST: usize = 64;
-    /// How long a prompt may be, however it comes: 256 KiB.
+    /// The default maximum length of a prompt on any channel: 256 KiB.
     pub const DEFAULT_PROMPT_LIMIT: usize = 256 << 10;
-    /// How many runs that have ended are kept in memory, for those who come late: 64. All others
-    /// are read from the journal.
+    /// The number of ended runs that stay in memory for late readers: 64. All others are read from
+    /// the journal.
     pub const ENDED: usize = 64;
-    /// How many bytes of events of them: 32 MiB.
+    /// The maximum number of bytes of events of ended runs in memory: 32 MiB.
     pub const ENDED_BYTES: usize = 32 << 20;
 
-    /// Has work done by an agent, a swarm or a team.
+    /// Creates a set of runs that an agent, a swarm or a team executes.
     pub fn new(runner: impl Runner + 'static) -> Self {
         let runner: Arc<dyn Runner> = Arc::new(runner);
         let boot = format!(
@@ -187,12 +187,12 @@ impl Runs {
             watchers: Vec::new(),
             may_resume: None,
         };
-        Self::made(runner, settings, boot)
+        Self::from_parts(runner, settings, boot)
     }
 
-    fn made(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
+    fn from_parts(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        let errands = Quota::new(Self::TOLD, settings.share);
+        let deliveries = Quota::new(Self::TOLD, settings.share);
         let reads = Quota::new(Self::JOURNAL_READS, settings.share);
         let lists = Quota::new(Self::JOURNAL_LISTS, settings.share);
         Self {
@@ -203,52 +203,51 @@ impl Runs {
                 feeds,
                 known,
                 tasks,
-                errands,
+                deliveries,
                 reads,
                 lists,
             }),
         }
     }
 
-    /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It
-    /// is set before the first run.
+    /// Sets the maximum number of runs in progress; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by
+    /// default. Call it before the first run.
     #[must_use]
     pub fn most(self, runs: usize) -> Self {
         let settings = Settings {
             most: runs,
             ..self.inner.settings.clone()
         };
-        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// How long a prompt may be; [`DEFAULT_PROMPT_LIMIT`](Self::DEFAULT_PROMPT_LIMIT) by default.
-    /// It holds for HTTP, MCP and the bridge. It is set before the first run.
+    /// Sets the maximum length of a prompt; [`DEFAULT_PROMPT_LIMIT`](Self::DEFAULT_PROMPT_LIMIT) by
+    /// default. It applies to HTTP, MCP and the bridge. Call it before the first run.
     #[must_use]
     pub fn prompt_limit(self, bytes: usize) -> Self {
         let settings = Settings {
             prompt_limit: bytes,
             ..self.inner.settings.clone()
         };
-        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// How much of a limit one named token may take, in percent: of the runs here, of the runs and
-    /// lists that are read from the journal, and of the tool calls and the readers of an
-    /// [`HttpApi`](crate::http::HttpApi). 25 by default; one place at least. Tokens of one tenant
-    /// share it, and tokens with the scope `admin` are not limited by it. It is set before the
-    /// first run.
+    /// Sets the share of each limit that one named token may use, in percent; 25 by default, and at
+    /// least one unit. It applies to runs, to reads and lists of the journal, and to the tool calls
+    /// and readers of an [`HttpApi`](crate::http::HttpApi). Tokens of one tenant share it, and
+    /// tokens with the scope `admin` are exempt. Call it before the first run.
     #[must_use]
     pub fn token_share(self, percent: u8) -> Self {
         let settings = Settings {
             share: TokenShare::percent(percent),
             ..self.inner.settings.clone()
         };
-        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// Asks `check` before a run of the journal is resumed, by whomever: a journal may hold runs
-    /// that somebody else started, with calls that somebody else approved. It must not block, and
-    /// is set before the first run.
+    /// Calls `check` before any run of the journal is resumed. A journal may contain runs that
+    /// other users started, with calls that other users approved. The function must not block. Call
+    /// this method before the first run.
     #[must_use]
     pub fn resume_if(
         self,
@@ -258,17 +257,17 @@ impl Runs {
             may_resume: Some(Arc::new(check)),
             ..self.inner.settings.clone()
         };
-        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
     pub(crate) fn share(&self) -> TokenShare {
         self.inner.settings.share
     }
 
-    /// Checks a prompt before anything is made of it.
+    /// Validates a prompt before it is used.
     ///
     /// # Errors
-    /// When it has nothing that can be seen, or is longer than it may be.
+    /// Fails if the prompt has no visible characters, or exceeds the length limit.
     pub fn check_prompt(&self, prompt: &str) -> Result<()> {
         let most = self.inner.settings.prompt_limit;
         match prompt.len() > most {
@@ -278,16 +277,16 @@ impl Runs {
         }
     }
 
-    /// Calls `watcher` with each event of every run; it must not block. It is set before the first
-    /// run.
+    /// Calls `watcher` with each event of every run. The function must not block. Call this method
+    /// before the first run.
     #[must_use]
     pub fn on_event(self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         let mut settings = self.inner.settings.clone();
         settings.watchers.push(Arc::new(watcher));
-        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+        Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// What drives the runs.
+    /// Returns the runtime that drives the runs.
     pub fn runtime(&self) -> &Runtime {
         self.inner.runner.runtime()
     }
@@ -296,104 +295,105 @@ impl Runs {
         &**self.runtime().world()
     }
 
-    /// Begins a run, and returns at once. [`LiveRun::opened`] tells when it is in the journal.
+    /// Starts a run and returns at once. Use [`LiveRun::opened`] to wait until the run is in the
+    /// journal.
     ///
     /// # Errors
-    /// When too many are under way, or it cannot begin as it is wanted.
+    /// Fails if too many runs are in progress, or if the run cannot start with these parameters.
     ///
     /// # Panics
-    /// When called outside a tokio runtime.
-    pub fn start(&self, order: NewRun) -> Result<Arc<LiveRun>> {
-        self.start_for(&Caller::owner(), order)
+    /// Panics if called outside a tokio runtime.
+    pub fn start(&self, new_run: NewRun) -> Result<Arc<LiveRun>> {
+        self.start_for(&Caller::owner(), new_run)
     }
 
-    /// As [`start`](Self::start), for somebody who may have a share of the runs only.
-    pub(crate) fn start_for(&self, caller: &Caller, order: NewRun) -> Result<Arc<LiveRun>> {
-        self.start_by(&*self.inner.runner, caller, order)
+    /// Same as [`start`](Self::start), for a caller that may use only its share of the runs.
+    pub(crate) fn start_for(&self, caller: &Caller, new_run: NewRun) -> Result<Arc<LiveRun>> {
+        self.start_by(&*self.inner.runner, caller, new_run)
     }
 
-    /// As [`start_for`](Self::start_for), by another runner of the same journal: one that calls the
-    /// model of a client, for instance.
+    /// Same as [`start_for`](Self::start_for), by another runner of the same journal, such as one
+    /// that calls the model of a client.
     pub(crate) fn start_by(
         &self,
         runner: &dyn Runner,
         caller: &Caller,
-        order: NewRun,
+        new_run: NewRun,
     ) -> Result<Arc<LiveRun>> {
-        self.check_prompt(&order.goal)?;
-        let id = order.id.unwrap_or_else(|| RunId::random(self.world()));
+        self.check_prompt(&new_run.goal)?;
+        let id = new_run.id.unwrap_or_else(|| RunId::random(self.world()));
         if id.parent().is_some() {
             return Err(Error::setting(
                 "id",
-                "has a dot, which stands between a run and those below it",
+                "contains a dot, which separates a run from its child runs; remove it",
             ));
         }
-        let place = self.admit(
+        let slot = self.admit(
             &id,
             self.feed(&id),
-            RunStatus::of_goal(&order.goal),
-            &Whose::Caller(caller),
+            RunStatus::of_goal(&new_run.goal),
+            &RunOrigin::Caller(caller),
         )?;
-        let watcher = self.watcher(&place.run, order.watcher);
+        let watcher = self.watcher(&slot.run, new_run.watcher);
         let setup = RunSetup::new(id, watcher)
-            .with_conversation(order.conversation)
-            .with_messages(order.on_messages);
-        let started = runner.start(&order.goal, setup)?;
-        Ok(self.attend(place, started))
+            .with_conversation(new_run.conversation)
+            .with_messages(new_run.on_messages);
+        let started = runner.start(&new_run.goal, setup)?;
+        Ok(self.drive(slot, started))
     }
 
-    /// Goes on with a run of the journal.
+    /// Resumes a run of the journal.
     ///
     /// # Errors
-    /// When there is no such run, it has ended, or too many are under way.
+    /// Fails if there is no such run, if it has ended, or if too many runs are in progress.
     pub async fn resume(&self, id: &RunId) -> Result<Arc<LiveRun>> {
         self.resume_for(&Caller::owner(), id).await
     }
 
-    /// As [`resume`](Self::resume), for somebody who may have a share of the runs only.
+    /// Same as [`resume`](Self::resume), for a caller that may use only its share of the runs.
     pub(crate) async fn resume_for(&self, caller: &Caller, id: &RunId) -> Result<Arc<LiveRun>> {
-        self.resume_at(id, Whose::Caller(caller)).await
+        self.resume_at(id, RunOrigin::Caller(caller)).await
     }
 
-    async fn resume_at(&self, id: &RunId, whose: Whose<'_>) -> Result<Arc<LiveRun>> {
+    async fn resume_at(&self, id: &RunId, origin: RunOrigin<'_>) -> Result<Arc<LiveRun>> {
         if let Some(run) = self.live(id) {
             return Ok(run);
         }
         if let Some(check) = &self.inner.settings.may_resume {
             check(id)?;
         }
-        let told = match &whose {
-            Whose::Caller(caller) => {
+        let events = match &origin {
+            RunOrigin::Caller(caller) => {
                 let (runner, run) = (self.inner.runner.clone(), id.clone());
                 self.with_journal(caller, async move { runner.history(&run).await })
                     .await?
             }
-            Whose::Queue(_) => self.inner.runner.history(id).await?,
+            RunOrigin::Queue(_) => self.inner.runner.history(id).await?,
         };
         let is_end =
             |event: &Event| event.run == *id && matches!(event.kind, EventKind::RunEnded(_));
-        if told.iter().any(is_end) {
+        if events.iter().any(is_end) {
             return Err(Error::NotUnderWay(id.clone()));
         }
         let feed = self.feed(id);
-        told.iter().for_each(|event| feed.push(event));
-        let admitted = self.admit(id, feed, RunStatus::of(id, &told), &whose);
-        drop(whose);
-        let place = match admitted {
-            Ok(place) => place,
-            // Somebody else was faster.
+        events.iter().for_each(|event| feed.push(event));
+        let admitted = self.admit(id, feed, RunStatus::of(id, &events), &origin);
+        drop(origin);
+        let slot = match admitted {
+            Ok(slot) => slot,
+            // Another task resumed the run first.
             Err(error) => return self.live(id).ok_or(error),
         };
-        place.run.open();
+        slot.run.open();
         let started = self
             .inner
             .runner
-            .resume(id, self.watcher(&place.run, None))
+            .resume(id, self.watcher(&slot.run, None))
             .await?;
-        Ok(self.attend(place, started))
+        Ok(self.drive(slot, started))
     }
 
-    /// A run that is under way here, or has ended here of late.
+    /// Returns a run that is in progress in this process, or recently ended in it.
     pub fn get(&self, id: &RunId) -> Option<Arc<LiveRun>> {
         let known = self.known();
         known
@@ -403,7 +403,7 @@ impl Runs {
             .cloned()
     }
 
-    /// Forgets a run that has ended here; its journal keeps what it has.
+    /// Removes an ended run from memory; the journal retains it.
     pub(crate) fn forget(&self, id: &RunId) {
         self.known().ended.retain(|run| run.id() != id);
     }
@@ -412,7 +412,7 @@ impl Runs {
         self.known().live.get(id).cloned()
     }
 
-    /// The runs that are under way here, and those that have ended here of late.
+    /// Returns the runs that are in progress in this process, and those that recently ended in it.
     pub fn here(&self) -> Vec<Arc<LiveRun>> {
         let known = self.known();
         known
@@ -423,26 +423,25 @@ impl Runs {
             .collect()
     }
 
-    /// Says that no further run can begin now, if that is so, before anything is prepared for one.
-    pub(crate) fn room(&self) -> Result<()> {
+    /// Fails if no further run can start now. Use it before preparing a run.
+    pub(crate) fn check_capacity(&self) -> Result<()> {
         let (most, known) = (self.inner.settings.most, self.known());
-        if known.live.len() + known.kept < most {
+        if known.live.len() + known.reserved < most {
             Ok(())
         } else {
             Err(Error::Full { most })
         }
     }
 
-    /// How many runs are under way here.
+    /// Returns the number of runs in progress in this process.
     pub fn under_way(&self) -> usize {
         self.known().live.len()
     }
 
-    /// Lists runs of the journal. Without one, those that are [`here`](Self::here) are all there
-    /// are, and these are listed.
+    /// Lists runs of the journal. Without a journal, lists the runs that are [`here`](Self::here).
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails if the journal fails.
     pub async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>> {
         match self.runtime().journal().keeps() {
             true => Ok(self.runtime().journal().list(query).await?),
@@ -450,18 +449,18 @@ impl Runs {
         }
     }
 
-    /// What a run has told by now, but for what was fleeting.
+    /// Returns the events of a run up to now, without transient ones.
     ///
     /// # Errors
-    /// When there is no such run.
+    /// Fails if there is no such run.
     pub async fn history(&self, id: &RunId) -> Result<Vec<Event>> {
         self.inner.runner.history(id).await
     }
 
-    /// How a run stands.
+    /// Returns the status of a run.
     ///
     /// # Errors
-    /// When there is no such run.
+    /// Fails if there is no such run.
     pub async fn standing(&self, id: &RunId) -> Result<RunStatus> {
         match self.known_here(id) {
             Some(run) => Ok(run.standing()),
@@ -469,20 +468,22 @@ impl Runs {
         }
     }
 
-    /// A run of which all is known here, so that the journal need not be read.
+    /// Returns a run whose state in memory is current, so that the journal need not be read.
     pub(crate) fn known_here(&self, id: &RunId) -> Option<Arc<LiveRun>> {
-        self.get(id).filter(|run| !self.is_left(run))
+        self.get(id).filter(|run| !self.was_stopped_here(run))
     }
 
-    /// Whether a run could not be driven to its end here, so that others may have gone on with it.
-    fn is_left(&self, run: &LiveRun) -> bool {
+    /// Returns `true` if this process stopped driving the run before its end, so that another
+    /// process may have resumed it.
+    fn was_stopped_here(&self, run: &LiveRun) -> bool {
         self.runtime().journal().keeps() && matches!(run.ended(), Some(RunOutcome::Stopped(_)))
     }
 
-    /// The questions that wait for a decision in a run and those below it, whoever drives it.
+    /// Returns the questions that wait for a decision in a run and its child runs, whichever
+    /// process drives it.
     ///
     /// # Errors
-    /// When there is no such run.
+    /// Fails if there is no such run.
     pub async fn asks(&self, id: &RunId) -> Result<Vec<Ask>> {
         match self.known_here(id) {
             Some(run) => Ok(run.asks().await),
@@ -490,10 +491,10 @@ impl Runs {
         }
     }
 
-    /// How a run ended, if it has.
+    /// Returns the ending of a run, if it has ended.
     ///
     /// # Errors
-    /// When there is no such run.
+    /// Fails if there is no such run.
     pub async fn ending(&self, id: &RunId) -> Result<Option<Box<Ending>>> {
         if let Some(run) = self.known_here(id) {
             return Ok(run
@@ -516,16 +517,15 @@ impl Runs {
             .last())
     }
 
-    /// Reads what a run tells: behind an event, named by the id it came with, or from the
-    /// beginning.
+    /// Returns a reader of a run's events, from the beginning or after the event with the given id.
     ///
     /// # Errors
-    /// When there is no such run.
+    /// Fails if there is no such run.
     pub async fn events(&self, id: &RunId, after: Option<&str>) -> Result<Reader> {
         if let Some(run) = self.known_here(id) {
             return Ok(run.events(after));
         }
-        Ok(Arc::new(Feed::kept(id.clone(), &self.history(id).await?)).reader(after))
+        Ok(Arc::new(Feed::from_journal(id.clone(), &self.history(id).await?)).reader(after))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -543,22 +543,22 @@ impl Runs {
         ))
     }
 
-    /// Takes a run in, if there is room or a place was kept for it.
+    /// Registers a run, if the limits allow it or a slot is reserved for it.
     fn admit(
         &self,
         id: &RunId,
         feed: Arc<Feed>,
         standing: RunStatus,
-        whose: &Whose<'_>,
-    ) -> Result<Place> {
-        let run = Arc::new(LiveRun::new(id.clone(), whose.tenant(), feed, standing));
+        origin: &RunOrigin<'_>,
+    ) -> Result<RunSlot> {
+        let run = Arc::new(LiveRun::new(id.clone(), origin.tenant(), feed, standing));
         let mut known = self.known();
-        let queued = match whose {
-            Whose::Caller(caller) => {
-                self.fits(&known, caller)?;
+        let queued = match origin {
+            RunOrigin::Caller(caller) => {
+                self.check_share(&known, caller)?;
                 false
             }
-            Whose::Queue(_) => true,
+            RunOrigin::Queue(_) => true,
         };
         if known.live.contains_key(id) {
             drop(known);
@@ -570,7 +570,7 @@ impl Runs {
         known.live.insert(id.clone(), run.clone());
         known.queue.retain(|queued| queued != id);
         drop(known);
-        Ok(Place {
+        Ok(RunSlot {
             run,
             inner: Arc::downgrade(&self.inner),
             driven: false,
@@ -578,13 +578,14 @@ impl Runs {
         })
     }
 
-    /// Says that a caller has no further run, if that is so.
-    fn fits(&self, known: &Known, caller: &Caller) -> Result<()> {
+    /// Fails if a caller cannot have another run.
+    fn check_share(&self, known: &Known, caller: &Caller) -> Result<()> {
         let Settings { most, share, .. } = self.inner.settings;
-        if known.live.len() + known.kept >= most {
+        if known.live.len() + known.reserved >= most {
             return Err(Error::Full { most });
         }
-        // Runs that an earlier process left count, too: whose a run is follows from its id.
+        // Resumed runs of an earlier process count as well, because the id of a run determines its
+        // owner.
         let own = || {
             known
                 .live
@@ -604,16 +605,16 @@ impl Runs {
         let (run, mut others) = (run.clone(), self.inner.settings.watchers.clone());
         others.extend(own);
         Arc::new(move |event: &Event| {
-            run.tell(event);
+            run.record(event);
             others.iter().for_each(|watcher| watcher(event));
         })
     }
 
-    /// Drives a run on a task that is ended with these runs.
-    fn attend(&self, mut place: Place, started: Started) -> Arc<LiveRun> {
-        let run = place.run.clone();
+    /// Drives a run on a task that ends with these runs.
+    fn drive(&self, mut slot: RunSlot, started: Started) -> Arc<LiveRun> {
+        let run = slot.run.clone();
         run.connect(started.control);
-        place.driven = true;
+        slot.driven = true;
         let mut tasks = self
             .inner
             .tasks
@@ -622,35 +623,39 @@ impl Runs {
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             let stopped: Option<SharedError> = started.ended.await;
-            place.run.finish(stopped);
-            let runs = place.inner.clone();
-            drop(place);
+            slot.run.finish(stopped);
+            let runs = slot.inner.clone();
+            drop(slot);
             if let Some(inner) = runs.upgrade() {
-                Runs { inner }.go_on().await;
+                Runs { inner }.resume_queued().await;
             }
         });
         drop(tasks);
         run
     }
 
-    /// Whether runs can be part of conversations.
+    /// Returns `true` if runs can be part of conversations.
     pub fn talks(&self) -> bool {
         self.inner.runner.talks()
     }
 
-    fn retire(&self, place: &Place) {
-        let run = &place.run;
+    fn retire(&self, slot: &RunSlot) {
+        let run = &slot.run;
         let mut known = self.known();
         known.live.remove(run.id());
-        if !place.driven || run.ended().is_some_and(|outcome| outcome.is_elsewhere()) {
+        if !slot.driven
+            || run
+                .ended()
+                .is_some_and(|outcome| outcome.is_driven_elsewhere())
+        {
             return;
         }
         known.ended.push_back(run.clone());
         while known.ended.len() > Self::ENDED {
-            forget_one(&mut known.ended, |_| 1);
+            evict_one(&mut known.ended, |_| 1);
         }
         while known.ended.len() > 1 && weight(&known.ended, LiveRun::bytes) > Self::ENDED_BYTES {
-            forget_one(&mut known.ended, LiveRun::bytes);
+            evict_one(&mut known.ended, LiveRun::bytes);
         }
     }
 }
@@ -659,9 +664,9 @@ fn weight(ended: &VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) ->
     ended.iter().map(|run| weight(run)).sum()
 }
 
-/// Forgets the oldest run of the tenant whose runs weigh most, so that none pushes out the runs of
-/// another.
-fn forget_one(ended: &mut VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) {
+/// Removes the oldest run of the tenant with the greatest total weight, so that no tenant displaces
+/// the runs of another.
+fn evict_one(ended: &mut VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) {
     let mut by_tenant: BTreeMap<Option<Arc<str>>, usize> = BTreeMap::new();
     for run in ended.iter() {
         *by_tenant.entry(run.tenant.clone()).or_default() += weight(run);
@@ -676,14 +681,21 @@ fn forget_one(ended: &mut VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> u
     ended.remove(oldest.unwrap_or(0));
 }
 
-/// For whom a run is taken in.
-enum Whose<'a> {
+/// The origin of a run that is registered.
+enum RunOrigin<'a> {
     Caller(&'a Caller),
-    /// The queue, which has kept a place for it.
-    Queue(#[expect(dead_code, reason = "the place is kept until it is dropped")] KeptPlace),
+    /// The queue, which has reserved a slot for the run.
+    Queue(
+        #[expect(
+            dead_code,
+            reason = "the slot stays reserved until this is \
+        dropped"
+        )]
+        ReservedSlot,
+    ),
 }
 
-impl Whose<'_> {
+impl RunOrigin<'_> {
     fn tenant(&self) -> Option<Arc<str>> {
         match self {
             Self::Caller(caller) => caller.namespace().map(Into::into),
@@ -692,30 +704,30 @@ impl Whose<'_> {
     }
 }
 
-/// A run's place among those under way. It is given back however the run comes to its end, and who
-/// waits for that is told.
-struct Place {
+/// The slot of a run in progress. Dropping it releases the slot and notifies waiting tasks, however
+/// the run ends.
+struct RunSlot {
     run: Arc<LiveRun>,
     inner: Weak<Inner>,
     driven: bool,
-    /// Whether it was kept for a run of the queue.
+    /// `true` if the slot was reserved for a run of the queue.
     queued: bool,
 }
 
-impl Drop for Place {
+impl Drop for RunSlot {
     fn drop(&mut self) {
-        // This counts only where nothing was said of its end: it is driven no more.
+        // This has an effect only if no outcome was set: the run is no longer driven.
         self.run.finish(Some(SharedError::new(Error::NotUnderWay(
             self.run.id().clone(),
         ))));
         if let Some(inner) = self.inner.upgrade() {
             let runs = Runs { inner };
             runs.retire(self);
-            // Whoever drove it goes on with others by itself, and so does whoever takes up the
-            // queue: a run that cannot be taken up now must not have it begun anew at once, and so
-            // for ever.
+            // The task that drove the run, and the one that resumes the queue, continue with the
+            // queue themselves. If a run that cannot be resumed restarted the queue here, it would
+            // do so forever.
             if !self.driven && !self.queued {
-                runs.go_on_soon();
+                runs.spawn_resume_queued();
             }
         }
     }

@@ -10,8 +10,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::{Error, Result};
 
-/// What a client must show to be let in. It is never shown by `Debug`, and compared in constant
-/// time.
+/// The secret that a client must present to be admitted. `Debug` never prints it, and comparisons
+/// take constant time.
 ///
 /// ```
 /// # use levity_serve::Token;
@@ -24,92 +24,95 @@ use crate::error::{Error, Result};
 pub struct Token(Arc<str>);
 
 impl Token {
-    /// How many characters a token has at least: 16.
+    /// The minimum number of characters of a token: 16.
     pub const SHORTEST: usize = 16;
 
-    /// A token that was agreed upon.
+    /// Creates a token from an existing secret.
     ///
     /// # Errors
-    /// When it is shorter than [`SHORTEST`](Self::SHORTEST), or has characters that a header cannot
-    /// carry.
+    /// Fails if the secret is shorter than [`SHORTEST`](Self::SHORTEST), or has characters that are
+    /// invalid in a header.
     pub fn new(token: impl AsRef<str>) -> Result<Self> {
         let token = token.as_ref().trim();
         if token.len() < Self::SHORTEST {
             let least = Self::SHORTEST;
-            return Err(refused(format!(
-                "the token is too short; it must have {least} characters or more"
+            return Err(token_error(format!(
+                "the token is too short; use {least} characters or more"
             )));
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(refused(
-                "the token has characters that a header cannot carry; use letters and digits",
+            return Err(token_error(
+                "the token has characters that are invalid in a header; use letters and digits",
             ));
         }
         Ok(Self(token.into()))
     }
 
-    /// A new one of 256 random bits.
+    /// Generates a token of 256 random bits.
     ///
     /// # Errors
-    /// When the system has no randomness.
+    /// Fails if the system has no randomness.
     pub fn generate() -> Result<Self> {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).map_err(|error| {
-            refused(format!(
-                "the system gives no randomness for a token: {error}"
+            token_error(format!(
+                "cannot generate a token: the system provides no randomness: {error}"
             ))
         })?;
         Ok(Self(URL_SAFE_NO_PAD.encode(bits).into()))
     }
 
-    /// The token in an environment variable, if it is set.
+    /// Reads the token from an environment variable, if it is set.
     ///
     /// # Errors
-    /// When what it holds is no token.
+    /// Fails if the value is not a valid token.
     pub fn from_env(variable: &str) -> Result<Option<Self>> {
         match std::env::var(variable) {
             Ok(token) => Self::new(token)
                 .map(Some)
-                .map_err(|error| named(&format!("`{variable}`"), &error)),
+                .map_err(|error| with_location(&format!("`{variable}`"), &error)),
             Err(_) => Ok(None),
         }
     }
 
-    /// The token in a file.
+    /// Reads the token from a file.
     ///
     /// # Errors
-    /// When it cannot be read, others than its owner may read it, or what it holds is no token.
+    /// Fails if the file cannot be read, if users other than its owner can read it, or if its
+    /// content is not a valid token.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let shown = format!("`{}`", path.display());
         let failed = |source| Error::Token {
-            what: format!("the token file {shown} cannot be read"),
+            what: format!("cannot read the token file {shown}"),
             source: Some(source),
         };
         if is_open_to_others(path).map_err(failed)? {
             let what = format!(
-                "others may read the token file {shown}; take that from them: chmod 600 {shown}"
+                "users other than the owner can read the token file {shown}; run chmod 600 {shown}"
             );
-            return Err(refused(what));
+            return Err(token_error(what));
         }
-        Self::new(fs::read_to_string(path).map_err(failed)?).map_err(|error| named(&shown, &error))
+        Self::new(fs::read_to_string(path).map_err(failed)?)
+            .map_err(|error| with_location(&shown, &error))
     }
 
-    /// The token in a file; when there is no such file, a new token is made and kept there, for its
-    /// owner alone. Says whether it is new.
+    /// Reads the token from a file. If the file does not exist, generates a token and stores it
+    /// there, readable only by its owner. Returns `true` as the second value if the token is new.
     ///
     /// # Errors
-    /// As for [`from_file`](Self::from_file), and when the file cannot be made.
+    /// Fails under the same conditions as [`from_file`](Self::from_file), and if the file cannot be
+    /// created.
     pub fn from_file_or_new(path: impl AsRef<Path>) -> Result<(Self, bool)> {
         let path = path.as_ref();
         let token = Self::generate()?;
-        match keep(path, &token) {
+        match write_new(path, &token) {
             Ok(()) => Ok((token, true)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok((Self::from_file(path)?, false))
             }
             Err(source) => {
-                let what = format!("the token file `{}` cannot be made", path.display());
+                let what = format!("cannot create the token file `{}`", path.display());
                 Err(Error::Token {
                     what,
                     source: Some(source),
@@ -118,32 +121,32 @@ impl Token {
         }
     }
 
-    /// Whether what a client shows is this token. How long that takes says nothing but whether the
-    /// lengths are the same.
+    /// Returns `true` if the presented text is this token. The time taken reveals only if the
+    /// lengths are equal.
     pub fn matches(&self, shown: &str) -> bool {
         self.0.as_bytes().ct_eq(shown.as_bytes()).into()
     }
 
-    /// The token itself, to be told to whoever may come in.
+    /// Returns the secret itself, for giving it to clients.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-pub(crate) fn refused(what: impl Into<String>) -> Error {
+pub(crate) fn token_error(what: impl Into<String>) -> Error {
     Error::Token {
         what: what.into(),
         source: None,
     }
 }
 
-fn named(place: &str, error: &Error) -> Error {
-    refused(format!("{place}: {error}"))
+fn with_location(location: &str, error: &Error) -> Error {
+    token_error(format!("{location}: {error}"))
 }
 
-/// Makes the file in one go, so that two processes that begin at once do not have two tokens, and
-/// none finds half of one.
-fn keep(path: &Path, token: &Token) -> io::Result<()> {
+/// Creates the file atomically, so that two processes that start at the same time use the same
+/// token, and neither reads half of one.
+fn write_new(path: &Path, token: &Token) -> io::Result<()> {
     if let Some(folder) = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -163,12 +166,12 @@ fn keep(path: &Path, token: &Token) -> io::Result<()> {
     part.push(format!(".{:016x}.part", u64::from_ne_bytes(salt)));
     let part = Path::new(&part);
     write(part, token)?;
-    let kept = match fs::hard_link(part, path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(path, token), // Where files have one name.
+    let created = match fs::hard_link(part, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(path, token), // The file system has no hard links.
         linked => linked,
     };
     let _ = fs::remove_file(part);
-    kept
+    created
 }
 
 fn write(path: &Path, token: &Token) -> io::Result<()> {
@@ -203,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_made_once_and_kept_for_its_owner() {
+    fn from_file_or_new_creates_a_token_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("below/token");
         let (first, new) = Token::from_file_or_new(&path).unwrap();
@@ -218,9 +221,10 @@ mod tests {
         );
     }
 
-    /// Whoever comes while another one makes the token waits for nothing and finds all of it.
+    /// A process that starts while another one creates the token does not wait, and reads the
+    /// complete token.
     #[test]
-    fn those_who_begin_at_once_have_one_token() {
+    fn concurrent_from_file_or_new_calls_share_one_token() {
         for _ in 0..50 {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("token");
@@ -247,7 +251,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn new_token_and_its_folder_are_made_for_their_owner_alone() {
+    fn new_token_file_and_folder_are_private_to_the_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         Token::from_file_or_new(folder.path().join("state/token")).unwrap();
@@ -262,7 +266,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_token_that_others_can_read_is_refused() {
+    fn token_file_readable_by_others_is_rejected() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn short_or_non_ascii_token_is_rejected() {
         assert!(Token::new("short").is_err());
         assert!(Token::new("0123456789 abcdef").is_err());
         assert!(Token::new("0123456789abcdé-").is_err());

@@ -10,11 +10,11 @@ use subtle::ConstantTimeEq as _;
 
 use super::{Caller, TokenScope};
 use crate::error::{Error, Result};
-use crate::token::{Token, is_open_to_others, refused};
+use crate::token::{Token, is_open_to_others, token_error};
 
-/// Tokens with names and scopes. Only their SHA-256 hashes are kept, in memory and in files.
+/// Tokens with names and scopes. Only their SHA-256 hashes are stored, in memory and in files.
 ///
-/// A file has one token on a line: its name, its scopes and its hash. Lines that begin with `#` are
+/// A file has one token per line: its name, its scopes and its hash. Lines that begin with `#` are
 /// comments.
 ///
 /// ```text
@@ -40,49 +40,50 @@ struct Entry {
     hash: [u8; 32],
 }
 
-/// A token as a list shows it.
+/// The name and scopes of a token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenInfo {
-    /// Its name.
+    /// The name of the token.
     pub name: String,
-    /// What it lets its holder do.
+    /// The scopes that the token grants.
     pub scopes: Vec<TokenScope>,
 }
 
 impl Tokens {
-    /// How many tokens there may be: 1,000.
+    /// The maximum number of tokens: 1,000.
     pub const MOST: usize = 1_000;
-    /// How long a name may be: 32 bytes.
+    /// The maximum length of a name: 32 bytes.
     pub const LONGEST_NAME: usize = 32;
-    /// How large a file of tokens may be: 256 KiB.
+    /// The maximum size of a tokens file: 256 KiB.
     pub const LARGEST_FILE: u64 = 256 << 10;
 
-    /// No tokens yet.
+    /// Creates an empty set of tokens.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads the tokens of a file.
+    /// Reads the tokens from a file.
     ///
     /// # Errors
-    /// When the file cannot be read, others than its owner may read it, or a line is wrong.
+    /// Fails if the file cannot be read, if users other than its owner can read it, or if a line is
+    /// invalid.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let shown = path.display();
         let failed = |source| Error::Token {
-            what: format!("the tokens file `{shown}` cannot be read"),
+            what: format!("cannot read the tokens file `{shown}`"),
             source: Some(source),
         };
         if is_open_to_others(path).map_err(failed)? {
-            return Err(refused(format!(
-                "others may read the tokens file `{shown}`; take that from them: chmod 600 \
+            return Err(token_error(format!(
+                "users other than the owner can read the tokens file `{shown}`; run chmod 600 \
                     `{shown}`"
             )));
         }
         if fs::metadata(path).map_err(failed)?.len() > Self::LARGEST_FILE {
-            return Err(refused(format!(
-                "the tokens file `{shown}` has more than {} bytes",
+            return Err(token_error(format!(
+                "the tokens file `{shown}` has more than {} bytes; remove unused tokens",
                 Self::LARGEST_FILE
             )));
         }
@@ -92,9 +93,9 @@ impl Tokens {
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
-            // The line itself is not shown: it may be a token that somebody put there.
+            // The error does not quote the line, which may contain a token in plain text.
             let wrong = |error| {
-                refused(format!(
+                token_error(format!(
                     "line {number} of the tokens file `{shown}`: {error}"
                 ))
             };
@@ -105,14 +106,14 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// Writes the tokens to a file, for its owner alone. The file is replaced as a whole.
+    /// Writes the tokens to a file that only its owner can read. Replaces the file atomically.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.write(path).map_err(|source| Error::Token {
-            what: format!("the tokens file `{}` cannot be written", path.display()),
+            what: format!("cannot write the tokens file `{}`", path.display()),
             source: Some(source),
         })
     }
@@ -146,10 +147,11 @@ impl Tokens {
         text
     }
 
-    /// Adds a new token of 256 random bits and returns it. It cannot be had again.
+    /// Adds a new token of 256 random bits and returns it. The token cannot be read again later.
     ///
     /// # Errors
-    /// When the name is taken or wrong, there is no scope, or the system has no randomness.
+    /// Fails if the name is taken or invalid, if there is no scope, or if the system has no
+    /// randomness.
     pub fn add(
         &mut self,
         name: &str,
@@ -160,10 +162,10 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Adds a token that was agreed upon.
+    /// Adds an existing token under a name.
     ///
     /// # Errors
-    /// When the name is taken or wrong, or there is no scope.
+    /// Fails if the name is taken or invalid, or if there is no scope.
     pub fn insert(
         &mut self,
         name: &str,
@@ -174,20 +176,20 @@ impl Tokens {
         scopes.sort_unstable();
         scopes.dedup();
         self.push(Entry {
-            name: checked(name)?,
+            name: validate_name(name)?,
             scopes: scopes.into(),
             hash: hash(token.reveal()),
         })
     }
 
-    /// Removes the token of a name and returns whether there was one.
+    /// Removes the token with this name and returns `true` if it existed.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.0.len();
         self.0.retain(|entry| &*entry.name != name);
         self.0.len() < before
     }
 
-    /// The tokens, in the order in which they were added.
+    /// Returns the tokens in the order in which they were added.
     pub fn list(&self) -> Vec<TokenInfo> {
         let info = |entry: &Entry| TokenInfo {
             name: entry.name.to_string(),
@@ -196,13 +198,13 @@ impl Tokens {
         self.0.iter().map(info).collect()
     }
 
-    /// Returns whether there are none.
+    /// Returns `true` if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The caller whose token this is. The time it takes depends on how many tokens there are, not
-    /// on which one it is.
+    /// Returns the caller that owns the presented token. The time taken depends on the number of
+    /// tokens, not on which one matches.
     pub fn find(&self, shown: &str) -> Option<Caller> {
         let shown = hash(shown);
         let mut found = None;
@@ -216,20 +218,20 @@ impl Tokens {
 
     fn push(&mut self, entry: Entry) -> Result<()> {
         if self.0.len() >= Self::MOST {
-            return Err(refused(format!(
-                "there are {} tokens, and no more are taken",
+            return Err(token_error(format!(
+                "there are {} tokens, which is the limit; remove unused ones",
                 Self::MOST
             )));
         }
         if entry.scopes.is_empty() {
-            return Err(refused(format!(
+            return Err(token_error(format!(
                 "token `{}` has no scope; give it one",
                 entry.name
             )));
         }
         if self.0.iter().any(|known| known.name == entry.name) {
-            return Err(refused(format!(
-                "there is a token `{}` already; remove it first, or use another name",
+            return Err(token_error(format!(
+                "a token named `{}` already exists; remove it first, or use another name",
                 entry.name
             )));
         }
@@ -241,8 +243,8 @@ impl Tokens {
 impl Entry {
     fn read(line: &str) -> Result<Self> {
         let wrong = || {
-            refused(
-                "a line has a name, scopes with commas between them, and `sha256:` with 64 hex \
+            token_error(
+                "expected a name, scopes separated by commas, and `sha256:` followed by 64 hex \
                     digits",
             )
         };
@@ -271,24 +273,24 @@ impl Entry {
         scopes.sort_unstable();
         scopes.dedup();
         Ok(Self {
-            name: checked(name)?,
+            name: validate_name(name)?,
             scopes: scopes.into(),
             hash,
         })
     }
 }
 
-/// A name is the beginning of ids, up to their first `-`, so it has none itself. Behind a dot there
-/// is who of a tenant it is.
-fn checked(name: &str) -> Result<Arc<str>> {
+/// Validates the name of a token. Ids begin with the name up to their first `-`, so a name contains
+/// no `-`. A dot separates the tenant from the user.
+fn validate_name(name: &str) -> Result<Arc<str>> {
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| !part.is_empty() && part.bytes().all(good);
     let fits = name.len() <= Tokens::LONGEST_NAME;
     match fits && name.split('.').count() <= 2 && name.split('.').all(part) {
         true => Ok(name.into()),
-        false => Err(refused(
-            "the name of a token has 1 to 32 small letters and digits, or two such parts with a \
-                dot between them",
+        false => Err(token_error(
+            "the name of a token must be 1 to 32 lower-case letters and digits, optionally two \
+                such parts separated by a dot",
         )),
     }
 }
@@ -318,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_kept_as_hashes_and_read_back() {
+    fn tokens_saved_as_hashes_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("below/tokens");
         let mut tokens = Tokens::new();
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_names_and_lines_are_refused_without_their_text() {
+    fn invalid_names_and_lines_are_rejected_without_quoting_them() {
         let mut tokens = Tokens::new();
         for name in [
             "",
@@ -405,7 +407,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn tokens_file_that_others_can_read_is_refused() {
+    fn tokens_file_readable_by_others_is_rejected() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");

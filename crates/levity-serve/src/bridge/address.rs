@@ -3,36 +3,36 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::error::{Error, Result};
 
-/// Where a host is.
+/// The address of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// A name or an address, without the brackets of IPv6.
+    /// A name or an IP address, without the brackets of IPv6.
     pub(super) host: String,
     pub(super) port: u16,
     url: String,
 }
 
 impl Address {
-    /// From a URL such as `ws://127.0.0.1:8888`.
+    /// Parses a URL such as `ws://127.0.0.1:8888`.
     pub(super) fn parse(url: &str, remote: bool) -> Result<Self> {
-        let odd = |why: &str| {
+        let invalid_url = |reason: &str| {
             Error::invalid(format!(
-                "the host's URL must be like `ws://127.0.0.1:8888`: {why}"
+                "the host's URL must be like `ws://127.0.0.1:8888`: {reason}"
             ))
         };
         let rest = match url.split_once("://") {
             Some(("ws", rest)) => rest,
             Some(("wss", _)) => {
-                return Err(odd(
-                    "TLS is not spoken here; reach a host on another machine by a tunnel, such as \
-                        `ssh -L`",
+                return Err(invalid_url(
+                    "TLS is not supported; use a tunnel such as `ssh -L` to reach a host on \
+                        another machine",
                 ));
             }
-            _ => return Err(odd("it does not begin with `ws://`")),
+            _ => return Err(invalid_url("it does not begin with `ws://`")),
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if !path.is_empty() || authority.contains(['@', '?', '#', ' ']) {
-            return Err(odd("behind `ws://` is only an address and a port"));
+            return Err(invalid_url("only an address and a port may follow `ws://`"));
         }
         let (host, port) = match authority
             .strip_prefix('[')
@@ -45,18 +45,17 @@ impl Address {
             "" => 8888,
             port => port
                 .parse()
-                .map_err(|_| odd("its port is no number up to 65535"))?,
+                .map_err(|_| invalid_url("its port is not a number up to 65535"))?,
         };
         let name =
             |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '-' | '_' | ':');
         if host.is_empty() || !host.chars().all(name) {
-            return Err(odd("its address is none"));
+            return Err(invalid_url("its address is invalid"));
         }
         if !remote && !is_loopback(host) {
-            let why = "it is on another machine, and nothing on the way is encrypted; use a \
-                tunnel, such as `ssh -L`, or say \
-                       that it is meant so";
-            return Err(odd(why));
+            let reason = "it is on another machine, and the connection is not encrypted; use a \
+                tunnel such as `ssh -L`, or allow remote hosts explicitly";
+            return Err(invalid_url(reason));
         }
         let shown = if host.contains(':') {
             format!("[{host}]")
@@ -70,7 +69,7 @@ impl Address {
         })
     }
 
-    /// The address and the port, as a `Host` header has them.
+    /// Returns the address and the port, as in a `Host` header.
     pub(super) fn authority(&self) -> &str {
         self.url.trim_start_matches("ws://").trim_end_matches('/')
     }
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_on_this_machine_unless_told_otherwise() {
+    fn parse_accepts_remote_hosts_only_if_allowed() {
         check("ws://127.0.0.1:8888", Some("ws://127.0.0.1:8888/"));
         check("ws://localhost", Some("ws://localhost:8888/"));
         check("ws://[::1]:1/", Some("ws://[::1]:1/"));

@@ -1,4 +1,4 @@
-//! Has a host prove that it is the one with the token, before it is told anything.
+//! Makes a host prove that it has the token before the client sends anything else.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -9,42 +9,41 @@ use super::address::Address;
 use super::error::{Error, ErrorKind, Result};
 use crate::proof;
 
-/// The longest head and body of an answer.
-const LONGEST_HEAD: usize = 8 << 10;
-const LONGEST_BODY: usize = 4 << 10;
+/// The maximum sizes of the head and the body of a response.
+const MAX_HEAD: usize = 8 << 10;
+const MAX_BODY: usize = 4 << 10;
 
-/// What a host says to a challenge.
+/// The response of a host to a challenge.
 #[derive(Deserialize)]
 pub(super) struct Answer {
     pub(super) server: String,
     pub(super) proof: String,
 }
 
-/// Challenges what listens at the other end; the connection can be used for another request
-/// afterwards.
+/// Challenges the process at the other end. The connection can then be used for another request.
 pub(super) async fn ask(stream: &mut TcpStream, address: &Address, client: &str) -> Result<Answer> {
-    let gone = |_| stranger(address);
+    let lost = |_| not_a_host(address);
     let request = format!(
         "GET {}?client={client} HTTP/1.1\r\nHost: {}\r\n\r\n",
         proof::PATH,
         address.authority()
     );
-    stream.write_all(request.as_bytes()).await.map_err(gone)?;
-    let head = head(stream).await.ok_or_else(|| stranger(address))?;
-    let (status, length) = parsed(&head).ok_or_else(|| stranger(address))?;
+    stream.write_all(request.as_bytes()).await.map_err(lost)?;
+    let head = head(stream).await.ok_or_else(|| not_a_host(address))?;
+    let (status, length) = parse_head(&head).ok_or_else(|| not_a_host(address))?;
     if status != StatusCode::OK {
-        return Err(refused(address, status));
+        return Err(rejection_error(address, status));
     }
     let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.map_err(gone)?;
-    serde_json::from_slice(&body).map_err(|_| stranger(address))
+    stream.read_exact(&mut body).await.map_err(lost)?;
+    serde_json::from_slice(&body).map_err(|_| not_a_host(address))
 }
 
-/// The head of an answer, and not a byte more.
+/// Reads the head of a response, and not a byte more.
 async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        if head.len() >= LONGEST_HEAD {
+        if head.len() >= MAX_HEAD {
             return None;
         }
         head.push(stream.read_u8().await.ok()?);
@@ -52,8 +51,8 @@ async fn head(stream: &mut TcpStream) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// The status of an answer and the length of its body.
-fn parsed(head: &str) -> Option<(StatusCode, usize)> {
+/// Parses the status of a response and the length of its body.
+fn parse_head(head: &str) -> Option<(StatusCode, usize)> {
     let mut lines = head.split("\r\n");
     let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?;
     let length = lines.find_map(|line| {
@@ -62,49 +61,48 @@ fn parsed(head: &str) -> Option<(StatusCode, usize)> {
             .then(|| value.trim().parse::<usize>().ok())?
     });
     let length = length.unwrap_or(0);
-    (length <= LONGEST_BODY).then_some((status.parse().ok()?, length))
+    (length <= MAX_BODY).then_some((status.parse().ok()?, length))
 }
 
-/// What a host's refusal means, and what to do about it.
-pub(super) fn refused(address: &Address, status: StatusCode) -> Error {
-    let (kind, words) = match status {
+/// Converts a host's rejection into an error with the next step.
+pub(super) fn rejection_error(address: &Address, status: StatusCode) -> Error {
+    let (kind, message) = match status {
         StatusCode::UNAUTHORIZED => (
             ErrorKind::Unauthorized,
             format!(
-                "the host at {address} does not accept the proof of the token; give the bridge the \
-                    token that the host printed when it was made: by `--token-file`, or \
-                    `LEVITY_BRIDGE_TOKEN`. A host that is reached by another address than its own \
-                    must be started with `--allow-host`"
+                "the host at {address} rejects the token; pass the token that the host printed \
+                    when it was created, with `--token-file` or `LEVITY_BRIDGE_TOKEN`; if you \
+                    reach the host at another address than its own, start it with `--allow-host`"
             ),
         ),
         StatusCode::FORBIDDEN => (
             ErrorKind::Unauthorized,
             format!(
-                "the host at {address} is not known by that name; call it by `127.0.0.1` or \
-                    `localhost`, or start it with `--allow-host`"
+                "the host at {address} does not accept that name; use `127.0.0.1` or `localhost`, \
+                    or start it with `--allow-host`"
             ),
         ),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => (
             ErrorKind::Full,
-            format!("the host at {address} has no room for another client; try again"),
+            format!("the host at {address} has reached its limit of clients; try again later"),
         ),
         status => (
             ErrorKind::Absent,
             format!(
-                "what answers at {address} is no bridge host, or an older one ({status}); name \
-                    where it is with `--url`"
+                "the server at {address} is not a bridge host, or an older one ({status}); set the \
+                    address of the host with `--url`"
             ),
         ),
     };
-    Error::new(kind, words)
+    Error::new(kind, message)
 }
 
-/// The error for something that does not speak as a host does.
-pub(super) fn stranger(address: &Address) -> Error {
-    let words = format!(
-        "something else than a bridge host answers at {address}; name where it is with `--url`"
+/// Returns the error for a process that is not a bridge host.
+pub(super) fn not_a_host(address: &Address) -> Error {
+    let message = format!(
+        "the server at {address} is not a bridge host; set the address of the host with `--url`"
     );
-    Error::new(ErrorKind::Absent, words)
+    Error::new(ErrorKind::Absent, message)
 }
 
 #[cfg(test)]
@@ -112,9 +110,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn head_of_an_answer_is_read_or_refused() {
+    fn parse_head_accepts_only_short_http_responses() {
         let check = |head: &str, expected: Option<(u16, usize)>| {
-            let found = parsed(head).map(|(status, length)| (status.as_u16(), length));
+            let found = parse_head(head).map(|(status, length)| (status.as_u16(), length));
             assert_eq!(found, expected, "{head}");
         };
         check(

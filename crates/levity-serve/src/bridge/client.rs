@@ -13,43 +13,43 @@ use super::error::{Error, ErrorKind, Result};
 use super::link::Link;
 use crate::token::Token;
 
-/// Asks a [`BridgeHost`](super::BridgeHost). Cloning costs nothing, and all clones share a
+/// A client of a [`BridgeHost`](super::BridgeHost). Cloning is cheap, and all clones share a
 /// connection.
 ///
-/// It connects when it is first asked something, and again when the connection broke.
+/// It connects at the first request, and reconnects if the connection breaks.
 ///
-/// - While the host is not there or still loading, it tries again for [`PATIENCE`](Self::PATIENCE).
-/// - What only reads is asked a second time when the connection breaks under it, and so is a
-///   dispatch, which its id keeps from being done twice. What writes is not, unless it was never
-///   sent: the caller is told that nobody knows.
-/// - Dropping the future of a request takes it back.
+/// - If the host is absent or still loading, the client retries for [`PATIENCE`](Self::PATIENCE).
+/// - If the connection breaks during a read-only request, the client repeats it. It also repeats a
+///   dispatch, because the task id prevents a second start. It does not repeat a write unless it
+///   was never sent: the error then states that the outcome is unknown.
+/// - Dropping the future of a request cancels it.
 #[derive(Clone)]
 pub struct BridgeClient {
     address: Address,
-    token: Secret,
+    token: TokenSource,
     patience: Duration,
     shared: Arc<Shared>,
 }
 
-/// Where the token is from.
+/// The source of the token.
 #[derive(Clone)]
-enum Secret {
+enum TokenSource {
     Token(Token),
-    /// Read anew for each connection: the host may not have made it yet.
+    /// Read again for each connection, because the host may not have created it yet.
     File(Arc<Path>),
 }
 
-impl Secret {
+impl TokenSource {
     fn token(&self) -> Result<Token> {
         match self {
             Self::Token(token) => Ok(token.clone()),
             Self::File(path) => Token::from_file(path).map_err(|error| {
-                let words = format!(
-                    "a host is there, and its token is not: {error}; give the bridge the one that \
-                        the host printed when it was made, by `--token-file` or \
+                let message = format!(
+                    "a host is running, but its token is not available: {error}; pass the token \
+                        that the host printed when it was created, with `--token-file` or \
                         `LEVITY_BRIDGE_TOKEN`"
                 );
-                Error::new(ErrorKind::Unauthorized, words)
+                Error::new(ErrorKind::Unauthorized, message)
             }),
         }
     }
@@ -57,50 +57,56 @@ impl Secret {
 
 struct Shared {
     link: Mutex<Option<Arc<Link>>>,
-    told: broadcast::Sender<Arc<Value>>,
+    notifications: broadcast::Sender<Arc<Value>>,
 }
 
-/// How long the first pause between two attempts is; each is twice as long as the one before, up to
-/// a second.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The first pause between two attempts; each pause is twice as long as the previous one, up to a
+/// second.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// How long an answer may take, beside the time that a request waits for a file.
-const ANSWER: Duration = Duration::from_secs(60);
-/// How many notifications wait for a reader that is slow.
-const TOLD: usize = 1024;
+/// The maximum time for a response, in addition to the time that a request waits for a file.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The number of notifications that are buffered for a slow reader.
+const NOTIFICATION_BUFFER: usize = 1024;
 
 impl BridgeClient {
-    /// How long it tries again while the host is not there or still loading, unless told otherwise:
-    /// 4 seconds.
+    /// The default time for which the client retries if the host is absent or still loading: 4
+    /// seconds.
     pub const PATIENCE: Duration = Duration::from_secs(4);
 
-    /// Asks the host at a URL such as `ws://127.0.0.1:8888`, on this machine.
+    /// Creates a client for the host at a URL such as `ws://127.0.0.1:8888`, on this machine.
     ///
     /// # Errors
-    /// When the URL makes no sense, or leads to another machine.
+    /// Fails if the URL is invalid, or names another machine.
     pub fn new(url: &str, token: Token) -> Result<Self> {
-        Ok(Self::to(Address::parse(url, false)?, Secret::Token(token)))
+        Ok(Self::to(
+            Address::parse(url, false)?,
+            TokenSource::Token(token),
+        ))
     }
 
-    /// Asks a host on another machine. Nothing on the way is encrypted, the token included.
+    /// Creates a client for a host on another machine. The connection is not encrypted.
     ///
     /// # Errors
-    /// When the URL makes no sense.
+    /// Fails if the URL is invalid.
     pub fn remote(url: &str, token: Token) -> Result<Self> {
-        Ok(Self::to(Address::parse(url, true)?, Secret::Token(token)))
+        Ok(Self::to(
+            Address::parse(url, true)?,
+            TokenSource::Token(token),
+        ))
     }
 
-    /// Takes the token from this file instead, each time that it connects.
+    /// Reads the token from this file instead, each time the client connects.
     #[must_use]
     pub fn token_file(mut self, path: impl AsRef<Path>) -> Self {
-        self.token = Secret::File(path.as_ref().into());
+        self.token = TokenSource::File(path.as_ref().into());
         self
     }
 
-    fn to(address: Address, token: Secret) -> Self {
+    fn to(address: Address, token: TokenSource) -> Self {
         let shared = Shared {
             link: Mutex::default(),
-            told: broadcast::Sender::new(TOLD),
+            notifications: broadcast::Sender::new(NOTIFICATION_BUFFER),
         };
         Self {
             address,
@@ -110,34 +116,34 @@ impl BridgeClient {
         }
     }
 
-    /// How long it tries again while the host is not there or still loading.
+    /// Sets the time for which the client retries if the host is absent or still loading.
     #[must_use]
     pub fn patience(mut self, time: Duration) -> Self {
         self.patience = time;
         self
     }
 
-    /// Asks for something, and waits for the answer.
+    /// Sends a request and waits for the response.
     ///
     /// # Errors
-    /// When the host refuses, is not there, or the connection breaks.
+    /// Fails if the host rejects the request or is absent, or if the connection breaks.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
         let mut pauses = Pauses::new(self.patience);
-        let mut again = may_be_repeated(method, &params);
+        let mut may_repeat = is_idempotent(method, &params);
         loop {
-            let asked = match self.link().await {
+            let result = match self.link().await {
                 Ok(link) => self.timed(&link, method, &params).await,
                 Err(error) => Err(error),
             };
-            let error = match asked {
+            let error = match result {
                 Err(error) => error,
                 answer => return answer,
             };
             match error.kind() {
                 ErrorKind::Absent | ErrorKind::NotReady if pauses.pause().await => {}
-                ErrorKind::Lost if std::mem::take(&mut again) => {}
+                ErrorKind::Lost if std::mem::take(&mut may_repeat) => {}
                 ErrorKind::Lost | ErrorKind::TimedOut if method == "fs/write" => {
-                    return Err(unknown(&error));
+                    return Err(unknown_outcome(&error));
                 }
                 _ => return Err(error),
             }
@@ -145,50 +151,53 @@ impl BridgeClient {
     }
 
     async fn timed(&self, link: &Link, method: &str, params: &Value) -> Result<Value> {
-        let waits = params
+        let wait = params
             .get("timeout")
             .and_then(Value::as_f64)
             .filter(|_| method == "fs/wait");
-        let waits = Duration::try_from_secs_f64(waits.unwrap_or(0.0)).unwrap_or_default();
-        let answer =
-            tokio::time::timeout(ANSWER.saturating_add(waits), link.call(method, params)).await;
+        let wait = Duration::try_from_secs_f64(wait.unwrap_or(0.0)).unwrap_or_default();
+        let answer = tokio::time::timeout(
+            RESPONSE_TIMEOUT.saturating_add(wait),
+            link.call(method, params),
+        )
+        .await;
         answer.unwrap_or_else(|_| {
-            let words = format!(
-                "the host at {} did not answer in time; look whether it still works",
+            let message = format!(
+                "the host at {} did not answer in time; check that it is still running",
                 self.address
             );
-            Err(Error::new(ErrorKind::TimedOut, words))
+            Err(Error::new(ErrorKind::TimedOut, message))
         })
     }
 
-    /// The connection; made if there is none.
+    /// Returns the connection, and connects if there is none.
     async fn link(&self) -> Result<Arc<Link>> {
         let mut link = self.shared.link.lock().await;
-        if let Some(link) = link.as_ref().filter(|link| !link.is_gone()) {
+        if let Some(link) = link.as_ref().filter(|link| !link.is_closed()) {
             return Ok(link.clone());
         }
         *link = None;
-        let made = Link::connect(
+        let link_arc = Link::connect(
             &self.address,
             || self.token.token(),
-            self.shared.told.clone(),
+            self.shared.notifications.clone(),
         )
         .await?;
-        let made = Arc::new(made);
-        *link = Some(made.clone());
-        Ok(made)
+        let link_arc = Arc::new(link_arc);
+        *link = Some(link_arc.clone());
+        Ok(link_arc)
     }
 
-    /// What the host tells without being asked, from now on: `fs/changed`, `agent/event`. It is
-    /// heard while there is a connection.
+    /// Returns the notifications of the host from now on: `fs/changed`, `agent/event`. They arrive
+    /// only while there is a connection.
     pub fn notifications(&self) -> Notifications {
-        Notifications(self.shared.told.subscribe())
+        Notifications(self.shared.notifications.subscribe())
     }
 
-    /// Dispatches a task under an id of this client's making, and says which.
+    /// Dispatches a task under an id that this client generates, and returns the id.
     ///
     /// # Errors
-    /// As for [`request`](Self::request).
+    /// Fails under the same conditions as [`request`](Self::request).
     pub async fn dispatch(&self, prompt: &str, done: Option<&str>) -> Result<Value> {
         let task = format!("{:016x}", SystemWorld.random());
         let mut params = json!({"prompt": prompt, "task": task, "events": false});
@@ -199,29 +208,29 @@ impl BridgeClient {
             .await
             .map_err(|error| match error.kind() {
                 ErrorKind::Lost | ErrorKind::TimedOut => {
-                    let words = format!(
-                        "{error}. It may have been begun: ask for the status of task {task}"
+                    let message = format!(
+                        "{error}; the task may have started: check the status of task {task}"
                     );
-                    Error::new(error.kind(), words)
+                    Error::new(error.kind(), message)
                 }
                 _ => error,
             })
     }
 }
 
-fn unknown(error: &Error) -> Error {
+fn unknown_outcome(error: &Error) -> Error {
     let what = match error.kind() {
         ErrorKind::TimedOut => "the host did not answer in time",
-        _ => "the connection to the host broke before there was an answer",
+        _ => "the connection to the host broke before the response",
     };
-    let words = format!(
-        "{what}, and nobody knows whether the file was written: read it before you write it again"
+    let message = format!(
+        "{what}, so the file may or may not have been written; read it before you write it again"
     );
-    Error::new(error.kind(), words)
+    Error::new(error.kind(), message)
 }
 
-/// Whether asking twice does no more than asking once.
-fn may_be_repeated(method: &str, params: &Value) -> bool {
+/// Returns `true` if the request is idempotent.
+fn is_idempotent(method: &str, params: &Value) -> bool {
     match method {
         "agent/dispatch" => params.get("task").is_some(),
         "fs/read" | "fs/list" | "fs/wait" | "agent/status" | "agent/list" | "host/info"
@@ -230,28 +239,28 @@ fn may_be_repeated(method: &str, params: &Value) -> bool {
     }
 }
 
-/// Pauses that become longer, until patience is at its end.
+/// Increasing pauses between attempts, until the time limit is used up.
 struct Pauses {
     next: Duration,
-    left: Duration,
+    remaining: Duration,
 }
 
 impl Pauses {
     fn new(patience: Duration) -> Self {
         Self {
-            next: PAUSE,
-            left: patience,
+            next: MIN_PAUSE,
+            remaining: patience,
         }
     }
 
-    /// Waits a moment; false if there is no patience left.
+    /// Waits for the next pause; `false` if no time is left.
     async fn pause(&mut self) -> bool {
-        if self.left.is_zero() {
+        if self.remaining.is_zero() {
             return false;
         }
-        let pause = self.next.min(self.left);
+        let pause = self.next.min(self.remaining);
         SystemWorld.sleep(pause).await;
-        self.left -= pause;
+        self.remaining -= pause;
         self.next = (self.next * 2).min(MAX_PAUSE);
         true
     }
@@ -265,16 +274,16 @@ impl fmt::Debug for BridgeClient {
     }
 }
 
-/// What a host tells without being asked.
+/// The notifications of a host.
 pub struct Notifications(broadcast::Receiver<Arc<Value>>);
 
 impl Notifications {
-    /// The next one, with its `method` and `params`; a reader that is slow misses some. `None` when
-    /// the client is gone.
+    /// Waits for the next notification, with its `method` and `params`; a slow reader misses some.
+    /// Returns `None` if the client was dropped.
     pub async fn next(&mut self) -> Option<Arc<Value>> {
         loop {
             match self.0.recv().await {
-                Ok(told) => return Some(told),
+                Ok(notifications) => return Some(notifications),
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return None,
             }

@@ -5,10 +5,10 @@ use levity_rpc::{CallError, MalformedMessage};
 use levity_sandbox::PathError;
 use serde_json::{Value, json};
 
-/// What is asked of a bridge returns this.
+/// The result type of bridge operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something that was asked of a bridge was not done. Its words say what to do about it.
+/// An error of a bridge operation. Its message says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -17,21 +17,21 @@ pub struct Error {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $code:literal),* $(,)?) => {
-        /// What kind of refusal it is.
+        /// The category of a bridge error.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind { $($(#[$doc])* $kind),* }
 
         impl ErrorKind {
-            /// All there are.
+            /// All kinds of errors.
             pub const ALL: &'static [Self] = &[$(Self::$kind),*];
 
-            /// Its name on the wire, in `data.kind`.
+            /// Returns the name of the kind on the wire, in `data.kind`.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name),* }
             }
 
-            /// Its number on the wire; several kinds may share one.
+            /// Returns the code of the kind on the wire; several kinds may share one.
             pub fn code(self) -> i64 {
                 match self { $(Self::$kind => $code),* }
             }
@@ -40,54 +40,54 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A message is no JSON.
+    /// A message is not JSON.
     Parse "parse" -32700,
-    /// A message is no request.
+    /// A message is not a request.
     Request "request" -32600,
-    /// There is no such method.
+    /// No method has this name.
     Method "method" -32601,
-    /// The parameters do not fit, or a path is none.
+    /// The parameters or a path are invalid.
     Invalid "invalid" -32602,
-    /// The host failed.
+    /// The host failed to do the work.
     Failed "failed" -32603,
-    /// The token is missing or wrong, or the host does not know who calls.
+    /// The token is missing or invalid, or the host does not accept the caller.
     Unauthorized "unauthorized" -32001,
     /// The host is still loading.
     NotReady "not_ready" -32002,
-    /// Too much at once.
+    /// A limit on concurrent work has been reached.
     Full "full" -32003,
-    /// A file, or a message, is larger than it may be.
+    /// A file or a message exceeds the size limit.
     TooLarge "too_large" -32004,
     /// A path leads out of the workspace.
     Outside "outside" -32005,
-    /// A path is one that nobody may touch.
+    /// A path is protected and cannot be accessed.
     Denied "denied" -32006,
     /// There is no such file or task.
     NotFound "not_found" -32007,
-    /// It is there, and is not what was asked for: a folder, a device.
+    /// The path exists but is not a file, for example a folder or a device.
     NotAFile "not_a_file" -32008,
     /// The file is not text.
     Binary "binary" -32009,
-    /// The name is taken.
+    /// The name is already in use.
     Exists "exists" -32010,
-    /// It may not be changed.
+    /// The file cannot be changed.
     ReadOnly "read_only" -32011,
-    /// Somebody else is changing it.
+    /// Another client or process is changing the file.
     Busy "busy" -32012,
-    /// Whoever asked wants no answer any more.
+    /// The client cancelled the request.
     Cancelled "cancelled" -32013,
-    /// The task has ended, or is not under way here.
+    /// The task has ended, or is not in progress in this process.
     Ended "ended" -32014,
     /// No host answers at the address.
     Absent "absent" -32015,
-    /// The connection broke before there was an answer.
+    /// The connection broke before the response.
     Lost "lost" -32016,
-    /// No answer came in time.
+    /// No response arrived in time.
     TimedOut "timed_out" -32017,
 }
 
 impl ErrorKind {
-    /// The kind of this name.
+    /// Returns the kind with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
@@ -96,7 +96,7 @@ impl ErrorKind {
         Self::ALL.iter().copied().find(|kind| kind.code() == code)
     }
 
-    /// Whether the same may succeed later.
+    /// Returns `true` if the same request may succeed later.
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -112,7 +112,7 @@ impl fmt::Display for ErrorKind {
 }
 
 impl Error {
-    /// An error of this kind, in words.
+    /// Creates an error of this kind with a message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -120,12 +120,12 @@ impl Error {
         }
     }
 
-    /// What kind it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether the same may succeed later.
+    /// Returns `true` if the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.kind.is_retryable()
     }
@@ -138,19 +138,20 @@ impl Error {
         Self::new(ErrorKind::Failed, message)
     }
 
-    pub(super) fn taken_back() -> Self {
+    pub(super) fn cancelled() -> Self {
         Self::new(
             ErrorKind::Cancelled,
-            "the request was taken back, and nothing was changed",
+            "the request was cancelled, and nothing was changed",
         )
     }
 
-    /// As JSON-RPC has it.
+    /// Returns the error as a JSON-RPC error object.
     pub(super) fn to_json(&self) -> Value {
         json!({"code": self.kind.code(), "message": self.message, "data": {"kind": self.kind.name()}})
     }
 
-    /// From what a host answered; the kind is told by its name, and what is not known has failed.
+    /// Parses a JSON-RPC error object by its kind name or code; an unknown kind becomes
+    /// [`ErrorKind::Failed`].
     pub(super) fn from_json(error: &Value) -> Self {
         let named = error
             .pointer("/data/kind")
@@ -160,7 +161,7 @@ impl Error {
         let message = error
             .get("message")
             .and_then(Value::as_str)
-            .unwrap_or("the host gives no reason");
+            .unwrap_or("the host gave no reason");
         Self::new(named.or_else(coded).unwrap_or(ErrorKind::Failed), message)
     }
 }
@@ -189,20 +190,19 @@ impl From<CallError> for Error {
             CallError::TooLarge { size, limit } => Self::new(
                 ErrorKind::TooLarge,
                 format!(
-                    "the message has {size} bytes, and the host takes at most {limit}; send less \
+                    "the message has {size} bytes, but the host accepts at most {limit}; send less \
                         at once, such as several smaller files"
                 ),
             ),
-            // What was never sent can be asked for again, whatever it is.
+            // A request that was never sent can always be repeated.
             CallError::Unsent => Self::new(
                 ErrorKind::Absent,
-                "the host went away before it was asked; nothing was done. Ask again when it is \
-                    there",
+                "the host disconnected before the request was sent, so nothing was done; try again \
+                    when it is running",
             ),
             _ => Self::new(
                 ErrorKind::Lost,
-                "the connection to the host broke before there was an answer; ask again, it is \
-                    made anew",
+                "the connection to the host broke before the response; try again to reconnect",
             ),
         }
     }
@@ -236,15 +236,16 @@ impl From<crate::Error> for Error {
             crate::ErrorKind::NotFound => ErrorKind::NotFound,
             crate::ErrorKind::State => ErrorKind::Ended,
             crate::ErrorKind::Config => ErrorKind::Invalid,
-            _ if is_taken(&error) => ErrorKind::Exists,
+            _ if is_existing_run(&error) => ErrorKind::Exists,
             _ => ErrorKind::Failed,
         };
         Self::new(kind, chain(&error))
     }
 }
 
-/// Whether the journal has a run of the task's id, of which there is no note.
-fn is_taken(error: &crate::Error) -> bool {
+/// Returns `true` if the journal already has a run with the task's id, for which there is no
+/// record.
+fn is_existing_run(error: &crate::Error) -> bool {
     let crate::Error::Run { cause, .. } = error else {
         return false;
     };
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_malformed_message_is_refused_by_its_code() {
+    fn malformed_message_maps_to_kind_by_its_code() {
         let kind = |text| Error::from(levity_rpc::RpcMessage::parse(text).unwrap_err()).kind();
         assert_eq!(kind("{"), ErrorKind::Parse);
         assert_eq!(kind("[]"), ErrorKind::Request);
@@ -276,15 +277,15 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_survives_the_wire() {
+    fn error_kinds_round_trip_through_json() {
         for &kind in ErrorKind::ALL {
-            let error = Error::new(kind, "words");
+            let error = Error::new(kind, "text");
             assert_eq!(Error::from_json(&error.to_json()), error);
-            let bare = json!({"code": kind.code(), "message": "words"});
+            let bare = json!({"code": kind.code(), "message": "text"});
             assert_eq!(
                 Error::from_json(&bare),
                 error,
-                "the number alone says as much"
+                "the code alone identifies the kind"
             );
         }
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The files of the workspace, for clients.
+//! Methods for the files of the workspace.
 
 use std::sync::Arc;
 
@@ -15,75 +15,77 @@ use super::notice::Notice;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Read {
+pub(super) struct ReadParams {
     path: String,
     start_line: Option<u64>,
     lines: Option<u64>,
 }
 
-/// Reads a file whole, or some lines of it.
-pub(super) async fn read(host: &Arc<Inner>, wanted: Read) -> Result<Value> {
-    let most = host.limits.read;
-    work(host, move |space| match wanted {
-        Read {
+/// Reads a whole file, or some of its lines.
+pub(super) async fn read(host: &Arc<Inner>, request: ReadParams) -> Result<Value> {
+    let limit = host.limits.read;
+    work(host, move |space| match request {
+        ReadParams {
             path,
             start_line: None,
             lines: None,
-        } => whole(space, &path, most),
-        Read {
+        } => read_whole(space, &path, limit),
+        ReadParams {
             path,
             start_line,
             lines,
-        } => part(space, &path, start_line, lines, most),
+        } => read_part(space, &path, start_line, lines, limit),
     })
     .await
 }
 
-fn whole(space: &Workspace, path: &str, most: u64) -> Result<Value> {
+fn read_whole(space: &Workspace, path: &str, limit: u64) -> Result<Value> {
     let file = space.open_file(path)?;
     let real = file.path().to_owned();
     let size = file.metadata().size();
-    if size > most {
-        return Err(too_large(path, size, most));
+    if size > limit {
+        return Err(too_large(path, size, limit));
     }
-    let bytes = space.read(path, most)?;
+    let bytes = space.read(path, limit)?;
     let size = bytes.len();
     match String::from_utf8(bytes) {
         Ok(content) if !content.contains('\0') => {
             Ok(json!({"path": real, "content": content, "bytes": size, "complete": true}))
         }
-        // It may be text in another encoding.
-        _ => part(space, path, None, None, most),
+        // The file may be text in another encoding.
+        _ => read_part(space, path, None, None, limit),
     }
 }
 
-fn too_large(path: &str, size: u64, most: u64) -> Error {
-    let words = format!(
-        "`{path}` has {size} bytes, and at most {most} are read at once; ask for a part of it by \
+fn too_large(path: &str, size: u64, limit: u64) -> Error {
+    let message = format!(
+        "`{path}` has {size} bytes, but at most {limit} are read at once; read a part with \
             `start_line` and `lines`, or start the host with a larger `--read-limit`"
     );
-    Error::new(ErrorKind::TooLarge, words)
+    Error::new(ErrorKind::TooLarge, message)
 }
 
-/// Some lines of a file, as the tool of agents reads them.
-fn part(
+/// Reads some lines of a file, with the agents' tool.
+fn read_part(
     space: &Workspace,
     path: &str,
     start: Option<u64>,
     lines: Option<u64>,
-    most: u64,
+    limit: u64,
 ) -> Result<Value> {
     space.open_file(path)?;
-    let tool = ReadFile::new(space.clone()).max_read(usize::try_from(most).unwrap_or(usize::MAX));
+    let tool = ReadFile::new(space.clone()).max_read(usize::try_from(limit).unwrap_or(usize::MAX));
     let mut args = json!({"path": path, "start_line": start.unwrap_or(1).max(1)});
     if let Some(lines) = lines {
         args["lines"] = lines.into();
     }
     let mut read = run(&tool, args)?;
     if read["binary"] == json!(true) {
-        let words =
-            format!("`{path}` is not text, and only text is read; use what is made for such files");
-        return Err(Error::new(ErrorKind::Binary, words));
+        let message = format!(
+            "`{path}` is not text, and only text can be read; use another tool for such \
+                files"
+        );
+        return Err(Error::new(ErrorKind::Binary, message));
     }
     let field =
         |name: &str, read: &mut Value| read.get_mut(name).map(Value::take).unwrap_or_default();
@@ -97,44 +99,43 @@ fn part(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Write {
+pub(super) struct WriteParams {
     path: String,
     content: String,
 }
 
-/// Writes a file whole, unless that is taken back before it begins. Whoever sits at the host, and
-/// all other clients, are told.
+/// Writes a whole file, unless the request is cancelled before the write begins. The host's
+/// operator and all other clients are notified.
 pub(super) async fn write(
     host: &Arc<Inner>,
     client: u64,
-    wanted: Write,
+    request: WriteParams,
     cancel: &CancelToken,
 ) -> Result<Value> {
-    let (bytes, most) = (wanted.content.len(), host.limits.write);
-    if bytes > most {
-        let words = format!(
-            "the content has {bytes} bytes, and at most {most} are written; write it in several \
-                files"
+    let (bytes, limit) = (request.content.len(), host.limits.write);
+    if bytes > limit {
+        let message = format!(
+            "the content has {bytes} bytes, but the limit is {limit}; split it into several files"
         );
-        return Err(Error::new(ErrorKind::TooLarge, words));
+        return Err(Error::new(ErrorKind::TooLarge, message));
     }
-    let (told, cancel) = (host.clone(), cancel.clone());
+    let (inner, cancel) = (host.clone(), cancel.clone());
     work(host, move |space| {
         if cancel.is_cancelled() {
-            return Err(Error::taken_back());
+            return Err(Error::cancelled());
         }
         let options = WriteOptions::new().parents();
-        let written = space.write_with(&wanted.path, wanted.content.as_bytes(), options)?;
+        let written = space.write_with(&request.path, request.content.as_bytes(), options)?;
         let (path, created) = (written.path, written.created);
-        changed(
-            &told,
+        notify_change(
+            &inner,
             Some(client),
             &path,
             "written",
             &json!({"client": client}),
         );
         let answer = json!({"path": path, "bytes": bytes, "created": created});
-        told.tell(&Notice::Wrote {
+        inner.notify(&Notice::Wrote {
             client,
             path,
             bytes,
@@ -145,9 +146,9 @@ pub(super) async fn write(
     .await
 }
 
-/// Tells clients of a change.
-pub(super) fn changed(host: &Inner, from: Option<u64>, path: &str, kind: &str, by: &Value) {
-    host.spread(
+/// Notifies clients of a change.
+pub(super) fn notify_change(host: &Inner, from: Option<u64>, path: &str, kind: &str, by: &Value) {
+    host.broadcast(
         from,
         "fs/changed",
         &json!({"path": path, "kind": kind, "by": by}),
@@ -156,7 +157,7 @@ pub(super) fn changed(host: &Inner, from: Option<u64>, path: &str, kind: &str, b
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct List {
+pub(super) struct ListParams {
     path: Option<String>,
     #[serde(default)]
     recursive: bool,
@@ -168,49 +169,49 @@ pub(super) struct List {
     max: Option<u64>,
 }
 
-/// Lists files but those that `.gitignore` names.
-pub(super) async fn list(host: &Arc<Inner>, wanted: List) -> Result<Value> {
-    work(host, move |space| listed(space, wanted)).await
+/// Lists files, without those that `.gitignore` names.
+pub(super) async fn list(host: &Arc<Inner>, request: ListParams) -> Result<Value> {
+    work(host, move |space| list_files(space, request)).await
 }
 
-fn listed(space: &Workspace, wanted: List) -> Result<Value> {
-    let path = wanted.path.unwrap_or_else(|| ".".to_owned());
+fn list_files(space: &Workspace, request: ListParams) -> Result<Value> {
+    let path = request.path.unwrap_or_else(|| ".".to_owned());
     space.dir(&path)?;
     let mut args = json!({
-        "path": path, "recursive": wanted.recursive || wanted.pattern.is_some(),
-        "hidden": wanted.hidden, "ignored": wanted.ignored, "max": wanted.max.unwrap_or(1000).max(1),
+        "path": path, "recursive": request.recursive || request.pattern.is_some(),
+        "hidden": request.hidden, "ignored": request.ignored, "max": request.max.unwrap_or(1000).max(1),
     });
-    if let Some(pattern) = wanted.pattern {
+    if let Some(pattern) = request.pattern {
         args["glob"] = pattern.into();
     }
     run(&ListFiles::new(space.clone()), args)
 }
 
-/// What a tool of agents gives as a value. Tools that block are ready when they are first asked.
+/// Calls a tool and returns its value. Blocking tools are ready at the first poll.
 pub(super) fn run(tool: &dyn Tool, args: Value) -> Result<Value> {
     match tool.call(args, &ToolCx::detached()).now_or_never() {
         Some(Ok(output)) => Ok(output.value.unwrap_or_default()),
         Some(Err(error)) => Err(Error::invalid(error.to_string())),
-        None => Err(Error::failed("the files could not be worked with")),
+        None => Err(Error::failed("the file operation did not finish")),
     }
 }
 
-/// Works with files on a thread of its own, a few at a time.
+/// Does file work on a blocking thread, within a limit.
 pub(super) async fn work<T: Send + 'static>(
     host: &Arc<Inner>,
     work: impl FnOnce(&Workspace) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let gone = || Error::failed("the host is closing");
-    let place = host
+    let closing = || Error::failed("the host is closing");
+    let permit = host
         .files
         .clone()
         .acquire_owned()
         .await
-        .map_err(|_| gone())?;
+        .map_err(|_| closing())?;
     let space = host.space.clone();
-    let worked = tokio::task::spawn_blocking(move || {
-        let _place = place;
+    let done = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
         work(&space)
     });
-    worked.await.map_err(|_| gone())?
+    done.await.map_err(|_| closing())?
 }

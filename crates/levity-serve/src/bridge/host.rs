@@ -17,16 +17,16 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, broadcast};
 use tokio::task::JoinSet;
 
-use super::book::{Book, Note};
 use super::limits::HostLimits;
 use super::notice::Notice;
+use super::task_store::{TaskRecord, TaskStore};
 use super::{session, tasks};
+use crate::access_control::refuse;
 use crate::error::{Error, Result};
-use crate::gate::refuse;
 use crate::listen::Listener;
 use crate::runs::Runs;
 
-/// A workspace and an agent that others work with over a WebSocket. Cloning costs nothing.
+/// A workspace and an agent that other programs use over a WebSocket. Cloning is cheap.
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -57,13 +57,13 @@ use crate::runs::Runs;
 /// # }
 /// ```
 ///
-/// # Promises
-/// - Nothing outside the workspace is read, written or listed, and nobody is let in whom the
-///   listener's gate refuses.
-/// - A task that was answered with an id is in the commander's journal. Its end is seen by one file
-///   that appears once, also when the process is killed at any moment, as far as the journal and
-///   the [notes](BridgeHostBuilder::tasks) are kept.
-/// - No client holds up another one, or a task: one that does not read is let go.
+/// # Guarantees
+/// - Nothing outside the workspace is read, written or listed, and only clients that pass the
+///   listener's access control are admitted.
+/// - A task whose id was returned is in the commander's journal. One signal file appears exactly
+///   once when it ends, even if the process is killed at any moment. This requires that the journal
+///   and the [task records](BridgeHostBuilder::tasks) are stored.
+/// - No client delays another client or a task: one that does not read is disconnected.
 #[derive(Clone)]
 pub struct BridgeHost {
     pub(super) inner: Arc<Inner>,
@@ -72,117 +72,122 @@ pub struct BridgeHost {
 pub(super) struct Inner {
     pub(super) space: Workspace,
     pub(super) limits: HostLimits,
-    tell: Option<Arc<Tell>>,
-    pub(super) news: broadcast::Sender<News>,
-    pub(super) book: Book,
+    on_notice: Option<Arc<NoticeFn>>,
+    pub(super) broadcasts: broadcast::Sender<Broadcast>,
+    pub(super) task_store: TaskStore,
     pub(super) runs: OnceLock<Runs>,
-    /// Tasks of an earlier process for which there was no room yet.
-    pub(super) left: Mutex<VecDeque<Note>>,
-    /// Tasks are begun one by one, so that an id is not used twice.
-    pub(super) booking: tokio::sync::Mutex<()>,
+    /// Tasks of an earlier process that wait for a free slot.
+    pub(super) queued_tasks: Mutex<VecDeque<TaskRecord>>,
+    /// Tasks are started one at a time, so that an id is not used twice.
+    pub(super) dispatch_lock: tokio::sync::Mutex<()>,
     work: Mutex<JoinSet<()>>,
     clients: Arc<Semaphore>,
-    /// How many clients work with files at once: each takes a thread.
+    /// Limits the clients that access files at the same time, because each occupies a thread.
     pub(super) files: Arc<Semaphore>,
     pub(super) waits: Semaphore,
-    /// How many of those who wait for files look for them at once. Looking through a whole
-    /// workspace takes long, and must not keep others from reading a file.
-    pub(super) looks: Semaphore,
+    /// Limits the searches for awaited files. Searching a whole workspace takes long, and must not
+    /// block clients that read a file.
+    pub(super) searches: Semaphore,
     next: AtomicU64,
 }
 
-type Tell = dyn Fn(&Notice) + Send + Sync;
+type NoticeFn = dyn Fn(&Notice) + Send + Sync;
 
-/// What all clients are told but the one that did it.
+/// A notification for all clients except the one that caused it.
 #[derive(Clone)]
-pub(super) struct News {
+pub(super) struct Broadcast {
     pub(super) from: Option<u64>,
     pub(super) text: Arc<str>,
 }
 
-/// How many news wait for a client; one that is slower misses some, and is told how many.
-const NEWS: usize = 256;
-/// How many threads work with files.
-const THREADS: usize = 16;
-/// How many of them look for files that are waited for.
-const LOOKS: usize = 2;
+/// The number of notifications that are buffered for a client; a slower one misses some and learns
+/// how many.
+const BROADCAST_BUFFER: usize = 256;
+/// The maximum number of threads that access files.
+const FILE_THREADS: usize = 16;
+/// The maximum number of those that search for awaited files.
+const SEARCH_THREADS: usize = 2;
 
 impl BridgeHost {
-    /// Where a host listens unless told otherwise.
+    /// The default address of a host.
     pub const DEFAULT_ADDRESS: &'static str = "127.0.0.1:8888";
 
-    /// A host of this workspace.
+    /// Creates a builder for a host of this workspace.
     pub fn builder(workspace: Workspace) -> BridgeHostBuilder {
         BridgeHostBuilder {
             space: workspace,
             limits: HostLimits::new(),
-            tell: None,
+            on_notice: None,
             tasks: None,
         }
     }
 
-    /// Gives the host what works on tasks. Those that an earlier process left are gone on with, and
-    /// the end of those that have ended meanwhile is made seen; from then on tasks are taken.
-    /// Before, clients are told to try again.
+    /// Sets the runs that execute tasks. Tasks of an earlier process are resumed, and the signal
+    /// files of those that have ended are published. After that, the host accepts tasks; before,
+    /// clients are asked to try again.
     ///
     /// # Errors
-    /// When it has one already.
+    /// Fails if the host already has a commander.
     pub async fn commander(&self, runs: Runs) -> Result<()> {
         let host = Arc::downgrade(&self.inner);
         let runs = runs.on_event(move |event| {
             if let Some(host) = host.upgrade() {
-                tasks::heard(&host, event);
+                tasks::handle_event(&host, event);
             }
         });
-        // A second one waits, and touches nothing of what the first has.
-        let booking = self.inner.booking.lock().await;
-        let twice = || {
+        // A second call waits, and changes nothing that the first one set.
+        let dispatch_lock = self.inner.dispatch_lock.lock().await;
+        let already_set = || {
             Error::setting(
                 "commander",
-                "is there already; make another host for another one",
+                "is already set; build another host for another commander",
             )
         };
         if self.inner.runs.get().is_some() {
-            return Err(twice());
+            return Err(already_set());
         }
-        for note in self.inner.book.open_ones() {
-            tasks::recover(&self.inner, &runs, note).await;
+        for record in self.inner.task_store.unsignalled() {
+            tasks::recover(&self.inner, &runs, record).await;
         }
-        self.inner.runs.set(runs).map_err(|_| twice())?;
-        drop(booking);
-        // Some may have ended meanwhile and made room.
-        tasks::go_on(&self.inner).await;
+        self.inner.runs.set(runs).map_err(|_| already_set())?;
+        drop(dispatch_lock);
+        // Some runs may have ended in the meantime and freed slots.
+        tasks::resume_queued(&self.inner).await;
         Ok(())
     }
 
-    /// Returns the workspace that its clients work on.
+    /// Returns the workspace that the clients use.
     pub fn workspace(&self) -> &Workspace {
         &self.inner.space
     }
 
-    /// The runs of its tasks, once there is a commander.
+    /// Returns the runs of the tasks, once there is a commander.
     pub fn runs(&self) -> Option<&Runs> {
         self.inner.runs.get()
     }
 
-    /// Serves clients until the listener is told to stop. Dropping the future lets all of them go;
-    /// tasks go on while the host is there.
+    /// Serves clients until the listener must stop. Dropping the future disconnects all of them;
+    /// tasks continue as long as the host exists.
     ///
     /// # Errors
-    /// When the listener fails.
+    /// Fails if the listener fails.
     pub async fn serve(&self, listener: Listener) -> Result<()> {
         let stop = CancelToken::new();
         let _guard = stop.clone().into_guard();
-        let door = Door {
+        let state = HostState {
             host: self.inner.clone(),
             stop: stop.clone(),
         };
         let listener = listener.with_proofs()?;
         let served = listener
-            .serve(Router::new().route("/", any(enter)).with_state(door))
+            .serve(
+                Router::new()
+                    .route("/", any(accept_client))
+                    .with_state(state),
+            )
             .await;
         stop.cancel();
-        // They are told that the host is closing.
+        // The clients receive a close frame that says that the host is closing.
         let all = u32::try_from(self.inner.limits.clients).unwrap_or(u32::MAX);
         let _ = tokio::time::timeout(Duration::from_secs(1), self.inner.clients.acquire_many(all))
             .await;
@@ -191,46 +196,47 @@ impl BridgeHost {
 }
 
 #[derive(Clone)]
-struct Door {
+struct HostState {
     host: Arc<Inner>,
     stop: CancelToken,
 }
 
-async fn enter(State(door): State<Door>, upgrade: WebSocketUpgrade) -> Response {
-    let Ok(place) = door.host.clients.clone().try_acquire_owned() else {
-        let words = "as many clients are there as there may be; try again when one has left";
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, "full", words);
+async fn accept_client(State(state): State<HostState>, upgrade: WebSocketUpgrade) -> Response {
+    let Ok(permit) = state.host.clients.clone().try_acquire_owned() else {
+        let message = "the maximum number of clients is connected; try again when one has \
+            disconnected";
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "full", message);
     };
-    let most = door.host.limits.message;
+    let limit = state.host.limits.message;
     upgrade
-        .max_message_size(most)
-        .max_frame_size(most)
+        .max_message_size(limit)
+        .max_frame_size(limit)
         .read_buffer_size(4 << 10)
         .write_buffer_size(0)
         .on_upgrade(move |socket| async move {
-            session::serve(socket, &door.host, &door.stop).await;
-            drop(place);
+            session::serve(socket, &state.host, &state.stop).await;
+            drop(permit);
         })
 }
 
 impl Inner {
-    pub(super) fn tell(&self, notice: &Notice) {
-        if let Some(tell) = &self.tell {
-            tell(notice);
+    pub(super) fn notify(&self, notice: &Notice) {
+        if let Some(notify) = &self.on_notice {
+            notify(notice);
         }
     }
 
-    /// Tells all clients but one.
-    pub(super) fn spread(&self, from: Option<u64>, method: &str, params: &Value) {
+    /// Sends a notification to all clients except one.
+    pub(super) fn broadcast(&self, from: Option<u64>, method: &str, params: &Value) {
         let text = RpcMessage::notification(method, params).into();
-        let _ = self.news.send(News { from, text });
+        let _ = self.broadcasts.send(Broadcast { from, text });
     }
 
     pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Does something that no client's leaving breaks off. It ends with the host.
+    /// Runs work that continues if a client disconnects. It ends with the host.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
@@ -247,62 +253,62 @@ impl fmt::Debug for BridgeHost {
     }
 }
 
-/// Settings of a [`BridgeHost`].
+/// A builder for a [`BridgeHost`].
 #[must_use]
 pub struct BridgeHostBuilder {
     space: Workspace,
     limits: HostLimits,
-    tell: Option<Arc<Tell>>,
+    on_notice: Option<Arc<NoticeFn>>,
     tasks: Option<PathBuf>,
 }
 
 impl BridgeHostBuilder {
-    /// How much it takes and gives.
+    /// Sets the limits of the host.
     pub fn limits(mut self, limits: HostLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Calls `tell` with what whoever sits at the host should know; it must not block.
-    pub fn on_notice(mut self, tell: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
-        self.tell = Some(Arc::new(tell));
+    /// Calls a function with notices for the operator of the host. The function must not block.
+    pub fn on_notice(mut self, notify: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        self.on_notice = Some(Arc::new(notify));
         self
     }
 
-    /// Keeps notes of tasks in this folder: their names, and how far their signal files are.
-    /// Without it they end with the process, and so does what is known of tasks. It belongs beside
-    /// the commander's journal, not into the workspace.
+    /// Stores task records in this folder: the ids of tasks, and the state of their signal files.
+    /// Without it, this information ends with the process. Put the folder beside the commander's
+    /// journal, not into the workspace.
     pub fn tasks(mut self, folder: impl Into<PathBuf>) -> Self {
         self.tasks = Some(folder.into());
         self
     }
 
-    /// The host.
+    /// Builds the host.
     ///
     /// # Errors
-    /// When the folder of the tasks cannot be used, or another host does.
+    /// Fails if the folder of task records cannot be used, or if another host uses it.
     pub fn build(self) -> Result<BridgeHost> {
-        let book = match &self.tasks {
-            Some(folder) => Book::open(folder).map_err(|source| Error::Io {
-                what: format!("the tasks in `{}` cannot be worked with", folder.display()),
+        let task_store = match &self.tasks {
+            Some(folder) => TaskStore::open(folder).map_err(|source| Error::Io {
+                what: format!("cannot use the task records in `{}`", folder.display()),
                 source,
             })?,
-            None => Book::in_memory(),
+            None => TaskStore::in_memory(),
         };
         let inner = Inner {
             space: self.space,
             limits: self.limits,
-            tell: self.tell,
-            news: broadcast::Sender::new(NEWS),
-            book,
+            on_notice: self.on_notice,
+            broadcasts: broadcast::Sender::new(BROADCAST_BUFFER),
+            task_store,
             runs: OnceLock::new(),
-            left: Mutex::default(),
-            booking: tokio::sync::Mutex::default(),
+            queued_tasks: Mutex::default(),
+            dispatch_lock: tokio::sync::Mutex::default(),
             work: Mutex::default(),
             clients: Arc::new(Semaphore::new(self.limits.clients)),
-            files: Arc::new(Semaphore::new(THREADS)),
+            files: Arc::new(Semaphore::new(FILE_THREADS)),
             waits: Semaphore::new(self.limits.waits),
-            looks: Semaphore::new(LOOKS),
+            searches: Semaphore::new(SEARCH_THREADS),
             next: AtomicU64::new(0),
         };
         Ok(BridgeHost {

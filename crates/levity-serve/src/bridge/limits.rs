@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// How much a host takes and gives.
+/// The limits of a bridge host.
 ///
 /// ```
 /// # use levity_serve::bridge::HostLimits;
@@ -10,32 +10,32 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostLimits {
-    /// The longest file that is read whole, in bytes: 100,000.
+    /// The maximum size of a file that is read whole, in bytes. 100,000 by default.
     pub read: u64,
-    /// The longest file that is written, in bytes: 500,000.
+    /// The maximum size of a file that is written, in bytes. 500,000 by default.
     pub write: usize,
-    /// The longest message that is taken, in bytes: 1 MiB. Whoever sends a longer one is let go,
-    /// with 1009.
+    /// The maximum size of a message, in bytes. 1 MiB by default. A client that sends a longer one
+    /// is disconnected with code 1009.
     pub message: usize,
-    /// The longest prompt, in bytes: 100,000.
+    /// The maximum length of a prompt, in bytes. 100,000 by default.
     pub prompt: usize,
-    /// How many clients there may be at once: 1,024.
+    /// The maximum number of connected clients. 1,024 by default.
     pub clients: usize,
-    /// How many requests of a client are worked on at once: 16.
+    /// The maximum number of requests in progress of one client. 16 by default.
     pub requests: usize,
-    /// How many tasks' events a client reads at once: 64.
+    /// The maximum number of tasks whose events one client reads at the same time. 64 by default.
     pub subscriptions: usize,
-    /// How many requests of all clients wait for files at once: 256.
+    /// The maximum number of requests of all clients that wait for files. 256 by default.
     pub waits: usize,
-    /// How long a client may take to take what it is sent: 20 seconds.
+    /// The time in which a client must receive a message. 20 seconds by default.
     pub send: Duration,
-    /// How often clients are asked whether they are still there: every 20 seconds. One that is
-    /// silent for two such times is let go.
+    /// The interval of pings to clients. 20 seconds by default. A client that is silent for two
+    /// intervals is disconnected.
     pub ping: Duration,
 }
 
 impl HostLimits {
-    /// The defaults.
+    /// Creates the default limits.
     pub fn new() -> Self {
         Self {
             read: 100_000,
@@ -51,7 +51,7 @@ impl HostLimits {
         }
     }
 
-    /// The longest file that is read whole.
+    /// Sets the maximum size of a file that is read whole.
     #[must_use]
     pub fn read(self, bytes: u64) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl HostLimits {
         }
     }
 
-    /// The longest file that is written; a message must have room for it.
+    /// Sets the maximum size of a file that is written, and raises the message limit to fit it.
     #[must_use]
     pub fn write(self, bytes: usize) -> Self {
         let message = self
@@ -73,7 +73,7 @@ impl HostLimits {
         }
     }
 
-    /// How many clients there may be at once.
+    /// Sets the maximum number of connected clients.
     #[must_use]
     pub fn clients(self, most: usize) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl HostLimits {
         }
     }
 
-    /// How often clients are asked whether they are still there.
+    /// Sets the interval of pings to clients.
     #[must_use]
     pub fn ping(self, every: Duration) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl HostLimits {
         }
     }
 
-    /// How long a client may take to take what it is sent.
+    /// Sets the time in which a client must receive a message.
     #[must_use]
     pub fn send(self, time: Duration) -> Self {
         Self { send: time, ..self }

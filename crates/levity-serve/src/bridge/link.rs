@@ -1,4 +1,4 @@
-//! One connection to a host.
+//! A connection to a host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use super::session::CANCEL;
 use crate::proof::{self, Exchange};
 use crate::token::Token;
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(5);
-/// How long a host may be silent: it asks every 20 seconds whether we are there.
-const SILENCE: Duration = Duration::from_secs(90);
-/// The longest message that is taken.
+/// The timeout for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The maximum silence of a host, which pings every 20 seconds.
+const MAX_SILENCE: Duration = Duration::from_secs(90);
+/// The maximum size of a message.
 const MAX_MESSAGE: usize = 64 << 20;
 
-/// A connection, and the task that keeps it.
+/// A connection, and the task that drives it.
 pub(super) struct Link {
     peer: Arc<Peer>,
     _task: JoinSet<()>,
@@ -40,21 +40,23 @@ impl Link {
     pub(super) async fn connect(
         address: &Address,
         token: impl Fn() -> Result<Token>,
-        told: broadcast::Sender<Arc<Value>>,
+        notifications: broadcast::Sender<Arc<Value>>,
     ) -> Result<Self> {
-        let connected = tokio::time::timeout(CONNECT, open(address, token)).await;
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, open(address, token)).await;
         let stream = connected.map_err(|_| {
-            let words =
-                format!("something listens at {address} and does not answer as a bridge host does");
-            Error::new(ErrorKind::Absent, words)
+            let message = format!(
+                "the server at {address} does not answer like a bridge host; set the \
+                    address of the host with `--url`"
+            );
+            Error::new(ErrorKind::Absent, message)
         })??;
         let (peer, outbox) = Peer::new(CANCEL);
         let peer = Arc::new(peer);
         let mut task = JoinSet::new();
-        task.spawn(drive(stream, outbox, peer.clone(), told));
+        task.spawn(drive(stream, outbox, peer.clone(), notifications));
         let link = Self { peer, _task: task };
-        let info = tokio::time::timeout(CONNECT, link.call("host/info", &json!({}))).await;
-        // Nothing else was asked for yet, so nothing else was done.
+        let info = tokio::time::timeout(CONNECT_TIMEOUT, link.call("host/info", &json!({}))).await;
+        // Nothing else was requested yet, so nothing else was done.
         let unsent = || Error::from(CallError::Unsent);
         let info = info
             .map_err(|_| unsent())?
@@ -62,70 +64,70 @@ impl Link {
                 ErrorKind::Lost => unsent(),
                 _ => error,
             })?;
-        let most = info
+        let limit = info
             .pointer("/limits/message")
             .and_then(Value::as_u64)
             .unwrap_or(u64::MAX);
         link.peer
-            .set_limit(usize::try_from(most).unwrap_or(usize::MAX));
+            .set_limit(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(link)
     }
 
-    pub(super) fn is_gone(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.peer.is_closed()
     }
 
-    /// Asks, and waits for the answer. Dropping the future takes the request back.
+    /// Sends a request and waits for the response. Dropping the future cancels the request.
     pub(super) async fn call(&self, method: &str, params: &Value) -> Result<Value> {
         Ok(self.peer.call(method, params).await?)
     }
 }
 
 /// Connects to a host, which proves that it has the token before this side does. Neither side sends
-/// it.
+/// the token.
 async fn open(
     address: &Address,
     token: impl Fn() -> Result<Token>,
 ) -> Result<WebSocketStream<TcpStream>> {
     let absent = |error: std::io::Error| {
-        let words = format!(
+        let message = format!(
             "no bridge host answers at {address} ({error}); start one with `levity bridge host \
-                --workspace DIR`, or name where it is with `--url`"
+                --workspace DIR`, or set its address with `--url`"
         );
-        Error::new(ErrorKind::Absent, words)
+        Error::new(ErrorKind::Absent, message)
     };
     let mut stream = TcpStream::connect((address.host.as_str(), address.port))
         .await
         .map_err(absent)?;
     let _ = stream.set_nodelay(true);
     let to = stream.peer_addr().map_err(absent)?;
-    // Only now: a host that is not there yet makes the token when it is started.
+    // The token is read only now, because a host that is not running yet creates it when it starts.
     let token = token()?;
-    let client = proof::nonce().ok_or_else(|| Error::failed("the system has no randomness"))?;
+    let client =
+        proof::nonce().ok_or_else(|| Error::failed("the system provides no randomness"))?;
     let answer = challenge::ask(&mut stream, address, &client).await?;
     let exchange = Exchange {
         to,
         client: &client,
         server: &answer.server,
     };
-    if !exchange.is_of_server(&token, &answer.proof) {
-        let words = format!(
-            "what listens at {address} does not have the token of your host, so nothing was sent \
-                to it; it may be another program, \
-             or a host with another token: give the bridge the one that the host printed when it \
-             was made, by `--token-file` or \
-             `LEVITY_BRIDGE_TOKEN`"
+    if !exchange.is_server_proof(&token, &answer.proof) {
+        let message = format!(
+            "the server at {address} does not have the token of your host, so nothing was sent to \
+                it; it may be another program, or a host with another token: pass the token that \
+                the host printed when it was created, with `--token-file` or `LEVITY_BRIDGE_TOKEN`"
         );
-        return Err(Error::new(ErrorKind::Unauthorized, words));
+        return Err(Error::new(ErrorKind::Unauthorized, message));
     }
-    let odd = || Error::invalid("the host's URL cannot be sent");
+    let invalid_url = || Error::invalid("the host's URL is not valid in a request");
     let mut request = address
         .to_string()
         .into_client_request()
-        .map_err(|_| odd())?;
-    let mut shown = HeaderValue::from_str(&exchange.authorization(&token)).map_err(|_| odd())?;
-    shown.set_sensitive(true);
-    request.headers_mut().insert(AUTHORIZATION, shown);
+        .map_err(|_| invalid_url())?;
+    let mut header =
+        HeaderValue::from_str(&exchange.authorization(&token)).map_err(|_| invalid_url())?;
+    header.set_sensitive(true);
+    request.headers_mut().insert(AUTHORIZATION, header);
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))
@@ -133,23 +135,23 @@ async fn open(
     let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
     opened
         .map(|(stream, _)| stream)
-        .map_err(|error| refused(address, &error))
+        .map_err(|error| rejection_error(address, &error))
 }
 
-/// What the host's refusal means, and what to do about it.
-fn refused(address: &Address, error: &WsError) -> Error {
+/// Converts the host's rejection into an error with the next step.
+fn rejection_error(address: &Address, error: &WsError) -> Error {
     match error {
-        WsError::Http(answer) => challenge::refused(address, answer.status()),
-        _ => challenge::stranger(address),
+        WsError::Http(answer) => challenge::rejection_error(address, answer.status()),
+        _ => challenge::not_a_host(address),
     }
 }
 
-/// Sends and receives until the connection is gone.
+/// Sends and receives until the connection is closed.
 async fn drive(
     stream: WebSocketStream<TcpStream>,
     mut outbox: PeerOutbox,
     peer: Arc<Peer>,
-    told: broadcast::Sender<Arc<Value>>,
+    notifications: broadcast::Sender<Arc<Value>>,
 ) {
     let (mut sink, mut stream) = stream.split();
     let sending = async {
@@ -160,9 +162,9 @@ async fn drive(
         }
     };
     let receiving = async {
-        while let Ok(Some(Ok(message))) = tokio::time::timeout(SILENCE, stream.next()).await {
+        while let Ok(Some(Ok(message))) = tokio::time::timeout(MAX_SILENCE, stream.next()).await {
             match message {
-                Message::Text(text) => take(&text, &peer, &told),
+                Message::Text(text) => receive(&text, &peer, &notifications),
                 Message::Close(_) => return,
                 _ => {}
             }
@@ -175,11 +177,11 @@ async fn drive(
     peer.close();
 }
 
-fn take(text: &str, peer: &Peer, told: &broadcast::Sender<Arc<Value>>) {
+fn receive(text: &str, peer: &Peer, notifications: &broadcast::Sender<Arc<Value>>) {
     if let Some(rpc::RpcMessage::Notification { method, params }) = peer.receive(text)
-        && told.receiver_count() > 0
+        && notifications.receiver_count() > 0
     {
-        let _ = told.send(Arc::new(
+        let _ = notifications.send(Arc::new(
             json!({"jsonrpc": "2.0", "method": method, "params": params}),
         ));
     }

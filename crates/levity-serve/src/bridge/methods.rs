@@ -1,4 +1,4 @@
-//! What a client can ask for.
+//! The methods of the protocol.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::wire::params;
 use super::{files, status, tasks, wait};
 use crate::feed::Reader;
 
-/// The answer to a request, and the events that the client reads from then on.
-pub(super) struct Done {
+/// The result of a request, and the events that the client reads from then on.
+pub(super) struct MethodReply {
     pub(super) value: Value,
     pub(super) follow: Option<(String, Reader)>,
 }
 
-impl From<Value> for Done {
+impl From<Value> for MethodReply {
     fn from(value: Value) -> Self {
         Self {
             value,
@@ -40,9 +40,9 @@ const METHODS: [&str; 11] = [
     "agent/cancel",
 ];
 
-/// Whether a method changes something. One that has begun with that goes on to its end, whoever
-/// takes it back: its answer says what was done.
-pub(super) fn changes(method: &str) -> bool {
+/// Returns `true` if a method changes something. Once it has begun, it runs to its end even if the
+/// client cancels it: its response says what was done.
+pub(super) fn has_side_effects(method: &str) -> bool {
     matches!(method, "fs/write" | "agent/dispatch" | "agent/cancel")
 }
 
@@ -50,28 +50,28 @@ pub(super) async fn call(
     host: &Arc<Inner>,
     client: u64,
     method: &str,
-    given: Value,
+    raw: Value,
     cancel: &CancelToken,
-) -> Result<Done> {
+) -> Result<MethodReply> {
     Ok(match method {
         "ping" => json!({}).into(),
         "host/info" => info(host).into(),
-        "fs/read" => files::read(host, params(method, given)?).await?.into(),
-        "fs/write" => files::write(host, client, params(method, given)?, cancel)
+        "fs/read" => files::read(host, params(method, raw)?).await?.into(),
+        "fs/write" => files::write(host, client, params(method, raw)?, cancel)
             .await?
             .into(),
-        "fs/list" => files::list(host, params(method, given)?).await?.into(),
-        "fs/wait" => wait::wait(host, params(method, given)?).await?.into(),
-        "agent/dispatch" => tasks::dispatch(host, client, params(method, given)?).await?,
-        "agent/status" => status::status(host, params(method, given)?).await?.into(),
+        "fs/list" => files::list(host, params(method, raw)?).await?.into(),
+        "fs/wait" => wait::wait(host, params(method, raw)?).await?.into(),
+        "agent/dispatch" => tasks::dispatch(host, client, params(method, raw)?).await?,
+        "agent/status" => status::status(host, params(method, raw)?).await?.into(),
         "agent/list" => status::list(host)?.into(),
-        "agent/subscribe" => status::subscribe(host, params(method, given)?).await?,
-        "agent/cancel" => status::cancel(host, params(method, given)?).await?.into(),
+        "agent/subscribe" => status::subscribe(host, params(method, raw)?).await?,
+        "agent/cancel" => status::cancel(host, params(method, raw)?).await?.into(),
         other => {
             let known = METHODS.map(|method| format!("`{method}`")).join(", ");
             let other: String = other.chars().take(100).collect();
-            let words = format!("there is no method `{other}`; there are {known}");
-            return Err(Error::new(ErrorKind::Method, words));
+            let message = format!("no method has the name `{other}`; use one of {known}");
+            return Err(Error::new(ErrorKind::Method, message));
         }
     })
 }

@@ -1,79 +1,79 @@
 use std::fmt;
 
-/// Something that whoever sits at the host should know.
+/// A notice for the operator of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A client came in.
+    /// A client connected.
     In {
-        /// Its number.
+        /// The number of the client.
         client: u64,
     },
-    /// A client left.
+    /// A client disconnected.
     Out {
-        /// Its number.
+        /// The number of the client.
         client: u64,
-        /// Why.
+        /// The reason of the disconnect.
         why: String,
     },
     /// A client wrote a file.
     Wrote {
-        /// Its number.
+        /// The number of the client.
         client: u64,
         /// The file, relative to the workspace.
         path: String,
-        /// How long it is.
+        /// The size of the file in bytes.
         bytes: usize,
-        /// Whether there was no such file before.
+        /// `true` if the file did not exist before.
         created: bool,
     },
     /// A client dispatched a task.
     Dispatched {
-        /// Its number.
+        /// The number of the client.
         client: u64,
-        /// The task.
+        /// The id of the task.
         task: String,
-        /// The beginning of what it is to do.
+        /// The beginning of the prompt.
         prompt: String,
     },
-    /// A task that an earlier process left goes on.
+    /// A task of an earlier process was resumed.
     Resumed {
-        /// The task.
+        /// The id of the task.
         task: String,
     },
-    /// A task waits for a person.
+    /// A task waits for a decision of a person.
     Asks {
-        /// The task.
+        /// The id of the task.
         task: String,
-        /// What it asks.
+        /// The question of the task.
         question: String,
     },
     /// A task has ended.
     Ended {
-        /// The task.
+        /// The id of the task.
         task: String,
-        /// How.
+        /// The status of the ended task.
         status: String,
-        /// The file that shows it, if there is one.
+        /// The signal file, if there is one.
         signal: Option<String>,
     },
-    /// Something does not work as it should.
+    /// A problem that the operator should know.
     Problem(String),
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::In { client } => write!(f, "client {client} came in"),
-            Self::Out { client, why } => write!(f, "client {client} left: {why}"),
+            Self::In { client } => write!(f, "client {client} connected"),
+            Self::Out { client, why } => write!(f, "client {client} disconnected: {why}"),
             Self::Wrote {
                 client,
                 path,
                 bytes,
                 created,
             } => {
-                let how = if *created { "made" } else { "changed" };
-                write!(f, "client {client} {how} {path} ({bytes} bytes)")
+                let action = if *created { "created" } else { "changed" };
+                write!(f, "client {client} {action} {path} ({bytes} bytes)")
             }
             Self::Dispatched {
                 client,
@@ -82,7 +82,7 @@ impl fmt::Display for Notice {
             } => {
                 write!(f, "client {client} dispatched task {task}: {prompt}")
             }
-            Self::Resumed { task } => write!(f, "task {task} goes on"),
+            Self::Resumed { task } => write!(f, "task {task} resumed"),
             Self::Asks { task, question } => {
                 write!(f, "task {task} waits for a decision: {question}")
             }
@@ -98,7 +98,7 @@ impl fmt::Display for Notice {
                 status,
                 signal: None,
             } => write!(f, "task {task} ended ({status})"),
-            Self::Problem(words) => f.write_str(words),
+            Self::Problem(message) => f.write_str(message),
         }
     }
 }

@@ -12,18 +12,18 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 
-use super::host::{Inner, News};
-use super::session::{Follow, Leave, Outgoing};
+use super::host::{Broadcast, Inner};
+use super::session::{Disconnect, Follow, Outgoing};
 use crate::feed::Item;
 
-/// Sends a client what it is to get, one thing at a time. Events are taken from their runs only
-/// when the client has taken the one before, so nothing piles up here.
+/// Sends messages to a client, one at a time. Events are taken from their runs only when the client
+/// has received the previous one, so nothing accumulates here.
 pub(super) struct Outbox {
     number: u64,
     waiting: mpsc::Receiver<Outgoing>,
-    news: broadcast::Receiver<News>,
+    broadcasts: broadcast::Receiver<Broadcast>,
     events: SelectAll<Pin<Box<dyn Stream<Item = String> + Send>>>,
-    heard: Arc<AtomicBool>,
+    active: Arc<AtomicBool>,
     silent: u32,
     ping: tokio::time::Interval,
     send: Duration,
@@ -34,52 +34,52 @@ impl Outbox {
         host: &Inner,
         number: u64,
         waiting: mpsc::Receiver<Outgoing>,
-        heard: Arc<AtomicBool>,
+        active: Arc<AtomicBool>,
     ) -> Self {
         let mut ping = tokio::time::interval(host.limits.ping);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (news, events) = (host.news.subscribe(), SelectAll::new());
+        let (broadcasts, events) = (host.broadcasts.subscribe(), SelectAll::new());
         Self {
             number,
             waiting,
-            news,
+            broadcasts,
             events,
-            heard,
+            active,
             silent: 0,
             ping,
             send: host.limits.send,
         }
     }
 
-    /// Returns when the client does not take what it is sent, or is gone.
-    pub(super) async fn run(mut self, sink: &mut SplitSink<WebSocket, Message>) -> Leave {
+    /// Runs until the client stops receiving or disconnects, and returns the reason.
+    pub(super) async fn run(mut self, sink: &mut SplitSink<WebSocket, Message>) -> Disconnect {
         loop {
             let message = tokio::select! {
                 biased;
                 _ = self.ping.tick() => {
                     if self.is_silent() {
-                        return Leave { code: close_code::POLICY, why: "it was silent for too \
-                            long" };
+                        return Disconnect { code: close_code::POLICY, reason: "it was silent for \
+                            too long" };
                     }
                     Some(Message::Ping("".into()))
                 }
                 Some(out) = self.waiting.recv() => Some(self.answer(out)),
-                news = self.news.recv() => self.news(news),
+                broadcasts = self.broadcasts.recv() => self.broadcast_message(broadcasts),
                 Some(event) = self.events.next(), if !self.events.is_empty() => Some(Message::Text(event.into())),
             };
             let Some(message) = message else { continue };
             match tokio::time::timeout(self.send, sink.send(message)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => {
-                    return Leave {
+                    return Disconnect {
                         code: close_code::ERROR,
-                        why: "the connection broke",
+                        reason: "the connection broke",
                     };
                 }
                 Err(_) => {
-                    return Leave {
+                    return Disconnect {
                         code: close_code::POLICY,
-                        why: "it does not take what it is sent",
+                        reason: "it did not read its messages",
                     };
                 }
             }
@@ -87,8 +87,8 @@ impl Outbox {
     }
 
     fn is_silent(&mut self) -> bool {
-        let heard = self.heard.swap(false, Ordering::Relaxed);
-        self.silent = if heard { 0 } else { self.silent + 1 };
+        let active = self.active.swap(false, Ordering::Relaxed);
+        self.silent = if active { 0 } else { self.silent + 1 };
         self.silent > 1
     }
 
@@ -99,21 +99,21 @@ impl Outbox {
         Message::Text(out.text.into())
     }
 
-    fn news(&self, news: Result<News, RecvError>) -> Option<Message> {
-        match news {
-            Ok(news) if news.from == Some(self.number) => None,
-            Ok(news) => Some(Message::Text((&*news.text).into())),
+    fn broadcast_message(&self, broadcasts: Result<Broadcast, RecvError>) -> Option<Message> {
+        match broadcasts {
+            Ok(broadcasts) if broadcasts.from == Some(self.number) => None,
+            Ok(broadcasts) => Some(Message::Text((&*broadcasts.text).into())),
             Err(RecvError::Lagged(count)) => {
-                let told = rpc::RpcMessage::notification("fs/missed", &json!({"count": count}));
-                Some(Message::Text(told.into()))
+                let text = rpc::RpcMessage::notification("fs/missed", &json!({"count": count}));
+                Some(Message::Text(text.into()))
             }
-            // The host is there as long as its clients are.
+            // The host exists as long as its clients.
             Err(RecvError::Closed) => None,
         }
     }
 }
 
-/// The events of a task as a client gets them.
+/// Returns the events of a task as notifications.
 fn events(follow: Follow) -> impl Stream<Item = String> + Send {
     stream::unfold(follow, |mut follow| async move {
         let task = &follow.task;
@@ -129,7 +129,7 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
     })
 }
 
-/// The event is put in as it was written down once.
+/// Returns the notification of an event. The event's JSON is inserted without parsing it.
 fn event(task: &str, id: Option<&str>, json: &[u8]) -> String {
     let head = rpc::RpcMessage::notification(
         "agent/event",
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_put_into_its_notification() {
+    fn event_json_is_inserted_into_its_notification() {
         let text = event("null}}", Some("1"), br#"{"a":1}"#);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(

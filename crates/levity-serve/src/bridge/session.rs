@@ -1,4 +1,4 @@
-//! One client: what it asks is worked on, what it is sent goes out one by one.
+//! The session of one client: handles its requests and sends it messages one at a time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,92 +18,97 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 
 use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
-use super::methods::{self, Done};
+use super::methods::{self, MethodReply};
 use super::notice::Notice;
 use super::outbox::Outbox;
 use super::wire;
 use crate::feed::Reader;
 
-/// What goes out to a client.
+/// A message to a client.
 pub(super) struct Outgoing {
     pub(super) text: String,
-    /// Read from here on.
+    /// The events that the client reads from here on.
     pub(super) follow: Option<Follow>,
-    /// Held until the client has taken it, so that answers nobody takes do not pile up.
-    pub(super) _place: Option<OwnedSemaphorePermit>,
+    /// Held until the client has received the message, so that unread responses do not accumulate.
+    pub(super) _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A task's events, and the place that reading them takes.
+/// The events of a task, and the permit for reading them.
 pub(super) struct Follow {
     pub(super) task: String,
     pub(super) reader: Reader,
-    pub(super) _place: OwnedSemaphorePermit,
+    pub(super) _permit: OwnedSemaphorePermit,
 }
 
-/// Why a client is let go.
-pub(super) struct Leave {
+/// The reason for which a client is disconnected.
+pub(super) struct Disconnect {
     pub(super) code: u16,
-    pub(super) why: &'static str,
+    pub(super) reason: &'static str,
 }
 
-/// The notification that takes a request back, by its `id`.
+/// The notification that cancels a request, by its `id`.
 pub(super) const CANCEL: &str = "$/cancelRequest";
-/// How long a client that is let go has to take the reason.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// The time that a disconnected client has to receive the reason.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves a client until it leaves or is let go.
+/// Serves a client until it disconnects or is disconnected.
 pub(super) async fn serve(socket: WebSocket, host: &Arc<Inner>, stop: &CancelToken) {
     let number = host.number();
-    host.tell(&Notice::In { client: number });
+    host.notify(&Notice::In { client: number });
     let (mut sink, stream) = socket.split();
     let (send, waiting) = mpsc::channel(host.limits.requests.max(1));
-    let heard = Arc::new(AtomicBool::new(true));
-    let desk = Arc::new(Desk {
+    let active = Arc::new(AtomicBool::new(true));
+    let handler = Arc::new(RequestHandler {
         host: host.clone(),
         number,
         send,
         calls: InflightRequests::new(host.limits.requests),
         readers: Arc::new(Semaphore::new(host.limits.subscriptions)),
     });
-    let outbox = Outbox::new(host, number, waiting, heard.clone());
-    let leave = tokio::select! {
-        leave = read(stream, &desk, &heard) => leave,
-        leave = outbox.run(&mut sink) => leave,
-        () = stop.cancelled() => Leave { code: close_code::AWAY, why: "the host is closing" },
+    let outbox = Outbox::new(host, number, waiting, active.clone());
+    let disconnect = tokio::select! {
+        disconnect = read(stream, &handler, &active) => disconnect,
+        disconnect = outbox.run(&mut sink) => disconnect,
+        () = stop.cancelled() => Disconnect { code: close_code::AWAY, reason: "the host is \
+            closing" },
     };
-    let _ = tokio::time::timeout(FAREWELL, farewell(&mut sink, &leave)).await;
-    host.tell(&Notice::Out {
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, send_close(&mut sink, &disconnect)).await;
+    host.notify(&Notice::Out {
         client: number,
-        why: leave.why.to_owned(),
+        why: disconnect.reason.to_owned(),
     });
 }
 
-async fn farewell(sink: &mut SplitSink<WebSocket, Message>, leave: &Leave) {
+async fn send_close(sink: &mut SplitSink<WebSocket, Message>, disconnect: &Disconnect) {
     let frame = CloseFrame {
-        code: leave.code,
-        reason: leave.why.into(),
+        code: disconnect.code,
+        reason: disconnect.reason.into(),
     };
     let _ = sink.send(Message::Close(Some(frame))).await;
 }
 
-async fn read(mut stream: SplitStream<WebSocket>, desk: &Arc<Desk>, heard: &AtomicBool) -> Leave {
-    // What is under way ends with the client.
-    let mut under_way = JoinSet::new();
+async fn read(
+    mut stream: SplitStream<WebSocket>,
+    handler: &Arc<RequestHandler>,
+    active: &AtomicBool,
+) -> Disconnect {
+    // Requests in progress end with the client.
+    let mut tasks = JoinSet::new();
     while let Some(message) = stream.next().await {
-        heard.store(true, Ordering::Relaxed);
-        while under_way.try_join_next().is_some() {}
+        active.store(true, Ordering::Relaxed);
+        while tasks.try_join_next().is_some() {}
         match message {
             Ok(Message::Text(text)) => {
-                if let Some(answer) = desk.take(&text, &mut under_way)
-                    && desk.send.send(answer).await.is_err()
+                if let Some(answer) = handler.handle(&text, &mut tasks)
+                    && handler.send.send(answer).await.is_err()
                 {
                     break;
                 }
             }
             Ok(Message::Binary(_)) => {
-                return Leave {
+                return Disconnect {
                     code: close_code::UNSUPPORTED,
-                    why: "messages are text, not binary",
+                    reason: "messages must be text, not binary",
                 };
             }
             Ok(Message::Close(_)) => break,
@@ -111,70 +116,71 @@ async fn read(mut stream: SplitStream<WebSocket>, desk: &Arc<Desk>, heard: &Atom
             Err(error) => return broken(error),
         }
     }
-    Leave {
+    Disconnect {
         code: close_code::NORMAL,
-        why: "it went away",
+        reason: "it disconnected",
     }
 }
 
-fn broken(error: axum::Error) -> Leave {
+fn broken(error: axum::Error) -> Disconnect {
     match error.into_inner().downcast_ref::<WsError>() {
-        Some(WsError::Capacity(_)) => Leave {
+        Some(WsError::Capacity(_)) => Disconnect {
             code: close_code::SIZE,
-            why: "its message is too large",
+            reason: "its message is too large",
         },
-        Some(WsError::Utf8(_)) => Leave {
+        Some(WsError::Utf8(_)) => Disconnect {
             code: close_code::INVALID,
-            why: "its message is no UTF-8",
+            reason: "its message is not UTF-8",
         },
-        Some(WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => Leave {
+        Some(WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => Disconnect {
             code: close_code::NORMAL,
-            why: "it went away",
+            reason: "it disconnected",
         },
-        Some(WsError::Protocol(_)) => Leave {
+        Some(WsError::Protocol(_)) => Disconnect {
             code: close_code::PROTOCOL,
-            why: "it does not speak WebSocket",
+            reason: "it violates the WebSocket protocol",
         },
-        _ => Leave {
+        _ => Disconnect {
             code: close_code::ERROR,
-            why: "the connection broke",
+            reason: "the connection broke",
         },
     }
 }
 
-/// Where a client's requests are taken.
-struct Desk {
+/// Handles the requests of a client.
+struct RequestHandler {
     host: Arc<Inner>,
     number: u64,
     send: mpsc::Sender<Outgoing>,
-    /// Requests under way.
+    /// The requests in progress.
     calls: InflightRequests,
-    /// How many tasks' events it may still read.
+    /// Limits the tasks whose events the client reads.
     readers: Arc<Semaphore>,
 }
 
-/// A request that is worked on.
-struct Asked {
+/// A request in progress.
+struct PendingRequest {
     id: Value,
     method: String,
     params: Value,
     running: InflightRequest,
 }
 
-impl Desk {
-    /// Begins what a message asks for, or answers at once.
-    fn take(self: &Arc<Self>, text: &str, under_way: &mut JoinSet<()>) -> Option<Outgoing> {
+impl RequestHandler {
+    /// Starts the request in a message, or returns an immediate response.
+    fn handle(self: &Arc<Self>, text: &str, tasks: &mut JoinSet<()>) -> Option<Outgoing> {
         match rpc::RpcMessage::parse(text) {
             Ok(rpc::RpcMessage::Request { id, method, params }) => {
-                // At once: the next message may take it back.
+                // The request is registered at once, because the next message may cancel it.
                 let Some(running) = self.calls.begin(&id) else {
-                    let most = self.host.limits.requests;
-                    let words = format!(
-                        "{most} requests of this client are under way; wait for one of them"
+                    let limit = self.host.limits.requests;
+                    let message = format!(
+                        "{limit} requests of this client are in progress, which is the limit; wait \
+                            for one of them"
                     );
-                    return Some(answered(&id, &Err(Error::new(ErrorKind::Full, words))));
+                    return Some(response(&id, &Err(Error::new(ErrorKind::Full, message))));
                 };
-                under_way.spawn(self.clone().work(Asked {
+                tasks.spawn(self.clone().work(PendingRequest {
                     id,
                     method,
                     params,
@@ -188,19 +194,19 @@ impl Desk {
                 }
                 None
             }
-            // A host asks nothing.
+            // A host sends no requests, so it expects no responses.
             Ok(rpc::RpcMessage::Answer { .. }) => None,
-            Err(wrong) => Some(answered(&wrong.id.clone(), &Err(wrong.into()))),
+            Err(wrong) => Some(response(&wrong.id.clone(), &Err(wrong.into()))),
         }
     }
 
-    async fn work(self: Arc<Self>, asked: Asked) {
-        let Asked {
+    async fn work(self: Arc<Self>, request: PendingRequest) {
+        let PendingRequest {
             id,
             method,
             params,
             running,
-        } = asked;
+        } = request;
         let cancel = running.cancel_token().clone();
         let mut called = pin!(methods::call(
             &self.host,
@@ -209,8 +215,8 @@ impl Desk {
             params,
             &cancel
         ));
-        let done = match methods::changes(&method) {
-            // What changes something says itself whether it was taken back in time.
+        let done = match methods::has_side_effects(&method) {
+            // A method with side effects reports itself if it was cancelled in time.
             true => called.await.map(|done| {
                 if cancel.is_cancelled() {
                     done.value.into()
@@ -220,16 +226,16 @@ impl Desk {
             }),
             false => tokio::select! {
                 done = &mut called => done,
-                () = cancel.cancelled() => Err(Error::taken_back()),
+                () = cancel.cancelled() => Err(Error::cancelled()),
             },
         };
-        let place = running.finish();
+        let permit = running.finish();
         let (result, follow) = match done {
-            Ok(Done {
+            Ok(MethodReply {
                 value,
                 follow: None,
             }) => (Ok(value), None),
-            Ok(Done {
+            Ok(MethodReply {
                 value,
                 follow: Some((task, reader)),
             }) => self.follow(&method, value, task, reader),
@@ -237,14 +243,15 @@ impl Desk {
         };
         let answer = Outgoing {
             follow,
-            _place: place,
-            ..answered(&id, &result)
+            _permit: permit,
+            ..response(&id, &result)
         };
-        // Whoever asked may have left.
+        // The client may have disconnected.
         let _ = self.send.send(answer).await;
     }
 
-    /// Has the client read events if there is room: whoever only dispatched a task does without.
+    /// Lets the client read events if the limit allows it. A client that only dispatched a task
+    /// continues without events.
     fn follow(
         &self,
         method: &str,
@@ -253,30 +260,31 @@ impl Desk {
         reader: Reader,
     ) -> (Result<Value>, Option<Follow>) {
         match self.readers.clone().try_acquire_owned() {
-            Ok(place) => (
+            Ok(permit) => (
                 Ok(value),
                 Some(Follow {
                     task,
                     reader,
-                    _place: place,
+                    _permit: permit,
                 }),
             ),
             Err(_) if method == "agent/subscribe" => {
-                let most = self.host.limits.subscriptions;
-                let words = format!(
-                    "this client reads the events of {most} tasks; wait until one of them has ended"
+                let limit = self.host.limits.subscriptions;
+                let message = format!(
+                    "this client reads the events of {limit} tasks, which is the limit; wait until \
+                        one of them has ended"
                 );
-                (Err(Error::new(ErrorKind::Full, words)), None)
+                (Err(Error::new(ErrorKind::Full, message)), None)
             }
             Err(_) => (Ok(value), None),
         }
     }
 }
 
-fn answered(id: &Value, result: &Result<Value>) -> Outgoing {
+fn response(id: &Value, result: &Result<Value>) -> Outgoing {
     Outgoing {
         text: wire::answer(id, result),
         follow: None,
-        _place: None,
+        _permit: None,
     }
 }

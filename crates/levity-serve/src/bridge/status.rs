@@ -1,4 +1,4 @@
-//! How tasks are, for clients that ask.
+//! Methods for the status of tasks.
 
 use std::sync::Arc;
 
@@ -6,66 +6,66 @@ use levity_core::{RunId, Status};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::book::{Note, Stage};
 use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
-use super::methods::Done;
+use super::methods::MethodReply;
+use super::task_store::{Stage, TaskRecord};
 use super::tasks::runs;
 use crate::access::Caller;
 use crate::runs::{RunOutcome, Runs};
 
-/// How many tasks are listed.
-const LISTED: usize = 200;
+/// The maximum number of listed tasks.
+const MAX_LISTED: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Cancel {
+pub(super) struct CancelParams {
     task: String,
     reason: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Subscribe {
+pub(super) struct SubscribeParams {
     task: String,
     after: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Which {
+pub(super) struct StatusParams {
     task: String,
 }
 
-fn noted(host: &Inner, task: &str) -> Result<Note> {
-    host.book.get(task).ok_or_else(|| {
+fn find_record(host: &Inner, task: &str) -> Result<TaskRecord> {
+    host.task_store.get(task).ok_or_else(|| {
         let task: String = task.chars().take(100).collect();
         Error::new(
             ErrorKind::NotFound,
-            format!("there is no task `{task}`; `agent/list` lists them"),
+            format!("no task has the id `{task}`; `agent/list` lists all tasks"),
         )
     })
 }
 
-/// How a task is.
-pub(super) async fn status(host: &Arc<Inner>, which: Which) -> Result<Value> {
+/// Returns the status of a task.
+pub(super) async fn status(host: &Arc<Inner>, params: StatusParams) -> Result<Value> {
     let runs = runs(host)?;
-    let note = noted(host, &which.task)?;
-    let id = RunId::new(note.task.as_str());
-    let mut told = brief(runs, &note);
+    let record = find_record(host, &params.task)?;
+    let id = RunId::new(record.task.as_str());
+    let mut status_json = summary(runs, &record);
     let live = runs.get(&id);
     if let Some(RunOutcome::Stopped(cause)) = live.as_ref().and_then(|run| run.ended()) {
-        told["state"] = "stopped".into();
-        told["error"] = cause.to_string().into();
-        return Ok(told);
+        status_json["state"] = "stopped".into();
+        status_json["error"] = cause.to_string().into();
+        return Ok(status_json);
     }
     match runs.ending(&id).await? {
         Some(ending) => {
-            told["state"] = state(&ending.status).into();
-            told["status"] = ending.status.to_string().into();
-            told["answer"] = ending.text.clone().into();
-            told["stats"] = json!(ending.stats);
-            told["usage"] = json!(ending.usage);
+            status_json["state"] = state(&ending.status).into();
+            status_json["status"] = ending.status.to_string().into();
+            status_json["answer"] = ending.text.clone().into();
+            status_json["stats"] = json!(ending.stats);
+            status_json["usage"] = json!(ending.usage);
         }
         None => {
             let asks = match &live {
@@ -73,12 +73,12 @@ pub(super) async fn status(host: &Arc<Inner>, which: Which) -> Result<Value> {
                 None => Vec::new(),
             };
             if !asks.is_empty() {
-                told["state"] = "waiting".into();
-                told["asks"] = json!(asks);
+                status_json["state"] = "waiting".into();
+                status_json["asks"] = json!(asks);
             }
         }
     }
-    Ok(told)
+    Ok(status_json)
 }
 
 fn state(status: &Status) -> &'static str {
@@ -89,56 +89,56 @@ fn state(status: &Status) -> &'static str {
     }
 }
 
-/// What is known of a task without its journal.
-fn brief(runs: &Runs, note: &Note) -> Value {
+/// Returns the information about a task that needs no journal.
+fn summary(runs: &Runs, record: &TaskRecord) -> Value {
     let live = runs
-        .get(&RunId::new(note.task.as_str()))
+        .get(&RunId::new(record.task.as_str()))
         .is_some_and(|run| run.ended().is_none());
-    let (state, signal) = match &note.stage {
+    let (state, signal) = match &record.stage {
         Stage::Signalled { path, good: true } => ("done", path.clone()),
         Stage::Signalled { path, good: false } => ("failed", path.clone()),
         _ if live => ("running", None),
         _ => ("stopped", None),
     };
-    json!({"task": note.task, "made": note.made.to_string(), "state": state, "signal": signal, "done": note.done})
+    json!({"task": record.task, "made": record.made.to_string(), "state": state, "signal": signal, "done": record.done})
 }
 
-/// The newest tasks.
+/// Lists the newest tasks.
 pub(super) fn list(host: &Arc<Inner>) -> Result<Value> {
     let runs = runs(host)?;
     let tasks: Vec<_> = host
-        .book
-        .newest(LISTED)
+        .task_store
+        .newest(MAX_LISTED)
         .iter()
-        .map(|note| brief(runs, note))
+        .map(|record| summary(runs, record))
         .collect();
     Ok(json!({"tasks": tasks}))
 }
 
-/// Has the client read a task's events, from the beginning or behind the one of this id.
-pub(super) async fn subscribe(host: &Arc<Inner>, wanted: Subscribe) -> Result<Done> {
+/// Lets the client read a task's events, from the beginning or after the event with this id.
+pub(super) async fn subscribe(host: &Arc<Inner>, request: SubscribeParams) -> Result<MethodReply> {
     let runs = runs(host)?;
-    let note = noted(host, &wanted.task)?;
-    let id = RunId::new(note.task.as_str());
+    let record = find_record(host, &request.task)?;
+    let id = RunId::new(record.task.as_str());
     let (reader, _) = runs
-        .events_for(&Caller::owner(), &id, wanted.after.as_deref())
+        .events_for(&Caller::owner(), &id, request.after.as_deref())
         .await?;
-    Ok(Done {
-        value: json!({"task": note.task}),
-        follow: Some((note.task, reader)),
+    Ok(MethodReply {
+        value: json!({"task": record.task}),
+        follow: Some((record.task, reader)),
     })
 }
 
-/// Takes a task back.
-pub(super) async fn cancel(host: &Arc<Inner>, wanted: Cancel) -> Result<Value> {
+/// Cancels a task.
+pub(super) async fn cancel(host: &Arc<Inner>, request: CancelParams) -> Result<Value> {
     let runs = runs(host)?;
-    let note = noted(host, &wanted.task)?;
-    let id = RunId::new(note.task.as_str());
+    let record = find_record(host, &request.task)?;
+    let id = RunId::new(record.task.as_str());
     let run = runs.get(&id).ok_or_else(|| crate::Error::NotUnderWay(id))?;
-    let reason = wanted
+    let reason = request
         .reason
-        .unwrap_or_else(|| "a client of the bridge took it back".to_owned());
+        .unwrap_or_else(|| "cancelled by a client of the bridge".to_owned());
     let control = run.control()?;
     control.cancel(reason).await.map_err(crate::Error::from)?;
-    Ok(json!({"task": note.task}))
+    Ok(json!({"task": record.task}))
 }

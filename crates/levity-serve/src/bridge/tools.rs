@@ -12,7 +12,7 @@ use super::error::{Error, ErrorKind, Result};
 
 mod spec;
 
-/// The tools by which another agent works with a host: `read_file`, `write_file`, `list_files`,
+/// The tools by which another agent uses a host: `read_file`, `write_file`, `list_files`,
 /// `dispatch_agent_task`, `task_status`, `wait_for_file`.
 ///
 /// ```
@@ -30,7 +30,7 @@ mod spec;
 pub struct BridgeTools(BridgeClient);
 
 impl BridgeTools {
-    /// The tools for this host.
+    /// Creates the tools for a client's host.
     pub fn new(client: BridgeClient) -> Self {
         Self(client)
     }
@@ -38,20 +38,20 @@ impl BridgeTools {
 
 impl Toolbox for BridgeTools {
     fn into_tools(self) -> Vec<Arc<dyn Tool>> {
-        let tool = |what: What| {
+        let tool = |kind: BridgeToolKind| {
             Arc::new(BridgeTool {
-                spec: what.spec(),
-                what,
+                spec: kind.spec(),
+                kind,
                 client: self.0.clone(),
             }) as Arc<dyn Tool>
         };
         [
-            What::Read,
-            What::Write,
-            What::List,
-            What::Dispatch,
-            What::Status,
-            What::Wait,
+            BridgeToolKind::Read,
+            BridgeToolKind::Write,
+            BridgeToolKind::List,
+            BridgeToolKind::Dispatch,
+            BridgeToolKind::Status,
+            BridgeToolKind::Wait,
         ]
         .map(tool)
         .to_vec()
@@ -60,12 +60,12 @@ impl Toolbox for BridgeTools {
 
 struct BridgeTool {
     spec: ToolSpec,
-    what: What,
+    kind: BridgeToolKind,
     client: BridgeClient,
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum BridgeToolKind {
     Read,
     Write,
     List,
@@ -74,12 +74,11 @@ enum What {
     Wait,
 }
 
-/// How long `wait_for_file` waits unless told otherwise, in seconds: many clients give a call a
-/// minute.
+/// The default timeout of `wait_for_file` in seconds, because many clients allow a call one minute.
 const DEFAULT_WAIT: f64 = 45.0;
-/// How long it waits at most.
+/// The maximum timeout in seconds.
 const MAX_WAIT: f64 = 3600.0;
-/// How often it says that it still waits.
+/// The interval of progress reports in seconds.
 const SLICE: f64 = 5.0;
 
 #[async_trait]
@@ -90,33 +89,33 @@ impl Tool for BridgeTool {
 
     async fn call(&self, args: Value, cx: &ToolCx) -> std::result::Result<ToolOutput, ToolError> {
         let client = &self.client;
-        let done = match self.what {
-            What::Read => client
+        let done = match self.kind {
+            BridgeToolKind::Read => client
                 .request("fs/read", args)
                 .await
-                .map(|read| text(&read)),
-            What::Write => client
+                .map(|read| read_output(&read)),
+            BridgeToolKind::Write => client
                 .request("fs/write", args)
                 .await
-                .map(|written| said(wrote(&written), written)),
-            What::List => client
+                .map(|written| output_with(written_text(&written), written)),
+            BridgeToolKind::List => client
                 .request("fs/list", args)
                 .await
-                .map(|listed| said(lines(&listed), listed)),
-            What::Dispatch => dispatch(client, &args).await,
-            What::Status => client
+                .map(|listed| output_with(list_text(&listed), listed)),
+            BridgeToolKind::Dispatch => dispatch(client, &args).await,
+            BridgeToolKind::Status => client
                 .request("agent/status", args)
                 .await
-                .map(|status| said(status_words(&status), status)),
-            What::Wait => wait(client, &args, cx).await,
+                .map(|status| output_with(status_text(&status), status)),
+            BridgeToolKind::Wait => wait(client, &args, cx).await,
         };
-        done.map_err(|error| refused(&error))
+        done.map_err(|error| tool_error(&error))
     }
 }
 
-/// What was read; where that is not all of the file, which part it is.
-fn text(read: &Value) -> ToolOutput {
-    let mut text = word(&read["content"]).to_owned();
+/// Returns the text that was read; if it is not the whole file, with the range of lines.
+fn read_output(read: &Value) -> ToolOutput {
+    let mut text = str_value(&read["content"]).to_owned();
     let line = |name: &str| read[name].as_u64();
     if read["complete"] == json!(false)
         && let (Some(first), Some(last), Some(total)) =
@@ -128,7 +127,7 @@ fn text(read: &Value) -> ToolOutput {
         text.push_str(&match last < total {
             true => {
                 let next = last + 1;
-                format!("[lines {first}-{last} of {total}; read on with start_line {next}]")
+                format!("[lines {first}-{last} of {total}; continue with start_line {next}]")
             }
             false => format!("[lines {first}-{last} of {total}]"),
         });
@@ -136,109 +135,109 @@ fn text(read: &Value) -> ToolOutput {
     ToolOutput::text(text)
 }
 
-fn said(words: String, value: Value) -> ToolOutput {
-    let mut output = ToolOutput::text(words);
+fn output_with(message: String, value: Value) -> ToolOutput {
+    let mut output = ToolOutput::text(message);
     output.value = Some(value);
     output
 }
 
-fn wrote(written: &Value) -> String {
-    let how = if written["created"] == json!(true) {
-        "made"
+fn written_text(written: &Value) -> String {
+    let action = if written["created"] == json!(true) {
+        "created"
     } else {
         "changed"
     };
     format!(
-        "`{}` was {how} ({} bytes).",
-        word(&written["path"]),
+        "`{}` was {action} ({} bytes).",
+        str_value(&written["path"]),
         written["bytes"]
     )
 }
 
-fn lines(listed: &Value) -> String {
+fn list_text(listed: &Value) -> String {
     let entries = listed["entries"]
         .as_array()
         .map(Vec::as_slice)
         .unwrap_or_default();
-    let line = |entry: &Value| match word(&entry["kind"]) {
-        "folder" => format!("{}/\n", word(&entry["path"])),
-        "file" => format!("{} ({})\n", word(&entry["path"]), entry["size"]),
-        kind => format!("{} ({kind})\n", word(&entry["path"])),
+    let line = |entry: &Value| match str_value(&entry["kind"]) {
+        "folder" => format!("{}/\n", str_value(&entry["path"])),
+        "file" => format!("{} ({})\n", str_value(&entry["path"]), entry["size"]),
+        kind => format!("{} ({kind})\n", str_value(&entry["path"])),
     };
     let mut text: String = entries.iter().map(line).collect();
     if entries.is_empty() {
         text.push_str("[nothing to list]\n");
     }
     if listed["complete"] == json!(false) {
-        text.push_str("[there are more; list a folder, or use `pattern`]\n");
+        text.push_str("[more entries omitted; list a folder, or use `pattern`]\n");
     }
     text
 }
 
-fn word(value: &Value) -> &str {
+fn str_value(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
 async fn dispatch(client: &BridgeClient, args: &Value) -> Result<ToolOutput> {
     let prompt = args.get("prompt").and_then(Value::as_str);
-    let prompt =
-        prompt.ok_or_else(|| Error::invalid("`prompt` is missing; say what is to be done"))?;
-    let mut begun = client
+    let prompt = prompt.ok_or_else(|| Error::invalid("`prompt` is missing; describe the task"))?;
+    let mut reply = client
         .dispatch(prompt, args.get("done").and_then(Value::as_str))
         .await?;
-    let task = word(&begun["task"]).to_owned();
+    let task = str_value(&reply["task"]).to_owned();
     let (done, failed) = (
-        word(&begun["signal"]["done"]).to_owned(),
-        word(&begun["signal"]["failed"]).to_owned(),
+        str_value(&reply["signal"]["done"]).to_owned(),
+        str_value(&reply["signal"]["failed"]).to_owned(),
     );
-    let words = match done.is_empty() {
+    let message = match done.is_empty() {
         true => {
             format!(
-                "Task {task} was dispatched. Ask for it by `task_status`; the workspace is \
+                "Task {task} was dispatched. Check it with `task_status`; the workspace is \
                     read-only."
             )
         }
         false => {
             let glob = format!("{{{done},{failed}}}");
-            let words = format!(
-                "Task {task} was dispatched; nothing comes back from it here. When it is done, the \
-                    file `{done}` appears in the workspace, and `{failed}` if it fails. Wait for \
-                    either by `wait_for_file` with the glob `{glob}`, then read the files that it \
-                    has made."
+            let message = format!(
+                "Task {task} was dispatched; it returns nothing here. When it is done, the file \
+                    `{done}` appears in the workspace, and `{failed}` if it fails. Wait for either \
+                    with `wait_for_file` and the glob `{glob}`, then read the files that it has \
+                    created."
             );
-            begun["glob"] = glob.into();
-            words
+            reply["glob"] = glob.into();
+            message
         }
     };
-    Ok(said(words, begun))
+    Ok(output_with(message, reply))
 }
 
-fn status_words(status: &Value) -> String {
-    let task = word(&status["task"]);
-    let mut words = format!("Task {task}: {}", word(&status["state"]));
+fn status_text(status: &Value) -> String {
+    let task = str_value(&status["task"]);
+    let mut message = format!("Task {task}: {}", str_value(&status["state"]));
     for (name, value) in [
         ("status", &status["status"]),
         ("signal", &status["signal"]),
         ("error", &status["error"]),
     ] {
         if let Some(text) = value.as_str() {
-            words.push_str(&format!(", {name}: {text}"));
+            message.push_str(&format!(", {name}: {text}"));
         }
     }
     if let Some(answer) = status["answer"]
         .as_str()
         .filter(|answer| !answer.is_empty())
     {
-        words.push_str(&format!("\n\n{answer}"));
+        message.push_str(&format!("\n\n{answer}"));
     }
     if let Some(asks) = status.get("asks") {
-        words.push_str(&format!("\nIt waits for a person at the host: {asks}"));
+        message.push_str(&format!(
+            "\nIt waits for a decision of a person at the host: {asks}"
+        ));
     }
-    words
+    message
 }
 
-/// Waits in slices, so that whoever called hears that it still waits, and a host that is started
-/// anew is found again.
+/// Waits in slices, so that the caller gets progress reports, and a restarted host is found again.
 async fn wait(client: &BridgeClient, args: &Value, cx: &ToolCx) -> Result<ToolOutput> {
     let (path, glob) = (
         args.get("path").and_then(Value::as_str),
@@ -247,34 +246,40 @@ async fn wait(client: &BridgeClient, args: &Value, cx: &ToolCx) -> Result<ToolOu
     let (name, what) = match (path, glob) {
         (Some(path), None) => ("path", path),
         (None, Some(glob)) => ("glob", glob),
-        _ => return Err(Error::invalid("give either `path` or `glob`")),
+        _ => return Err(Error::invalid("pass either `path` or `glob`")),
     };
     let seconds = args
         .get("timeout")
         .and_then(Value::as_f64)
         .unwrap_or(DEFAULT_WAIT)
         .clamp(0.0, MAX_WAIT);
-    let began = SystemWorld.now();
+    let start = SystemWorld.now();
     loop {
-        let waited = SystemWorld.now().since(began).as_secs_f64();
-        let left = (seconds - waited).max(0.0);
-        let asked = client
-            .request("fs/wait", json!({name: what, "timeout": left.min(SLICE)}))
+        let waited = SystemWorld.now().since(start).as_secs_f64();
+        let remaining = (seconds - waited).max(0.0);
+        let result = client
+            .request(
+                "fs/wait",
+                json!({name: what, "timeout": remaining.min(SLICE)}),
+            )
             .await;
-        match asked {
-            Ok(found) if found["timed_out"] == json!(false) => return Ok(found_words(found)),
+        match result {
+            Ok(found) if found["timed_out"] == json!(false) => return Ok(found_output(found)),
             Ok(_) => {}
-            Err(error) if error.is_retryable() && left > 0.0 => {
+            Err(error) if error.is_retryable() && remaining > 0.0 => {
                 SystemWorld.sleep(Duration::from_millis(250)).await;
             }
             Err(error) => return Err(error),
         }
-        if left <= SLICE && SystemWorld.now().since(began).as_secs_f64() >= seconds {
-            let words = format!(
-                "`{what}` is not there after {seconds} seconds; call again to wait on, or look at \
-                    `task_status`"
+        if remaining <= SLICE && SystemWorld.now().since(start).as_secs_f64() >= seconds {
+            let message = format!(
+                "`{what}` does not exist after {seconds} seconds; call again to keep waiting, or \
+                    check `task_status`"
             );
-            return Ok(said(words, json!({"found": [], "timed_out": true})));
+            return Ok(output_with(
+                message,
+                json!({"found": [], "timed_out": true}),
+            ));
         }
         cx.progress.report(format!(
             "waiting for `{what}`: {waited:.0} of {seconds:.0} seconds"
@@ -282,16 +287,16 @@ async fn wait(client: &BridgeClient, args: &Value, cx: &ToolCx) -> Result<ToolOu
     }
 }
 
-fn found_words(found: Value) -> ToolOutput {
+fn found_output(found: Value) -> ToolOutput {
     let paths: Vec<_> = found["found"]
         .as_array()
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    said(
+    output_with(
         format!(
-            "There is {}.",
+            "Found {}.",
             paths
                 .iter()
                 .map(|path| format!("`{path}`"))
@@ -302,8 +307,8 @@ fn found_words(found: Value) -> ToolOutput {
     )
 }
 
-/// What whoever called is told: each refusal has words of its own that say what to do.
-fn refused(error: &Error) -> ToolError {
+/// Converts an error; its message says what to do.
+fn tool_error(error: &Error) -> ToolError {
     let kind = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Request => ToolErrorKind::InvalidArgs,
         ErrorKind::Outside | ErrorKind::Denied | ErrorKind::Unauthorized | ErrorKind::ReadOnly => {

@@ -1,4 +1,4 @@
-//! Files that are waited for.
+//! Waiting for files.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,44 +14,45 @@ use super::host::Inner;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wait {
+pub(super) struct WaitParams {
     path: Option<String>,
     glob: Option<String>,
-    /// In seconds.
+    /// The timeout in seconds.
     timeout: Option<f64>,
 }
 
-/// How long a wait is unless told otherwise, and at most, in seconds.
+/// The default and maximum timeout in seconds.
 const DEFAULT_WAIT: f64 = 45.0;
 const MAX_WAIT: f64 = 3600.0;
-/// How often the files are looked at: others than clients change them, too.
-const LOOK: Duration = Duration::from_millis(200);
-const LOOK_ALL: Duration = Duration::from_millis(1000);
+/// The interval of searches, because not only clients change files.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
+const GLOB_SEARCH_INTERVAL: Duration = Duration::from_millis(1000);
 
-/// Waits for a file that is there, or comes to be.
-pub(super) async fn wait(host: &Arc<Inner>, wanted: Wait) -> Result<Value> {
+/// Waits for a file that exists or is created later.
+pub(super) async fn wait(host: &Arc<Inner>, wanted: WaitParams) -> Result<Value> {
     let seconds = wanted.timeout.unwrap_or(DEFAULT_WAIT);
     if !(0.0..=MAX_WAIT).contains(&seconds) {
         return Err(Error::invalid(format!(
-            "`timeout` is in seconds, from 0 to {MAX_WAIT}"
+            "`timeout` must be 0 to {MAX_WAIT} seconds"
         )));
     }
-    let for_what = Arc::new(match (wanted.path, wanted.glob) {
+    let target = Arc::new(match (wanted.path, wanted.glob) {
         (Some(path), None) => Target::Path(path),
         (None, Some(glob)) => Target::Glob(glob),
-        _ => return Err(Error::invalid("give either `path` or `glob`")),
+        _ => return Err(Error::invalid("pass either `path` or `glob`")),
     });
-    let Ok(_place) = host.waits.try_acquire() else {
-        let words =
-            "as many wait for files as there may be; ask again when one of them has found its file";
-        return Err(Error::new(ErrorKind::Full, words));
+    let Ok(_slot) = host.waits.try_acquire() else {
+        let message = "the maximum number of requests is waiting for files; try again when one of \
+            them has \
+                ended";
+        return Err(Error::new(ErrorKind::Full, message));
     };
-    let found = watch(host, for_what.clone());
+    let found = watch(host, target.clone());
     match tokio::time::timeout(Duration::from_secs_f64(seconds), found).await {
         Ok(found) => Ok(json!({"found": found?, "timed_out": false})),
-        // It may have come between the last look and the end.
+        // The file may have been created between the last search and the timeout.
         Err(_) => {
-            let found = look(host, for_what).await?;
+            let found = search(host, target).await?;
             Ok(json!({"timed_out": found.is_empty(), "found": found}))
         }
     }
@@ -63,33 +64,33 @@ enum Target {
 }
 
 async fn watch(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
-    let mut news = host.news.subscribe();
+    let mut broadcasts = host.broadcasts.subscribe();
     let every = if matches!(*target, Target::Path(_)) {
-        LOOK
+        SEARCH_INTERVAL
     } else {
-        LOOK_ALL
+        GLOB_SEARCH_INTERVAL
     };
-    let mut looks = tokio::time::interval(every);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut searches = tokio::time::interval(every);
+    searches.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = looks.tick() => {}
-            // What clients and tools change is known at once; to have missed some of it is a reason
-            // to look, too.
-            _ = news.recv() => {}
+            _ = searches.tick() => {}
+            // Changes by clients and tools are known at once; missed notifications are a reason to
+            // search as well.
+            _ = broadcasts.recv() => {}
         }
-        // One look is enough for all that was told by now.
-        news = news.resubscribe();
-        let found = look(host, target.clone()).await?;
+        // One search covers all notifications up to now.
+        broadcasts = broadcasts.resubscribe();
+        let found = search(host, target.clone()).await?;
         if !found.is_empty() {
             return Ok(found);
         }
     }
 }
 
-async fn look(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
-    let _turn = host
-        .looks
+async fn search(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
+    let _permit = host
+        .searches
         .acquire()
         .await
         .map_err(|_| Error::failed("the host is closing"))?;
@@ -105,8 +106,8 @@ async fn look(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
     .await
 }
 
-/// Files that match: all but ignored ones, and those of the workspace's own folder, and those that
-/// are named in full, in any case, as signals often are ignored.
+/// Returns the files that match: those that are not ignored, all in the root folder, and all that
+/// the glob names in full. Signal files are often ignored, hence the exceptions.
 fn matching(space: &Workspace, glob: &str) -> Result<Vec<String>> {
     let listing = |recursive: bool| {
         let mut args =
@@ -119,7 +120,7 @@ fn matching(space: &Workspace, glob: &str) -> Result<Vec<String>> {
             .metadata(path)
             .is_ok_and(|meta| meta.kind() == Kind::File)
     };
-    let mut found: Vec<String> = named(glob)
+    let mut found: Vec<String> = exact_names(glob)
         .into_iter()
         .filter(|path| is_file(path))
         .map(str::to_owned)
@@ -129,7 +130,7 @@ fn matching(space: &Workspace, glob: &str) -> Result<Vec<String>> {
         let files = entries.iter().filter(|entry| entry["kind"] == "file");
         found.extend(files.filter_map(|entry| entry["path"].as_str().map(str::to_owned)));
     }
-    // Files that are about to get their name.
+    // Skips temporary signal files that are not renamed yet.
     found.retain(|path| {
         !path
             .rsplit('/')
@@ -141,8 +142,8 @@ fn matching(space: &Workspace, glob: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What a glob such as `{signals/plan,FAILED_*}` names in full.
-fn named(glob: &str) -> Vec<&str> {
+/// Returns the files that a glob such as `{signals/plan,FAILED_*}` names in full.
+fn exact_names(glob: &str) -> Vec<&str> {
     let within = glob
         .strip_prefix('{')
         .and_then(|rest| rest.strip_suffix('}'));
@@ -161,15 +162,15 @@ mod tests {
     use crate::bridge::BridgeHost;
 
     #[tokio::test]
-    async fn waits_for_globs_leave_file_threads_to_others() {
+    async fn waits_for_globs_leave_file_threads_free() {
         let folder = tempfile::tempdir().unwrap();
         let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap())
             .build()
             .unwrap();
         let threads = host.inner.files.available_permits();
-        let looking = host.inner.looks.acquire_many(2).await.unwrap();
+        let searching = host.inner.searches.acquire_many(2).await.unwrap();
         let waits = (0..80).map(|_| {
-            let wanted = Wait {
+            let wanted = WaitParams {
                 path: None,
                 glob: Some("*.txt".to_owned()),
                 timeout: Some(60.0),
@@ -183,7 +184,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         std::fs::write(folder.path().join("a.txt"), "").unwrap();
-        drop(looking);
+        drop(searching);
         for found in waits.await {
             assert_eq!(found.unwrap()["found"], json!(["a.txt"]));
         }

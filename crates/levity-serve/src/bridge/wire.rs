@@ -1,4 +1,4 @@
-//! What the bridge puts into messages: parameters and errors.
+//! Parameters and responses of bridge messages.
 
 use levity_core::text::json_problem;
 use levity_rpc::RpcMessage;
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::error::{Error, Result};
 
-/// The parameters as a method wants them.
+/// Parses the parameters of a method.
 pub(super) fn params<T: DeserializeOwned>(method: &str, params: Value) -> Result<T> {
     serde_json::from_value(params).map_err(|error| {
         Error::invalid(format!(
-            "the parameters of `{method}` do not fit: {}",
+            "the parameters of `{method}` are invalid: {}",
             json_problem(&error)
         ))
     })
@@ -31,10 +31,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_name_the_place_and_not_the_value() {
+    fn param_errors_name_the_field_but_not_the_value() {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
-        #[expect(dead_code, reason = "only its errors are looked at")]
+        #[expect(dead_code, reason = "only its errors are checked")]
         struct Path {
             path: String,
         }

@@ -6,7 +6,7 @@ fn event(run: &str, kind: EventKind) -> Event {
     Event::new(RunId::new(run), 0, Timestamp::default(), kind)
 }
 
-fn fleeting(text: &str) -> Event {
+fn transient(text: &str) -> Event {
     let (effect, call) = (EffectId::new(0), CallId::new("c"));
     event(
         "r",
@@ -26,7 +26,7 @@ fn feed() -> Arc<Feed> {
     Arc::new(Feed::new(RunId::new("r"), "boot".into()))
 }
 
-/// What a reader gets from here to the end: ids, `-` for what has none, and what is not an event.
+/// Reads to the end and lists ids, `-` for events without one, and other items by name.
 async fn rest(reader: &mut Reader) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(item) = reader.next().await {
@@ -44,11 +44,11 @@ async fn after(feed: &Arc<Feed>, id: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_reader_goes_on_behind_an_id() {
+async fn reader_resumes_after_an_id() {
     let feed = feed();
     let mut first = feed.reader(None);
     feed.push(&note("1"));
-    feed.push(&fleeting("f"));
+    feed.push(&transient("f"));
     feed.push(&note("2"));
     feed.close();
     assert_eq!(rest(&mut first).await, ["1", "-", "2"]);
@@ -64,7 +64,7 @@ async fn a_reader_goes_on_behind_an_id() {
 }
 
 #[tokio::test]
-async fn ids_tell_the_order_of_this_process_once_others_took_part() {
+async fn ids_name_the_process_once_child_runs_emit_events() {
     let feed = feed();
     feed.push(&note("1"));
     feed.push(&event("r.0", EventKind::Paused));
@@ -77,18 +77,18 @@ async fn ids_tell_the_order_of_this_process_once_others_took_part() {
     assert_eq!(
         after(&feed, "1").await,
         ["2~boot", "3~boot"],
-        "until then it is the same everywhere"
+        "ids before the first child event are the same in every process"
     );
     assert_eq!(after(&feed, "2~boot").await, ["3~boot"]);
     assert_eq!(after(&feed, "2~before").await[0], "reset");
 }
 
 #[tokio::test]
-async fn what_is_fleeting_leaves_first_and_a_slow_reader_is_told() {
+async fn full_feed_drops_transient_events_first_and_reports_misses() {
     let feed = feed();
     let mut slow = feed.reader(None);
     feed.push(&note("1"));
-    (1..Feed::EVENTS).for_each(|_| feed.push(&fleeting("f")));
+    (1..Feed::EVENTS).for_each(|_| feed.push(&transient("f")));
     feed.push(&note("2"));
     feed.close();
     assert_eq!(
@@ -99,14 +99,14 @@ async fn what_is_fleeting_leaves_first_and_a_slow_reader_is_told() {
             "2".to_owned()
         ]
     );
-    // Whoever comes later was never to get what was fleeting, and missed nothing.
+    // A later reader was never meant to get the transient events, so it missed nothing.
     assert_eq!(rest(&mut feed.reader(None)).await, ["1", "2"]);
     assert_eq!(after(&feed, "1").await, ["2"]);
     assert_eq!(after(&feed, "x").await, ["reset", "1", "2"]);
 }
 
 #[tokio::test]
-async fn large_events_are_bounded_by_their_bytes() {
+async fn large_events_are_dropped_beyond_the_byte_limit() {
     let feed = feed();
     let mut slow = feed.reader(None);
     (0..20).for_each(|_| feed.push(&note("x".repeat(1 << 20))));
@@ -115,7 +115,7 @@ async fn large_events_are_bounded_by_their_bytes() {
         .state()
         .waiting
         .iter()
-        .map(|told| told.json.len())
+        .map(|event| event.json.len())
         .sum();
     assert!(bytes <= Feed::BYTES && feed.state().bytes == bytes);
     assert_eq!(rest(&mut slow).await[0], "missed 17");
@@ -123,8 +123,8 @@ async fn large_events_are_bounded_by_their_bytes() {
 }
 
 #[tokio::test]
-async fn nothing_fleeting_is_written_down_for_nobody() {
+async fn transient_event_without_readers_is_not_buffered() {
     let feed = feed();
-    feed.push(&fleeting("f"));
+    feed.push(&transient("f"));
     assert!(feed.state().waiting.is_empty());
 }

@@ -9,28 +9,28 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::Api;
-use super::answer::{Answered, Problem, ok};
+use super::commands::{live_target, send_by_journal, send_live};
+use super::extract::{AskPath, RunPath, own_run};
 use super::input::{body, root};
-use super::target::{AskPath, RunPath, own_run};
-use super::tell::{heard, here, write};
+use super::problem::{HandlerResult, Problem, ok};
 use crate::access::{Caller, TokenScope};
 
 pub(super) async fn asks(
     State(api): State<Arc<Api>>,
     caller: Caller,
     RunPath(id): RunPath,
-) -> Answered {
-    let asks = within(&api, &caller, &id).await?;
+) -> HandlerResult {
+    let asks = pending_asks(&api, &caller, &id).await?;
     Ok(ok(
         &json!({"asks": asks.iter().map(ask_json).collect::<Value>()}),
     ))
 }
 
-/// The questions of a run and those below it.
-async fn within(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Ask>> {
+/// Returns the pending questions of a run and its child runs.
+async fn pending_asks(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<Vec<Ask>> {
     let Ok(asks) = timeout(api.settings.patience, api.runs.asks_for(caller, &root(id))).await
     else {
-        let message = format!("`{id}` is busy, and does not say what it waits for; ask again");
+        let message = format!("run `{id}` is busy and does not report its questions; try again");
         return Err(Problem::unavailable("busy", message));
     };
     let mut asks = asks?;
@@ -38,7 +38,7 @@ async fn within(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Ask>> {
     Ok(asks)
 }
 
-/// A question, with the id that it is decided by.
+/// Returns a question as JSON, with the id that decides it.
 pub(super) fn ask_json(ask: &Ask) -> Value {
     let mut json = json!(ask);
     json["id"] = format!("{}:{}", ask.run, ask.effect).into();
@@ -48,7 +48,7 @@ pub(super) fn ask_json(ask: &Ask) -> Value {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum DecisionKind {
     Allow,
     Deny,
     Edit,
@@ -57,8 +57,8 @@ enum Kind {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Decided {
-    decision: Kind,
+struct DecisionBody {
+    decision: DecisionKind,
     reason: Option<String>,
     args: Option<Value>,
     text: Option<String>,
@@ -69,21 +69,21 @@ pub(super) async fn decide(
     caller: Caller,
     AskPath(id, ask): AskPath,
     request: Request,
-) -> Answered {
+) -> HandlerResult {
     if !caller.may(TokenScope::Run) && !caller.may(TokenScope::Approve) {
         return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
     }
     let (run, effect) = ask_id(&caller, &id, &ask)?;
     let decision = decision(body(&api, request).await?)?;
-    let asks = within(&api, &caller, &id).await?;
+    let asks = pending_asks(&api, &caller, &id).await?;
     let Some(ask) = asks
         .into_iter()
         .find(|ask| ask.run == run && ask.effect == effect)
     else {
-        let message = format!("run `{run}` does not wait for a decision on effect {effect}");
+        let message = format!("run `{run}` is not waiting for a decision on effect {effect}");
         return Err(Problem::conflict("not_asked", message));
     };
-    // An answer is part of what is said to a run; whatever else is asked for is a permission.
+    // An answer is a message to the run; any other decision is an approval.
     let scope = if ask.wanted == Wanted::Answer {
         TokenScope::Run
     } else {
@@ -93,26 +93,27 @@ pub(super) async fn decide(
         return Err(Problem::forbidden(caller.missing(scope)));
     }
     if ask.wanted == Wanted::Answer && matches!(decision, Decision::Allow | Decision::Edit { .. }) {
-        let message = "this question wants words: decide by `answer` with `text`, or `deny`";
+        let message = "this question requires a text; decide with `answer` and `text`, or with \
+            `deny`";
         return Err(Problem::invalid("wants_answer", message));
     }
     if let Decision::Answer { text, .. } = &decision {
         api.runs.check_prompt(text)?;
     }
-    match here(&api, &run) {
+    match live_target(&api, &run) {
         Some(here) => {
-            heard(&api, &run, here, |control| async move {
+            send_live(&api, &run, here, |control| async move {
                 control.decide(&ask, decision).await
             })
             .await
         }
-        None => write(&api, &caller, &run, RunRequest::Decide { effect, decision }).await,
+        None => send_by_journal(&api, &caller, &run, RunRequest::Decide { effect, decision }).await,
     }
 }
 
-/// The run and the effect that the id of a question means: `RUN:EFFECT`, or the effect alone where
-/// the run itself asks.
-fn ask_id(caller: &Caller, run: &RunId, ask: &str) -> Answered<(RunId, EffectId)> {
+/// Returns the run and the effect of a question id: `RUN:EFFECT`, or `EFFECT` alone if the run
+/// itself asks.
+fn ask_id(caller: &Caller, run: &RunId, ask: &str) -> HandlerResult<(RunId, EffectId)> {
     let (run, effect) = match ask.rsplit_once(':') {
         Some((asker, effect)) => (own_run(caller, asker)?, effect),
         None => (run.clone(), ask),
@@ -121,56 +122,56 @@ fn ask_id(caller: &Caller, run: &RunId, ask: &str) -> Answered<(RunId, EffectId)
         Ok(number) => Ok((run, EffectId::new(number))),
         Err(_) => Err(Problem::bad(
             "bad_id",
-            "the id of a question is `RUN:EFFECT`, as `asks` tells it",
+            "the id of a question must be `RUN:EFFECT`, as `asks` returns it",
         )),
     }
 }
 
-/// What was decided, if it is said as it must be.
-fn decision(decided: Decided) -> Answered<Decision> {
+/// Validates and returns the decision of a request body.
+fn decision(body: DecisionBody) -> HandlerResult<Decision> {
     let wrong = |message: &str| Err(Problem::invalid("invalid", message));
-    match decided {
-        Decided {
-            decision: Kind::Allow,
+    match body {
+        DecisionBody {
+            decision: DecisionKind::Allow,
             reason: None,
             args: None,
             text: None,
         } => Ok(Decision::Allow),
-        Decided {
-            decision: Kind::Deny,
+        DecisionBody {
+            decision: DecisionKind::Deny,
             reason,
             args: None,
             text: None,
         } => Ok(Decision::deny(
-            reason.unwrap_or_else(|| "the user says no".to_owned()),
+            reason.unwrap_or_else(|| "the user denied the call".to_owned()),
         )),
-        Decided {
-            decision: Kind::Edit,
+        DecisionBody {
+            decision: DecisionKind::Edit,
             reason: None,
             args: Some(args @ Value::Object(_)),
             text: None,
         } => Ok(Decision::edit(args)),
-        Decided {
-            decision: Kind::Answer,
+        DecisionBody {
+            decision: DecisionKind::Answer,
             reason: None,
             args: None,
             text: Some(text),
         } => Ok(Decision::answer(text)),
-        Decided {
-            decision: Kind::Allow,
+        DecisionBody {
+            decision: DecisionKind::Allow,
             ..
-        } => wrong("`allow` takes nothing beside it"),
-        Decided {
-            decision: Kind::Deny,
+        } => wrong("`allow` takes no other fields"),
+        DecisionBody {
+            decision: DecisionKind::Deny,
             ..
-        } => wrong("`deny` takes a `reason`, and nothing else"),
-        Decided {
-            decision: Kind::Edit,
+        } => wrong("`deny` takes only a `reason`"),
+        DecisionBody {
+            decision: DecisionKind::Edit,
             ..
-        } => wrong("`edit` takes `args`, an object, and nothing else"),
-        Decided {
-            decision: Kind::Answer,
+        } => wrong("`edit` takes only `args`, an object"),
+        DecisionBody {
+            decision: DecisionKind::Answer,
             ..
-        } => wrong("`answer` takes `text`, and nothing else"),
+        } => wrong("`answer` takes only `text`"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a run tells, as server-sent events.
+//! The events of a run as server-sent events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,24 +17,24 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::Api;
-use super::answer::{Answered, Problem, told_cause};
-use super::input::{header, query, root, yes};
-use super::target::RunPath;
+use super::extract::RunPath;
+use super::input::{bool_param, header, query, root};
+use super::problem::{HandlerResult, Problem, cause_text};
 use crate::access::Caller;
-use crate::feed::{Given, Reader, Told};
+use crate::feed::{FeedEvent, FeedItem, Reader};
 use crate::quota::{Permit, Quota, QuotaFull};
 use crate::runs::{RunOutcome, RunStatus};
 
-/// How many bytes of events are put together before they are sent.
+/// The number of bytes of events that are collected before they are sent.
 const PIECE: usize = 16 << 10;
-/// From how many bytes on an event is sent as it is, shared by all who read it.
+/// The size in bytes from which an event is sent as is, shared by all readers.
 const LARGE: usize = 4 << 10;
-/// What a browser waits before it comes again, and what has the head of the answer sent at once.
-const HELLO: &str = "retry: 1000\n\n";
+/// The reconnection delay for browsers, which also makes the server send the response head at once.
+const PREAMBLE: &str = "retry: 1000\n\n";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct How {
+struct EventsQuery {
     after: Option<String>,
     below: Option<String>,
     fleeting: Option<String>,
@@ -46,25 +46,27 @@ pub(super) async fn events(
     RunPath(id): RunPath,
     uri: Uri,
     headers: HeaderMap,
-) -> Answered {
-    let how: How = query(&uri)?;
-    let below = yes("below", how.below.as_deref(), true)?;
-    let fleeting = yes("fleeting", how.fleeting.as_deref(), true)?;
+) -> HandlerResult {
+    let params: EventsQuery = query(&uri)?;
+    let below = bool_param("below", params.below.as_deref(), true)?;
+    let fleeting = bool_param("fleeting", params.fleeting.as_deref(), true)?;
     let known = header(&headers, &HeaderName::from_static("last-event-id"))?;
-    // Whoever comes again has a newer place than the address that it came to at first.
-    let after = known.filter(|id| !id.is_empty()).or(how.after.as_deref());
+    // The position of a reconnecting client is newer than that in its URL.
+    let after = known
+        .filter(|id| !id.is_empty())
+        .or(params.after.as_deref());
     let permits = permits(&api, &caller, &id)?;
-    let (reader, standing) = api.runs.events_for(&caller, &root(&id), after).await?;
+    let (reader, run_status) = api.runs.events_for(&caller, &root(&id), after).await?;
     let stream = Stream {
         api,
         caller,
         id,
         reader,
-        standing,
+        run_status,
         below,
         fleeting,
         pieces: VecDeque::new(),
-        stage: Stage::Hello,
+        stage: Stage::Preamble,
         _permits: permits,
     };
     Ok(answer(stream))
@@ -72,7 +74,7 @@ pub(super) async fn events(
 
 fn answer(stream: Stream) -> Response {
     let body = Body::from_stream(stream::unfold(stream, Stream::step));
-    // A proxy in between is not to gather events.
+    // Prevents proxies from buffering events.
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
         (HeaderName::from_static("x-accel-buffering"), "no"),
@@ -80,12 +82,12 @@ fn answer(stream: Stream) -> Response {
     (headers, body).into_response()
 }
 
-/// A place among those who may read, and another one for runs that are read from the journal.
-fn permits(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Permit>> {
+/// Takes a permit for an event stream, and a second one for a run that is read from the journal.
+fn permits(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<Vec<Permit>> {
     let full = |full: QuotaFull| {
         let message = format!(
-            "{} readers follow events, and no more may; come again later",
-            full.most
+            "{} clients follow events, which is the limit; try again later",
+            full.limit
         );
         Problem::unavailable("too_many_readers", message)
     };
@@ -97,14 +99,14 @@ fn permits(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Permit>> {
     Ok(permits)
 }
 
-/// One who reads. What has been put together and not been taken yet is all that it holds.
+/// An event stream of one client. It holds only the pieces that are collected but not yet sent.
 struct Stream {
     api: Arc<Api>,
     caller: Caller,
     id: RunId,
     reader: Reader,
-    /// How the run stood when it was read from the journal.
-    standing: Option<RunStatus>,
+    /// The status of the run, if it was read from the journal.
+    run_status: Option<RunStatus>,
     below: bool,
     fleeting: bool,
     pieces: VecDeque<Bytes>,
@@ -114,20 +116,20 @@ struct Stream {
 
 #[derive(PartialEq)]
 enum Stage {
-    Hello,
+    Preamble,
     Events,
-    Over,
+    Finished,
 }
 
 impl Stream {
-    /// The next piece of the answer.
+    /// Returns the next piece of the response.
     async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        if self.stage == Stage::Hello {
+        if self.stage == Stage::Preamble {
             self.stage = Stage::Events;
-            return Some((Ok(Bytes::from_static(HELLO.as_bytes())), self));
+            return Some((Ok(Bytes::from_static(PREAMBLE.as_bytes())), self));
         }
         while self.pieces.is_empty() {
-            if self.stage == Stage::Over {
+            if self.stage == Stage::Finished {
                 return None;
             }
             self.gather().await;
@@ -135,55 +137,57 @@ impl Stream {
         self.pieces.pop_front().map(|piece| (Ok(piece), self))
     }
 
-    /// Waits for something to send, and takes what else there is by then.
+    /// Waits for something to send, and adds all items that are available by then.
     async fn gather(&mut self) {
         let stop = self.api.stop.clone();
-        let next = timeout(self.api.settings.heartbeat, self.reader.given());
-        let given = tokio::select! {
-            given = next => given,
-            // The server ends, and not the run: whoever comes again reads on.
+        let next = timeout(self.api.settings.heartbeat, self.reader.next_item());
+        let item = tokio::select! {
+            item = next => item,
+            // The server stops, not the run: a reconnecting client resumes.
             () = stop.cancelled() => {
-                self.stage = Stage::Over;
+                self.stage = Stage::Finished;
                 return;
             }
         };
         let mut text = Vec::new();
-        match given {
+        match item {
             Err(_) => text.extend_from_slice(b":\n\n"),
             Ok(None) => self.end(&mut text).await,
-            Ok(Some(given)) => {
-                self.add(given, &mut text);
+            Ok(Some(item)) => {
+                self.add(item, &mut text);
                 while text.len() < PIECE
-                    && let Some(given) = self.reader.given_by_now()
+                    && let Some(item) = self.reader.try_next_item()
                 {
-                    self.add(given, &mut text);
+                    self.add(item, &mut text);
                 }
             }
         }
         self.flush(&mut text);
     }
 
-    fn add(&mut self, given: Given, text: &mut Vec<u8>) {
-        match given {
-            Given::Event { id, told } if self.wants(&told, id.is_some()) => {
+    fn add(&mut self, item: FeedItem, text: &mut Vec<u8>) {
+        match item {
+            FeedItem::Event { id, event } if self.is_wanted(&event, id.is_some()) => {
                 if let Some(id) = id {
                     text.extend_from_slice(format!("id: {id}\n").as_bytes());
                 }
-                text.extend_from_slice(format!("event: {}\ndata: ", told.name).as_bytes());
-                if told.json.len() < LARGE {
-                    text.extend_from_slice(&told.json);
+                text.extend_from_slice(format!("event: {}\ndata: ", event.name).as_bytes());
+                if event.json.len() < LARGE {
+                    text.extend_from_slice(&event.json);
                 } else {
                     self.flush(text);
-                    self.pieces.push_back(told.json);
+                    self.pieces.push_back(event.json);
                 }
                 text.extend_from_slice(b"\n\n");
             }
-            Given::Event { .. } => {}
-            Given::Missed { count, lasting } => match if self.fleeting { count } else { lasting } {
-                0 => {}
-                count => put(text, "missed", &json!({"count": count})),
-            },
-            Given::Reset => put(text, "reset", &json!({})),
+            FeedItem::Event { .. } => {}
+            FeedItem::Missed { count, durable } => {
+                match if self.fleeting { count } else { durable } {
+                    0 => {}
+                    count => write_event(text, "missed", &json!({"count": count})),
+                }
+            }
+            FeedItem::Reset => write_event(text, "reset", &json!({})),
         }
     }
 
@@ -193,44 +197,44 @@ impl Stream {
         }
     }
 
-    fn wants(&self, told: &Told, lasting: bool) -> bool {
+    fn is_wanted(&self, event: &FeedEvent, durable: bool) -> bool {
         let runs = if self.below {
-            told.run.is_within(&self.id)
+            event.run.is_within(&self.id)
         } else {
-            told.run == self.id
+            event.run == self.id
         };
-        runs && (lasting || self.fleeting)
+        runs && (durable || self.fleeting)
     }
 
-    /// Says that there is nothing more, and how the run stands.
+    /// Writes the final event with the status of the run.
     async fn end(&mut self, text: &mut Vec<u8>) {
-        self.stage = Stage::Over;
+        self.stage = Stage::Finished;
         let run = self.api.runs.get(&root(&self.id));
-        let standing = match (self.standing.take(), &run) {
-            (Some(standing), _) => standing,
+        let run_status = match (self.run_status.take(), &run) {
+            (Some(run_status), _) => run_status,
             (None, Some(run)) => run.standing(),
-            // It has ended and been forgotten here since.
+            // The run has ended and was removed from memory since.
             (None, None) => {
-                let standing = self
+                let run_status = self
                     .api
                     .runs
-                    .standing_for(&self.caller, &root(&self.id))
+                    .status_for(&self.caller, &root(&self.id))
                     .await;
-                standing.unwrap_or_else(|_| RunStatus::default())
+                run_status.unwrap_or_else(|_| RunStatus::default())
             }
         };
         let mut end = json!({
             "run": root(&self.id),
-            "state": standing.state(),
-            "status": standing.ending.as_ref().map(|ending| &ending.status),
+            "state": run_status.state(),
+            "status": run_status.ending.as_ref().map(|ending| &ending.status),
         });
         if let Some(RunOutcome::Stopped(cause)) = run.and_then(|run| run.ended()) {
-            end["stopped"] = told_cause(&cause).into();
+            end["stopped"] = cause_text(&cause).into();
         }
-        put(text, "end", &end);
+        write_event(text, "end", &end);
     }
 }
 
-fn put(text: &mut Vec<u8>, name: &str, data: &serde_json::Value) {
+fn write_event(text: &mut Vec<u8>, name: &str, data: &serde_json::Value) {
     text.extend_from_slice(format!("event: {name}\ndata: {data}\n\n").as_bytes());
 }

@@ -1,4 +1,4 @@
-//! What clients send, looked at before anything is done with it.
+//! Parses and validates the input of clients.
 
 use axum::body::Body;
 use axum::extract::{Query, Request};
@@ -10,60 +10,63 @@ use levity_core::{ControlError, JournalErrorKind, RunId, RunSummary};
 use serde::de::DeserializeOwned;
 
 use super::Api;
-use super::answer::{Answered, Problem};
-use super::target::caller;
+use super::extract::caller;
+use super::problem::{HandlerResult, Problem};
 use crate::access::Caller;
 use crate::body::BodyError;
 
-/// How long an id may be.
+/// The maximum length of an id in bytes.
 pub(super) const ID_LIMIT: usize = 128;
 
-/// The run that a path means, be it one that was started or one below it.
-pub(super) fn run_id(id: &str) -> Answered<RunId> {
+/// Parses the id of a run in a path, either a root run or a child run.
+pub(super) fn run_id(id: &str) -> HandlerResult<RunId> {
     let parts = |id: &str| {
         id.split('.')
             .all(|part| !part.is_empty() && part.bytes().all(is_plain))
     };
     match !id.is_empty() && id.len() <= ID_LIMIT && parts(id) {
         true => Ok(RunId::from(id)),
-        false => Err(Problem::bad("bad_id", WRONG_ID)),
+        false => Err(Problem::bad("bad_id", INVALID_ID)),
     }
 }
 
-/// The id of a run that is to begin.
-pub(super) fn new_run_id(id: &str) -> Answered<RunId> {
+/// Validates the id of a run that is about to start.
+pub(super) fn new_run_id(id: &str) -> HandlerResult<RunId> {
     match !id.is_empty() && id.len() <= ID_LIMIT && id.bytes().all(is_plain) {
         true => Ok(RunId::from(id)),
-        false => Err(Problem::invalid("bad_id", WRONG_ID)),
+        false => Err(Problem::invalid("bad_id", INVALID_ID)),
     }
 }
 
-const WRONG_ID: &str = "the id of a run has 1 to 128 letters, digits, `-` and `_`";
+const INVALID_ID: &str = "the id of a run must have 1 to 128 letters, digits, `-` and `_`";
 
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
-/// The run that was started, above all.
+/// Returns the root run of a run.
 pub(super) fn root(run: &RunId) -> RunId {
     let id = run.as_str();
     RunId::from(id.split_once('.').map_or(id, |(root, _)| root))
 }
 
-/// What a query says. A parameter that there is not, or twice, is refused.
-pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
+/// Parses the query of a URI. Unknown and repeated parameters are rejected.
+pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> HandlerResult<T> {
     let read = Query::try_from_uri(uri).map(|Query(query)| query);
-    read.map_err(|refused| {
+    read.map_err(|rejection| {
         Problem::bad(
             "bad_query",
-            format!("the query: {}", fault(&refused.body_text())),
+            format!(
+                "the query is invalid: {}",
+                query_problem(&rejection.body_text())
+            ),
         )
     })
 }
 
-/// What is wrong with a query, without the name that stands before it: a client may have sent
-/// anything as one.
-fn fault(said: &str) -> String {
+/// Returns the problem in a query without the parameter name before it, which may be arbitrary
+/// client input.
+fn query_problem(text: &str) -> String {
     let faults = [
         "unknown field ",
         "duplicate field ",
@@ -72,47 +75,53 @@ fn fault(said: &str) -> String {
         "invalid value",
         "invalid digit",
     ];
-    match faults.iter().filter_map(|fault| said.find(fault)).min() {
-        Some(at) => serde_problem(&said[at..]),
-        None => "a value has another form".to_owned(),
+    match faults.iter().filter_map(|fault| text.find(fault)).min() {
+        Some(at) => serde_problem(&text[at..]),
+        None => "a value has the wrong format".to_owned(),
     }
 }
 
-/// Whether a parameter says yes: `1` or `true`.
-pub(super) fn yes(name: &str, value: Option<&str>, default: bool) -> Answered<bool> {
+/// Parses a boolean parameter: `1`, `true`, `0` or `false`.
+pub(super) fn bool_param(name: &str, value: Option<&str>, default: bool) -> HandlerResult<bool> {
     match value {
         None => Ok(default),
         Some("1" | "true") => Ok(true),
         Some("0" | "false") => Ok(false),
-        Some(_) => Err(Problem::bad("bad_query", format!("`{name}` is `1` or `0`"))),
+        Some(_) => Err(Problem::bad(
+            "bad_query",
+            format!("`{name}` must be `1` or `0`"),
+        )),
     }
 }
 
-/// A header that may be there once, as text.
-pub(super) fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answered<Option<&'a str>> {
+/// Returns a header that may occur once, as text.
+pub(super) fn header<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> HandlerResult<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     match (values.next().map(http::HeaderValue::to_str), values.next()) {
         (None, _) => Ok(None),
         (Some(Ok(value)), None) => Ok(Some(value)),
         _ => Err(Problem::bad(
             "bad_header",
-            format!("`{name}` is given more than once, or is no text"),
+            format!("`{name}` occurs more than once, or is not text; send it once"),
         )),
     }
 }
 
-/// The body of a request, as JSON.
-pub(super) async fn body<T: DeserializeOwned>(api: &Api, request: Request) -> Answered<T> {
+/// Reads the body of a request as JSON.
+pub(super) async fn body<T: DeserializeOwned>(api: &Api, request: Request) -> HandlerResult<T> {
     let (parts, body) = request.into_parts();
     let bytes = bytes(api, &caller(&parts.extensions), &parts.headers, body).await?;
     read(&parts.headers, &bytes)
 }
 
-/// The same, or what there is by default when nothing was sent.
+/// Same as [`body`], with the default value for an empty body.
 pub(super) async fn body_or_default<T: DeserializeOwned + Default>(
     api: &Api,
     request: Request,
-) -> Answered<T> {
+) -> HandlerResult<T> {
     let (parts, body) = request.into_parts();
     let bytes = bytes(api, &caller(&parts.extensions), &parts.headers, body).await?;
     if bytes.is_empty() {
@@ -122,36 +131,41 @@ pub(super) async fn body_or_default<T: DeserializeOwned + Default>(
     }
 }
 
-fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Answered<T> {
+fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> HandlerResult<T> {
     let kind = header(headers, &CONTENT_TYPE)?.unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
-        let message = "send JSON, and say so: `Content-Type: application/json`";
+        let message = "send JSON with `Content-Type: application/json`";
         return Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "not_json",
             message,
         ));
     }
-    // A list would do for the fields of an object, in their order; nobody means that.
+    // Serde also accepts an array for the fields of an object, in order; no client means that.
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         return Err(Problem::invalid(
             "invalid",
-            "send an object, and not a list",
+            "send a JSON object instead of an array",
         ));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let message = json_problem(&error);
         match error.classify() {
-            // It is JSON, and does not say what it should.
+            // The body is JSON with the wrong content.
             serde_json::error::Category::Data => Problem::invalid("invalid", message),
             _ => Problem::bad("bad_json", message),
         }
     })
 }
 
-/// All of a body, as far as it is no larger than it may be and comes in time.
-async fn bytes(api: &Api, caller: &Caller, headers: &HeaderMap, body: Body) -> Answered<Bytes> {
+/// Reads a whole body within the size limit and the timeout.
+async fn bytes(
+    api: &Api,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Body,
+) -> HandlerResult<Bytes> {
     let read = api.bodies.read(caller, headers, body).await;
     read.map_err(|error| {
         let problem = Problem::new(
@@ -160,38 +174,38 @@ async fn bytes(api: &Api, caller: &Caller, headers: &HeaderMap, body: Body) -> A
             error.message(api.bodies.limit()),
         );
         if error == BodyError::Busy {
-            problem.later(1)
+            problem.retry_after(1)
         } else {
             problem
         }
     })
 }
 
-/// What the journal lists of a run, which must be there. Its records are not read for that.
-pub(super) async fn summary(api: &Api, caller: &Caller, id: &RunId) -> Answered<RunSummary> {
+/// Returns the journal's summary of a run, which must exist, without reading its records.
+pub(super) async fn summary(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<RunSummary> {
     if let Some(found) = api.runs.summary(caller, id).await? {
         return Ok(found);
     }
-    // A run that is damaged is in no list, and reading it tells why.
+    // A damaged run is in no list, and reading it reports the cause.
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
     let read = api.runs.with_journal(caller, async move {
         Ok(RunSummary::of(&run, &runtime.journal().read(&run).await?))
     });
     read.await?
-        .ok_or_else(|| Problem::not_found("no_run", format!("there is no run `{id}`")))
+        .ok_or_else(|| Problem::not_found("no_run", format!("no run has the id `{id}`")))
 }
 
-/// The same for a run that is to be told something, and so must not have ended.
-pub(super) async fn not_ended(api: &Api, caller: &Caller, id: &RunId) -> Answered<()> {
+/// Fails if a run does not exist or has ended, so that it cannot receive a command.
+pub(super) async fn ensure_not_ended(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<()> {
     match summary(api, caller, id).await?.status {
         Some(_) => Err(ControlError::NotRunning(id.clone()).into()),
         None => Ok(()),
     }
 }
 
-/// Whether a run of the journal is driven by somebody. It is opened for a moment to find out, so it
-/// must be there.
-pub(super) async fn is_driven(api: &Api, caller: &Caller, id: &RunId) -> Answered<bool> {
+/// Returns `true` if a process drives a run of the journal. The run must exist, because this opens
+/// it for a moment.
+pub(super) async fn is_driven(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<bool> {
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
     let opened = api.runs.with_journal(caller, async move {
         match runtime.journal().open(&run).await {
@@ -208,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_plain() {
+    fn run_id_accepts_only_plain_characters() {
         for good in ["a", "A-1_b", "r.1.22", &"x".repeat(128)] {
             assert!(run_id(good).is_ok(), "{good}");
         }

@@ -1,4 +1,4 @@
-//! Many runs, page by page; and removing one.
+//! Lists runs by page, and removes them.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Api;
-use super::answer::{Answered, Problem, ok};
-use super::input::{self, query, yes};
-use super::shown;
-use super::target::RunPath;
+use super::extract::RunPath;
+use super::input::{self, bool_param, query};
+use super::problem::{HandlerResult, Problem, ok};
+use super::run_view;
 use crate::access::Caller;
 
-/// How many runs a page has by default, and at most.
+/// The default and maximum number of runs in a page.
 const PAGE: (usize, usize) = (50, 500);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct ListQuery {
     state: Option<RunState>,
     roots: Option<String>,
     since: Option<u64>,
@@ -30,18 +30,18 @@ struct Wanted {
     cursor: Option<String>,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> Answered {
-    let wanted: Wanted = query(&uri)?;
+pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> HandlerResult {
+    let wanted: ListQuery = query(&uri)?;
     let limit = limit(wanted.limit, PAGE)?;
     let cursor = wanted.cursor.as_deref().map(Cursor::read).transpose()?;
     let mut query = RunQuery::new().newest_first();
     query.state = wanted.state;
-    query.roots = yes("roots", wanted.roots.as_deref(), true)?;
+    query.roots = bool_param("roots", wanted.roots.as_deref(), true)?;
     query.since = wanted.since.map(Timestamp::from_millis);
     query.before = wanted.before.map(Timestamp::from_millis);
     let mut found = match api.runs.runtime().journal().keeps() {
-        true => kept(&api, &caller, query, cursor, limit + 1).await?,
-        false => here(&api, &caller, &query, cursor.as_ref()),
+        true => list_journal(&api, &caller, query, cursor, limit + 1).await?,
+        false => list_in_memory(&api, &caller, &query, cursor.as_ref()),
     };
     let more = found.len() > limit;
     found.truncate(limit);
@@ -56,15 +56,18 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) 
     Ok(ok(&json!({"runs": runs, "next": next})))
 }
 
-/// How many things a page is to have.
-pub(super) fn limit(wanted: Option<usize>, (default, most): (usize, usize)) -> Answered<usize> {
+/// Validates the requested page size.
+pub(super) fn limit(wanted: Option<usize>, (default, max): (usize, usize)) -> HandlerResult<usize> {
     match wanted.unwrap_or(default) {
-        limit if (1..=most).contains(&limit) => Ok(limit),
-        _ => Err(Problem::bad("bad_query", format!("`limit` is 1 to {most}"))),
+        limit if (1..=max).contains(&limit) => Ok(limit),
+        _ => Err(Problem::bad(
+            "bad_query",
+            format!("`limit` must be 1 to {max}"),
+        )),
     }
 }
 
-/// Where a page ends: the time and the name of its last entry.
+/// The end of a page: the time and the name of its last entry.
 pub(super) struct Cursor(pub(super) Timestamp, pub(super) String);
 
 impl Cursor {
@@ -72,7 +75,7 @@ impl Cursor {
         format!("{}~{}", self.0.as_millis(), self.1)
     }
 
-    pub(super) fn read(text: &str) -> Answered<Self> {
+    pub(super) fn read(text: &str) -> HandlerResult<Self> {
         let read = || {
             let (time, name) = text.split_once('~')?;
             Some(Self(
@@ -83,43 +86,48 @@ impl Cursor {
         read().ok_or_else(|| {
             Problem::bad(
                 "bad_query",
-                "`cursor` is what `next` of the page before says",
+                "`cursor` must be the `next` value of the previous page",
             )
         })
     }
 
-    /// Whether something of this time and name comes behind it, the newest first.
+    /// Returns `true` if an entry of this time and name follows the cursor, newest first.
     pub(super) fn is_before(&self, time: Timestamp, name: &str) -> bool {
         (time, name) < (self.0, &*self.1)
     }
 }
 
-/// The first runs of the journal behind a cursor.
-async fn kept(
+/// Returns the first runs of the journal after a cursor.
+async fn list_journal(
     api: &Api,
     caller: &Caller,
     mut query: RunQuery,
     cursor: Option<Cursor>,
     wanted: usize,
-) -> Answered<Vec<RunSummary>> {
+) -> HandlerResult<Vec<RunSummary>> {
     if let Some(Cursor(time, _)) = cursor {
         let end = Timestamp::from_millis(time.as_millis().saturating_add(1));
         query.before = Some(query.before.map_or(end, |before| before.min(end)));
     }
-    let whose = caller.clone();
+    let owner = caller.clone();
     let is_wanted = move |run: &RunSummary| {
-        // Some of those that began in the same moment as the last one were told already.
+        // Some runs that started at the same time as the last one were on an earlier page.
         let id = run.run.as_str();
         cursor
             .as_ref()
             .is_none_or(|cursor| cursor.is_before(run.opened, id))
-            && whose.owns(id)
+            && owner.owns(id)
     };
     Ok(api.runs.newest(caller, query, wanted, is_wanted).await?)
 }
 
-/// The runs of this process, where no journal keeps any.
-fn here(api: &Api, caller: &Caller, query: &RunQuery, cursor: Option<&Cursor>) -> Vec<RunSummary> {
+/// Returns the runs of this process, if there is no journal.
+fn list_in_memory(
+    api: &Api,
+    caller: &Caller,
+    query: &RunQuery,
+    cursor: Option<&Cursor>,
+) -> Vec<RunSummary> {
     let runs = api.runs.here().into_iter().map(|run| run.summary());
     let behind = |run: &RunSummary| {
         cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str()))
@@ -127,12 +135,12 @@ fn here(api: &Api, caller: &Caller, query: &RunQuery, cursor: Option<&Cursor>) -
     query.select(runs.filter(|run| behind(run) && caller.owns(run.run.as_str())))
 }
 
-/// What a list shows of a run.
+/// Returns the list entry of a run as JSON.
 pub(super) fn summary_json(api: &Api, summary: &RunSummary) -> Map<String, Value> {
     let live = api.runs.get(&summary.run);
     let here = live.as_ref().is_some_and(|run| run.ended().is_none());
     if let Some(run) = live.filter(|_| here) {
-        return shown::summary_json(&summary.run, &run.standing(), true);
+        return run_view::summary_json(&summary.run, &run.standing(), true);
     }
     let mut json = Map::new();
     json.insert("id".into(), json!(summary.run));
@@ -146,16 +154,16 @@ pub(super) fn summary_json(api: &Api, summary: &RunSummary) -> Map<String, Value
     json
 }
 
-/// Removes a run that has ended, and those below it.
+/// Removes a run that has ended, with its child runs.
 pub(super) async fn remove(
     State(api): State<Arc<Api>>,
     caller: Caller,
     RunPath(id): RunPath,
-) -> Answered {
+) -> HandlerResult {
     if id.parent().is_some() {
         return Err(Problem::conflict(
             "child",
-            "a run is removed with the one that started it",
+            "a child run cannot be removed alone; remove its root run",
         ));
     }
     let failed = |error| Problem::from_journal(&error);
@@ -170,18 +178,18 @@ pub(super) async fn remove(
     }
     journal.remove(&id).await.map_err(failed)?;
     api.runs.forget(&id);
-    Ok(gone())
+    Ok(no_content())
 }
 
-pub(super) fn gone() -> Response {
+pub(super) fn no_content() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
-async fn has_ended(api: &Api, caller: &Caller, id: &RunId) -> Answered<bool> {
+async fn has_ended(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<bool> {
     if !api.runs.runtime().journal().keeps() {
         return Err(Problem::conflict(
             "not_kept",
-            "no journal keeps the runs of this server",
+            "this server has no journal, so its runs cannot be removed",
         ));
     }
     Ok(input::summary(api, caller, id).await?.status.is_some())

@@ -1,12 +1,12 @@
-//! What can be asked for, described for programs.
+//! The machine-readable description of the HTTP API.
 
 use serde_json::Value;
 
 const TEXT: &str = include_str!("openapi.json");
 
-/// The OpenAPI 3.1 description of what [`HttpApi`](super::HttpApi) offers.
+/// Returns the OpenAPI 3.1 description of [`HttpApi`](super::HttpApi).
 pub fn openapi() -> Value {
-    // A test reads it.
+    // The description is valid JSON: a test parses it.
     let mut description: Value = serde_json::from_str(TEXT).unwrap_or_default();
     description["info"]["version"] = env!("CARGO_PKG_VERSION").into();
     description
@@ -18,12 +18,12 @@ mod tests {
 
     use super::*;
 
-    /// What core says there is, taken from where it says it: an event that is added there is missed
-    /// here.
+    /// The source of core's event names, so that this test fails if core adds an event that is not
+    /// described.
     const EVENTS: &str = include_str!("../../../levity-core/src/event.rs");
 
     #[test]
-    fn every_event_is_described_and_no_other() {
+    fn openapi_describes_exactly_the_events_of_core() {
         let names = EVENTS
             .split_once("pub fn name")
             .unwrap()
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn openapi_references_resolve() {
         let description = openapi();
         let mut next = vec![&description];
         let mut count = 0;

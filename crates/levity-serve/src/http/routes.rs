@@ -1,4 +1,4 @@
-//! What can be asked for, and by which method.
+//! The routes of the HTTP API and their methods.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::answer::{Problem, ok};
+use super::extract::caller;
 use super::openapi::openapi;
-use super::target::caller;
-use super::{Api, asks, events, list, sessions, shown, start, tell, tools};
+use super::problem::{Problem, ok};
+use super::{Api, asks, commands, events, list, run_view, sessions, start, tools};
 use crate::access::TokenScope;
-use crate::gate::guard;
+use crate::access_control::guard;
 use crate::listen::AnswerTimer;
 use crate::quota::QuotaFull;
 
-/// A path, and the methods that it has.
+/// A path with its methods.
 struct Route {
     path: &'static str,
-    /// As the description names them, and what each needs.
+    /// The methods as the description names them, and the requirement of each.
     methods: &'static [(&'static str, Needs)],
     answer: MethodRouter<Arc<Api>>,
 }
 
-/// What a caller needs to be answered.
+/// The requirement that a caller must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
-    /// Not even a token.
+    /// No requirement, not even a token.
     Nothing,
     /// A token with this scope, or with one that includes it.
     Scope(TokenScope),
@@ -57,8 +57,8 @@ fn route(
     }
 }
 
-/// Refuses callers whose token does not allow it. Other methods are refused by the router.
-async fn allowed(
+/// Rejects callers whose token lacks the scope. The router rejects other methods.
+async fn check_scope(
     methods: &'static [(&'static str, Needs)],
     request: Request,
     next: Next,
@@ -83,7 +83,7 @@ async fn allowed(
 }
 
 fn no_method() -> Problem {
-    let message = "this is not done by that method; `Allow` names those it is done by";
+    let message = "this path does not support that method; `Allow` lists the supported ones";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_method", message)
 }
 
@@ -103,7 +103,7 @@ fn routes() -> Vec<Route> {
         route(
             "/v1/runs/{run}",
             &[("get", READ), ("delete", RUN)],
-            plain(get(shown::show).delete(list::remove)),
+            without_query(get(run_view::show).delete(list::remove)),
         ),
         route(
             "/v1/runs/{run}/events",
@@ -113,56 +113,65 @@ fn routes() -> Vec<Route> {
         route(
             "/v1/runs/{run}/pause",
             &[("post", RUN)],
-            plain(post(tell::pause)),
+            without_query(post(commands::pause)),
         ),
         route(
             "/v1/runs/{run}/resume",
             &[("post", RUN)],
-            plain(post(tell::resume)),
+            without_query(post(commands::resume)),
         ),
         route(
             "/v1/runs/{run}/cancel",
             &[("post", RUN)],
-            plain(post(tell::cancel)),
+            without_query(post(commands::cancel)),
         ),
         route(
             "/v1/runs/{run}/say",
             &[("post", RUN)],
-            plain(post(tell::say)),
+            without_query(post(commands::say)),
         ),
         route(
             "/v1/runs/{run}/asks",
             &[("get", READ)],
-            plain(get(asks::asks)),
+            without_query(get(asks::asks)),
         ),
-        // Which scope it needs depends on what is asked.
+        // The required scope depends on the question.
         route(
             "/v1/runs/{run}/asks/{ask}",
             &[("post", READ)],
-            plain(post(asks::decide)),
+            without_query(post(asks::decide)),
         ),
         route("/v1/sessions", &[("get", READ)], get(sessions::list)),
         route(
             "/v1/sessions/{session}",
             &[("get", READ), ("delete", RUN)],
-            get(sessions::show).merge(plain(delete(sessions::forget))),
+            get(sessions::show).merge(without_query(delete(sessions::forget))),
         ),
-        route("/v1/tools", &[("get", READ)], plain(get(tools::list))),
-        // Which scope it needs depends on the tool.
+        route(
+            "/v1/tools",
+            &[("get", READ)],
+            without_query(get(tools::list)),
+        ),
+        // The required scope depends on the tool.
         route(
             "/v1/tools/{tool}",
             &[("post", READ)],
-            plain(post(tools::call)),
+            without_query(post(tools::call)),
         ),
     ]
 }
 
-/// Takes no parameters: whoever gives one means something that is not done here.
-fn plain(answer: MethodRouter<Arc<Api>>) -> MethodRouter<Arc<Api>> {
+/// Rejects query parameters: a client that sends one expects something that the route does not do.
+fn without_query(answer: MethodRouter<Arc<Api>>) -> MethodRouter<Arc<Api>> {
     answer.route_layer(from_fn(
         async |request: Request, next: Next| match request.uri().query() {
             None | Some("") => next.run(request).await,
-            Some(_) => Problem::bad("bad_query", "there are no parameters here").into_response(),
+            Some(_) => Problem::bad(
+                "bad_query",
+                "this path takes no query \
+                parameters",
+            )
+            .into_response(),
         },
     ))
 }
@@ -170,7 +179,8 @@ fn plain(answer: MethodRouter<Arc<Api>>) -> MethodRouter<Arc<Api>> {
 pub(super) fn router(api: &Arc<Api>) -> Router {
     let add = |router: Router<Arc<Api>>, route: Route| {
         let methods = route.methods;
-        let check = from_fn(move |request: Request, next: Next| allowed(methods, request, next));
+        let check =
+            from_fn(move |request: Request, next: Next| check_scope(methods, request, next));
         router.route(route.path, route.answer.route_layer(check))
     };
     routes()
@@ -179,56 +189,55 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
         .fallback(async || {
             Problem::not_found(
                 "no_route",
-                "there is nothing here; `/v1/openapi.json` tells what there is",
+                "no such path; `/v1/openapi.json` describes all paths",
             )
         })
         .method_not_allowed_fallback(async || no_method())
-        .layer(from_fn_with_state(api.clone(), counted))
-        .layer(from_fn(careful))
+        .layer(from_fn_with_state(api.clone(), limit_requests))
+        .layer(from_fn(set_guard_headers))
         .with_state(api.clone())
 }
 
-/// Whether the server is up. Whoever asks is told nothing more, since no token is asked for.
+/// Reports that the server is running. It reveals nothing more, because it requires no token.
 async fn health() -> Response {
     ok(&json!({"status": "ok", "name": "levity", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// Works on so many requests at once, until their answers are sent. Strangers wait for nothing
-/// here, and have no place.
-async fn counted(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+/// Limits the number of requests in progress, until their responses are sent. Clients without a
+/// token get an immediate response and use no permit.
+async fn limit_requests(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let caller = caller(request.extensions());
     if !caller.may(TokenScope::Read) {
         return next.run(request).await;
     }
     match api.requests.take(&caller) {
-        Ok(place) => {
+        Ok(permit) => {
             let timer = request.extensions().get::<AnswerTimer>().cloned();
             let answer = next.run(request).await;
             held_until_sent(
                 answer,
                 (
-                    place,
+                    permit,
                     timer.map(|timer| timer.start(api.settings.answer_time)),
                 ),
             )
             .await
         }
-        Err(QuotaFull { most }) => {
-            let message = format!(
-                "{most} requests are being worked on, and no more are taken; try again later"
-            );
+        Err(QuotaFull { limit }) => {
+            let message =
+                format!("{limit} requests are in progress, which is the limit; try again later");
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message)
-                .later(1)
+                .retry_after(1)
                 .into_response()
         }
     }
 }
 
-/// How many bytes of a large answer are handed over at once.
+/// The number of bytes of a large response that are passed on at once.
 const PIECE: usize = 16 << 10;
 
-/// Hands a large answer over piece by piece, as the client takes it, and keeps `held` until then.
-/// Streams have no size, and places of their own.
+/// Passes a large response on in pieces as the client reads it, and retains `held` until then.
+/// Streams have no size, and their own permits.
 async fn held_until_sent(answer: Response, held: impl Send + 'static) -> Response {
     let large = answer
         .body()
@@ -238,7 +247,7 @@ async fn held_until_sent(answer: Response, held: impl Send + 'static) -> Respons
     let Some(size) = large else { return answer };
     let (mut parts, body) = answer.into_parts();
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
-        return Problem::unavailable("broken", "the answer could not be put together")
+        return Problem::unavailable("broken", "the response could not be assembled; try again")
             .into_response();
     };
     parts
@@ -248,15 +257,15 @@ async fn held_until_sent(answer: Response, held: impl Send + 'static) -> Respons
         if bytes.is_empty() {
             return None;
         }
-        // A part that is shared would keep all of the answer as long as it waits to be sent.
+        // A shared slice would keep the whole response in memory until it is sent.
         let piece = Bytes::copy_from_slice(&bytes.split_to(PIECE.min(bytes.len())));
         Some((Ok::<_, Infallible>(piece), (bytes, held)))
     });
     Response::from_parts(parts, Body::from_stream(pieces))
 }
 
-/// Sees to it that no answer is kept by somebody in between, or taken for something else.
-async fn careful(request: Request, next: Next) -> Response {
+/// Sets headers that prevent caching and MIME sniffing on every response.
+async fn set_guard_headers(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     guard(answer.headers_mut());
     answer
@@ -269,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_has_every_route_and_no_other() {
+    fn openapi_describes_exactly_the_routes() {
         let description = openapi();
         let mut described = BTreeSet::new();
         for (path, item) in description["paths"].as_object().unwrap() {

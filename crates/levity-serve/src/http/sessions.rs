@@ -1,4 +1,4 @@
-//! Conversations, and plans that were kept.
+//! Stored conversations and plans.
 
 use std::sync::Arc;
 
@@ -11,24 +11,25 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::answer::{Answered, Problem, ok};
+use super::extract::{NamePath, own_conversation};
 use super::input::query;
-use super::list::{Cursor, gone, limit};
-use super::target::{NamePath, own_conversation};
+use super::list::{Cursor, limit, no_content};
+use super::problem::{HandlerResult, Problem, ok};
 use super::{Api, HttpApi};
 use crate::access::{Caller, TokenScope};
 
 #[cfg(feature = "dag")]
 mod plans;
 
-/// How many sessions or messages a page has by default, and at most.
+/// The default and maximum number of sessions or messages in a page.
 const PAGE: (usize, usize) = (50, 500);
 
-/// How many bytes of messages a page has, as JSON: 1 MiB. One message may be larger.
+/// The maximum number of bytes of messages in a page, as JSON: 1 MiB. A single message may be
+/// larger.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// How many messages are read at once: each may be as large as a page.
-const READ_AT_ONCE: usize = 8;
+/// The number of messages that are read at once, because each may be as large as a page.
+const READ_BATCH: usize = 8;
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -40,7 +41,7 @@ enum Kind {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listed {
+struct ListQuery {
     #[serde(default)]
     kind: Kind,
     limit: Option<usize>,
@@ -49,61 +50,60 @@ struct Listed {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Read {
+struct ShowQuery {
     #[serde(default)]
     kind: Kind,
     from: Option<u64>,
     limit: Option<usize>,
 }
 
-/// Whether a character moves what is shown beside it: a control character, or one that turns the
-/// direction of text.
+/// Returns `true` if a character affects the text around it: a control character, or one that
+/// changes the direction of text.
 fn acts_on_terminal(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns
 }
 
-/// The id of a conversation that a client names.
-pub(super) fn id(id: &str) -> Answered<ConversationId> {
+/// Validates the id of a conversation from a client.
+pub(super) fn id(id: &str) -> HandlerResult<ConversationId> {
     match !is_blank(id) && conversation_id_fits(id) && !id.chars().any(acts_on_terminal) {
         true => Ok(ConversationId::from(id)),
         false => Err(Problem::invalid(
             "bad_id",
-            "the id of a conversation has 1 to 200 bytes, where each that is no small letter, \
-                digit, `-`, `_` or `.` counts \
-             three times, and none that act on a terminal",
+            "the id of a conversation must have 1 to 200 bytes and no control characters; bytes \
+                other than lower-case letters, digits, `-`, `_` and `.` count three times",
         )),
     }
 }
 
-fn conversations(api: &Api) -> Answered<&Conversations> {
+fn conversations(api: &Api) -> HandlerResult<&Conversations> {
     api.settings
         .conversations
         .as_ref()
-        .ok_or_else(|| Problem::not_found("no_sessions", "this server keeps no conversations"))
+        .ok_or_else(|| Problem::not_found("no_sessions", "this server stores no conversations"))
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> Answered {
-    let wanted: Listed = query(&uri)?;
-    let most = limit(wanted.limit, PAGE)?;
+pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> HandlerResult {
+    let wanted: ListQuery = query(&uri)?;
+    let limit = limit(wanted.limit, PAGE)?;
     if matches!(wanted.kind, Kind::Plan) {
         may_see_plans(&caller)?;
-        return plans_of(&api, most).await;
+        return plans_of(&api, limit).await;
     }
     let cursor = wanted.cursor.as_deref().map(Cursor::read).transpose()?;
     let store = conversations(&api)?.clone();
     let listing = async move { Ok(store.list(&ConversationQuery::new()).await) };
     let mut found = api.runs.with_list(&caller, listing).await??;
     found.retain(|info| caller.owns(info.id.as_str()));
-    // A store tells those first that were changed longest ago; whoever looks wants the others.
+    // A store lists the least recently changed first; clients want the most recent.
     found.sort_by(|one, other| (other.changed, &other.id).cmp(&(one.changed, &one.id)));
     found.retain(|info| {
         cursor
             .as_ref()
             .is_none_or(|cursor| cursor.is_before(info.changed, info.id.as_str()))
     });
-    let more = found.len() > most;
-    found.truncate(most);
+    let more = found.len() > limit;
+    found.truncate(limit);
     let next = found
         .last()
         .filter(|_| more)
@@ -122,8 +122,8 @@ fn info_json(info: &ConversationInfo) -> Value {
     })
 }
 
-/// Plans are kept by commands on this machine, for its owner.
-fn may_see_plans(caller: &Caller) -> Answered<()> {
+/// Only the owner sees plans, because commands on the owner's machine store them.
+fn may_see_plans(caller: &Caller) -> HandlerResult<()> {
     let admin = TokenScope::Admin;
     if caller.may(admin) {
         Ok(())
@@ -137,24 +137,21 @@ pub(super) async fn show(
     caller: Caller,
     NamePath(name): NamePath,
     uri: Uri,
-) -> Answered {
-    let wanted: Read = query(&uri)?;
+) -> HandlerResult {
+    let wanted: ShowQuery = query(&uri)?;
     if matches!(wanted.kind, Kind::Plan) {
         may_see_plans(&caller)?;
         return plan_of(&api, &name).await;
     }
     let id = own_conversation(&caller, &name)?;
-    let (store, most) = (conversations(&api)?.store(), limit(wanted.limit, PAGE)?);
+    let (store, limit) = (conversations(&api)?.store(), limit(wanted.limit, PAGE)?);
     let remembered = store.load(&id, 0).await?;
     if remembered.end == 0 {
-        return Err(Problem::not_found(
-            "no_session",
-            "there is no such conversation",
-        ));
+        return Err(Problem::not_found("no_session", "no such conversation"));
     }
-    let last = remembered.end.saturating_sub(most as u64);
+    let last = remembered.end.saturating_sub(limit as u64);
     let from = wanted.from.unwrap_or(last).max(remembered.first);
-    let (messages, next) = page(&**store, &id, from, most).await?;
+    let (messages, next) = page(&**store, &id, from, limit).await?;
     Ok(ok(&json!({
         "kind": "conversation",
         "id": id,
@@ -167,53 +164,50 @@ pub(super) async fn show(
     })))
 }
 
-/// Messages from a place on: so many at most, and no more bytes than a page has unless the first
-/// message is larger. With the place behind them.
+/// Returns messages from a position on, and the position after them. At most `limit` messages are
+/// returned, and at most a page of bytes unless the first message is larger.
 async fn page(
     store: &dyn MemoryStore,
     id: &ConversationId,
     mut from: u64,
-    most: usize,
-) -> Answered<(Vec<Value>, Option<u64>)> {
-    let (mut told, mut room): (Vec<Value>, usize) = (Vec::new(), PAGE_BYTES);
-    while told.len() < most {
-        let few = store
-            .read(id, from, READ_AT_ONCE.min(most - told.len()))
+    limit: usize,
+) -> HandlerResult<(Vec<Value>, Option<u64>)> {
+    let (mut page, mut room): (Vec<Value>, usize) = (Vec::new(), PAGE_BYTES);
+    while page.len() < limit {
+        let batch = store
+            .read(id, from, READ_BATCH.min(limit - page.len()))
             .await?;
-        if few.is_empty() {
-            return Ok((told, None));
+        if batch.is_empty() {
+            return Ok((page, None));
         }
-        for (at, message) in &few {
+        for (at, message) in &batch {
             let json = json!({"at": at, "message": message});
             let left = room.checked_sub(json.to_string().len());
-            if left.is_none() && !told.is_empty() {
-                return Ok((told, Some(*at)));
+            if left.is_none() && !page.is_empty() {
+                return Ok((page, Some(*at)));
             }
             room = left.unwrap_or_default();
             from = at.saturating_add(1);
-            told.push(json);
+            page.push(json);
         }
     }
-    Ok((told, Some(from)))
+    Ok((page, Some(from)))
 }
 
 pub(super) async fn forget(
     State(api): State<Arc<Api>>,
     caller: Caller,
     NamePath(name): NamePath,
-) -> Answered {
+) -> HandlerResult {
     let id = own_conversation(&caller, &name)?;
     let forgotten = conversations(&api)?.forget(&id);
     match timeout(HttpApi::PATIENCE / 5, forgotten).await {
-        Ok(Ok(true)) => Ok(gone()),
-        Ok(Ok(false)) => Err(Problem::not_found(
-            "no_session",
-            "there is no such conversation",
-        )),
+        Ok(Ok(true)) => Ok(no_content()),
+        Ok(Ok(false)) => Err(Problem::not_found("no_session", "no such conversation")),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(Problem::conflict(
             "session_busy",
-            "a run is part of this conversation; wait for its end",
+            "a run is using this conversation; wait for it to end",
         )),
     }
 }
@@ -222,15 +216,15 @@ pub(super) async fn forget(
 use plans::{list as plans_of, show as plan_of};
 
 #[cfg(not(feature = "dag"))]
-async fn plans_of(_: &Api, _: usize) -> Answered {
+async fn plans_of(_: &Api, _: usize) -> HandlerResult {
     Err(no_plans())
 }
 
 #[cfg(not(feature = "dag"))]
-async fn plan_of(_: &Api, _: &str) -> Answered {
+async fn plan_of(_: &Api, _: &str) -> HandlerResult {
     Err(no_plans())
 }
 
 fn no_plans() -> Problem {
-    Problem::not_found("no_sessions", "this server keeps no plans")
+    Problem::not_found("no_sessions", "this server stores no plans")
 }

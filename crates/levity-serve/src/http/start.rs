@@ -1,4 +1,4 @@
-//! Starting runs, each once.
+//! Starts runs, each exactly once.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::Api;
-use super::answer::{Answered, Problem, told};
-use super::input::{self, body, header, new_run_id, query, yes};
-use super::shown::{Shown, shown};
-use super::target::own_conversation;
+use super::extract::own_conversation;
+use super::input::{self, body, bool_param, header, new_run_id, query};
+use super::problem::{HandlerResult, Problem, json_response};
+use super::run_view::{RunView, load_view};
 use crate::access::Caller;
 use crate::error::Error;
 use crate::runs::{LiveRun, NewRun};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct StartBody {
     goal: String,
     conversation: Option<String>,
     id: Option<String>,
@@ -31,7 +31,7 @@ struct Wanted {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct How {
+struct StartQuery {
     wait: Option<String>,
 }
 
@@ -39,78 +39,83 @@ pub(super) async fn start(
     State(api): State<Arc<Api>>,
     caller: Caller,
     request: Request,
-) -> Answered {
-    let how: How = query(request.uri())?;
-    let wait = yes("wait", how.wait.as_deref(), true)?;
+) -> HandlerResult {
+    let params: StartQuery = query(request.uri())?;
+    let wait = bool_param("wait", params.wait.as_deref(), true)?;
     let key = key(request.headers())?;
-    let wanted: Wanted = body(&api, request).await?;
-    // An id that was made up here is nobody's yet.
-    let given = wanted.id.is_some() || key.is_some();
-    let order = order(&api, &caller, wanted, key)?;
-    if let Some(id) = order.id.as_ref().filter(|_| given)
-        && let Some(found) = existing(&api, &caller, id, &order.goal).await?
+    let body: StartBody = body(&api, request).await?;
+    // A generated id cannot exist yet.
+    let given = body.id.is_some() || key.is_some();
+    let new_run = new_run(&api, &caller, body, key)?;
+    if let Some(id) = new_run.id.as_ref().filter(|_| given)
+        && let Some(found) = existing(&api, &caller, id, &new_run.goal).await?
     {
         return Ok(found);
     }
-    let (id, goal) = (order.id.clone(), order.goal.clone());
-    let begun = match api.runs.start_for(&caller, order) {
-        Ok(run) => begun(&api, &run, wait).await,
+    let (id, goal) = (new_run.id.clone(), new_run.goal.clone());
+    let response = match api.runs.start_for(&caller, new_run) {
+        Ok(run) => start_response(&api, &run, wait).await,
         Err(error) => Err(error.into()),
     };
-    match (begun, id) {
-        // Somebody else was faster by a moment.
+    match (response, id) {
+        // Another request started the run a moment earlier.
         (Err(problem), Some(id)) if problem.code == "run_exists" => {
             existing(&api, &caller, &id, &goal).await?.ok_or(problem)
         }
-        (begun, _) => begun,
+        (response, _) => response,
     }
 }
 
-/// What is to be done, if it makes sense.
-fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answered<NewRun> {
+/// Validates a request body and creates the run from it.
+fn new_run(
+    api: &Api,
+    caller: &Caller,
+    body: StartBody,
+    key: Option<RunId>,
+) -> HandlerResult<NewRun> {
     let limit = api.settings.goal_limit;
-    if is_blank(&wanted.goal) {
+    if is_blank(&body.goal) {
         return Err(Problem::invalid(
             "invalid",
-            "`goal` says what to do; it must not be empty or invisible",
+            "`goal` must not be empty or invisible; describe the task",
         ));
     }
-    if wanted.goal.len() > limit {
-        let message = format!("`goal` has {limit} bytes at most; put what is longer into a file");
+    if body.goal.len() > limit {
+        let message = format!("`goal` has more than {limit} bytes; put long text into a file");
         return Err(Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "goal_too_long",
             message,
         ));
     }
-    let mut order = NewRun::new(wanted.goal);
-    if let Some(conversation) = wanted.conversation {
-        order = order.conversation(own_conversation(caller, &conversation)?);
+    let mut new_run = NewRun::new(body.goal);
+    if let Some(conversation) = body.conversation {
+        new_run = new_run.conversation(own_conversation(caller, &conversation)?);
     }
-    let id = match (wanted.id, key) {
+    let id = match (body.id, key) {
         (Some(_), Some(_)) => {
             return Err(Problem::bad(
                 "two_ids",
-                "give `id` or `Idempotency-Key`, not both",
+                "send `id` or `Idempotency-Key`, not both",
             ));
         }
         (Some(id), None) => new_run_id(&id)?,
         (None, Some(id)) => id,
         (None, None) => RunId::random(&**api.runs.runtime().world()),
     };
-    Ok(order.id(new_run_id(&caller.own(id.as_str()))?))
+    Ok(new_run.id(new_run_id(&caller.own(id.as_str()))?))
 }
 
-/// The id of the run that a key stands for. It follows from the key, so that it is the same after a
-/// restart.
-fn key(headers: &HeaderMap) -> Answered<Option<RunId>> {
+/// Returns the run id for an idempotency key. It is derived from the key, so that it is the same
+/// after a restart.
+fn key(headers: &HeaderMap) -> HandlerResult<Option<RunId>> {
     let Some(key) = header(headers, &HeaderName::from_static("idempotency-key"))? else {
         return Ok(None);
     };
     if key.is_empty() || key.len() > 255 {
         return Err(Problem::bad(
             "bad_header",
-            "`Idempotency-Key` has 1 to 255 characters",
+            "`Idempotency-Key` must have 1 to 255 characters",
         ));
     }
     let sum = digest(&SHA256, key.as_bytes());
@@ -123,40 +128,39 @@ fn key(headers: &HeaderMap) -> Answered<Option<RunId>> {
     Ok(Some(RunId::from(format!("k{hex}"))))
 }
 
-/// Answers with a run that has begun just now: once it is in the journal, if that is to be waited
-/// for.
-async fn begun(api: &Api, run: &LiveRun, wait: bool) -> Answered {
+/// Returns the response for a run that has just started. If `wait` is set, waits until the run is
+/// in the journal.
+async fn start_response(api: &Api, run: &LiveRun, wait: bool) -> HandlerResult {
     let status = match wait {
         false => StatusCode::ACCEPTED,
         true => match timeout(api.settings.patience, run.opened()).await {
             Ok(Ok(())) => StatusCode::CREATED,
             Ok(Err(error)) => return Err(error.into()),
-            // Its conversation is busy; it begins when that is free.
+            // The conversation is busy; the run starts when it is free.
             Err(_) => StatusCode::ACCEPTED,
         },
     };
-    Ok(located(status, &Shown::live(api, run).await))
+    Ok(located(status, &RunView::live(api, run).await))
 }
 
-/// Answers with the run of this id, if there is one and it is the one that is wanted.
+/// Returns the response for an existing run with this id and goal, if there is one.
 async fn existing(
     api: &Api,
     caller: &Caller,
     id: &RunId,
     goal: &str,
-) -> Answered<Option<Response>> {
-    let standing = match api.runs.standing_for(caller, id).await {
+) -> HandlerResult<Option<Response>> {
+    let standing = match api.runs.status_for(caller, id).await {
         Ok(standing) => standing,
         Err(Error::NoRun(_)) => return Ok(None),
-        // One that cannot be looked at is there, too; whoever wants it anew must call it something
-        // else.
+        // A run that cannot be read exists as well; a new run needs another id.
         Err(Error::Run { .. }) => return Err(exists(id)),
         Err(error) => return Err(error.into()),
     };
     if standing.goal != goal {
         return Err(exists(id));
     }
-    // The process that had begun it may have ended before its answer was sent.
+    // The process that started the run may have ended before it sent the response.
     if standing.ending.is_none()
         && api.runs.get(id).is_none()
         && !input::is_driven(api, caller, id).await?
@@ -165,19 +169,18 @@ async fn existing(
     }
     Ok(Some(located(
         StatusCode::OK,
-        &shown(api, caller, id).await?,
+        &load_view(api, caller, id).await?,
     )))
 }
 
 fn exists(id: &RunId) -> Problem {
-    let message =
-        format!("there is a run `{id}` already, with another goal; give this one another id");
+    let message = format!("a run `{id}` with another goal already exists; use another id");
     Problem::conflict("run_exists", message)
 }
 
-fn located(status: StatusCode, shown: &Shown) -> Response {
-    let mut answer = told(status, &shown.json());
-    if let Ok(location) = HeaderValue::try_from(format!("/v1/runs/{}", shown.id)) {
+fn located(status: StatusCode, view: &RunView) -> Response {
+    let mut answer = json_response(status, &view.json());
+    if let Ok(location) = HeaderValue::try_from(format!("/v1/runs/{}", view.id)) {
         answer.headers_mut().insert(LOCATION, location);
     }
     answer

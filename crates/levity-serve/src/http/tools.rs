@@ -1,4 +1,4 @@
-//! Tools, listed and called by themselves.
+//! Lists and calls tools directly.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,23 +11,23 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Api;
-use super::answer::{Answered, Problem, ok};
+use super::extract::NamePath;
 use super::input::body_or_default;
-use super::target::NamePath;
+use super::problem::{HandlerResult, Problem, ok};
 use crate::access::{Caller, TokenScope};
 use crate::quota::QuotaFull;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct CallBody {
     #[serde(default)]
     args: Map<String, Value>,
-    /// Says that the caller has been asked, and agrees.
+    /// `true` if the caller has approved the call.
     #[serde(default)]
     approved: bool,
 }
 
-fn tools(api: &Api) -> Answered<&Dispatcher> {
+fn tools(api: &Api) -> HandlerResult<&Dispatcher> {
     let none = || {
         Problem::not_found(
             "no_tools",
@@ -37,7 +37,7 @@ fn tools(api: &Api) -> Answered<&Dispatcher> {
     api.settings.tools.as_ref().ok_or_else(none)
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>) -> Answered {
+pub(super) async fn list(State(api): State<Arc<Api>>) -> HandlerResult {
     let specs = tools(&api)?.specs();
     Ok(ok(
         &json!({"tools": specs.iter().map(|spec| tool_json(spec)).collect::<Value>()}),
@@ -59,7 +59,7 @@ pub(super) async fn call(
     caller: Caller,
     NamePath(name): NamePath,
     request: Request,
-) -> Answered {
+) -> HandlerResult {
     let dispatcher = tools(&api)?;
     let Some(spec) = dispatcher
         .specs()
@@ -69,7 +69,7 @@ pub(super) async fn call(
     else {
         return Err(Problem::not_found(
             "no_tool",
-            "there is no such tool; `/v1/tools` lists those there are",
+            "no such tool; `/v1/tools` lists the available ones",
         ));
     };
     let reads = spec.hints.class == EffectClass::ReadOnly;
@@ -81,23 +81,23 @@ pub(super) async fn call(
     if !caller.may(scope) {
         return Err(Problem::forbidden(caller.missing(scope)));
     }
-    let wanted: Wanted = body_or_default(&api, request).await?;
-    if wanted.approved && !caller.may(TokenScope::Approve) {
+    let body: CallBody = body_or_default(&api, request).await?;
+    if body.approved && !caller.may(TokenScope::Approve) {
         return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
     }
     let full = |full: QuotaFull| {
         let message = format!(
-            "{} tools are being called, and no more are taken; try again later",
-            full.most
+            "{} tool calls are in progress, which is the limit; try again later",
+            full.limit
         );
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message).later(1)
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message).retry_after(1)
     };
-    let _place = api.tool_calls.take(&caller).map_err(full)?;
+    let _permit = api.tool_calls.take(&caller).map_err(full)?;
     let number = api.calls.fetch_add(1, Ordering::Relaxed);
-    let id = format!("http-{:016x}-{number}", api.mark);
-    let call = ToolCall::new(id.as_str(), name, Value::Object(wanted.args));
+    let id = format!("http-{:016x}-{number}", api.call_prefix);
+    let call = ToolCall::new(id.as_str(), name, Value::Object(body.args));
     let cx = CallCx::new(RunId::from(caller.own("http")), id.as_str());
-    match dispatcher.dispatch(&call, wanted.approved, cx).await {
+    match dispatcher.dispatch(&call, body.approved, cx).await {
         Dispatched::Done(result) => {
             let failed = result.is_error();
             let text = result.text();
@@ -107,7 +107,7 @@ pub(super) async fn call(
         }
         Dispatched::NeedsApproval { reason } => {
             let message = format!(
-                "{reason}; call again with `approved`: true, by a token with the scope `approve`"
+                "{reason}; call again with `approved`: true and a token with the scope `approve`"
             );
             Err(Problem::conflict("needs_approval", message))
         }

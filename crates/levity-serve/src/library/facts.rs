@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Document, Hit, Library, LibraryError};
 
-/// What is remembered for some users, projects and sessions, as a library.
+/// A library of the facts that are remembered for some users, projects and sessions.
 ///
 /// ```
 /// use levity_memory::{Recall, Scope};
@@ -30,11 +30,11 @@ pub struct RecallLibrary {
 }
 
 const ID: &str = "fact:";
-/// How long a title is.
+/// The maximum length of a title in characters.
 const TITLE: usize = 60;
 
 impl RecallLibrary {
-    /// What is remembered in these scopes.
+    /// Creates a library of the facts in these scopes.
     pub fn new(recall: Recall, scopes: impl IntoIterator<Item = Scope>) -> Self {
         Self {
             recall,
@@ -70,7 +70,7 @@ impl Library for RecallLibrary {
 }
 
 fn failed(error: levity_core::MemoryError) -> LibraryError {
-    LibraryError::new("what is remembered cannot be read").with_source(error)
+    LibraryError::new("cannot read the remembered facts").with_source(error)
 }
 
 fn url(fact: &Recalled) -> String {

@@ -10,11 +10,10 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::{Document, Hit, Library, LibraryError, file_path, file_url};
 
-/// The files of a workspace as a library: what `.gitignore` names is left out, and so is what is
-/// not text.
+/// A library of the text files of a workspace, without those that `.gitignore` names.
 ///
-/// Files are looked for by words, in their names and in their text: rare words count more, and so
-/// do names.
+/// A search matches words in file names and in text. Rare words have more weight, and so do matches
+/// in names.
 ///
 /// ```
 /// use levity_sandbox::Workspace;
@@ -35,90 +34,90 @@ use super::{Document, Hit, Library, LibraryError, file_path, file_url};
 pub struct WorkspaceLibrary {
     space: Workspace,
     max_fetch: u64,
-    /// Who may search now; others wait for their turn.
-    turns: Arc<Turns>,
+    /// Limits the number of concurrent searches; further ones wait.
+    permits: Arc<SearchPermits>,
 }
 
-/// Searches that go on at once: so many in all, and fewer for one tenant.
+/// The permits of concurrent searches: a limit for all, and a lower one per tenant.
 #[derive(Debug)]
-struct Turns {
+struct SearchPermits {
     all: Arc<Semaphore>,
-    /// Those of tenants that search or wait.
+    /// The semaphores of tenants that search or wait.
     by_tenant: Mutex<HashMap<Box<str>, Weak<Semaphore>>>,
 }
 
-/// A search that may go on; kept by the thread that it goes on in.
-struct Turn {
+/// The permit of a search, held by the thread that runs it.
+struct SearchPermit {
     _all: OwnedSemaphorePermit,
     _own: Option<OwnedSemaphorePermit>,
 }
 
-impl Turns {
-    /// Waits for a turn of this tenant, and then for one of all. The owner waits for the second
-    /// only.
-    async fn take(&self, tenant: &str) -> Result<Turn, AcquireError> {
+impl SearchPermits {
+    /// Waits for a permit of this tenant, and then for one of the total. The owner waits only for
+    /// the second.
+    async fn take(&self, tenant: &str) -> Result<SearchPermit, AcquireError> {
         let own = match tenant {
             "" => None,
             tenant => Some(self.of(tenant).acquire_owned().await?),
         };
-        Ok(Turn {
+        Ok(SearchPermit {
             _all: self.all.clone().acquire_owned().await?,
             _own: own,
         })
     }
 
     fn of(&self, tenant: &str) -> Arc<Semaphore> {
-        let mut turns = self
+        let mut permits = self
             .by_tenant
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = turns.get(tenant).and_then(Weak::upgrade) {
+        if let Some(known) = permits.get(tenant).and_then(Weak::upgrade) {
             return known;
         }
-        turns.retain(|_, turns| turns.strong_count() > 0);
-        let new = Arc::new(Semaphore::new(AT_ONCE_FOR_TENANT));
-        turns.insert(tenant.into(), Arc::downgrade(&new));
+        permits.retain(|_, permits| permits.strong_count() > 0);
+        let new = Arc::new(Semaphore::new(MAX_SEARCHES_PER_TENANT));
+        permits.insert(tenant.into(), Arc::downgrade(&new));
         new
     }
 }
 
-/// What ids of files begin with.
+/// The prefix of file ids.
 const ID: &str = "file:";
-/// How many files are looked at in a search.
-const MOST_FILES: usize = 10_000;
-/// How much of each.
-const MOST_OF_FILE: u64 = 256 << 10;
-/// How much of all.
-const MOST_BYTES: u64 = 64 << 20;
-/// How many searches go on at once. Each keeps a thread busy, and goes on to its end when nobody
-/// waits for it any more.
-const AT_ONCE: usize = 4;
-/// How many of them are of one tenant.
-const AT_ONCE_FOR_TENANT: usize = 1;
-/// How many words of a question count.
-const MOST_WORDS: usize = 16;
-/// How much is shown around what was found.
-const SHOWN: usize = 200;
+/// The maximum number of files that a search reads.
+const MAX_FILES: usize = 10_000;
+/// The maximum number of bytes that a search reads of one file.
+const MAX_FILE_BYTES: u64 = 256 << 10;
+/// The maximum number of bytes that a search reads in total.
+const MAX_TOTAL_BYTES: u64 = 64 << 20;
+/// The maximum number of concurrent searches. Each occupies a thread until it ends, even if its
+/// caller no longer waits.
+const MAX_SEARCHES: usize = 4;
+/// The maximum number of concurrent searches of one tenant.
+const MAX_SEARCHES_PER_TENANT: usize = 1;
+/// The maximum number of words of a query that are used.
+const MAX_WORDS: usize = 16;
+/// The length of the excerpt around a match.
+const EXCERPT_LENGTH: usize = 200;
 
 impl WorkspaceLibrary {
-    /// How many bytes of a file are given: 1 MiB.
+    /// The default maximum number of bytes that `fetch` returns of a file: 1 MiB.
     pub const DEFAULT_MAX_FETCH: u64 = 1 << 20;
 
-    /// The files of this workspace.
+    /// Creates a library of the files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        let turns = Arc::new(Turns {
-            all: Arc::new(Semaphore::new(AT_ONCE)),
+        let permits = Arc::new(SearchPermits {
+            all: Arc::new(Semaphore::new(MAX_SEARCHES)),
             by_tenant: Mutex::default(),
         });
         Self {
             space: workspace,
             max_fetch: Self::DEFAULT_MAX_FETCH,
-            turns,
+            permits,
         }
     }
 
-    /// How many bytes of a file are given; [`DEFAULT_MAX_FETCH`](Self::DEFAULT_MAX_FETCH) by
-    /// default.
+    /// Sets the maximum number of bytes that `fetch` returns of a file;
+    /// [`DEFAULT_MAX_FETCH`](Self::DEFAULT_MAX_FETCH) by default.
     #[must_use]
     pub fn max_fetch(mut self, bytes: u64) -> Self {
         self.max_fetch = bytes;
@@ -142,23 +141,25 @@ impl Library for WorkspaceLibrary {
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        let turn = self.turns.take(tenant).await;
-        let turn = turn.map_err(|error| failed("no more is searched").with_source(error))?;
+        let permit = self.permits.take(tenant).await;
+        let permit = permit.map_err(|error| {
+            failed("the search was cancelled because the library is closed").with_source(error)
+        })?;
         let listed = WorkspaceFiles::new(&self.space)
-            .max_files(MOST_FILES)
+            .max_files(MAX_FILES)
             .view()
             .await;
         let files = listed
-            .map_err(|error| failed("the workspace cannot be listed").with_source(error))?
+            .map_err(|error| failed("cannot list the files of the workspace").with_source(error))?
             .files;
         let space = self.space.clone();
-        let looked = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+        let searched = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
             search(&space, &files, &words, limit)
         });
-        looked
+        searched
             .await
-            .map_err(|error| failed("the search was broken off").with_source(error))
+            .map_err(|error| failed("the search was interrupted").with_source(error))
     }
 
     async fn fetch(&self, id: &str) -> Result<Option<Document>, LibraryError> {
@@ -171,7 +172,7 @@ impl Library for WorkspaceLibrary {
         };
         let read = tokio::task::spawn_blocking(move || library.read(&path));
         read.await
-            .map_err(|error| failed("the reading was broken off").with_source(error))?
+            .map_err(|error| failed("reading the file was interrupted").with_source(error))?
     }
 }
 
@@ -181,14 +182,12 @@ impl WorkspaceLibrary {
             Ok(excerpt) => excerpt,
             Err(PathError::NotFound(_)) => return Ok(None),
             Err(error) => {
-                return Err(failed(format!("`{path}` cannot be given")).with_source(error));
+                return Err(failed(format!("cannot read `{path}`")).with_source(error));
             }
         };
         let (size, cut) = (excerpt.size, excerpt.truncated);
         let Some(text) = text_of(excerpt.bytes) else {
-            return Err(failed(format!(
-                "`{path}` is not text, so it cannot be given"
-            )));
+            return Err(failed(format!("cannot return `{path}`: it is not text")));
         };
         let document = Document::new(format!("{ID}{path}"), path, file_url(path), text);
         Ok(Some(
@@ -201,7 +200,8 @@ fn failed(message: impl Into<String>) -> LibraryError {
     LibraryError::new(message)
 }
 
-/// The words of a question that count: those of some length, or all when there are no such.
+/// Returns the words of a query that are used: those of three characters or more, or all words if
+/// there are none.
 fn words(query: &str) -> Vec<String> {
     let lower = query.to_lowercase();
     let all = || {
@@ -217,11 +217,11 @@ fn words(query: &str) -> Vec<String> {
         words = all().map(str::to_owned).collect();
     }
     let mut seen = BTreeSet::new();
-    words.retain(|word| seen.len() < MOST_WORDS && seen.insert(word.clone()));
+    words.retain(|word| seen.len() < MAX_WORDS && seen.insert(word.clone()));
     words
 }
 
-/// What is text, cut at the end of its last character.
+/// Returns the bytes as text, cut at the last whole character; `None` if they are not text.
 fn text_of(bytes: Vec<u8>) -> Option<String> {
     if bytes.contains(&0) {
         return None;
@@ -237,32 +237,32 @@ fn text_of(bytes: Vec<u8>) -> Option<String> {
     }
 }
 
-/// A file in which some of the words are.
+/// A file that contains some of the words.
 struct Candidate {
     path: String,
-    /// How often each word is in it, names counted more.
+    /// The weighted number of occurrences by word; matches in names weigh more.
     counts: BTreeMap<usize, f64>,
-    shown: Option<String>,
+    excerpt: Option<String>,
 }
 
 fn search(space: &Workspace, files: &[String], words: &[String], limit: usize) -> Vec<Hit> {
     let mut read = 0;
     let mut found = Vec::new();
     for path in files {
-        let bytes = match read < MOST_BYTES {
+        let bytes = match read < MAX_TOTAL_BYTES {
             true => space
-                .read_start(path, MOST_OF_FILE)
+                .read_start(path, MAX_FILE_BYTES)
                 .map_or_else(|_| Vec::new(), |excerpt| excerpt.bytes),
             false => Vec::new(),
         };
-        // What is not text was read, too.
+        // Files that are not text count towards the limit as well.
         read += bytes.len() as u64;
-        found.extend(look(path, &text_of(bytes).unwrap_or_default(), words));
+        found.extend(match_file(path, &text_of(bytes).unwrap_or_default(), words));
     }
     ranked(found, words.len(), files.len(), limit)
 }
 
-fn look(path: &str, text: &str, words: &[String]) -> Option<Candidate> {
+fn match_file(path: &str, text: &str, words: &[String]) -> Option<Candidate> {
     let (name, lower) = (path.to_lowercase(), text.to_lowercase());
     let count = |word: &String| {
         let in_text = lower.matches(word.as_str()).count() as f64;
@@ -285,20 +285,20 @@ fn look(path: &str, text: &str, words: &[String]) -> Option<Candidate> {
     Some(Candidate {
         path: path.to_owned(),
         counts,
-        shown: first.map(|at| around(&lower, text, at)),
+        excerpt: first.map(|at| excerpt_at(&lower, text, at)),
     })
 }
 
-/// What stands around a place. Lower case may be longer or shorter, so the place is only about
-/// right there.
-fn around(lower: &str, text: &str, at: usize) -> String {
+/// Returns the text around a position. Lower-casing may change the length of the text, in which
+/// case the position is approximate.
+fn excerpt_at(lower: &str, text: &str, at: usize) -> String {
     let source = if lower.len() == text.len() {
         text
     } else {
         lower
     };
     let start = head(source, at).rfind('\n').map_or(0, |end| end + 1);
-    clipped(source[start..].trim(), SHOWN).into_owned()
+    clipped(source[start..].trim(), EXCERPT_LENGTH).into_owned()
 }
 
 fn ranked(mut found: Vec<Candidate>, words: usize, files: usize, limit: usize) -> Vec<Hit> {
@@ -327,7 +327,7 @@ fn ranked(mut found: Vec<Candidate>, words: usize, files: usize, limit: usize) -
             &*found.path,
             file_url(&found.path),
         );
-        match found.shown {
+        match found.excerpt {
             Some(text) => hit.with_text(text),
             None => hit,
         }
@@ -340,50 +340,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_words_of_a_question_count() {
+    fn words_keeps_the_first_words_of_a_query() {
         let long = "zebra yak zebra of the a b c one two three four five six seven eight nine ten \
             eleven twelve alpha beta";
         let words = words(long);
-        assert_eq!(words.len(), MOST_WORDS);
+        assert_eq!(words.len(), MAX_WORDS);
         assert_eq!(words[..3], ["zebra", "yak", "the"]);
         assert_eq!(
             super::words("a b a"),
             ["a", "b"],
-            "short ones count where there are no others"
+            "short words are used if there are no others"
         );
     }
 
     #[tokio::test]
-    async fn searches_of_one_tenant_leave_turns_for_others() {
+    async fn searches_of_one_tenant_leave_permits_for_others() {
         use futures_util::FutureExt as _;
         let folder = tempfile::tempdir().unwrap();
-        let turns = WorkspaceLibrary::new(Workspace::open(folder.path()).unwrap()).turns;
-        let take = |tenant: &'static str| turns.take(tenant).now_or_never().and_then(Result::ok);
+        let permits = WorkspaceLibrary::new(Workspace::open(folder.path()).unwrap()).permits;
+        let take = |tenant: &'static str| permits.take(tenant).now_or_never().and_then(Result::ok);
         let ann = take("ann").unwrap();
-        assert!(take("ann").is_none(), "one tenant has one turn");
+        assert!(take("ann").is_none(), "one tenant has one permit");
         let (_bob, _owner, _again) = (take("bob").unwrap(), take("").unwrap(), take("").unwrap());
         assert!(
             take("eye").is_none() && take("").is_none(),
-            "there are four turns"
+            "there are four permits"
         );
         drop(ann);
         let _eye = take("eye").unwrap();
         assert!(take("ann").is_none());
         drop((_eye, _bob));
         for number in 0..100 {
-            drop(turns.take(&format!("t{number}")).await.unwrap());
+            drop(permits.take(&format!("t{number}")).await.unwrap());
         }
         assert!(
-            turns.by_tenant.lock().unwrap().len() < 4,
-            "those who have left are forgotten"
+            permits.by_tenant.lock().unwrap().len() < 4,
+            "idle tenants are removed"
         );
     }
 
     #[test]
-    fn what_is_not_text_counts_as_read() {
+    fn binary_files_count_towards_the_read_limit() {
         let folder = tempfile::tempdir().unwrap();
-        let files = usize::try_from(MOST_BYTES / MOST_OF_FILE).unwrap();
-        let noise = vec![0; usize::try_from(MOST_OF_FILE).unwrap()];
+        let files = usize::try_from(MAX_TOTAL_BYTES / MAX_FILE_BYTES).unwrap();
+        let noise = vec![0; usize::try_from(MAX_FILE_BYTES).unwrap()];
         for number in 0..files {
             std::fs::write(folder.path().join(format!("{number:04}.bin")), &noise).unwrap();
         }
@@ -396,7 +396,7 @@ mod tests {
         let words = words("zebra");
         assert!(
             search(&space, &paths, &words, 5).is_empty(),
-            "no more is read than may be"
+            "the search stops at its byte limit"
         );
         assert_eq!(search(&space, &paths[1..], &words, 5).len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Wrong tokens: counted for each address, answered slowly when there are many, and reported.
+//! Counts invalid tokens by address, delays the responses when there are many, and reports them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,75 +9,75 @@ use levity_core::{Timestamp, World};
 
 use super::ListenNotice;
 
-/// How many addresses are remembered.
+/// The maximum number of remembered addresses.
 const ADDRESSES: usize = 4_096;
 
-pub(super) type Tell = dyn Fn(&ListenNotice) + Send + Sync;
+pub(super) type NoticeFn = dyn Fn(&ListenNotice) + Send + Sync;
 
-/// The addresses that showed wrong tokens of late.
+/// The addresses that recently presented invalid tokens.
 pub(crate) struct Failures {
     world: Arc<dyn World>,
-    /// How many wrong tokens of one address are answered at once.
+    /// The number of invalid tokens from one address that are answered without delay.
     free: u32,
     delay: Duration,
-    tell: Option<Arc<Tell>>,
-    table: Mutex<HashMap<IpAddr, Failed>>,
+    on_notice: Option<Arc<NoticeFn>>,
+    table: Mutex<HashMap<IpAddr, AddressFailures>>,
 }
 
 #[derive(Clone, Copy)]
-struct Failed {
+struct AddressFailures {
     since: Timestamp,
     count: u32,
-    /// How many of its answers are being held back.
-    held: u32,
+    /// The number of responses to this address that are being delayed.
+    delayed: u32,
 }
 
-/// What is to be done about a wrong token.
+/// The response to an invalid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Penalty {
-    /// It is answered at once.
+    /// The response is sent without delay.
     None,
-    /// It is one of many.
+    /// The address has presented too many invalid tokens.
     Throttled,
 }
 
 impl Failures {
-    /// How long wrong tokens are remembered: one minute.
+    /// The time for which invalid tokens are remembered: one minute.
     pub(super) const WINDOW: Duration = Duration::from_secs(60);
-    /// How many answers of one address are held back at once.
-    const HELD: u32 = 16;
+    /// The maximum number of concurrently delayed responses to one address.
+    const MAX_DELAYED: u32 = 16;
 
     pub(super) fn new(
         world: Arc<dyn World>,
         free: u32,
         delay: Duration,
-        tell: Option<Arc<Tell>>,
+        on_notice: Option<Arc<NoticeFn>>,
     ) -> Self {
         Self {
             world,
             free,
             delay,
-            tell,
+            on_notice,
             table: Mutex::default(),
         }
     }
 
-    /// Counts a wrong token. When there are many, this takes as long as the answer is to be held
-    /// back; a right one never comes here.
+    /// Counts an invalid token. When there are many, this call also waits for the delay of the
+    /// response. Valid tokens are never counted or delayed.
     pub(crate) async fn wrong(self: &Arc<Self>, address: IpAddr) -> Penalty {
-        let (count, hold) = self.count(address);
-        // Each power of ten is reported, so that a flood is some lines and not millions.
+        let (count, delay_response) = self.count(address);
+        // Reporting only powers of ten reduces a flood to a few lines.
         if count.ilog10() != (count - 1).checked_ilog10().unwrap_or(u32::MAX)
-            && let Some(tell) = &self.tell
+            && let Some(on_notice) = &self.on_notice
         {
-            tell(&ListenNotice::WrongTokens { address, count });
+            on_notice(&ListenNotice::WrongTokens { address, count });
         }
         if count <= self.free {
             return Penalty::None;
         }
-        if hold {
-            // Whoever leaves while it waits has waited long enough.
-            let _held = Held {
+        if delay_response {
+            // A client that disconnects during the delay frees its place.
+            let _guard = DelayGuard {
                 failures: self.clone(),
                 address,
             };
@@ -90,10 +90,10 @@ impl Failures {
         let now = self.world.now();
         let mut table = self.table();
         if table.len() >= ADDRESSES && !table.contains_key(&address) {
-            table.retain(|_, failed| failed.held > 0 || now.since(failed.since) < Self::WINDOW);
+            table.retain(|_, failed| failed.delayed > 0 || now.since(failed.since) < Self::WINDOW);
             let oldest = table
                 .iter()
-                .filter(|(_, failed)| failed.held == 0)
+                .filter(|(_, failed)| failed.delayed == 0)
                 .min_by_key(|(_, failed)| failed.since);
             if let Some(oldest) = oldest
                 .map(|(address, _)| *address)
@@ -102,34 +102,34 @@ impl Failures {
                 table.remove(&oldest);
             }
         }
-        let failed = table.entry(address).or_insert(Failed {
+        let failed = table.entry(address).or_insert(AddressFailures {
             since: now,
             count: 0,
-            held: 0,
+            delayed: 0,
         });
         if now.since(failed.since) >= Self::WINDOW {
             (failed.since, failed.count) = (now, 0);
         }
         failed.count = failed.count.saturating_add(1);
-        let hold = failed.count > self.free && failed.held < Self::HELD;
-        failed.held += u32::from(hold);
-        (failed.count, hold)
+        let delay_response = failed.count > self.free && failed.delayed < Self::MAX_DELAYED;
+        failed.delayed += u32::from(delay_response);
+        (failed.count, delay_response)
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<IpAddr, Failed>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<IpAddr, AddressFailures>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Held {
+struct DelayGuard {
     failures: Arc<Failures>,
     address: IpAddr,
 }
 
-impl Drop for Held {
+impl Drop for DelayGuard {
     fn drop(&mut self) {
         if let Some(failed) = self.failures.table().get_mut(&self.address) {
-            failed.held = failed.held.saturating_sub(1);
+            failed.delayed = failed.delayed.saturating_sub(1);
         }
     }
 }
@@ -144,63 +144,63 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn wrong_tokens_are_reported_at_powers_of_ten_and_forgotten() {
+    async fn wrong_tokens_are_reported_at_powers_of_ten_until_the_window_ends() {
         let world = Arc::new(ManualWorld::new());
-        let told = Arc::new(AtomicUsize::new(0));
-        let count = told.clone();
-        let tell: Arc<Tell> = Arc::new(move |_| {
+        let reports = Arc::new(AtomicUsize::new(0));
+        let count = reports.clone();
+        let on_notice: Arc<NoticeFn> = Arc::new(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
         let failures = Arc::new(Failures::new(
             world.clone(),
             u32::MAX,
             Duration::ZERO,
-            Some(tell),
+            Some(on_notice),
         ));
         let (one, two): (IpAddr, IpAddr) =
             ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         for _ in 0..150 {
             assert_eq!(failures.wrong(one).await, Penalty::None);
         }
-        assert_eq!(told.load(Ordering::Relaxed), 3, "1, 10 and 100");
+        assert_eq!(reports.load(Ordering::Relaxed), 3, "1, 10 and 100");
         failures.wrong(two).await;
-        assert_eq!(told.load(Ordering::Relaxed), 4);
+        assert_eq!(reports.load(Ordering::Relaxed), 4);
         world.advance(Failures::WINDOW);
         failures.wrong(one).await;
-        assert_eq!(told.load(Ordering::Relaxed), 5, "it begins anew");
+        assert_eq!(reports.load(Ordering::Relaxed), 5, "the count starts again");
     }
 
     #[tokio::test]
-    async fn answers_to_many_wrong_tokens_are_held_back() {
+    async fn responses_to_many_wrong_tokens_are_delayed() {
         let world = Arc::new(ManualWorld::new());
         let delay = Duration::from_secs(2);
         let failures = Arc::new(Failures::new(world.clone(), 1, delay, None));
         let (guesser, other): (IpAddr, IpAddr) =
             ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         assert_eq!(failures.wrong(guesser).await, Penalty::None);
-        let mut held: Vec<_> = (0..Failures::HELD)
+        let mut delayed: Vec<_> = (0..Failures::MAX_DELAYED)
             .map(|_| Box::pin(failures.wrong(guesser)))
             .collect();
-        for answer in &mut held {
+        for answer in &mut delayed {
             assert!(poll!(answer).is_pending());
         }
-        // Those that find no place to wait are refused at once, and other addresses are not held
-        // up.
+        // Requests beyond the limit of delayed ones are rejected at once, and other addresses are
+        // not delayed.
         assert_eq!(failures.wrong(guesser).await, Penalty::Throttled);
         assert_eq!(failures.wrong(other).await, Penalty::None);
         world.advance(delay);
         assert_eq!(
-            futures_util::future::join_all(held).await,
-            [Penalty::Throttled; Failures::HELD as usize]
+            futures_util::future::join_all(delayed).await,
+            [Penalty::Throttled; Failures::MAX_DELAYED as usize]
         );
         assert!(
             poll!(Box::pin(failures.wrong(guesser))).is_pending(),
-            "the places are free again"
+            "the delayed places are free again"
         );
     }
 
     #[tokio::test]
-    async fn table_of_addresses_is_bounded() {
+    async fn address_table_stays_within_its_limit() {
         let failures = Arc::new(Failures::new(
             Arc::new(ManualWorld::new()),
             10,

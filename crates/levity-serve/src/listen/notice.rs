@@ -3,24 +3,24 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::error::{Error, Result};
 
-/// What the operator of a server should know about its connections.
+/// A notice for the operator of a server about its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenNotice {
-    /// A client showed a wrong token. It is reported for the 1st, 10th, 100th, .. of an address
+    /// A client presented an invalid token. Reported for the 1st, 10th, 100th, .. one of an address
     /// within a minute.
     WrongTokens {
-        /// Where the client is.
+        /// The address of the client.
         address: IpAddr,
-        /// How many there were within a minute.
+        /// The number of invalid tokens within a minute.
         count: u32,
     },
-    /// Connections that had shown no token were closed to make room. It is reported for the 1st,
-    /// 10th, 100th, ..
+    /// Unauthenticated connections were closed to make room. Reported for the 1st, 10th, 100th, ..
+    /// one.
     Crowded {
-        /// Where the connection comes from that needed room.
+        /// The address of the connection that needed room.
         address: IpAddr,
-        /// How many were closed since the server was started.
+        /// The number of connections closed since the server started.
         closed: usize,
     },
 }
@@ -29,17 +29,17 @@ impl fmt::Display for ListenNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WrongTokens { address, count: 1 } => {
-                write!(f, "a client at {address} showed a wrong token")
+                write!(f, "a client at {address} presented an invalid token")
             }
             Self::WrongTokens { address, count } => {
                 write!(
                     f,
-                    "clients at {address} showed {count} wrong tokens within a minute"
+                    "clients at {address} presented {count} invalid tokens within a minute"
                 )
             }
             Self::Crowded { address, closed } => write!(
                 f,
-                "{closed} connections without a token were closed to make room; the last one for \
+                "closed {closed} connections without a token to make room, most recently for \
                     {address}"
             ),
         }
@@ -49,7 +49,7 @@ impl fmt::Display for ListenNotice {
 /// Checks that a server which other machines can reach is encrypted, or that its operator allows
 /// plain text.
 ///
-/// Returns what to warn the operator of, if anything.
+/// Returns a warning for the operator, if there is one.
 ///
 /// ```
 /// use levity_serve::check_exposure;
@@ -60,8 +60,8 @@ impl fmt::Display for ListenNotice {
 /// ```
 ///
 /// # Errors
-/// When other machines can reach the address, connections are not encrypted, and `allow_plaintext`
-/// is false.
+/// Fails if other machines can reach the address, connections are not encrypted, and
+/// `allow_plaintext` is false.
 pub fn check_exposure(
     address: SocketAddr,
     encrypted: bool,
@@ -71,18 +71,18 @@ pub fn check_exposure(
         return Ok(None);
     }
     let what = format!(
-        "{address} can be reached from other machines without encryption: whoever is on the way \
-            reads tokens and all that is said"
+        "{address} is reachable from other machines without encryption, so the network can read \
+            tokens and all messages"
     );
     match allow_plaintext {
         true => Ok(Some(format!(
-            "{what}; put a proxy with TLS before it, or give it a certificate"
+            "{what}; put a TLS proxy in front of it, or configure a certificate"
         ))),
         false => Err(Error::setting(
             "listen",
             format!(
-                "{what}; give `--tls-cert` and `--tls-key`, listen on 127.0.0.1, or say \
-                    `--allow-plaintext` where a proxy encrypts"
+                "{what}; set `--tls-cert` and `--tls-key`, listen on 127.0.0.1, or pass \
+                    `--allow-plaintext` if a proxy encrypts"
             ),
         )),
     }

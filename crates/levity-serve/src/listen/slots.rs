@@ -1,5 +1,5 @@
-//! Places for connections: few for those that have shown no token, and the rest for those that
-//! have.
+//! Slots for connections: few for unauthenticated ones, and the rest reserved for authenticated
+//! ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::ConnectionLimits;
 
-/// All places of a listener.
+/// All connection slots of a listener.
 pub(super) struct Slots {
     limits: ConnectionLimits,
     table: Mutex<Table>,
@@ -19,37 +19,37 @@ pub(super) struct Slots {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// Connections without a token, the oldest first.
-    strangers: BTreeMap<u64, Stranger>,
+    /// Unauthenticated connections, the oldest first.
+    unauthenticated: BTreeMap<u64, UnauthenticatedConnection>,
     per_address: HashMap<IpAddr, usize>,
-    /// How many connections have shown a token, by its name.
-    known: HashMap<Option<Arc<str>>, usize>,
-    known_count: usize,
+    /// The number of authenticated connections by tenant.
+    authenticated: HashMap<Option<Arc<str>>, usize>,
+    authenticated_count: usize,
 }
 
-struct Stranger {
+struct UnauthenticatedConnection {
     address: IpAddr,
     evict: CancelToken,
 }
 
-/// Why there is no place.
+/// The reason for which a connection gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSlot {
-    /// As many connections have shown a token as may.
+    /// The maximum number of authenticated connections is open.
     Full,
-    /// As many have shown this one.
+    /// The maximum number of connections with this token is open.
     FullForToken,
     /// The connection was closed to make room.
     Evicted,
 }
 
-/// One connection's place, given back when it is dropped.
+/// The slot of one connection, released on drop.
 pub(crate) struct Slot {
     slots: Arc<Slots>,
     id: u64,
     address: IpAddr,
     evict: CancelToken,
-    /// The token's name, once one was shown.
+    /// The tenant's name, once the connection has presented a token.
     state: watch::Sender<Option<Option<Arc<str>>>>,
 }
 
@@ -61,11 +61,11 @@ impl Slots {
         })
     }
 
-    /// A place for a connection that has shown nothing yet. When there is none, the connection
-    /// closes that has waited longest: one of the same address when that has too many, else one of
-    /// the address that has most. So clients at one address cannot lock out others, and those that
-    /// send nothing cannot lock out the ones that do. The second value counts connections that were
-    /// closed for it.
+    /// Returns a slot for a new connection, and the number of connections that were closed for it.
+    ///
+    /// If no slot is free, the connection that has waited longest is closed: one of the same
+    /// address if that has too many, else one of the address with the most. Clients at one address
+    /// therefore cannot lock out others, and silent clients cannot lock out active ones.
     pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> (Slot, usize) {
         let address = group(address);
         let evict = CancelToken::new();
@@ -78,7 +78,7 @@ impl Slots {
         {
             closed += usize::from(table.evict(address));
         }
-        while table.strangers.len() >= self.limits.unauthenticated.max(1) {
+        while table.unauthenticated.len() >= self.limits.unauthenticated.max(1) {
             let Some(busiest) = table.busiest() else {
                 break;
             };
@@ -86,9 +86,9 @@ impl Slots {
         }
         let id = table.next;
         table.next += 1;
-        table.strangers.insert(
+        table.unauthenticated.insert(
             id,
-            Stranger {
+            UnauthenticatedConnection {
                 address,
                 evict: evict.clone(),
             },
@@ -117,16 +117,16 @@ impl Table {
     /// Closes the oldest connection of an address.
     fn evict(&mut self, address: IpAddr) -> bool {
         let oldest = self
-            .strangers
+            .unauthenticated
             .iter()
-            .find(|(_, stranger)| stranger.address == address)
+            .find(|(_, connection)| connection.address == address)
             .map(|(id, _)| *id);
         match oldest.and_then(|id| self.remove(id)) {
-            Some(stranger) => {
-                stranger.evict.cancel();
+            Some(connection) => {
+                connection.evict.cancel();
                 true
             }
-            // The count is wrong; it must not be waited for.
+            // The count is inconsistent. Removing it prevents an endless loop in the caller.
             None => {
                 self.per_address.remove(&address);
                 false
@@ -141,59 +141,59 @@ impl Table {
             .map(|(address, _)| *address)
     }
 
-    fn remove(&mut self, id: u64) -> Option<Stranger> {
-        let stranger = self.strangers.remove(&id)?;
-        if let Some(count) = self.per_address.get_mut(&stranger.address) {
+    fn remove(&mut self, id: u64) -> Option<UnauthenticatedConnection> {
+        let connection = self.unauthenticated.remove(&id)?;
+        if let Some(count) = self.per_address.get_mut(&connection.address) {
             *count -= 1;
             if *count == 0 {
-                self.per_address.remove(&stranger.address);
+                self.per_address.remove(&connection.address);
             }
         }
-        Some(stranger)
+        Some(connection)
     }
 }
 
 impl Slot {
-    /// Moves the connection to those that have shown a token. It stays there until it closes.
+    /// Marks the connection as authenticated, until it closes.
     pub(crate) fn admit(&self, name: Option<&str>) -> Result<(), NoSlot> {
         let mut table = self.slots.table();
         if self.state.borrow().is_some() {
             return Ok(());
         }
-        if !table.strangers.contains_key(&self.id) {
+        if !table.unauthenticated.contains_key(&self.id) {
             return Err(NoSlot::Evicted);
         }
         let limits = &self.slots.limits;
-        if table.known_count >= limits.authenticated.max(1) {
+        if table.authenticated_count >= limits.authenticated.max(1) {
             return Err(NoSlot::Full);
         }
         let name: Option<Arc<str>> = name.map(Into::into);
-        let count = table.known.entry(name.clone()).or_default();
-        // The owner of the server is held up by nobody else's limit.
+        let count = table.authenticated.entry(name.clone()).or_default();
+        // The limit per token does not apply to the owner of the server.
         if name.is_some() && *count >= limits.per_token.max(1) {
             return Err(NoSlot::FullForToken);
         }
         *count += 1;
-        table.known_count += 1;
+        table.authenticated_count += 1;
         table.remove(self.id);
         drop(table);
         self.state.send_replace(Some(name));
         Ok(())
     }
 
-    /// Waits until the connection has shown a token.
+    /// Waits until the connection is authenticated.
     pub(super) async fn admitted(&self) {
         let mut state = self.state.subscribe();
-        // The sender lives as long as this.
+        // The wait cannot fail: the sender lives as long as `self`.
         let _ = state.wait_for(Option::is_some).await;
     }
 
-    /// Waits until the connection must make room for another.
+    /// Waits until the connection must make room for another one.
     pub(super) async fn evicted(&self) {
         self.evict.cancelled().await;
     }
 
-    /// The address, or the network that counts as one.
+    /// Returns the address, or the IPv6 network that counts as one address.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
@@ -207,11 +207,11 @@ impl Drop for Slot {
                 table.remove(self.id);
             }
             Some(name) => {
-                table.known_count -= 1;
-                if let Some(count) = table.known.get_mut(name) {
+                table.authenticated_count -= 1;
+                if let Some(count) = table.authenticated.get_mut(name) {
                     *count -= 1;
                     if *count == 0 {
-                        table.known.remove(name);
+                        table.authenticated.remove(name);
                     }
                 }
             }
@@ -219,7 +219,8 @@ impl Drop for Slot {
     }
 }
 
-/// What counts as one address: one client has all of an IPv6 network of 64 bits.
+/// Returns the address by which connections are counted. A whole IPv6 network of 64 bits counts as
+/// one, because one client owns it.
 fn group(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn crowded_address_loses_its_own_oldest_connection() {
+    fn enter_beyond_address_limit_evicts_its_oldest_connection() {
         let slots = slots(10, 2, 10, 10);
         let (first, _) = slots.enter(ip("10.0.0.1"));
         let (other, _) = slots.enter(ip("10.0.0.2"));
@@ -270,13 +271,15 @@ mod tests {
         drop((first, second, other, third));
         let table = slots.table();
         assert!(
-            table.strangers.is_empty() && table.per_address.is_empty() && table.known.is_empty()
+            table.unauthenticated.is_empty()
+                && table.per_address.is_empty()
+                && table.authenticated.is_empty()
         );
-        assert_eq!(table.known_count, 0);
+        assert_eq!(table.authenticated_count, 0);
     }
 
     #[test]
-    fn full_house_closes_a_connection_of_the_busiest_address() {
+    fn enter_beyond_total_limit_evicts_from_the_busiest_address() {
         let slots = slots(4, 4, 10, 10);
         let crowd: Vec<_> = (0..3).map(|_| slots.enter(ip("10.0.0.1")).0).collect();
         let (other, _) = slots.enter(ip("10.0.0.2"));
@@ -289,33 +292,37 @@ mod tests {
     }
 
     #[test]
-    fn connections_with_a_token_are_never_closed_for_strangers() {
+    fn authenticated_connections_are_never_evicted() {
         let slots = slots(2, 2, 3, 2);
-        let known: Vec<_> = (0..2)
+        let authenticated: Vec<_> = (0..2)
             .map(|_| {
                 let (slot, _) = slots.enter(ip("127.0.0.1"));
                 slot.admit(Some("ci")).unwrap();
                 slot
             })
             .collect();
-        let strangers: Vec<_> = (0..50).map(|_| slots.enter(ip("127.0.0.1")).0).collect();
-        assert!(known.iter().all(|slot| !slot.evict.is_cancelled()));
+        let unauthenticated: Vec<_> = (0..50).map(|_| slots.enter(ip("127.0.0.1")).0).collect();
+        assert!(authenticated.iter().all(|slot| !slot.evict.is_cancelled()));
         assert_eq!(
-            strangers
+            unauthenticated
                 .iter()
                 .filter(|slot| slot.evict.is_cancelled())
                 .count(),
             48
         );
-        let last = &strangers[49];
+        let last = &unauthenticated[49];
         assert_eq!(last.admit(Some("ci")), Err(NoSlot::FullForToken));
         assert_eq!(last.admit(Some("bob")), Ok(()));
-        assert_eq!(strangers[48].admit(Some("eve")), Err(NoSlot::Full));
-        assert_eq!(known[0].admit(Some("ci")), Ok(()), "once is enough");
+        assert_eq!(unauthenticated[48].admit(Some("eve")), Err(NoSlot::Full));
+        assert_eq!(
+            authenticated[0].admit(Some("ci")),
+            Ok(()),
+            "a second admission changes nothing"
+        );
     }
 
     #[test]
-    fn ipv6_network_counts_as_one_address() {
+    fn group_maps_an_ipv6_network_to_one_address() {
         assert_eq!(group(ip("2001:db8::1")), group(ip("2001:db8::ffff:2")));
         assert_ne!(group(ip("2001:db8::1")), group(ip("2001:db8:0:1::1")));
         assert_eq!(group(ip("::ffff:10.0.0.1")), ip("10.0.0.1"));

@@ -1,4 +1,4 @@
-//! Encryption by certificate files.
+//! TLS configuration from certificate files.
 
 use std::fs;
 use std::io;
@@ -12,15 +12,15 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::error::{Error, Result};
 
-/// What encrypts connections, from a certificate chain and its key, both PEM files.
+/// Creates a TLS acceptor from a certificate chain and its key, both PEM files.
 pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor> {
     let bad = |path: &Path, error: &dyn std::fmt::Display| Error::Io {
-        what: format!("the TLS file `{}` cannot be used", path.display()),
+        what: format!("cannot use the TLS file `{}`", path.display()),
         source: io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
     };
     if is_open_to_all(key) {
         let problem = format!(
-            "`{0}` can be read by everybody; take that from them: chmod 600 `{0}`",
+            "`{0}` is readable by every user; run chmod 600 `{0}`",
             key.display()
         );
         return Err(Error::setting("tls-key", problem));

@@ -15,8 +15,8 @@ use super::McpServer;
 use super::session::Session;
 use super::sessions::{CALLER, Sessions};
 use crate::access::Caller;
+use crate::access_control::{guard, refuse};
 use crate::body::{BodyError, BodyReader};
-use crate::gate::{guard, refuse};
 use crate::quota::{Quota, TokenShare};
 
 /// Since this version there are no sessions.
@@ -85,7 +85,7 @@ async fn answer(
         .extensions()
         .get::<Caller>()
         .cloned()
-        .unwrap_or_else(Caller::nobody);
+        .unwrap_or_else(Caller::anonymous);
     let (opens, is_json) = (opens_session(&request), is_json(request.headers()));
     // A session is its caller's; for others there is none.
     if let Some(id) = session_id(request.headers())

@@ -25,8 +25,8 @@ use super::{
     ResourceAsk, TaskSupport, wire,
 };
 use crate::access::{Caller, TokenScope};
+use crate::displayed_args::{DisplayedArgs, MAX_DISPLAYED_ARGS, visible};
 use crate::quota::Permit;
-use crate::shown::{SHOWN_ARGS, ShownArgs, visible};
 
 /// What a request came to.
 enum Answer {
@@ -478,10 +478,11 @@ async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), R
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());
     }
     let schema = json!({"type": "object", "properties": {"allow": {"type": "boolean", "title": "Allow this call"}}, "required": ["allow"]});
-    let args = ShownArgs::new(&call.args);
-    if !args.is_whole {
+    let args = DisplayedArgs::new(&call.args);
+    if !args.is_complete {
         let message = format!(
-            "{reason}, and a person is asked only about calls of {SHOWN_ARGS} bytes at most; make \
+            "{reason}, and a person is asked only about calls of {MAX_DISPLAYED_ARGS} bytes at \
+                most; make \
                 a shorter call"
         );
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());

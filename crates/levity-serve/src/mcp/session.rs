@@ -81,7 +81,7 @@ impl Session {
         parts
             .and_then(|parts| parts.extensions.get::<Caller>())
             .cloned()
-            .unwrap_or_else(Caller::nobody)
+            .unwrap_or_else(Caller::anonymous)
     }
 
     /// Begins to tell the client of changes, unless that has begun.

@@ -102,7 +102,7 @@ impl Sessions {
         if let Ok(place) = self.places.take(caller) {
             return Some(place);
         }
-        let own = self.places.is_share_taken(caller);
+        let own = self.places.is_share_exhausted(caller);
         let now = self.world.now();
         let mut all = self.all();
         let candidates = all
@@ -213,7 +213,7 @@ impl SessionManager for Sessions {
         let (link, wire) = Link::new(self.world.clone());
         let caller = CALLER
             .try_with(Clone::clone)
-            .unwrap_or_else(|_| Caller::nobody());
+            .unwrap_or_else(|_| Caller::anonymous());
         let place = self.take_place(&caller).ok_or(Gone::Full)?;
         let kept = Kept {
             link,

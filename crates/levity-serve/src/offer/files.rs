@@ -7,14 +7,14 @@ use crate::mcp::{
     Page, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources,
 };
 
-/// How many files are in a part of the list.
-const PART: usize = 200;
-/// How many are listed.
-const MOST_FILES: usize = 10_000;
-/// How large a file may be to be read.
-const MOST: u64 = 1 << 20;
+/// The number of files in one page of the list.
+const PAGE_SIZE: usize = 200;
+/// The maximum number of files that are listed.
+const MAX_FILES: usize = 10_000;
+/// The maximum size of a file that can be read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The files of a workspace, to be read.
+/// The readable files of a workspace, as MCP resources.
 pub(super) struct Files {
     space: Workspace,
 }
@@ -29,22 +29,25 @@ impl Files {
 impl Resources for Files {
     async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError> {
         let listed = WorkspaceFiles::new(&self.space)
-            .max_files(MOST_FILES)
+            .max_files(MAX_FILES)
             .view()
             .await;
         let files = listed
-            .map_err(|_| RequestError::failed("the workspace cannot be listed"))?
+            .map_err(|_| RequestError::failed("cannot list the files of the workspace"))?
             .files;
-        // A path, and not a count: files may come and go between two parts.
+        // The cursor is a path, not a count, because files may appear and disappear between two
+        // pages.
         let start = cursor.map_or(0, |last| {
             files.partition_point(|path| path.as_str() <= last)
         });
-        let part = &files[start..files.len().min(start + PART)];
-        let items = part.iter().map(|path| Resource::new(file_url(path), path));
-        Ok(match part.last().filter(|_| start + PART < files.len()) {
-            Some(last) => Page::part(items, last),
-            None => Page::all(items),
-        })
+        let page = &files[start..files.len().min(start + PAGE_SIZE)];
+        let items = page.iter().map(|path| Resource::new(file_url(path), path));
+        Ok(
+            match page.last().filter(|_| start + PAGE_SIZE < files.len()) {
+                Some(last) => Page::part(items, last),
+                None => Page::all(items),
+            },
+        )
     }
 
     async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
@@ -56,13 +59,13 @@ impl Resources for Files {
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
         let Some(path) = file_path(&ask.uri) else {
             return Err(RequestError::not_found(format!(
-                "there is nothing at `{}`",
+                "no resource has the URI `{}`",
                 ask.uri
             )));
         };
         let space = self.space.clone();
-        let read = tokio::task::spawn_blocking(move || space.read(&path, MOST)).await;
-        match read.map_err(|_| RequestError::failed("the reading was broken off"))? {
+        let read = tokio::task::spawn_blocking(move || space.read(&path, MAX_FILE_BYTES)).await;
+        match read.map_err(|_| RequestError::failed("reading the file was interrupted"))? {
             Ok(bytes) => Ok(vec![content(ask.uri, bytes)]),
             Err(error @ PathError::NotFound(_)) => Err(RequestError::not_found(error.to_string())),
             Err(error) => Err(RequestError::invalid(error.to_string())),

@@ -8,15 +8,15 @@ use crate::mcp::{
 };
 use crate::runs::Runs;
 
-/// What addresses of runs begin with.
+/// The prefix of the URIs of runs.
 const URL: &str = "levity://runs/";
-/// How many runs are listed, the newest.
+/// The number of runs that are listed, newest first.
 const LISTED: usize = 50;
-/// How much of a log is given, its end.
-const MOST: usize = 1 << 20;
+/// The maximum number of bytes of a log that are returned, from its end.
+const MAX_BYTES: usize = 1 << 20;
 const KIND: &str = "application/x-ndjson";
 
-/// What runs have told, to be read.
+/// The event logs of runs, as MCP resources.
 pub(super) struct RunLogs {
     runs: Runs,
 }
@@ -27,25 +27,25 @@ impl RunLogs {
     }
 
     async fn log(&self, caller: &Caller, run: &RunId) -> Result<String, RequestError> {
-        let told = self
+        let events = self
             .runs
-            .told(caller, run, MOST)
+            .recent_events(caller, run, MAX_BYTES)
             .await
             .map_err(|error| match error {
                 Error::JournalBusy { .. } => RequestError::busy(error.to_string()),
-                _ => gone(run),
+                _ => not_found(run),
             })?;
         let mut text = Vec::new();
-        for line in &told {
+        for line in &events {
             text.extend_from_slice(line);
             text.push(b'\n');
         }
-        String::from_utf8(text).map_err(|_| RequestError::failed("the log is not text"))
+        String::from_utf8(text).map_err(|_| RequestError::failed("the log is not valid UTF-8"))
     }
 }
 
-fn gone(run: &RunId) -> RequestError {
-    RequestError::not_found(format!("there is no log of a run `{run}` here"))
+fn not_found(run: &RunId) -> RequestError {
+    RequestError::not_found(format!("this server has no log of a run `{run}`"))
 }
 
 #[async_trait]
@@ -60,23 +60,23 @@ impl Resources for RunLogs {
         _: Option<&str>,
     ) -> Result<Page<Resource>, RequestError> {
         let query = RunQuery::new().roots().newest_first();
-        let whose = caller.clone();
+        let owner = caller.clone();
         let runs = self
             .runs
             .newest(caller, query, LISTED, move |run| {
-                whose.owns(run.run.as_str())
+                owner.owns(run.run.as_str())
             })
             .await;
         let runs = runs.map_err(|error| match error {
             Error::JournalBusy { .. } => RequestError::busy(error.to_string()),
-            _ => RequestError::failed("the runs cannot be listed"),
+            _ => RequestError::failed("cannot list the runs"),
         })?;
-        Ok(Page::all(runs.iter().map(shown)))
+        Ok(Page::all(runs.iter().map(resource)))
     }
 
     async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
         let template = ResourceTemplate::new(format!("{URL}{{run}}"), "run")
-            .with_description("What a run has told, one JSON object on a line.")
+            .with_description("The events of a run, one JSON object per line.")
             .with_mime(KIND);
         Ok(Page::all([template]))
     }
@@ -84,7 +84,7 @@ impl Resources for RunLogs {
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
         let Some(run) = ask.uri.strip_prefix(URL) else {
             return Err(RequestError::not_found(format!(
-                "there is nothing at `{}`",
+                "no resource has the URI `{}`",
                 ask.uri
             )));
         };
@@ -94,12 +94,12 @@ impl Resources for RunLogs {
     }
 }
 
-fn shown(run: &RunSummary) -> Resource {
+fn resource(run: &RunSummary) -> Resource {
     let state = match &run.status {
         Some(status) => status.to_string(),
-        None => "under way".to_owned(),
+        None => "in progress".to_owned(),
     };
     Resource::new(format!("{URL}{}", run.run), format!("run {}", run.run))
-        .with_description(format!("Begun {}; {state}.", run.opened))
+        .with_description(format!("Started {}; {state}.", run.opened))
         .with_mime(KIND)
 }

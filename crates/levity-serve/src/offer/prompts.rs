@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use crate::error::{Error, Result};
 use crate::mcp::{Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError};
 
-/// Prompts that are texts with gaps: `{{name}}` is filled in with what a person chose for `name`.
+/// Prompts from text templates: `{{name}}` is replaced by the value that a user chose for `name`.
 ///
 /// ```
 /// use levity_serve::TextPrompts;
@@ -14,24 +14,24 @@ use crate::mcp::{Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, 
 /// assert_eq!(prompts.names().collect::<Vec<_>>(), ["explain"]);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct TextPrompts(BTreeMap<String, Text>);
+pub struct TextPrompts(BTreeMap<String, Template>);
 
 #[derive(Clone, Debug)]
-struct Text {
+struct Template {
     description: String,
     template: String,
 }
 
 impl TextPrompts {
-    /// How long a prompt in a file may be: 64 KiB.
+    /// The maximum length of a prompt in a file: 64 KiB.
     pub const LONGEST: u64 = 64 << 10;
 
-    /// None yet.
+    /// Creates an empty set of prompts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one, or puts it in the place of another of that name.
+    /// Adds a prompt, or replaces the one with that name.
     #[must_use]
     pub fn prompt(
         mut self,
@@ -39,7 +39,7 @@ impl TextPrompts {
         description: impl Into<String>,
         template: impl Into<String>,
     ) -> Self {
-        let text = Text {
+        let text = Template {
             description: description.into(),
             template: template.into(),
         };
@@ -48,14 +48,14 @@ impl TextPrompts {
     }
 
     /// Adds the prompts of a folder: each file `NAME.md` is one. A first line that begins with `#`
-    /// says what it is for.
+    /// is its description.
     ///
     /// # Errors
-    /// When the folder or a file in it cannot be read, or one is too long.
+    /// Fails if the folder or a file in it cannot be read, or if a file is too long.
     pub fn folder(mut self, folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let failed = |path: &Path| {
-            let what = format!("`{}` cannot be read", path.display());
+            let what = format!("cannot read `{}`", path.display());
             move |source| Error::Io { what, source }
         };
         for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
@@ -66,18 +66,22 @@ impl TextPrompts {
             if path.extension().is_none_or(|extension| extension != "md") || !path.is_file() {
                 continue;
             }
-            // A folder from elsewhere must not offer files of the user's to every client.
-            let inside = (path.canonicalize().ok()).zip(folder.canonicalize().ok());
-            if !inside.is_some_and(|(path, folder)| path.starts_with(folder)) {
+            // A folder from an untrusted source must not expose other files of the user to every
+            // client.
+            let resolved = (path.canonicalize().ok()).zip(folder.canonicalize().ok());
+            if !resolved.is_some_and(|(path, folder)| path.starts_with(folder)) {
                 return Err(Error::setting(
                     "prompts",
-                    format!("has `{name}.md`, which is a link out of the folder; copy the file"),
+                    format!(
+                        "contains `{name}.md`, which links to a file outside the folder; copy \
+                        the file instead"
+                    ),
                 ));
             }
             if path.metadata().map_err(failed(&path))?.len() > Self::LONGEST {
                 return Err(Error::setting(
                     "prompts",
-                    format!("has `{name}.md`, which is too long; 64 KiB is the most"),
+                    format!("contains `{name}.md`, which is too long; the limit is 64 KiB"),
                 ));
             }
             let text = std::fs::read_to_string(&path).map_err(failed(&path))?;
@@ -87,26 +91,26 @@ impl TextPrompts {
         Ok(self)
     }
 
-    /// These and others; of two of one name, the other's.
+    /// Adds other prompts. If both sets have a prompt with the same name, the other one is used.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
-    /// What they are called.
+    /// Returns the names of the prompts.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 }
 
-/// Those that every agent has.
-pub(super) fn ready() -> TextPrompts {
+/// Returns the prompts that every agent offers.
+pub(super) fn default_prompts() -> TextPrompts {
     TextPrompts::new().prompt(
         "delegate",
-        "Hands a task to the agent.",
-        "Call the tool `query` with this task, word for word, and tell me what came of it, with \
-            what it took:\n\n{{task}}",
+        "Delegates a task to the agent.",
+        "Call the tool `query` with this task, word for word, and report the result, with what it \
+            took:\n\n{{task}}",
     )
 }
 
@@ -121,7 +125,8 @@ fn split(text: &str) -> (String, String) {
     }
 }
 
-/// The pieces of a template: what stands as it is, and names of gaps.
+/// Splits a template into pieces of literal text, each followed by a placeholder name if there is
+/// one.
 fn pieces(template: &str) -> Vec<(&str, Option<&str>)> {
     let mut pieces = Vec::new();
     let mut rest = template;
@@ -144,28 +149,35 @@ fn pieces(template: &str) -> Vec<(&str, Option<&str>)> {
     pieces
 }
 
-impl Text {
-    fn shown(&self, name: &str) -> Prompt {
+impl Template {
+    fn describe(&self, name: &str) -> Prompt {
         let mut prompt = Prompt::new(name).with_description(self.description.as_str());
-        for gap in pieces(&self.template)
+        for placeholder in pieces(&self.template)
             .into_iter()
-            .filter_map(|(_, gap)| gap)
+            .filter_map(|(_, placeholder)| placeholder)
         {
-            if prompt.arguments.iter().all(|known| known.name != gap) {
-                prompt = prompt.with_argument(PromptArgument::required(gap));
+            if prompt
+                .arguments
+                .iter()
+                .all(|known| known.name != placeholder)
+            {
+                prompt = prompt.with_argument(PromptArgument::required(placeholder));
             }
         }
         prompt
     }
 
-    fn filled(&self, args: &BTreeMap<String, String>) -> Result<String, RequestError> {
+    fn fill(&self, args: &BTreeMap<String, String>) -> Result<String, RequestError> {
         let mut text = String::new();
-        for (before, gap) in pieces(&self.template) {
+        for (before, placeholder) in pieces(&self.template) {
             text.push_str(before);
-            if let Some(gap) = gap {
-                let value = args
-                    .get(gap)
-                    .ok_or_else(|| RequestError::invalid(format!("the prompt needs `{gap}`")))?;
+            if let Some(placeholder) = placeholder {
+                let value = args.get(placeholder).ok_or_else(|| {
+                    RequestError::invalid(format!(
+                        "the prompt requires the argument \
+                        `{placeholder}`"
+                    ))
+                })?;
                 text.push_str(value);
             }
         }
@@ -177,18 +189,18 @@ impl Text {
 impl Prompts for TextPrompts {
     async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, RequestError> {
         Ok(Page::all(
-            self.0.iter().map(|(name, text)| text.shown(name)),
+            self.0.iter().map(|(name, text)| text.describe(name)),
         ))
     }
 
     async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError> {
         let Some(text) = self.0.get(&ask.name) else {
             return Err(RequestError::not_found(format!(
-                "there is no prompt `{}`",
+                "no prompt has the name `{}`",
                 ask.name
             )));
         };
-        Ok(PromptReply::user(text.filled(&ask.args)?).with_description(text.description.as_str()))
+        Ok(PromptReply::user(text.fill(&ask.args)?).with_description(text.description.as_str()))
     }
 }
 
@@ -197,13 +209,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_found_and_filled_in() {
-        let text = Text {
+    fn placeholders_are_listed_and_replaced() {
+        let text = Template {
             description: String::new(),
             template: "{{a}} and {{ b }}, {{a}}; {{}} {{not this}} {{open".to_owned(),
         };
         let names: Vec<_> = text
-            .shown("x")
+            .describe("x")
             .arguments
             .into_iter()
             .map(|argument| argument.name)
@@ -215,14 +227,14 @@ mod tests {
         ]
         .into();
         assert_eq!(
-            text.filled(&args).unwrap(),
+            text.fill(&args).unwrap(),
             "{{b}} and 2, {{b}}; {{}} {{not this}} {{open"
         );
-        assert!(text.filled(&BTreeMap::new()).is_err());
+        assert!(text.fill(&BTreeMap::new()).is_err());
     }
 
     #[test]
-    fn prompts_of_a_folder() {
+    fn folder_adds_its_markdown_files_as_prompts() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(
             folder.path().join("greet.md"),

@@ -14,17 +14,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::words::{News, noted};
+use super::progress::{Progress, record_progress};
 use crate::access::{Caller, TokenScope};
+use crate::displayed_args::{DisplayedArgs, visible};
 use crate::error::Error;
 use crate::mcp::{
     Client, ClientModel, ElicitForm, ElicitReply, Handler, HandlerCall, HandlerReply, RequestError,
 };
 use crate::runner::Runner;
 use crate::runs::{LiveRun, NewRun, RunOutcome, Runs};
-use crate::shown::{ShownArgs, visible};
 
-/// Makes the agent that answers a query, with the model of the client that asks.
+/// Creates the agent that answers a query, with the model of the calling client.
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -35,10 +35,10 @@ use crate::shown::{ShownArgs, visible};
 /// # check(with_their_model);
 /// ```
 pub trait ClientAgent: Send + Sync {
-    /// Makes it.
+    /// Creates an agent that uses `model`.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Fails if the agent cannot be created.
     fn make(&self, model: ClientModel) -> Result<Arc<dyn Runner>, SharedError>;
 }
 
@@ -53,20 +53,20 @@ where
     }
 }
 
-/// The tool `query`: has a run work on a prompt, and answers with what it came to.
+/// The tool `query`, which runs a prompt and returns the answer.
 pub(super) struct Query {
     spec: ToolSpec,
     runs: Runs,
-    made_by: Option<Arc<dyn ClientAgent>>,
+    client_agent: Option<Arc<dyn ClientAgent>>,
 }
 
-/// How long an id of a session may be.
-const LONGEST_SESSION: usize = 128;
-/// How many bytes of messages an answer has at most, as JSON.
-const LONGEST_HISTORY: usize = 1 << 20;
-/// How much of what a run had reached is told when it gave no answer.
-const SHOWN_TEXT: usize = 2_000;
-const GONE: &str = "whoever asked for it has left or took it back";
+/// The maximum length of a session id.
+const MAX_SESSION_ID: usize = 128;
+/// The maximum number of bytes of messages in an answer, as JSON.
+const MAX_HISTORY_BYTES: usize = 1 << 20;
+/// The maximum length of the partial result that is reported if a run gave no answer.
+const MAX_PARTIAL_TEXT: usize = 2_000;
+const CANCEL_REASON: &str = "the client disconnected or cancelled the request";
 
 #[derive(Deserialize)]
 struct Args {
@@ -77,20 +77,20 @@ struct Args {
     include_messages: bool,
 }
 
-/// The messages of a run as they come, the newest of them where there are too many.
+/// The messages of a run as they arrive; if there are too many, the newest ones.
 #[derive(Default)]
 struct History {
     messages: VecDeque<Value>,
     bytes: usize,
-    left_out: u64,
-    /// The calls that no message answers yet, with their effects as far as they have begun.
+    omitted: u64,
+    /// The calls without a result, with their effects if they have started.
     open: Vec<(Option<EffectId>, ToolCall)>,
 }
 
 impl History {
-    /// Takes in what happened. Machines that keep no messages say no more than this; each call that
-    /// they leave open gets an answer.
-    fn note(&mut self, event: &Event) {
+    /// Records an event. For runners that keep no messages, events are the only source; each call
+    /// that they leave open gets a result.
+    fn record(&mut self, event: &Event) {
         match &event.kind {
             EventKind::Goal { text } => self.push(&Message::user(text.clone())),
             EventKind::Said { message } => self.push(message),
@@ -115,33 +115,33 @@ impl History {
                     .position(|(open, _)| *open == Some(*effect))
                 {
                     let (_, call) = self.open.remove(at);
-                    self.refuse(&call, format!("this call is not allowed: {reason}"));
+                    self.push_denied(&call, format!("this call is not allowed: {reason}"));
                 }
             }
             _ => {}
         }
     }
 
-    /// Takes the messages of a run in place of what its events said.
+    /// Replaces the messages collected from events with the run's own.
     fn replace(&mut self, messages: &[Arc<Message>]) {
         *self = Self::default();
         messages.iter().for_each(|message| self.push(message));
     }
 
-    /// Answers calls of which no event says what came of them.
+    /// Adds a result for each call whose result no event reported.
     fn answer_open(&mut self) {
         for (_, call) in std::mem::take(&mut self.open) {
-            self.refuse(
+            self.push_denied(
                 &call,
-                "the call was not made, or its result is not known here".to_owned(),
+                "the call was not made, or its result is unknown".to_owned(),
             );
         }
     }
 
-    fn refuse(&mut self, call: &ToolCall, why: String) {
+    fn push_denied(&mut self, call: &ToolCall, reason: String) {
         self.answer(ToolResult::new(
             call,
-            Err(ToolError::new(ToolErrorKind::Denied, why)),
+            Err(ToolError::new(ToolErrorKind::Denied, reason)),
         ));
     }
 
@@ -153,32 +153,31 @@ impl History {
         let message = json!(message);
         self.bytes += message.to_string().len();
         self.messages.push_back(message);
-        while self.bytes > LONGEST_HISTORY {
+        while self.bytes > MAX_HISTORY_BYTES {
             let Some(oldest) = self.messages.pop_front() else {
                 return;
             };
             self.bytes -= oldest.to_string().len();
-            self.left_out += 1;
+            self.omitted += 1;
         }
     }
 }
 
-type Histories = Option<Arc<Mutex<History>>>;
+type SharedHistory = Option<Arc<Mutex<History>>>;
 
 impl Query {
     pub(super) fn new(runs: Runs) -> Self {
-        let about = "Has an agent work on a prompt: it plans, uses its tools and answers. Goes on \
-            with an earlier \
-                     conversation when it is given that one's `session_id`.";
+        let description = "Has an agent work on a prompt: it plans, uses its tools and answers. \
+            Continues an earlier conversation if you pass its `session_id`.";
         let hints = levity_core::Hints::new().timeout(std::time::Duration::from_secs(3600));
-        let spec = ToolSpec::new("query", about)
+        let spec = ToolSpec::new("query", description)
             .with_input(input())
             .with_output(output())
             .with_hints(hints);
         Self {
             spec,
             runs,
-            made_by: None,
+            client_agent: None,
         }
     }
 
@@ -186,38 +185,38 @@ impl Query {
         self.spec.description = text.into();
     }
 
-    pub(super) fn made_by(&mut self, agent: impl ClientAgent + 'static) {
-        self.made_by = Some(Arc::new(agent));
+    pub(super) fn set_client_agent(&mut self, agent: impl ClientAgent + 'static) {
+        self.client_agent = Some(Arc::new(agent));
     }
 
-    /// Begins the run.
+    /// Starts the run.
     fn start(
         &self,
         args: Args,
         client: &Client,
-        news: &Arc<watch::Sender<News>>,
-        history: &Histories,
+        progress: &Arc<watch::Sender<Progress>>,
+        history: &SharedHistory,
     ) -> Result<(Arc<LiveRun>, Option<ConversationId>), RequestError> {
         self.runs
             .check_prompt(&args.prompt)
-            .map_err(|error| wrong(&error.to_string()))?;
+            .map_err(|error| invalid_args(&error.to_string()))?;
         let session = self.session(args.session_id, client.caller())?;
-        let (told, history) = (news.clone(), history.clone());
+        let (sender, history) = (progress.clone(), history.clone());
         let id = RunId::random(&**self.runs.runtime().world());
         let id = RunId::from(client.caller().own(id.as_str()));
         let root = id.clone();
-        let whole = history.clone();
-        let mut order = NewRun::new(args.prompt).id(id).on_event(move |event| {
+        let messages_sink = history.clone();
+        let mut new_run = NewRun::new(args.prompt).id(id).on_event(move |event| {
             if let Some(history) = history.as_ref().filter(|_| event.run == root) {
                 history
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
-                    .note(event);
+                    .record(event);
             }
-            noted(&told, event);
+            record_progress(&sender, event);
         });
-        if let Some(history) = whole {
-            order = order.on_messages(move |messages| {
+        if let Some(history) = messages_sink {
+            new_run = new_run.on_messages(move |messages| {
                 history
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -225,22 +224,22 @@ impl Query {
             });
         }
         if let Some(session) = &session {
-            order = order.conversation(session.clone());
+            new_run = new_run.conversation(session.clone());
         }
-        let begun = match &self.made_by {
-            None => self.runs.start_for(client.caller(), order),
+        let started = match &self.client_agent {
+            None => self.runs.start_for(client.caller(), new_run),
             Some(agent) => {
                 let runner = agent.make(client.model()).map_err(|cause| {
-                    ToolError::failed("the agent cannot be made with this client's model")
+                    ToolError::failed("cannot create the agent with this client's model")
                         .with_source(cause)
                 })?;
-                self.runs.start_by(&*runner, client.caller(), order)
+                self.runs.start_by(&*runner, client.caller(), new_run)
             }
         };
-        Ok((begun.map_err(refused)?, session))
+        Ok((started.map_err(run_error)?, session))
     }
 
-    /// The conversation that is meant: the one that was named, or a new one.
+    /// Returns the conversation with the given id, or a new one.
     fn session(
         &self,
         named: Option<String>,
@@ -253,13 +252,13 @@ impl Query {
                 Ok(keeps
                     .then(|| own(ConversationId::random(&**self.runs.runtime().world()).as_str())))
             }
-            Some(_) if !keeps => Err(wrong(
-                "this agent keeps no conversations; leave `session_id` out, and say all that \
-                    matters in `prompt`",
+            Some(_) if !keeps => Err(invalid_args(
+                "this agent keeps no conversations; leave out `session_id`, and include all \
+                    context in `prompt`",
             )),
             Some(id) if is_session(&id, caller) => Ok(Some(own(&id))),
-            Some(_) => Err(wrong(
-                "`session_id` is none: take the one that an earlier answer had, or leave it out",
+            Some(_) => Err(invalid_args(
+                "`session_id` is invalid; use the one from an earlier answer, or leave it out",
             )),
         }
     }
@@ -268,14 +267,14 @@ impl Query {
 fn is_session(id: &str, caller: &Caller) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let fits = conversation_id_fits(&caller.own(id));
-    !id.is_empty() && id.len() <= LONGEST_SESSION && id.bytes().all(plain) && fits
+    !id.is_empty() && id.len() <= MAX_SESSION_ID && id.bytes().all(plain) && fits
 }
 
-fn wrong(message: &str) -> RequestError {
+fn invalid_args(message: &str) -> RequestError {
     ToolError::new(ToolErrorKind::InvalidArgs, message).into()
 }
 
-fn refused(error: Error) -> RequestError {
+fn run_error(error: Error) -> RequestError {
     let failed = ToolError::failed(error.to_string()).with_retryable(error.is_retryable());
     match error {
         Error::Run { cause, .. } => failed.with_source(cause).into(),
@@ -290,42 +289,48 @@ impl Handler for Query {
     }
 
     async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
-        let args = Args::deserialize(&call.args).map_err(|error| wrong(&json_problem(&error)))?;
-        let (news, heard) = watch::channel(News::default());
+        let args =
+            Args::deserialize(&call.args).map_err(|error| invalid_args(&json_problem(&error)))?;
+        let (progress, updates) = watch::channel(Progress::default());
         let history = args.include_messages.then(Arc::<Mutex<History>>::default);
-        let (run, session) = self.start(args, &call.client, &Arc::new(news), &history)?;
-        let leash = Leash {
+        let (run, session) = self.start(args, &call.client, &Arc::new(progress), &history)?;
+        let guard = CancelOnDrop {
             runs: self.runs.clone(),
             run: run.clone(),
         };
-        let outcome = follow(&run, &call, heard).await;
-        drop(leash);
+        let outcome = follow(&run, &call, updates).await;
+        drop(guard);
         reply(&run, session.as_ref(), &outcome, &history)
     }
 }
 
-/// Cancels a run that nobody waits for any more.
-struct Leash {
+/// Cancels a run on drop, when no client waits for it any more.
+struct CancelOnDrop {
     runs: Runs,
     run: Arc<LiveRun>,
 }
 
-impl Drop for Leash {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.runs.cancel_soon(&self.run, GONE);
+        self.runs.cancel_in_background(&self.run, CANCEL_REASON);
     }
 }
 
-/// Tells the client how far a run is, has it asked what the run asks, and waits for the end.
-async fn follow(run: &LiveRun, call: &HandlerCall, mut heard: watch::Receiver<News>) -> RunOutcome {
+/// Reports the progress of a run to the client, forwards the run's questions to it, and waits for
+/// the end.
+async fn follow(
+    run: &LiveRun,
+    call: &HandlerCall,
+    mut updates: watch::Receiver<Progress>,
+) -> RunOutcome {
     let mut deciding = FuturesUnordered::new();
     let mut asked: Vec<Ask> = Vec::new();
     let mut outcome = std::pin::pin!(run.outcome());
     loop {
         tokio::select! {
             outcome = &mut outcome => return outcome,
-            Ok(()) = heard.changed() => {
-                let News { steps, text, asks } = heard.borrow_and_update().clone();
+            Ok(()) = updates.changed() => {
+                let Progress { steps, text, asks } = updates.borrow_and_update().clone();
                 call.client.progress(steps as f64, None, text);
                 if asks == 0 {
                     continue;
@@ -339,7 +344,7 @@ async fn follow(run: &LiveRun, call: &HandlerCall, mut heard: watch::Receiver<Ne
             }
             Some((ask, decision)) = deciding.next() => {
                 if let Ok(control) = run.control() {
-                    // Nobody waits for it any more when the run has ended meanwhile.
+                    // An error means that the run has ended in the meantime and needs no decision.
                     let _ = control.decide(&ask, decision).await;
                 }
             }
@@ -347,40 +352,41 @@ async fn follow(run: &LiveRun, call: &HandlerCall, mut heard: watch::Receiver<Ne
     }
 }
 
-/// Has a person decide by the client, if it can ask one.
+/// Lets a person decide through the client, if the client can ask one.
 async fn decide(client: Client, ask: Ask) -> (Ask, Decision) {
-    // Answering is part of a conversation with the agent; allowing something is more.
+    // Answering a question is part of a conversation with the agent; an approval requires its own
+    // scope.
     if ask.wanted != Wanted::Answer && !client.caller().may(TokenScope::Approve) {
         let decision = Decision::deny(client.caller().missing(TokenScope::Approve));
         return (ask, decision);
     }
-    let args = ShownArgs::new(&ask.call.args);
+    let args = DisplayedArgs::new(&ask.call.args);
     let form = match ask.wanted {
         Wanted::Answer => ElicitForm::new(visible(&ask.reason), answer_form()),
-        _ => ElicitForm::new(question(&ask, &args), permission_form(args.is_whole)),
+        _ => ElicitForm::new(question(&ask, &args), permission_form(args.is_complete)),
     };
     let decision = match client.elicit(form).await {
-        Ok(ElicitReply::Accept(said)) => decided(&ask, args.is_whole, &Value::Object(said)),
-        Ok(_) => Decision::deny("the person at the other end did not agree"),
-        Err(error) => Decision::deny(format!("nobody could be asked: {error}")),
+        Ok(ElicitReply::Accept(reply)) => decided(&ask, args.is_complete, &Value::Object(reply)),
+        Ok(_) => Decision::deny("the user did not approve"),
+        Err(error) => Decision::deny(format!("no user could be asked: {error}")),
     };
     (ask, decision)
 }
 
-fn question(ask: &Ask, args: &ShownArgs) -> String {
+fn question(ask: &Ask, args: &DisplayedArgs) -> String {
     let (name, reason, text) = (visible(&ask.call.name), visible(&ask.reason), &args.text);
     let question =
-        format!("May the agent call `{name}` with {text}? It is asked because {reason}.");
-    match args.is_whole {
+        format!("May the agent call `{name}` with {text}? Approval is required because {reason}.");
+    match args.is_complete {
         true => question,
         false => format!("{question} {TOO_LONG}"),
     }
 }
 
-/// What is told of a call that is too long to be shown whole.
-const TOO_LONG: &str = "The call is too long to be shown whole, so it can only be denied here. To \
-    allow such a call, start the                         run by `levity run` or by the HTTP API, \
-    which show all of it.";
+/// The note for a call that is too long to be displayed in full.
+const TOO_LONG: &str = "The call is too long to be displayed in full, so it can only be denied \
+    here. To allow such a call, start the run with `levity run` or the HTTP API, which show all of \
+    it.";
 
 fn permission_form(may_allow: bool) -> Value {
     let decisions: &[&str] = if may_allow {
@@ -392,8 +398,8 @@ fn permission_form(may_allow: bool) -> Value {
         "type": "object",
         "properties": {
             "decision": {"type": "string", "title": "Decision", "enum": decisions},
-            "reason": {"type": "string", "title": "Why", "description": "The agent is told, when \
-                it is denied."},
+            "reason": {"type": "string", "title": "Why", "description": "Sent to the agent if the \
+                call is denied."},
         },
         "required": ["decision"],
     })
@@ -407,16 +413,16 @@ fn answer_form() -> Value {
     })
 }
 
-fn decided(ask: &Ask, is_whole: bool, said: &Value) -> Decision {
-    let word = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
+fn decided(ask: &Ask, is_complete: bool, reply: &Value) -> Decision {
+    let word = |name: &str| reply[name].as_str().unwrap_or_default().to_owned();
     match ask.wanted {
         Wanted::Answer => Decision::answer(word("answer")),
-        _ if word("decision") == "allow" && is_whole => Decision::Allow,
+        _ if word("decision") == "allow" && is_complete => Decision::Allow,
         _ if word("decision") == "allow" => {
-            Decision::deny("the call is too long to be shown to a person whole")
+            Decision::deny("the call is too long to be displayed in full")
         }
         _ => Decision::deny(match word("reason") {
-            reason if reason.trim().is_empty() => "a person denied it".to_owned(),
+            reason if reason.trim().is_empty() => "a user denied the call".to_owned(),
             reason => reason,
         }),
     }
@@ -426,16 +432,16 @@ fn reply(
     run: &LiveRun,
     session: Option<&ConversationId>,
     outcome: &RunOutcome,
-    history: &Histories,
+    history: &SharedHistory,
 ) -> Result<HandlerReply, RequestError> {
     match outcome {
         RunOutcome::Ended(ending) if ending.status.is_answer() => {
-            let mut value = told(run, session, ending);
+            let mut value = answer_json(run, session, ending);
             if let Some(history) = history {
                 let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
                 history.answer_open();
                 value["messages"] = std::mem::take(&mut history.messages).into_iter().collect();
-                value["messages_left_out"] = history.left_out.into();
+                value["messages_left_out"] = history.omitted.into();
             }
             Ok(HandlerReply {
                 value: Some(value),
@@ -443,53 +449,53 @@ fn reply(
             })
         }
         RunOutcome::Ended(ending) => {
-            let reached = match ending.text.trim() {
+            let partial = match ending.text.trim() {
                 "" => String::new(),
-                text => format!(" What it had reached: {}", clipped(text, SHOWN_TEXT)),
+                text => format!(" Partial result: {}", clipped(text, MAX_PARTIAL_TEXT)),
             };
-            let why = why(&ending.status);
+            let status = describe_status(&ending.status);
             Err(ToolError::failed(format!(
-                "run `{}` gave no answer: {why}.{reached}",
+                "run `{}` gave no answer: {status}.{partial}",
                 run.id()
             ))
             .into())
         }
         RunOutcome::Stopped(cause) => {
-            let message = format!("run `{}` could not be driven to its end", run.id());
+            let message = format!("run `{}` stopped before its end", run.id());
             Err(ToolError::failed(message).with_source(cause.clone()).into())
         }
     }
 }
 
-/// How a run ended, and all that it came from.
-fn why(status: &Status) -> String {
+/// Describes the status of an ended run, with all causes.
+fn describe_status(status: &Status) -> String {
     match status {
         Status::Failed(failure) => format!("failed: {}", chain(failure)),
         _ => status.to_string(),
     }
 }
 
-/// What an answer has beside its words.
-fn told(run: &LiveRun, session: Option<&ConversationId>, ending: &Ending) -> Value {
-    let mut told = json!({
+/// Returns the structured content of an answer.
+fn answer_json(run: &LiveRun, session: Option<&ConversationId>, ending: &Ending) -> Value {
+    let mut json = json!({
         "answer": ending.text,
         "run_id": run.id(),
         "complete": matches!(ending.status, Status::Complete),
         "statistics": statistics(ending),
     });
     if let Some(session) = session {
-        told["session_id"] = json!(session);
+        json["session_id"] = json!(session);
     }
     if let Some(value) = &ending.value {
-        told["value"] = value.clone();
+        json["value"] = value.clone();
     }
-    told
+    json
 }
 
-/// What a run did and used, for clients.
+/// Returns the statistics and usage of a run, for clients.
 pub(crate) fn statistics(ending: &Ending) -> Value {
     let (stats, usage) = (&ending.stats, &ending.usage);
-    let mut told = json!({
+    let mut json = json!({
         "turns": stats.turns,
         "model_calls": stats.model_calls,
         "tool_calls": stats.tool_calls,
@@ -499,21 +505,21 @@ pub(crate) fn statistics(ending: &Ending) -> Value {
         "output_tokens": usage.output,
     });
     if let Some(cost) = usage.cost {
-        told["cost_usd"] = json!(cost.nanos() as f64 / 1e9);
+        json["cost_usd"] = json!(cost.nanos() as f64 / 1e9);
     }
-    told
+    json
 }
 
 fn input() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "prompt": {"type": "string", "description": "What is to be done or answered, with all \
-                that is needed for it."},
+            "prompt": {"type": "string", "description": "The task or question, with all context \
+                that it needs."},
             "session_id": {"type": "string", "description": "The `session_id` of an earlier \
-                answer, to go on from there."},
-            "include_messages": {"type": "boolean", "description": "Whether the result has all \
-                messages of this run: the prompt, what the model said, what tools answered."},
+                answer, to continue from there."},
+            "include_messages": {"type": "boolean", "description": "If true, the result includes \
+                all messages of this run: the prompt, the model's messages and the tool results."},
         },
         "required": ["prompt"],
         "additionalProperties": false,
@@ -527,15 +533,15 @@ fn output() -> Value {
         "type": "object",
         "properties": {
             "answer": {"type": "string"},
-            "session_id": {"type": "string", "description": "Give it to the next query to go on \
+            "session_id": {"type": "string", "description": "Pass it to the next query to continue \
                 from here."},
             "run_id": {"type": "string"},
-            "complete": {"type": "boolean", "description": "False when a limit made the agent \
-                answer before it was done."},
+            "complete": {"type": "boolean", "description": "False if a limit made the agent answer \
+                before it was done."},
             "value": {},
             "messages": {"type": "array", "items": {"type": "object"}},
-            "messages_left_out": {"type": "integer", "description": "How many of the oldest \
-                messages are left out, since there is more than 1 MiB of them."},
+            "messages_left_out": {"type": "integer", "description": "The number of oldest messages \
+                that are omitted, because all messages exceed 1 MiB."},
             "statistics": {
                 "type": "object",
                 "properties": {

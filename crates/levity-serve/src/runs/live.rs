@@ -8,39 +8,39 @@ use tokio::sync::watch;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Reader};
 use crate::runs::RunStatus;
-use crate::runs::tell::Lines;
+use crate::runs::commands::CommandSlots;
 
-/// A run that is under way here, or was.
+/// A run that is or was in progress in this process.
 pub struct LiveRun {
     id: RunId,
-    /// The tenant that it counts for.
+    /// The tenant whose limits the run counts towards.
     pub(super) tenant: Option<Arc<str>>,
     feed: Arc<Feed>,
     control: OnceLock<Control>,
     standing: Mutex<RunStatus>,
     stage: watch::Sender<Stage>,
-    pub(super) lines: Lines,
+    pub(super) command_slots: CommandSlots,
 }
 
 #[derive(Clone)]
 enum Stage {
     Preparing,
     Open,
-    Over(RunOutcome),
+    Finished(RunOutcome),
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunOutcome {
-    /// It has ended; how is in the ending.
+    /// The run has ended with this ending.
     Ended(Arc<Ending>),
-    /// It could not be driven to its end. What it has in the journal can be gone on with.
+    /// The run could not be driven to its end. You can resume it from the journal.
     Stopped(SharedError),
 }
 
 impl RunOutcome {
-    /// How the run ended, if it did.
+    /// Returns the ending of the run, if it ended.
     pub fn ending(&self) -> Option<&Ending> {
         match self {
             Self::Ended(ending) => Some(ending),
@@ -48,9 +48,9 @@ impl RunOutcome {
         }
     }
 
-    /// Whether the run is another's: another process drives it, or it was there before, and this
-    /// one has only its id.
-    pub(super) fn is_elsewhere(&self) -> bool {
+    /// Returns `true` if the run belongs to another process, or existed before and this one only
+    /// has its id.
+    pub(super) fn is_driven_elsewhere(&self) -> bool {
         use levity_core::RuntimeError::{Exists, Journal};
         let Self::Stopped(cause) = self else {
             return false;
@@ -71,7 +71,11 @@ impl LiveRun {
         standing: RunStatus,
     ) -> Self {
         let stage = watch::Sender::new(Stage::Preparing);
-        let (control, standing, lines) = (OnceLock::new(), Mutex::new(standing), Lines::default());
+        let (control, standing, command_slots) = (
+            OnceLock::new(),
+            Mutex::new(standing),
+            CommandSlots::default(),
+        );
         Self {
             id,
             tenant,
@@ -79,21 +83,21 @@ impl LiveRun {
             control,
             standing,
             stage,
-            lines,
+            command_slots,
         }
     }
 
-    /// The run.
+    /// Returns the id of the run.
     pub fn id(&self) -> &RunId {
         &self.id
     }
 
-    /// How the run stands.
+    /// Returns the status of the run.
     pub fn standing(&self) -> RunStatus {
         self.state().clone()
     }
 
-    /// The same, as a journal says it.
+    /// Returns the status in the form of a journal summary.
     pub(crate) fn summary(&self) -> RunSummary {
         let standing = self.standing();
         let mut summary = RunSummary::new(self.id.clone(), standing.opened.unwrap_or_default());
@@ -108,21 +112,22 @@ impl LiveRun {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the run what to do.
+    /// Returns the handle that controls the run.
     ///
     /// # Errors
-    /// When it has ended.
+    /// Fails if the run has ended.
     pub fn control(&self) -> Result<&Control> {
-        let over = self.ended().is_some();
+        let finished = self.ended().is_some();
         self.control
             .get()
-            .filter(|_| !over)
+            .filter(|_| !finished)
             .ok_or_else(|| Error::NotUnderWay(self.id.clone()))
     }
 
-    /// The questions of the run and the runs below it that wait for a decision.
+    /// Returns the questions of the run and its child runs that wait for a decision.
     pub async fn asks(&self) -> Vec<Ask> {
-        // One that has not begun takes no questions yet, and would have this wait.
+        // A run that has not started does not answer control requests yet, so this call would
+        // block.
         let waits = self.state().state() == RunState::Waiting;
         match self.control() {
             Ok(control) if waits => control.asks().await.unwrap_or_default(),
@@ -130,23 +135,24 @@ impl LiveRun {
         }
     }
 
-    /// Reads what the run tells: behind an event, named by the id it came with, or from the
-    /// beginning.
+    /// Returns a reader of the run's events, from the beginning or after the event with the given
+    /// id.
     pub fn events(&self, after: Option<&str>) -> Reader {
         self.feed.reader(after)
     }
 
-    /// Waits until the run is in its journal. One whose conversation is busy waits for that first.
+    /// Waits until the run is in its journal. If its conversation is busy, the run waits for that
+    /// first.
     ///
     /// # Errors
-    /// When it could not begin.
+    /// Fails if the run could not start.
     pub async fn opened(&self) -> Result<()> {
         let mut stage = self.stage.subscribe();
         let stage = stage
             .wait_for(|stage| !matches!(stage, Stage::Preparing))
             .await;
         match stage.as_deref() {
-            Ok(Stage::Over(RunOutcome::Stopped(cause))) => Err(Error::Run {
+            Ok(Stage::Finished(RunOutcome::Stopped(cause))) => Err(Error::Run {
                 run: self.id.clone(),
                 cause: cause.clone(),
             }),
@@ -154,28 +160,28 @@ impl LiveRun {
         }
     }
 
-    /// Waits for the end.
+    /// Waits for the outcome of the run.
     pub async fn outcome(&self) -> RunOutcome {
         let mut stage = self.stage.subscribe();
         match stage
-            .wait_for(|stage| matches!(stage, Stage::Over(_)))
+            .wait_for(|stage| matches!(stage, Stage::Finished(_)))
             .await
             .as_deref()
         {
-            Ok(Stage::Over(outcome)) => outcome.clone(),
+            Ok(Stage::Finished(outcome)) => outcome.clone(),
             _ => RunOutcome::Stopped(SharedError::new(Error::NotUnderWay(self.id.clone()))),
         }
     }
 
-    /// What became of it, if it is over.
+    /// Returns the outcome, if the run has finished.
     pub fn ended(&self) -> Option<RunOutcome> {
         match &*self.stage.borrow() {
-            Stage::Over(outcome) => Some(outcome.clone()),
+            Stage::Finished(outcome) => Some(outcome.clone()),
             _ => None,
         }
     }
 
-    /// How many bytes of events are kept for readers.
+    /// Returns the number of bytes of buffered events.
     pub(super) fn bytes(&self) -> usize {
         self.feed.bytes()
     }
@@ -194,14 +200,14 @@ impl LiveRun {
         });
     }
 
-    pub(super) fn tell(&self, event: &Event) {
-        // Whoever reads an event finds that the run stands accordingly.
+    pub(super) fn record(&self, event: &Event) {
+        // The status is updated before readers can see the event.
         self.state().add(&self.id, event);
         self.feed.push(event);
         self.open();
     }
 
-    /// Says what became of it, unless that was said.
+    /// Sets the outcome, unless it is already set.
     pub(super) fn finish(&self, stopped: Option<SharedError>) {
         if self.ended().is_some() {
             return;
@@ -210,9 +216,12 @@ impl LiveRun {
         let outcome = match (self.state().ending.clone(), stopped) {
             (Some(ending), _) => RunOutcome::Ended(ending),
             (None, Some(cause)) => RunOutcome::Stopped(cause),
-            (None, None) => RunOutcome::Stopped(SharedError::new("the run told no ending")),
+            (None, None) => RunOutcome::Stopped(SharedError::new(
+                "the run stopped without \
+                reporting an ending",
+            )),
         };
-        self.stage.send_replace(Stage::Over(outcome));
+        self.stage.send_replace(Stage::Finished(outcome));
     }
 }
 
@@ -220,7 +229,7 @@ impl fmt::Debug for LiveRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveRun")
             .field("id", &self.id)
-            .field("over", &self.ended().is_some())
+            .field("finished", &self.ended().is_some())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Runs that an earlier process left, taken up as there is room.
+//! Resumes runs of an earlier process as slots become free.
 
 use std::sync::PoisonError;
 
@@ -6,16 +6,16 @@ use futures_util::future::BoxFuture;
 use levity_core::{JournalErrorKind, RunId, RunQuery, RunState};
 use tokio::runtime::Handle;
 
-use super::{Runs, Whose};
+use super::{RunOrigin, Runs};
 use crate::error::{Error, Result};
 
 impl Runs {
-    /// Goes on with all runs that an earlier process left, oldest first. Those for which there is
-    /// no room are queued, and taken up when others have ended. Says which could not be gone on
-    /// with, and why; those of other processes are left to them.
+    /// Resumes all runs that an earlier process left, oldest first. Runs beyond the limit are
+    /// queued, and resumed when others have ended. Returns the runs that could not be resumed, with
+    /// the errors. Runs that other processes drive are skipped.
     ///
     /// # Errors
-    /// When the journal cannot be listed.
+    /// Fails if the journal cannot be listed.
     pub async fn resume_all(&self) -> Result<Vec<(RunId, Error)>> {
         let mut failed = Vec::new();
         for state in [RunState::Open, RunState::Waiting] {
@@ -24,22 +24,23 @@ impl Runs {
                 match self.resume(&found.run).await {
                     Ok(_) => {}
                     Err(Error::Full { .. } | Error::JournalBusy { .. }) => self.enqueue(found.run),
-                    Err(error) if is_elsewhere(&error) => {}
+                    Err(error) if is_driven_elsewhere(&error) => {}
                     Err(error) => failed.push((found.run, error)),
                 }
             }
         }
-        // Some may have ended while the others were being queued.
-        self.go_on().await;
+        // Some runs may have ended while others were being queued.
+        self.resume_queued().await;
         Ok(failed)
     }
 
-    /// How many runs of an earlier process wait for a place; see [`resume_all`](Self::resume_all).
+    /// Returns the number of runs of an earlier process that wait for a slot; see
+    /// [`resume_all`](Self::resume_all).
     pub fn queued(&self) -> usize {
         self.known().queue.len()
     }
 
-    /// Whether a run is one of them.
+    /// Returns `true` if a run is in this queue.
     pub(crate) fn is_queued(&self, id: &RunId) -> bool {
         self.known().queue.contains(id)
     }
@@ -51,64 +52,64 @@ impl Runs {
         }
     }
 
-    /// Takes up what is queued, as far as there is room.
-    pub(super) fn go_on(&self) -> BoxFuture<'static, ()> {
+    /// Resumes queued runs while slots are free.
+    pub(super) fn resume_queued(&self) -> BoxFuture<'static, ()> {
         let runs = self.clone();
         Box::pin(async move {
-            // Each is tried once: one that cannot be read now is tried again when the next place is
-            // free.
+            // Each run is tried once: one that cannot be read now is tried again when the next slot
+            // is free.
             for _ in 0..runs.queued() {
-                let Some((run, kept)) = runs.next_queued() else {
+                let Some((run, reserved)) = runs.next_queued() else {
                     return;
                 };
-                match runs.resume_at(&run, Whose::Queue(kept)).await {
+                match runs.resume_at(&run, RunOrigin::Queue(reserved)).await {
                     Err(Error::Full { .. }) => runs.enqueue(run),
-                    Err(error) if error.is_retryable() && !is_elsewhere(&error) => {
-                        runs.enqueue(run);
+                    Err(error) if error.is_retryable() && !is_driven_elsewhere(&error) => {
+                        runs.enqueue(run)
                     }
-                    // Whoever asks for it by name is told why it does not go on.
+                    // A client that asks for the run by id gets the error.
                     _ => {}
                 }
             }
         })
     }
 
-    /// The same for somebody who does not wait.
-    pub(super) fn go_on_soon(&self) {
+    /// Same as [`resume_queued`](Self::resume_queued), in the background.
+    pub(super) fn spawn_resume_queued(&self) {
         if self.queued() == 0 {
             return;
         }
-        if let Ok(here) = Handle::try_current() {
-            let going = self.go_on();
+        if let Ok(runtime) = Handle::try_current() {
+            let resumed = self.resume_queued();
             self.inner
                 .tasks
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .spawn_on(going, &here);
+                .spawn_on(resumed, &runtime);
         }
     }
 
-    /// The next in the queue, and a place that is kept for it.
-    fn next_queued(&self) -> Option<(RunId, KeptPlace)> {
+    /// Returns the next run of the queue, and a slot reserved for it.
+    fn next_queued(&self) -> Option<(RunId, ReservedSlot)> {
         let mut known = self.known();
-        if known.live.len() + known.kept >= self.inner.settings.most {
+        if known.live.len() + known.reserved >= self.inner.settings.most {
             return None;
         }
         let run = known.queue.pop_front()?;
-        known.kept += 1;
-        Some((run, KeptPlace(self.clone())))
+        known.reserved += 1;
+        Some((run, ReservedSlot(self.clone())))
     }
 }
 
-/// A place that nobody else is given while a run is read from its journal.
-pub(super) struct KeptPlace(Runs);
+/// A slot reserved for a run while it is read from its journal.
+pub(super) struct ReservedSlot(Runs);
 
-impl Drop for KeptPlace {
+impl Drop for ReservedSlot {
     fn drop(&mut self) {
-        self.0.known().kept -= 1;
+        self.0.known().reserved -= 1;
     }
 }
 
-fn is_elsewhere(error: &Error) -> bool {
+fn is_driven_elsewhere(error: &Error) -> bool {
     matches!(error, Error::Journal(error) if error.kind() == JournalErrorKind::Busy)
 }

@@ -1,4 +1,4 @@
-//! Reading and listing runs of the journal for clients, so many at once.
+//! Reads and lists runs of the journal for clients, within limits.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
@@ -12,64 +12,68 @@ use tokio::time::timeout;
 use super::{Feed, RunStatus, Runs};
 use crate::access::Caller;
 use crate::error::{Error, Result};
-use crate::feed::{Given, Reader};
+use crate::feed::{FeedItem, Reader};
 use crate::quota::{Permit, Quota};
 
-/// How long a client waits until its run may be read.
-const WAIT: Duration = Duration::from_secs(10);
+/// The maximum time that a client waits until its run may be read.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 impl Runs {
-    /// How many runs are read whole from the journal at once for clients: 8. One named token has
-    /// the share of them that [`token_share`](Self::token_share) says; others wait for 10 seconds
-    /// at most.
+    /// The maximum number of runs that are read in full from the journal for clients at the same
+    /// time: 8. One named token gets the share that [`token_share`](Self::token_share) sets;
+    /// further reads wait for up to 10 seconds.
     pub const JOURNAL_READS: usize = 8;
 
-    /// How many lists of runs or conversations are read at once for clients: 4, as many as the
-    /// journals read at once. One named token has the share of them that
-    /// [`token_share`](Self::token_share) says; others wait for 10 seconds at most.
+    /// The maximum number of lists of runs or conversations that are read for clients at the same
+    /// time: 4, which is the number that the journals read at once. One named token gets the share
+    /// that [`token_share`](Self::token_share) sets; further lists wait for up to 10 seconds.
     pub const JOURNAL_LISTS: usize = 4;
 
-    /// A place among those for whom a run is read whole.
-    pub(crate) async fn journal_place(&self, caller: &Caller) -> Result<Permit> {
-        self.place(&self.inner.reads, Self::JOURNAL_READS, caller)
+    /// Waits for a permit to read a run in full.
+    pub(crate) async fn journal_permit(&self, caller: &Caller) -> Result<Permit> {
+        self.wait_for_permit(&self.inner.reads, Self::JOURNAL_READS, caller)
             .await
     }
 
-    async fn place(&self, quota: &Arc<Quota>, most: usize, caller: &Caller) -> Result<Permit> {
-        let waited = timeout(WAIT, quota.wait(caller)).await;
+    async fn wait_for_permit(
+        &self,
+        quota: &Arc<Quota>,
+        limit: usize,
+        caller: &Caller,
+    ) -> Result<Permit> {
+        let waited = timeout(MAX_WAIT, quota.wait(caller)).await;
         waited.map_err(|_| Error::JournalBusy {
-            most: self.share().of_caller(most, caller),
+            most: self.share().of_caller(limit, caller),
         })
     }
 
-    /// Does something that reads a run whole, in a place that is kept to its end: a client that
-    /// leaves does not end a read, which is on a thread.
+    /// Runs `work`, which reads a run in full, and holds a permit until it ends. A read occupies a
+    /// thread, so it continues even if the client disconnects.
     pub(crate) async fn with_journal<T: Send + 'static>(
         &self,
         caller: &Caller,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let place = self.journal_place(caller).await?;
-        self.keep_place(place, work).await
+        let permit = self.journal_permit(caller).await?;
+        self.run_with_permit(permit, work).await
     }
 
-    /// As [`with_journal`](Self::with_journal), for something that lists what a store has. A list
-    /// looks at what all tenants keep, so it has places of its own: reads of single runs do not
-    /// wait for it.
+    /// Same as [`with_journal`](Self::with_journal), for work that lists a store. A list covers the
+    /// data of all tenants, so it has a separate quota: reads of single runs do not wait for it.
     pub(crate) async fn with_list<T: Send + 'static>(
         &self,
         caller: &Caller,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let place = self
-            .place(&self.inner.lists, Self::JOURNAL_LISTS, caller)
+        let permit = self
+            .wait_for_permit(&self.inner.lists, Self::JOURNAL_LISTS, caller)
             .await?;
-        self.keep_place(place, work).await
+        self.run_with_permit(permit, work).await
     }
 
-    async fn keep_place<T: Send + 'static>(
+    async fn run_with_permit<T: Send + 'static>(
         &self,
-        place: Permit,
+        permit: Permit,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let (send, done) = oneshot::channel();
@@ -81,43 +85,43 @@ impl Runs {
                 .unwrap_or_else(PoisonError::into_inner);
             while tasks.try_join_next().is_some() {}
             tasks.spawn(async move {
-                let _place = place;
+                let _permit = permit;
                 let _ = send.send(work.await);
             });
         }
         let ended = |_| {
             JournalError::new(
                 JournalErrorKind::Io,
-                "the journal is read no more: the server ends",
+                "cannot read the journal: the server is shutting down",
             )
         };
         done.await.map_err(ended)?
     }
 
-    /// The first `most` runs that a query lists and `wanted` takes, for a client.
+    /// Returns the first `limit` runs that a query lists and `wanted` accepts, for a client.
     pub(crate) async fn newest(
         &self,
         caller: &Caller,
         query: RunQuery,
-        most: usize,
+        limit: usize,
         wanted: impl Fn(&RunSummary) -> bool + Send + 'static,
     ) -> Result<Vec<RunSummary>> {
         let runtime = self.runtime().clone();
         if !runtime.journal().keeps() {
             let mut found =
                 query.select(self.here().iter().map(|run| run.summary()).filter(wanted));
-            found.truncate(most);
+            found.truncate(limit);
             return Ok(found);
         }
         let list = async move {
-            // Others' runs may be between those that are wanted.
-            let mut read = most;
+            // Runs of other tenants may lie between the wanted ones.
+            let mut read = limit;
             loop {
                 let mut found = runtime.journal().list(&query.clone().limit(read)).await?;
                 let full = found.len() >= read;
                 found.retain(&wanted);
-                if found.len() >= most || !full {
-                    found.truncate(most);
+                if found.len() >= limit || !full {
+                    found.truncate(limit);
                     return Ok(found);
                 }
                 read = read.saturating_mul(4);
@@ -126,10 +130,11 @@ impl Runs {
         self.with_list(caller, list).await
     }
 
-    /// What the journal lists of one run, without its records; `None` when there is none.
+    /// Returns the journal's summary of one run without reading its records; `None` if there is no
+    /// such run.
     pub(crate) async fn summary(&self, caller: &Caller, id: &RunId) -> Result<Option<RunSummary>> {
         let query = RunQuery::new().below(id.clone());
-        // Runs below others have a dot in their ids, and need not be looked at to find one without.
+        // Ids of child runs contain a dot, so a root run is found without looking at them.
         let query = if id.parent().is_none() {
             query.roots()
         } else {
@@ -143,8 +148,8 @@ impl Runs {
         self.with_journal(caller, list).await
     }
 
-    /// As [`standing`](Self::standing), for a client.
-    pub(crate) async fn standing_for(&self, caller: &Caller, id: &RunId) -> Result<RunStatus> {
+    /// Same as [`standing`](Self::standing), for a client.
+    pub(crate) async fn status_for(&self, caller: &Caller, id: &RunId) -> Result<RunStatus> {
         if let Some(run) = self.known_here(id) {
             return Ok(run.standing());
         }
@@ -155,7 +160,7 @@ impl Runs {
         .await
     }
 
-    /// As [`asks`](Self::asks), for a client.
+    /// Same as [`asks`](Self::asks), for a client.
     pub(crate) async fn asks_for(&self, caller: &Caller, id: &RunId) -> Result<Vec<Ask>> {
         if let Some(run) = self.known_here(id) {
             return Ok(run.asks().await);
@@ -165,7 +170,8 @@ impl Runs {
             .await
     }
 
-    /// As [`events`](Self::events), for a client; and how a run stands that only the journal has.
+    /// Same as [`events`](Self::events), for a client. Also returns the status of a run that only
+    /// the journal has.
     pub(crate) async fn events_for(
         &self,
         caller: &Caller,
@@ -179,7 +185,7 @@ impl Runs {
         let read = self.with_journal(caller, async move {
             let events = runner.history(&run).await?;
             Ok((
-                Feed::kept(run.clone(), &events),
+                Feed::from_journal(run.clone(), &events),
                 RunStatus::of(&run, &events),
             ))
         });
@@ -187,44 +193,40 @@ impl Runs {
         Ok((Arc::new(feed).reader(after), Some(standing)))
     }
 
-    /// The end of what a run has told by now, but for what was fleeting, each event as JSON: as
-    /// many as fit into so many bytes.
-    pub(crate) async fn told(
+    /// Returns the latest events of a run as JSON, without transient ones: as many as fit into
+    /// `limit` bytes.
+    pub(crate) async fn recent_events(
         &self,
         caller: &Caller,
         id: &RunId,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<Bytes>> {
         if let Some(run) = self.known_here(id) {
-            return Ok(last(run.events(None), most));
+            return Ok(last(run.events(None), limit));
         }
         let (runner, run) = (self.inner.runner.clone(), id.clone());
         let read = self.with_journal(caller, async move {
-            let feed = Feed::kept(run.clone(), &runner.history(&run).await?);
-            Ok(last(Arc::new(feed).reader(None), most))
+            let feed = Feed::from_journal(run.clone(), &runner.history(&run).await?);
+            Ok(last(Arc::new(feed).reader(None), limit))
         });
         read.await
     }
 }
 
-/// The last events that there are by now, as many as fit with a line end each.
-fn last(mut reader: Reader, most: usize) -> Vec<Bytes> {
-    let mut told = Vec::new();
-    while let Some(given) = reader.given_by_now() {
-        if let Given::Event {
-            id: Some(_),
-            told: event,
-        } = given
-        {
-            told.push(event.json);
+/// Returns the last available events that fit into `limit` bytes, counting a line end for each.
+fn last(mut reader: Reader, limit: usize) -> Vec<Bytes> {
+    let mut events = Vec::new();
+    while let Some(item) = reader.try_next_item() {
+        if let FeedItem::Event { id: Some(_), event } = item {
+            events.push(event.json);
         }
     }
-    let mut room = most;
+    let mut room = limit;
     let fits = |line: &&Bytes| {
         let left = room.checked_sub(line.len() + 1);
         room = left.unwrap_or_default();
         left.is_some()
     };
-    let count = told.iter().rev().take_while(fits).count();
-    told.split_off(told.len() - count)
+    let count = events.iter().rev().take_while(fits).count();
+    events.split_off(events.len() - count)
 }

@@ -2,26 +2,26 @@ use levity_core::Status;
 
 use super::*;
 
-struct Stage0 {
+struct Fixture {
     folder: tempfile::TempDir,
     space: Workspace,
-    book: Book,
+    task_store: TaskStore,
 }
 
-fn stage() -> Stage0 {
+fn stage() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let space = Workspace::open(folder.path()).unwrap();
-    Stage0 {
+    Fixture {
         folder,
         space,
-        book: Book::in_memory(),
+        task_store: TaskStore::in_memory(),
     }
 }
 
-fn note(done: &str) -> Note {
+fn record(done: &str) -> TaskRecord {
     let (task, failed) = ("t".to_owned(), "FAILED_t".to_owned());
     let made = Timestamp::default();
-    Note {
+    TaskRecord {
         task,
         prompt: String::new(),
         made,
@@ -37,11 +37,18 @@ fn ending(status: Status, text: &str) -> Ending {
     ending
 }
 
-impl Stage0 {
-    fn signal(&self, note: Note, ending: &Ending) -> Option<String> {
-        let note = signal(&self.space, &self.book, note, ending, Timestamp::default()).unwrap();
-        assert!(note.is_over() && self.book.get("t") == Some(note.clone()));
-        match note.stage {
+impl Fixture {
+    fn signal(&self, record: TaskRecord, ending: &Ending) -> Option<String> {
+        let record = signal(
+            &self.space,
+            &self.task_store,
+            record,
+            ending,
+            Timestamp::default(),
+        )
+        .unwrap();
+        assert!(record.is_signalled() && self.task_store.get("t") == Some(record.clone()));
+        match record.stage {
             Stage::Signalled { path, .. } => path,
             _ => None,
         }
@@ -58,11 +65,11 @@ impl Stage0 {
 }
 
 #[test]
-fn the_end_is_seen_by_a_file() {
+fn signal_writes_file_for_answer_and_failure() {
     let stage = stage();
     let done = ending(Status::Complete, &"ä".repeat(20_000));
     assert_eq!(
-        stage.signal(note("below/READY"), &done).unwrap(),
+        stage.signal(record("below/READY"), &done).unwrap(),
         "below/READY"
     );
     let text = String::from_utf8(stage.space.read("below/READY", 1 << 20).unwrap()).unwrap();
@@ -78,17 +85,17 @@ fn the_end_is_seen_by_a_file() {
         },
         "",
     );
-    assert_eq!(stage.signal(note("DONE_x"), &failed).unwrap(), "FAILED_t");
+    assert_eq!(stage.signal(record("DONE_x"), &failed).unwrap(), "FAILED_t");
     assert_eq!(stage.names(), ["FAILED_t", "below"]);
 }
 
 #[test]
-fn a_file_of_somebody_else_stays() {
+fn signal_does_not_overwrite_existing_file() {
     let stage = stage();
     stage.space.write("READY", b"mine").unwrap();
     assert_eq!(
         stage
-            .signal(note("READY"), &ending(Status::Complete, ""))
+            .signal(record("READY"), &ending(Status::Complete, ""))
             .unwrap(),
         "DONE_t"
     );
@@ -96,82 +103,88 @@ fn a_file_of_somebody_else_stays() {
     assert_eq!(stage.names(), ["DONE_t", "READY"]);
     stage.space.write("DONE_t", b"mine, too").unwrap();
     assert_eq!(
-        stage.signal(note("READY"), &ending(Status::Complete, "")),
+        stage.signal(record("READY"), &ending(Status::Complete, "")),
         None,
-        "there is no name left"
+        "no name is free"
     );
     assert_eq!(stage.space.read("DONE_t", 10).unwrap(), b"mine, too");
     assert_eq!(stage.names(), ["DONE_t", "READY"]);
 }
 
 #[test]
-fn a_folder_that_became_a_file_is_no_obstacle() {
+fn signal_falls_back_to_default_name_if_folder_is_a_file() {
     let stage = stage();
     stage.space.write("below", b"a file").unwrap();
     assert_eq!(
         stage
-            .signal(note("below/READY"), &ending(Status::Complete, ""))
+            .signal(record("below/READY"), &ending(Status::Complete, ""))
             .unwrap(),
         "DONE_t"
     );
 }
 
-/// Whatever was done before the process died, the next one brings it to its end, and once only.
+/// After a crash at any point, the next process publishes the file exactly once.
 #[test]
-fn a_crash_at_any_point_leaves_one_file() {
+fn signal_after_crash_at_any_point_leaves_one_file() {
     let end = ending(Status::Complete, "yes");
-    // Before anything was noted, though the file beside was written.
+    // The crash came before the record was written, but after the temporary file was.
     let first = stage();
     first.space.write(".levity-signal-t", b"half").unwrap();
-    assert_eq!(first.signal(note("READY"), &end).unwrap(), "READY");
+    assert_eq!(first.signal(record("READY"), &end).unwrap(), "READY");
     assert_eq!(first.names(), ["READY"]);
-    // Noted, and not named.
+    // The record was written, but the file was not renamed.
     let signalling = Stage::Signalling {
         from: ".levity-signal-t".into(),
         path: "READY".into(),
         good: true,
     };
-    let noted = Note {
+    let signalling_record = TaskRecord {
         stage: signalling,
-        ..note("READY")
+        ..record("READY")
     };
     let second = stage();
     second.space.write(".levity-signal-t", b"whole").unwrap();
-    assert_eq!(second.signal(noted.clone(), &end).unwrap(), "READY");
+    assert_eq!(
+        second.signal(signalling_record.clone(), &end).unwrap(),
+        "READY"
+    );
     assert_eq!(second.space.read("READY", 10).unwrap(), b"whole");
     assert_eq!(second.names(), ["READY"]);
-    // Named, not noted, and whoever waited has taken it away.
+    // The file was renamed but not recorded, and the waiting client has removed it.
     let third = stage();
-    assert_eq!(third.signal(noted.clone(), &end).unwrap(), "READY");
+    assert_eq!(
+        third.signal(signalling_record.clone(), &end).unwrap(),
+        "READY"
+    );
     assert_eq!(third.names(), [] as [&str; 0]);
-    // Two names, where one cannot be given in one go.
+    // Two files exist, because the rename was not atomic.
     let fourth = stage();
     fourth.space.write(".levity-signal-t", b"whole").unwrap();
     fourth.space.write("READY", b"whole").unwrap();
-    assert_eq!(fourth.signal(noted, &end).unwrap(), "READY");
+    assert_eq!(fourth.signal(signalling_record, &end).unwrap(), "READY");
     assert_eq!(fourth.names(), ["READY"]);
 }
 
 #[track_caller]
-fn refused(stage: &Stage0, done: &str, kind: ErrorKind) {
+fn assert_rejected(stage: &Fixture, done: &str, kind: ErrorKind) {
     assert_eq!(
-        checked(&stage.space, done).map_err(|error| error.kind()),
+        validate_name(&stage.space, done).map_err(|error| error.kind()),
         Err(kind),
         "{done:?}"
     );
 }
 
 #[test]
-fn only_a_plain_name_that_is_free_can_be_wished_for() {
+fn validate_name_accepts_only_plain_unused_paths() {
     let stage = stage();
     stage.space.write("there", b"").unwrap();
     stage.space.create_dir("folder").unwrap();
     std::os::unix::fs::symlink("/etc", stage.folder.path().join("out")).unwrap();
     for good in ["DONE_plan", "a/b/UI_FIXED", "DONE.md", "完了"] {
-        assert_eq!(checked(&stage.space, good).unwrap(), good);
+        assert_eq!(validate_name(&stage.space, good).unwrap(), good);
     }
     for outside in ["../x", "/etc/x", "a/../../x", "..", "a/../b", "out/x"] {
-        refused(&stage, outside, ErrorKind::Outside);
+        assert_rejected(&stage, outside, ErrorKind::Outside);
     }
     for denied in [
         ".git/hooks/post-commit",
@@ -180,10 +193,10 @@ fn only_a_plain_name_that_is_free_can_be_wished_for() {
         ".ssh/authorized_keys",
         "sub/.GIT/config",
     ] {
-        refused(&stage, denied, ErrorKind::Denied);
+        assert_rejected(&stage, denied, ErrorKind::Denied);
     }
     let long = "x".repeat(401);
-    for odd in [
+    for invalid in [
         "",
         ".",
         "a/",
@@ -198,9 +211,9 @@ fn only_a_plain_name_that_is_free_can_be_wished_for() {
         "a*",
         long.as_str(),
     ] {
-        refused(&stage, odd, ErrorKind::Invalid);
+        assert_rejected(&stage, invalid, ErrorKind::Invalid);
     }
-    refused(&stage, "there", ErrorKind::Exists);
-    refused(&stage, "folder", ErrorKind::Exists);
-    refused(&stage, "there/below", ErrorKind::NotAFile);
+    assert_rejected(&stage, "there", ErrorKind::Exists);
+    assert_rejected(&stage, "folder", ErrorKind::Exists);
+    assert_rejected(&stage, "there/below", ErrorKind::NotAFile);
 }

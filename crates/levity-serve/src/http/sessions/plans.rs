@@ -1,20 +1,20 @@
-//! Plans that were carried out and kept.
+//! Stored sessions of executed plans.
 
 use levity_core::Timestamp;
 use levity_observe::{Session, SessionFilter, SessionFolder, SessionInfo};
 use serde_json::{Value, json};
 
 use super::super::Api;
-use super::super::answer::{Answered, Problem, ok};
 use super::super::input::run_id;
+use super::super::problem::{HandlerResult, Problem, ok};
 use super::no_plans;
 
-fn sessions(api: &Api) -> Answered<&SessionFolder> {
+fn sessions(api: &Api) -> HandlerResult<&SessionFolder> {
     api.settings.plans.as_ref().ok_or_else(no_plans)
 }
 
-pub(super) async fn list(api: &Api, most: usize) -> Answered {
-    let found = sessions(api)?.list(&SessionFilter::new().most(most)).await;
+pub(super) async fn list(api: &Api, limit: usize) -> HandlerResult {
+    let found = sessions(api)?.list(&SessionFilter::new().most(limit)).await;
     let found =
         found.map_err(|error| Problem::unavailable("sessions_failed", error.to_string()))?;
     let plans: Vec<Value> = found.iter().map(info_json).collect();
@@ -33,14 +33,9 @@ fn info_json(info: &SessionInfo) -> Value {
     })
 }
 
-pub(super) async fn show(api: &Api, name: &str) -> Answered {
+pub(super) async fn show(api: &Api, name: &str) -> HandlerResult {
     let id = run_id(name)?;
-    let unknown = |_| {
-        Problem::not_found(
-            "no_session",
-            "there is no such plan, or its file cannot be read",
-        )
-    };
+    let unknown = |_| Problem::not_found("no_session", "no such plan, or its file cannot be read");
     let session = sessions(api)?.load(id.as_str()).await.map_err(unknown)?;
     Ok(ok(&session_json(&session)))
 }

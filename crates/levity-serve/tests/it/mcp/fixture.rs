@@ -80,10 +80,10 @@ impl Handler for Talk {
 }
 
 /// `count` pages of text, some at a time.
-pub(super) struct Shelf(pub(super) usize);
+pub(super) struct NumberedResources(pub(super) usize);
 
 #[async_trait]
-impl Resources for Shelf {
+impl Resources for NumberedResources {
     async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError> {
         let from: usize = cursor
             .unwrap_or("0")

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::Notify;
 
-use super::fixture::{ERAS, Era, Greetings, Peer, Shelf, Talk, builder};
+use super::fixture::{ERAS, Era, Greetings, NumberedResources, Peer, Talk, builder};
 
 fn echo() -> RecordingTool {
     RecordingTool::new("echo", |args| Ok(ToolOutput::text(args.to_string())))
@@ -70,7 +70,7 @@ async fn what_is_no_request_is_answered_or_left_alone() {
 async fn wrong_types_are_errors() {
     let server = builder()
         .tool(echo())
-        .resources(Shelf(1))
+        .resources(NumberedResources(1))
         .prompts(Greetings)
         .completions(Greetings)
         .build()

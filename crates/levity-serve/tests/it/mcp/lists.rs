@@ -9,12 +9,12 @@ use levity_serve::mcp::{HandlerReply, McpLimits, McpServer};
 use levity_test::{ManualWorld, RecordingTool};
 use serde_json::{Value, json};
 
-use super::fixture::{Changing, ERAS, Era, Greetings, Peer, Shelf, Talk, builder};
+use super::fixture::{Changing, ERAS, Era, Greetings, NumberedResources, Peer, Talk, builder};
 
 fn full() -> McpServer {
     builder()
-        .resources(Shelf(5))
-        .resources(Shelf(20))
+        .resources(NumberedResources(5))
+        .resources(NumberedResources(20))
         .prompts(Greetings)
         .completions(Greetings)
         .build()
@@ -45,7 +45,7 @@ async fn collected(peer: &mut Peer, method: &str, list: &str, key: &str) -> Vec<
 async fn a_server_names_itself_and_says_what_it_can() {
     let server = builder()
         .instructions("Be kind.")
-        .resources(Shelf(1))
+        .resources(NumberedResources(1))
         .build()
         .unwrap();
     let mut peer = Peer::connect(&server, Era::New, json!({})).await;
@@ -88,8 +88,8 @@ async fn a_server_names_itself_and_says_what_it_can() {
 #[tokio::test]
 async fn lists_come_in_parts() {
     let mut many = builder()
-        .resources(Shelf(5))
-        .resources(Shelf(3))
+        .resources(NumberedResources(5))
+        .resources(NumberedResources(3))
         .limits(McpLimits::default().page(7));
     for at in 0..20 {
         many = many.tool(RecordingTool::new(format!("tool-{at:02}"), |_| {
@@ -217,7 +217,7 @@ async fn changes_are_told() {
     });
     let server = builder()
         .offer(talk)
-        .resources(Shelf(5))
+        .resources(NumberedResources(5))
         .prompts(Greetings)
         .build()
         .unwrap();
@@ -301,7 +301,7 @@ async fn tools_that_come_are_told_and_can_be_called() {
 async fn listeners_and_subscriptions_have_a_limit() {
     let limits = McpLimits::default().listeners(1).subscriptions(2);
     let server = builder()
-        .resources(Shelf(5))
+        .resources(NumberedResources(5))
         .limits(limits)
         .build()
         .unwrap();

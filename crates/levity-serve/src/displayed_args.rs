@@ -1,47 +1,47 @@
-//! Calls as they are shown to whoever decides about them.
+//! Renders tool calls for the person who approves them.
 
 use levity_core::text::{head, is_blank};
 use serde_json::Value;
 
-/// How many bytes of a call's arguments are shown.
-pub(crate) const SHOWN_ARGS: usize = 8 << 10;
+/// The maximum number of bytes of arguments that are displayed.
+pub(crate) const MAX_DISPLAYED_ARGS: usize = 8 << 10;
 
-/// The arguments of a call for somebody who decides about it.
-pub(crate) struct ShownArgs {
-    /// All of them, or the beginning and the end with how much is missing.
+/// The arguments of a call, for the person who approves it.
+pub(crate) struct DisplayedArgs {
+    /// All arguments, or their beginning and end with the number of omitted bytes.
     pub(crate) text: String,
-    /// Whether nothing is missing; what is not shown must not be allowed.
-    pub(crate) is_whole: bool,
+    /// `true` if nothing is omitted. A call that is not displayed in full must not be approved.
+    pub(crate) is_complete: bool,
 }
 
-impl ShownArgs {
+impl DisplayedArgs {
     pub(crate) fn new(args: &Value) -> Self {
         let args = visible(&args.to_string());
-        if args.len() <= SHOWN_ARGS {
+        if args.len() <= MAX_DISPLAYED_ARGS {
             return Self {
                 text: args,
-                is_whole: true,
+                is_complete: true,
             };
         }
-        let head = head(&args, SHOWN_ARGS / 2);
-        let from = args.len() - SHOWN_ARGS / 2;
+        let head = head(&args, MAX_DISPLAYED_ARGS / 2);
+        let from = args.len() - MAX_DISPLAYED_ARGS / 2;
         let from = (from..)
             .find(|at| args.is_char_boundary(*at))
             .unwrap_or(args.len());
         let text = format!(
-            "{head} [.. {} bytes are not shown ..] {}",
+            "{head} [.. {} bytes omitted ..] {}",
             from - head.len(),
             &args[from..]
         );
         Self {
             text,
-            is_whole: false,
+            is_complete: false,
         }
     }
 }
 
-/// A text with escapes in place of characters that are not seen, or turn the direction of others.
-/// JSON means the same with them.
+/// Escapes invisible characters and those that change the direction of text. The result is
+/// equivalent as JSON.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shown_args_are_whole_up_to_their_limit_and_hide_nothing() {
+    fn displayed_args_are_complete_up_to_the_limit_and_visible() {
         for (args, shown, whole) in [
             (json!({}), "{}", true),
             (json!({"a": "b c"}), r#"{"a":"b c"}"#, true),
@@ -78,20 +78,20 @@ mod tests {
                 true,
             ),
         ] {
-            let found = ShownArgs::new(&args);
-            assert_eq!((&*found.text, found.is_whole), (shown, whole), "{args}");
+            let found = DisplayedArgs::new(&args);
+            assert_eq!((&*found.text, found.is_complete), (shown, whole), "{args}");
             assert_eq!(serde_json::from_str::<Value>(&found.text).unwrap(), args);
         }
         for (text, whole) in [
-            ("x".repeat(SHOWN_ARGS - 2), true),
-            ("x".repeat(SHOWN_ARGS - 1), false),
-            ("\u{200b}".repeat(SHOWN_ARGS / 6 + 1), false),
-            ("é".repeat(SHOWN_ARGS), false),
+            ("x".repeat(MAX_DISPLAYED_ARGS - 2), true),
+            ("x".repeat(MAX_DISPLAYED_ARGS - 1), false),
+            ("\u{200b}".repeat(MAX_DISPLAYED_ARGS / 6 + 1), false),
+            ("é".repeat(MAX_DISPLAYED_ARGS), false),
         ] {
-            let found = ShownArgs::new(&json!(text));
-            assert_eq!(found.is_whole, whole, "{}", text.len());
-            assert!(found.text.len() <= SHOWN_ARGS + 50);
-            assert_eq!(found.text.contains("bytes are not shown"), !whole);
+            let found = DisplayedArgs::new(&json!(text));
+            assert_eq!(found.is_complete, whole, "{}", text.len());
+            assert!(found.text.len() <= MAX_DISPLAYED_ARGS + 50);
+            assert_eq!(found.text.contains("bytes omitted"), !whole);
         }
     }
 }

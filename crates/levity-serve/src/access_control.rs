@@ -18,32 +18,31 @@ use serde_json::json;
 use crate::access::{Caller, TokenScope, Tokens};
 use crate::access_log::{AccessLog, AccessRecord};
 use crate::error::{Error, Result};
-use crate::listen::{Failures, NoSlot, Penalty, Visit};
+use crate::listen::{ConnectionInfo, Failures, NoSlot, Penalty};
 use crate::proof::{self, Challenger, Exchange};
 use crate::token::Token;
 
-/// Who is let in: those who show the token, who mean this server, and whose page comes from where
-/// it may.
+/// Decides which clients a server admits, by token, `Host` and `Origin`.
 ///
-/// A browser that was led to a name which an attacker resolves to this machine says so in its
-/// `Host` and `Origin`; neither is let in.
+/// A DNS rebinding attack leads a browser to a name that the attacker resolves to this machine.
+/// Such a request carries the attacker's `Host` and `Origin`, and is rejected for either.
 #[derive(Clone)]
 pub struct AccessControl {
     token: Option<Token>,
-    /// Tokens with names, beside it.
+    /// Named tokens, in addition to `token`.
     tokens: Tokens,
-    /// Whether no token is asked for anywhere.
+    /// `true` if no token is required anywhere.
     is_open: bool,
     hosts: Arc<[String]>,
     origins: Arc<[String]>,
-    /// Where no token is asked for.
+    /// The path that requires no token.
     open_at: Option<&'static str>,
-    /// Checks clients that prove that they have the token instead of sending it.
+    /// Checks clients that prove possession of the token instead of sending it.
     proofs: Option<Arc<Challenger>>,
 }
 
 impl AccessControl {
-    /// Lets in whoever shows this token.
+    /// Admits clients that present this token.
     pub fn new(token: Token) -> Self {
         Self {
             token: Some(token),
@@ -52,7 +51,7 @@ impl AccessControl {
         }
     }
 
-    /// Lets in whoever shows one of these tokens, for what its scopes allow.
+    /// Admits clients that present one of these tokens, within the token's scopes.
     pub fn named(tokens: Tokens) -> Self {
         Self {
             is_open: false,
@@ -61,15 +60,16 @@ impl AccessControl {
         }
     }
 
-    /// Lets in whoever shows one of these tokens, too.
+    /// Also admits clients that present one of these tokens.
     #[must_use]
     pub fn tokens(mut self, tokens: Tokens) -> Self {
         (self.tokens, self.is_open) = (tokens, false);
         self
     }
 
-    /// Lets in everybody on this machine, for tests and for servers that do nothing of weight. It
-    /// is refused where a server can be reached from other machines.
+    /// Admits every client of this machine without a token. Use it for tests and for servers that
+    /// do nothing sensitive. A [`Listener`](crate::Listener) that other machines can reach rejects
+    /// it.
     pub fn open() -> Self {
         Self {
             token: None,
@@ -82,8 +82,8 @@ impl AccessControl {
         }
     }
 
-    /// Names that clients may call this server by, besides those of the loopback, with or without a
-    /// port.
+    /// Sets the host names that clients may use for this server, besides those of the loopback,
+    /// with or without a port.
     #[must_use]
     pub fn hosts<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.hosts = names
@@ -93,7 +93,7 @@ impl AccessControl {
         self
     }
 
-    /// Where pages may come from that call this server, such as `https://app.example`, besides
+    /// Sets the origins whose pages may call this server, such as `https://app.example`, besides
     /// those of the loopback.
     #[must_use]
     pub fn origins<S: Into<String>>(mut self, origins: impl IntoIterator<Item = S>) -> Self {
@@ -104,31 +104,31 @@ impl AccessControl {
         self
     }
 
-    /// Whether a token must be shown.
+    /// Returns `true` if clients must present a token.
     pub(crate) fn has_token(&self) -> bool {
         !self.is_open
     }
 
-    /// Asks for no token at this path, which tells nothing that is secret.
+    /// Requires no token at this path, which must not reveal anything secret.
     pub(crate) fn open_at(mut self, path: &'static str) -> Self {
         self.open_at = Some(path);
         self
     }
 
-    /// Lets clients prove that they have the token instead of sending it; see
+    /// Lets clients prove possession of the token instead of sending it; see
     /// [`proof`](crate::proof).
     pub(crate) fn with_proofs(mut self) -> Result<Self> {
         let unable = || {
             Error::setting(
-                "gate",
-                "needs a key, and the system has no randomness to make one of",
+                "access control",
+                "needs a random key, but the system provides no randomness",
             )
         };
         self.proofs = Some(Arc::new(Challenger::new().ok_or_else(unable)?));
         Ok(self)
     }
 
-    /// The answer to a challenge of a client that reached this server at `local`.
+    /// Returns the response to a challenge from a client that reached this server at `local`.
     fn answer_challenge(
         &self,
         uri: &Uri,
@@ -136,7 +136,7 @@ impl AccessControl {
         local: SocketAddr,
     ) -> Option<Response> {
         let (challenger, token) = (self.proofs.as_ref()?, self.token.as_ref()?);
-        if !self.knows_host(uri, headers) {
+        if !self.is_host_known(uri, headers) {
             return Some(Refusal::Host.answer());
         }
         let query = uri.query().unwrap_or_default();
@@ -147,7 +147,7 @@ impl AccessControl {
             return Some(refuse(
                 StatusCode::BAD_REQUEST,
                 "bad_challenge",
-                "send `client`, a nonce of 16 to 64 letters",
+                "send `client`, a nonce of 16 to 64 letters or digits",
             ));
         };
         let (to, server) = (
@@ -165,9 +165,9 @@ impl AccessControl {
         Some(answer)
     }
 
-    /// Whether a client that reached this server at `local` proves that it has the token; `None`
-    /// when it tries nothing of the kind.
-    fn proven(&self, headers: &HeaderMap, local: Option<SocketAddr>) -> Option<bool> {
+    /// Returns `true` if a client that reached this server at `local` proves possession of the
+    /// token; `None` if the request contains no proof.
+    fn verify_proof(&self, headers: &HeaderMap, local: Option<SocketAddr>) -> Option<bool> {
         let challenger = self.proofs.as_ref()?;
         let mut shown = headers.get_all(AUTHORIZATION).iter();
         let (Some(shown), None) = (shown.next(), shown.next()) else {
@@ -184,8 +184,8 @@ impl AccessControl {
         Some(challenger.accepts(token, shown, to, SystemWorld.now().as_millis()))
     }
 
-    /// The address at which a client reached this server: its own, or one that was allowed, such as
-    /// that of a tunnel's other end.
+    /// Returns the address at which a client reached this server: its own, or an allowed one, such
+    /// as the far end of a tunnel.
     fn reached_at(&self, headers: &HeaderMap, local: SocketAddr) -> SocketAddr {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let allowed = host.filter(|host| {
@@ -196,28 +196,28 @@ impl AccessControl {
         allowed.and_then(|host| host.parse().ok()).unwrap_or(local)
     }
 
-    /// Who asks, if they may come in.
+    /// Returns the caller of a request, if it is admitted.
     fn check(
         &self,
         uri: &Uri,
         headers: &HeaderMap,
         local: Option<SocketAddr>,
     ) -> Result<Caller, Refusal> {
-        if !self.knows_host(uri, headers) {
+        if !self.is_host_known(uri, headers) {
             return Err(Refusal::Host);
         }
-        if !self.knows_origin(headers) {
+        if !self.is_origin_known(headers) {
             return Err(Refusal::Origin);
         }
         if self.is_open {
             return Ok(Caller::owner());
         }
-        // No token is looked at here, a right one neither: how its connection fares afterwards
-        // would tell who guesses that it is.
+        // This path checks no token, not even a valid one. Otherwise the fate of the connection
+        // would reveal whether a guessed token is right.
         if self.open_at == Some(uri.path()) {
-            return Ok(Caller::nobody());
+            return Ok(Caller::anonymous());
         }
-        match self.proven(headers, local) {
+        match self.verify_proof(headers, local) {
             Some(true) => return Ok(Caller::owner()),
             Some(false) => return Err(Refusal::WrongToken),
             None => {}
@@ -226,7 +226,7 @@ impl AccessControl {
         self.find(shown).ok_or(Refusal::WrongToken)
     }
 
-    /// Whose token this is.
+    /// Returns the caller that owns the presented token.
     fn find(&self, shown: &str) -> Option<Caller> {
         let owner = self
             .token
@@ -237,10 +237,9 @@ impl AccessControl {
         owner.or(named)
     }
 
-    /// Whether a request means this server. A request that names its host in its line is about that
-    /// one, whatever `Host` says; a program in between may have gone by either, so both must be
-    /// known.
-    fn knows_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+    /// Returns `true` if a request addresses this server. A host in the request line takes
+    /// precedence over `Host`, but a proxy may use either, so both must be known.
+    fn is_host_known(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (
             hosts.next().and_then(|host| host.to_str().ok()),
@@ -254,8 +253,8 @@ impl AccessControl {
                 .is_none_or(|named| self.is_known(named.as_str()))
     }
 
-    /// Whether a host is this server. One with a user before it is not: nobody calls a server so
-    /// who means well.
+    /// Returns `true` if a host name belongs to this server. A host with user information before it
+    /// does not: no legitimate client sends one.
     fn is_known(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let name = without_port(&host);
@@ -266,7 +265,7 @@ impl AccessControl {
                 .any(|known| *known == host || known == name)
     }
 
-    fn knows_origin(&self, headers: &HeaderMap) -> bool {
+    fn is_origin_known(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else {
             return true;
@@ -291,7 +290,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The host of an authority: `[::1]:80` is `[::1]`.
+/// Returns the host of an authority: `[::1]` for `[::1]:80`.
 fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port))
@@ -337,40 +336,39 @@ impl Refusal {
             Self::Host => (
                 StatusCode::FORBIDDEN,
                 "host_refused",
-                "this server is not known by that `Host`; call it by a loopback name, or allow the \
-                    name",
+                "this server does not accept that `Host`; use a loopback name, or allow the name",
             ),
             Self::Origin => (
                 StatusCode::FORBIDDEN,
                 "origin_refused",
-                "pages of that `Origin` may not call this server; allow it, or open the page from \
-                    this machine",
+                "pages from that `Origin` may not call this server; allow it, or open the page \
+                    from this machine",
             ),
             Self::NoToken => (
                 StatusCode::UNAUTHORIZED,
                 "token_missing",
-                "show the server's token: `Authorization: Bearer TOKEN`",
+                "this server requires a token; send `Authorization: Bearer TOKEN`",
             ),
             Self::WrongToken => (
                 StatusCode::UNAUTHORIZED,
                 "token_wrong",
-                "that is not the token of this server; it was printed when it was made, and is in \
-                    its token file",
+                "the token is invalid; use the one from the server's token file, which was also \
+                    printed when it was created",
             ),
             Self::Throttled => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_wrong_tokens",
-                "many wrong tokens came from this address; a right one is still let in",
+                "too many invalid tokens from this address; a valid one is still accepted",
             ),
             Self::Full => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too_many_connections",
-                "as many connections are open as may be; close some, or come again later",
+                "the maximum number of connections is open; close some, or try again later",
             ),
             Self::NotOwner => (
                 StatusCode::FORBIDDEN,
                 "scope_missing",
-                "this server is for its owner; show a token with the scope `admin`",
+                "this server accepts only its owner; use a token with the scope `admin`",
             ),
         };
         let mut answer = refuse(status, code, message);
@@ -387,7 +385,7 @@ impl Refusal {
             }
             _ => {}
         }
-        // Each guess costs a connection, and a connection that is refused keeps no place.
+        // Each guess costs a connection, and a rejected connection must not hold a slot.
         if matches!(self, Self::WrongToken | Self::Throttled | Self::Full) {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -395,7 +393,7 @@ impl Refusal {
     }
 }
 
-/// An answer that says what is wrong in words and by a code.
+/// Returns an error response with a code and a message.
 pub(crate) fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
     let mut answer = (
         status,
@@ -406,128 +404,139 @@ pub(crate) fn refuse(status: StatusCode, code: &str, message: &str) -> Response 
     answer
 }
 
-/// Sees to it that nobody in between keeps an answer, and no browser takes it for something else.
+/// Sets headers that prevent caching and MIME sniffing.
 pub(crate) fn guard(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-/// Whom a router is for.
+/// The callers that a router is meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Serves {
-    /// The owner of the server: the router knows nothing of scopes.
+pub(crate) enum Audience {
+    /// Only the owner of the server, because the router does not check scopes.
     Owner,
-    /// All callers: the router checks what each may do.
+    /// All callers, because the router checks what each of them may do.
     Callers,
 }
 
-/// The gate of one listener, and what it remembers of those who came.
-pub(crate) struct Door {
-    gate: AccessControl,
-    serves: Serves,
+/// The access checks of one listener, with its record of failures.
+pub(crate) struct AccessLayer {
+    access: AccessControl,
+    audience: Audience,
     failures: Arc<Failures>,
     log: Option<AccessLog>,
 }
 
-impl Door {
+impl AccessLayer {
     pub(crate) fn new(
-        gate: AccessControl,
-        serves: Serves,
+        access: AccessControl,
+        audience: Audience,
         failures: Failures,
         log: Option<AccessLog>,
     ) -> Self {
         Self {
-            gate,
-            serves,
+            access,
+            audience,
             failures: Arc::new(failures),
             log,
         }
     }
 
-    /// Puts the gate before all of a router.
+    /// Puts the access checks in front of a whole router.
     pub(crate) fn before(self, router: Router) -> Router {
-        router.layer(axum::middleware::from_fn_with_state(Arc::new(self), pass))
+        router.layer(axum::middleware::from_fn_with_state(
+            Arc::new(self),
+            check_access,
+        ))
     }
 
-    /// Who asks, if there is a place for their connection.
+    /// Returns the caller of a request, if it is admitted and its connection gets a slot.
     async fn admit(
         &self,
         uri: &Uri,
         headers: &HeaderMap,
-        visit: Option<&Visit>,
+        connection: Option<&ConnectionInfo>,
     ) -> Result<Caller, Refusal> {
-        let local = visit.and_then(|visit| visit.local);
-        let caller = match (self.gate.check(uri, headers, local), visit) {
-            (Err(Refusal::WrongToken), Some(visit)) => {
-                return match self.failures.wrong(visit.slot.address()).await {
+        let local = connection.and_then(|connection| connection.local);
+        let caller = match (self.access.check(uri, headers, local), connection) {
+            (Err(Refusal::WrongToken), Some(connection)) => {
+                return match self.failures.wrong(connection.slot.address()).await {
                     Penalty::None => Err(Refusal::WrongToken),
                     Penalty::Throttled => Err(Refusal::Throttled),
                 };
             }
             (checked, _) => checked?,
         };
-        if let Some(visit) = visit.filter(|_| caller.may(TokenScope::Read)) {
-            // The users of a tenant share its places.
-            let whose = caller.namespace().or(caller.name());
-            visit.slot.admit(whose).map_err(|_: NoSlot| Refusal::Full)?;
+        if let Some(connection) = connection.filter(|_| caller.may(TokenScope::Read)) {
+            // The users of a tenant share its slots.
+            let tenant = caller.namespace().or(caller.name());
+            connection
+                .slot
+                .admit(tenant)
+                .map_err(|_: NoSlot| Refusal::Full)?;
         }
-        let open = self.gate.open_at == Some(uri.path());
-        match self.serves == Serves::Owner && !open && !caller.may(TokenScope::Admin) {
+        let open = self.access.open_at == Some(uri.path());
+        match self.audience == Audience::Owner && !open && !caller.may(TokenScope::Admin) {
             true => Err(Refusal::NotOwner),
             false => Ok(caller),
         }
     }
 }
 
-async fn pass(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    // Whoever keeps the request for longer than its connection lasts must not keep the place of
-    // that.
-    let visit = request.extensions_mut().remove::<Visit>();
-    // Whoever answers says how long the client may take.
-    if let Some(visit) = &visit {
-        request.extensions_mut().insert(visit.answers.clone());
+async fn check_access(
+    State(layer): State<Arc<AccessLayer>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // A handler may hold the request for longer than its connection lasts. It must not hold the
+    // connection's slot as well.
+    let connection = request.extensions_mut().remove::<ConnectionInfo>();
+    // The handler sets the time in which the client must read the response.
+    if let Some(connection) = &connection {
+        request.extensions_mut().insert(connection.answers.clone());
     }
-    let address = visit.as_ref().map(|visit| visit.address);
-    let mut noted = door
+    let address = connection.as_ref().map(|connection| connection.address);
+    let mut record = layer
         .log
         .clone()
-        .map(|log| Noted::of(log, &request, address));
-    let local = visit.as_ref().and_then(|visit| visit.local);
+        .map(|log| PendingRecord::of(log, &request, address));
+    let local = connection.as_ref().and_then(|connection| connection.local);
     if request.uri().path() == proof::PATH
         && let Some(local) = local
-        && let Some(answer) = door
-            .gate
+        && let Some(answer) = layer
+            .access
             .answer_challenge(request.uri(), request.headers(), local)
     {
-        noted
+        record
             .iter_mut()
-            .for_each(|noted| noted.status = answer.status().as_u16());
+            .for_each(|record| record.status = answer.status().as_u16());
         return answer;
     }
-    let answer = match door
-        .admit(request.uri(), request.headers(), visit.as_ref())
+    let answer = match layer
+        .admit(request.uri(), request.headers(), connection.as_ref())
         .await
     {
         Ok(caller) => {
-            noted
+            record
                 .iter_mut()
-                .for_each(|noted| noted.caller = Some(caller.clone()));
+                .for_each(|record| record.caller = Some(caller.clone()));
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(refusal) => refusal.answer(),
     };
-    noted
+    record
         .iter_mut()
-        .for_each(|noted| noted.status = answer.status().as_u16());
+        .for_each(|record| record.status = answer.status().as_u16());
     answer
 }
 
-/// What a log says of a request whose client left before the answer.
-const LEFT: u16 = 499;
+/// The logged status of a request whose client disconnected before the response.
+const CLIENT_DISCONNECTED: u16 = 499;
 
-/// What a log says of a request. It is written however the request ends.
-struct Noted {
+/// The log record of a request in progress. Dropping it writes the record, however the request
+/// ends.
+struct PendingRecord {
     log: AccessLog,
     at: levity_core::Timestamp,
     address: Option<IpAddr>,
@@ -537,14 +546,14 @@ struct Noted {
     status: u16,
 }
 
-impl Noted {
+impl PendingRecord {
     fn of(log: AccessLog, request: &Request, address: Option<IpAddr>) -> Self {
         const LONGEST: usize = 256;
         Self {
             log,
             at: SystemWorld.now(),
             caller: None,
-            status: LEFT,
+            status: CLIENT_DISCONNECTED,
             address,
             method: request.method().as_str().chars().take(16).collect(),
             path: request.uri().path().chars().take(LONGEST).collect(),
@@ -552,7 +561,7 @@ impl Noted {
     }
 }
 
-impl Drop for Noted {
+impl Drop for PendingRecord {
     fn drop(&mut self) {
         let caller = self.caller.as_ref();
         self.log.write(&AccessRecord {
@@ -587,7 +596,7 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
-    fn check(gate: &AccessControl, headers: &[(&str, &str)], expected: Result<Caller, Refusal>) {
+    fn check(access: &AccessControl, headers: &[(&str, &str)], expected: Result<Caller, Refusal>) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(
@@ -596,15 +605,15 @@ mod tests {
             );
         }
         assert_eq!(
-            gate.check(&Uri::from_static("/"), &map, None),
+            access.check(&Uri::from_static("/"), &map, None),
             expected,
             "{headers:?}"
         );
     }
 
     #[test]
-    fn hosts_and_origins_are_those_of_this_machine() {
-        let gate = AccessControl::open();
+    fn check_admits_only_known_hosts_and_origins() {
+        let access = AccessControl::open();
         for host in [
             "localhost",
             "localhost:80",
@@ -614,9 +623,9 @@ mod tests {
             "[::1]:8888",
             "LOCALHOST:1",
         ] {
-            check(&gate, &[("host", host)], Ok(Caller::owner()));
+            check(&access, &[("host", host)], Ok(Caller::owner()));
             check(
-                &gate,
+                &access,
                 &[("host", host), ("origin", &format!("http://{host}"))],
                 Ok(Caller::owner()),
             );
@@ -632,22 +641,22 @@ mod tests {
             "::1:",
             "localhost:80:80",
         ] {
-            check(&gate, &[("host", host)], Err(Refusal::Host));
+            check(&access, &[("host", host)], Err(Refusal::Host));
             let origin = format!("http://{host}");
             check(
-                &gate,
+                &access,
                 &[("host", "localhost"), ("origin", &origin)],
                 Err(Refusal::Origin),
             );
         }
-        check(&gate, &[], Err(Refusal::Host));
+        check(&access, &[], Err(Refusal::Host));
         check(
-            &gate,
+            &access,
             &[("host", "localhost"), ("host", "evil.example")],
             Err(Refusal::Host),
         );
         check(
-            &gate,
+            &access,
             &[("host", "localhost"), ("origin", "null")],
             Err(Refusal::Origin),
         );
@@ -670,56 +679,56 @@ mod tests {
     }
 
     #[test]
-    fn the_token_must_be_shown() {
-        let gate = AccessControl::new(Token::new(TOKEN).unwrap());
+    fn request_without_valid_token_is_rejected() {
+        let access = AccessControl::new(Token::new(TOKEN).unwrap());
         let host = ("host", "localhost");
-        check(&gate, &[host], Err(Refusal::NoToken));
+        check(&access, &[host], Err(Refusal::NoToken));
         check(
-            &gate,
+            &access,
             &[host, ("authorization", "Basic 0123456789abcdef")],
             Err(Refusal::NoToken),
         );
         check(
-            &gate,
+            &access,
             &[host, ("authorization", "Bearer 0123456789abcdeX")],
             Err(Refusal::WrongToken),
         );
         check(
-            &gate,
+            &access,
             &[host, ("authorization", "Bearer ")],
             Err(Refusal::WrongToken),
         );
         let right = ("authorization", &*format!("bearer {TOKEN}"));
-        check(&gate, &[host, right], Ok(Caller::owner()));
+        check(&access, &[host, right], Ok(Caller::owner()));
         check(
-            &gate,
+            &access,
             &[host, right, ("authorization", "Bearer other")],
             Err(Refusal::NoToken),
         );
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("localhost"));
-        let gate = gate.open_at("/health");
+        let access = access.open_at("/health");
         assert_eq!(
-            gate.check(&Uri::from_static("/health"), &headers, None),
-            Ok(Caller::nobody())
+            access.check(&Uri::from_static("/health"), &headers, None),
+            Ok(Caller::anonymous())
         );
         assert_eq!(
-            gate.check(&Uri::from_static("/health/"), &headers, None),
+            access.check(&Uri::from_static("/health/"), &headers, None),
             Err(Refusal::NoToken)
         );
         for shown in [TOKEN, "0123456789abcdeX"] {
             headers.insert(AUTHORIZATION, format!("Bearer {shown}").parse().unwrap());
             assert_eq!(
-                gate.check(&Uri::from_static("/health"), &headers, None),
-                Ok(Caller::nobody())
+                access.check(&Uri::from_static("/health"), &headers, None),
+                Ok(Caller::anonymous())
             );
         }
-        assert!(!format!("{gate:?}").contains(TOKEN));
+        assert!(!format!("{access:?}").contains(TOKEN));
     }
 
     #[test]
-    fn host_in_the_request_line_counts_as_much_as_the_header() {
-        let gate = AccessControl::open().hosts(["app.example"]);
+    fn check_requires_known_host_in_request_line_and_header() {
+        let access = AccessControl::open().hosts(["app.example"]);
         for (uri, host, known) in [
             ("http://localhost/x", "localhost", true),
             ("http://127.0.0.1:80/x", "localhost", true),
@@ -736,7 +745,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, host.parse().unwrap());
-            let checked = gate.check(&uri.parse().unwrap(), &headers, None);
+            let checked = access.check(&uri.parse().unwrap(), &headers, None);
             assert_eq!(
                 checked == Ok(Caller::owner()),
                 known,
@@ -746,28 +755,28 @@ mod tests {
     }
 
     #[test]
-    fn named_tokens_are_let_in_beside_the_owner() {
+    fn named_tokens_are_admitted_beside_the_owner() {
         let mut tokens = Tokens::new();
         let ci = tokens.add("ci", [TokenScope::Run]).unwrap();
         let host = ("host", "localhost");
         let shown = ("authorization", &*format!("Bearer {}", ci.reveal()));
         let caller = tokens.find(ci.reveal()).unwrap();
-        for gate in [
+        for access in [
             AccessControl::named(tokens.clone()),
             AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens.clone()),
         ] {
-            assert!(gate.has_token());
-            check(&gate, &[host, shown], Ok(caller.clone()));
-            check(&gate, &[host], Err(Refusal::NoToken));
+            assert!(access.has_token());
+            check(&access, &[host, shown], Ok(caller.clone()));
+            check(&access, &[host], Err(Refusal::NoToken));
             check(
-                &gate,
+                &access,
                 &[host, ("authorization", "Bearer 0123456789abcdeX")],
                 Err(Refusal::WrongToken),
             );
         }
-        let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
+        let access = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
         check(
-            &gate,
+            &access,
             &[host, ("authorization", &format!("Bearer {TOKEN}"))],
             Ok(Caller::owner()),
         );

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 
 use super::{Document, Hit, Library, LibraryError};
 
-/// Several libraries as one.
+/// Several libraries combined into one.
 #[derive(Clone, Default)]
-pub(crate) struct Shelf(Vec<Arc<dyn Library>>);
+pub(crate) struct CombinedLibrary(Vec<Arc<dyn Library>>);
 
-impl Shelf {
+impl CombinedLibrary {
     pub(crate) fn push(&mut self, library: impl Library + 'static) {
         self.0.push(Arc::new(library));
     }
@@ -19,13 +19,13 @@ impl Shelf {
 }
 
 #[async_trait]
-impl Library for Shelf {
+impl Library for CombinedLibrary {
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
         self.search_for("", query, limit).await
     }
 
-    /// The best of each, by turns: scores of different libraries cannot be compared. One that fails
-    /// leaves the others.
+    /// Interleaves the results, best first, because scores of different libraries are not
+    /// comparable. If a library fails, the results of the others remain.
     async fn search_for(
         &self,
         tenant: &str,

@@ -5,25 +5,25 @@ use levity_core::{
     Waiting,
 };
 
-/// How a run stands: what its events come to.
+/// The status of a run, derived from its events.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RunStatus {
-    /// What it is to do.
+    /// The goal of the run.
     pub goal: String,
-    /// When it began; `None` before it is in its journal.
+    /// The time at which the run started; `None` before it is in its journal.
     pub opened: Option<Timestamp>,
-    /// When the last thing happened in it.
+    /// The time of the latest event.
     pub updated: Option<Timestamp>,
-    /// Whether it begins nothing new until it is told to.
+    /// `true` if the run is paused and starts nothing new until it is resumed.
     pub paused: bool,
-    /// What it did, as far as it has come; what runs below it did is added when they have ended.
+    /// The work of the run up to now. The work of child runs is added when they end.
     pub stats: Stats,
-    /// What it used, likewise.
+    /// The usage of the run up to now. The usage of child runs is added when they end.
     pub usage: Usage,
-    /// How it ended, if it has.
+    /// The ending of the run, if it has ended.
     pub ending: Option<Arc<Ending>>,
-    /// The questions and times that it and those below it wait for.
+    /// The decisions and times that the run and its child runs wait for.
     waiting: Vec<(RunId, Waiting)>,
 }
 
@@ -35,14 +35,14 @@ impl RunStatus {
         }
     }
 
-    /// What these events of a run come to.
+    /// Derives the status from the events of a run.
     pub(crate) fn of(run: &RunId, events: &[Event]) -> Self {
         let mut standing = Self::default();
         events.iter().for_each(|event| standing.add(run, event));
         standing
     }
 
-    /// Where the run stands.
+    /// Returns the state of the run.
     pub fn state(&self) -> RunState {
         match &self.ending {
             Some(ending) if ending.status.is_answer() => RunState::Answered,
@@ -52,7 +52,7 @@ impl RunStatus {
         }
     }
 
-    /// Takes in an event of the run, or of one below it.
+    /// Applies an event of the run or of a child run.
     pub(crate) fn add(&mut self, run: &RunId, event: &Event) {
         self.updated = Some(event.at);
         match &event.kind {
@@ -70,7 +70,7 @@ impl RunStatus {
     }
 
     fn wait(&mut self, event: &Event, effect: EffectId, until: Option<Timestamp>) {
-        // One that is asked again after a restart is the same question.
+        // A question that is asked again after a restart is the same question.
         self.wake(event, effect);
         self.waiting
             .push((event.run.clone(), Waiting::new(effect, until)));
@@ -81,7 +81,7 @@ impl RunStatus {
             .retain(|(run, waiting)| *run != event.run || waiting.effect != effect);
     }
 
-    /// What it and those below it wait for.
+    /// Returns what the run and its child runs wait for.
     pub fn waiting(&self) -> Vec<Waiting> {
         self.waiting.iter().map(|(_, waiting)| *waiting).collect()
     }
@@ -109,7 +109,7 @@ impl RunStatus {
         }
     }
 
-    /// What the run itself has counted is what counts.
+    /// The totals of the ending replace those counted from events.
     fn end(&mut self, ending: &Ending) {
         (self.stats, self.usage) = (ending.stats, ending.usage);
         self.paused = false;

@@ -1,4 +1,4 @@
-//! One run, as it is shown.
+//! The JSON view of one run.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::Api;
-use super::answer::{Answered, Problem, ok, told_cause};
 use super::asks::ask_json;
+use super::extract::RunPath;
 use super::input::root;
-use super::target::RunPath;
+use super::problem::{HandlerResult, Problem, cause_text, ok};
 use crate::access::Caller;
 use crate::runs::{LiveRun, RunOutcome, RunStatus};
 
-/// A run and all that is told about it.
-pub(super) struct Shown {
+/// A run with everything that the API reports about it.
+pub(super) struct RunView {
     pub(super) id: RunId,
     standing: RunStatus,
     asks: Vec<Ask>,
-    /// Whether this process drives it.
+    /// `true` if this process drives the run.
     here: bool,
-    /// Why it could not be driven to its end here.
+    /// The reason for which this process could not drive the run to its end.
     stopped: Option<String>,
-    /// Whether it goes on here when there is a place for it.
+    /// `true` if this process resumes the run when a slot is free.
     queued: bool,
 }
 
@@ -33,35 +33,40 @@ pub(super) async fn show(
     State(api): State<Arc<Api>>,
     caller: Caller,
     RunPath(id): RunPath,
-) -> Answered {
+) -> HandlerResult {
     if id.parent().is_some() {
-        return below(&api, &caller, &id).await;
+        return show_child(&api, &caller, &id).await;
     }
-    Ok(ok(&shown(&api, &caller, &id).await?.json()))
+    Ok(ok(&load_view(&api, &caller, &id).await?.json()))
 }
 
-/// The run of this id.
-pub(super) async fn shown(api: &Api, caller: &Caller, id: &RunId) -> Answered<Shown> {
+/// Loads the view of a run.
+pub(super) async fn load_view(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult<RunView> {
     if let Some(run) = api.runs.get(id) {
-        let live = Shown::live(api, &run).await;
+        let live = RunView::live(api, &run).await;
         if live.stopped.is_none() || !api.runs.runtime().journal().keeps() {
             return Ok(live);
         }
-        return kept(api, caller, id, live.stopped).await;
+        return load_from_journal(api, caller, id, live.stopped).await;
     }
-    kept(api, caller, id, None).await
+    load_from_journal(api, caller, id, None).await
 }
 
-/// A run of the journal.
-async fn kept(api: &Api, caller: &Caller, id: &RunId, stopped: Option<String>) -> Answered<Shown> {
-    let standing = api.runs.standing_for(caller, id).await?;
+/// Loads the view of a run from the journal.
+async fn load_from_journal(
+    api: &Api,
+    caller: &Caller,
+    id: &RunId,
+    stopped: Option<String>,
+) -> HandlerResult<RunView> {
+    let standing = api.runs.status_for(caller, id).await?;
     let over = standing.ending.is_some();
     let asks = if over {
         Vec::new()
     } else {
         api.runs.asks_for(caller, id).await?
     };
-    Ok(Shown {
+    Ok(RunView {
         id: id.clone(),
         standing,
         asks,
@@ -71,14 +76,14 @@ async fn kept(api: &Api, caller: &Caller, id: &RunId, stopped: Option<String>) -
     })
 }
 
-impl Shown {
+impl RunView {
     pub(super) async fn live(api: &Api, run: &LiveRun) -> Self {
         let stopped = match run.ended() {
-            Some(RunOutcome::Stopped(cause)) => Some(told_cause(&cause)),
+            Some(RunOutcome::Stopped(cause)) => Some(cause_text(&cause)),
             _ => None,
         };
         let (standing, here) = (run.standing(), run.ended().is_none());
-        // A run that is too busy to say what it asks is shown all the same.
+        // A run that is too busy to report its questions is returned without them.
         let asks = timeout(api.settings.patience, run.asks())
             .await
             .unwrap_or_default();
@@ -102,8 +107,8 @@ impl Shown {
             "ending".into(),
             standing.ending.as_deref().map_or(Value::Null, ending_json),
         );
-        if let Some(why) = &self.stopped {
-            json.insert("stopped".into(), why.as_str().into());
+        if let Some(cause) = &self.stopped {
+            json.insert("stopped".into(), cause.as_str().into());
         }
         if self.queued {
             json.insert("queued".into(), true.into());
@@ -112,7 +117,7 @@ impl Shown {
     }
 }
 
-/// What a list shows of a run that is known here.
+/// Returns the list entry of a run that is in memory, as JSON.
 pub(super) fn summary_json(id: &RunId, standing: &RunStatus, here: bool) -> Map<String, Value> {
     let mut json = Map::new();
     json.insert("id".into(), json!(id));
@@ -147,7 +152,7 @@ fn ending_json(ending: &Ending) -> Value {
     })
 }
 
-/// What was used, with the sum of the tokens, and the money in dollars.
+/// Returns the usage as JSON, with the total number of tokens and the cost in dollars.
 fn usage_json(usage: &Usage) -> Value {
     let mut json = json!(usage);
     json["tokens"] = usage.total().into();
@@ -157,8 +162,8 @@ fn usage_json(usage: &Usage) -> Value {
     json
 }
 
-/// A run that another one started, as its records tell it.
-async fn below(api: &Api, caller: &Caller, id: &RunId) -> Answered {
+/// Returns a child run, from its records.
+async fn show_child(api: &Api, caller: &Caller, id: &RunId) -> HandlerResult {
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
     let read = api.runs.with_journal(caller, async move {
         let records = runtime.journal().read(&run).await?;
@@ -166,7 +171,7 @@ async fn below(api: &Api, caller: &Caller, id: &RunId) -> Answered {
     });
     let Some((summary, report)) = read.await? else {
         let message = format!(
-            "there is no run `{id}` in the journal; `{}` is the one above",
+            "the journal has no run `{id}`; its root run is `{}`",
             root(id)
         );
         return Err(Problem::not_found("no_run", message));

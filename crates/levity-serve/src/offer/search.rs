@@ -4,22 +4,21 @@ use serde_json::{Value, json};
 
 use super::AgentServer;
 use crate::access::tenant_of;
-use crate::library::{Library, Shelf};
+use crate::library::{CombinedLibrary, Library};
 
-/// How long a question may be.
-const LONGEST_QUERY: usize = 4_000;
+/// The maximum length of a query in bytes.
+const MAX_QUERY_BYTES: usize = 4_000;
 
-/// The tool `search`, in the shape that research clients expect: a list of ids, titles and
-/// addresses.
+/// The tool `search`, in the format that research clients expect: a list of ids, titles and URLs.
 pub(super) struct Search {
     spec: ToolSpec,
-    shelf: Shelf,
+    library: CombinedLibrary,
 }
 
 impl Search {
-    pub(super) fn new(shelf: Shelf) -> Self {
-        let about =
-            "Looks for documents that have to do with a question. `fetch` gives one by its id.";
+    pub(super) fn new(library: CombinedLibrary) -> Self {
+        let description =
+            "Searches for documents that match a question. `fetch` returns one by its id.";
         let result = json!({
             "type": "object",
             "properties": {
@@ -28,15 +27,15 @@ impl Search {
             },
             "required": ["id", "title", "url"],
         });
-        let spec = ToolSpec::new("search", about)
-            .with_input(one("query", "What to look for, in words."))
+        let spec = ToolSpec::new("search", description)
+            .with_input(single_argument("query", "What to search for, in words."))
             .with_output(json!({
                 "type": "object",
                 "properties": {"results": {"type": "array", "items": result}},
                 "required": ["results"],
             }))
             .with_hints(Hints::new().read_only());
-        Self { spec, shelf }
+        Self { spec, library }
     }
 }
 
@@ -47,30 +46,30 @@ impl Tool for Search {
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let query = text(&args, "query", LONGEST_QUERY)?;
-        // Calls are made for a run that is named after the tenant.
+        let query = text(&args, "query", MAX_QUERY_BYTES)?;
+        // The run id of a call begins with the name of the tenant.
         let tenant = tenant_of(cx.run.as_str()).unwrap_or_default();
         let found = self
-            .shelf
+            .library
             .search_for(tenant, query, AgentServer::SEARCH)
             .await?;
         Ok(ToolOutput::value(json!({"results": found})))
     }
 }
 
-/// The tool `fetch`: a whole document.
+/// The tool `fetch`, which returns a whole document.
 pub(super) struct Fetch {
     spec: ToolSpec,
-    shelf: Shelf,
+    library: CombinedLibrary,
 }
 
 impl Fetch {
-    pub(super) fn new(shelf: Shelf) -> Self {
+    pub(super) fn new(library: CombinedLibrary) -> Self {
         let spec = ToolSpec::new(
             "fetch",
-            "Gives a document that `search` has found, by its id.",
+            "Returns a document that `search` has found, by its id.",
         )
-        .with_input(one("id", "The id, as `search` gave it."))
+        .with_input(single_argument("id", "The id, as `search` returned it."))
         .with_output(json!({
             "type": "object",
             "properties": {
@@ -80,7 +79,7 @@ impl Fetch {
             "required": ["id", "title", "text", "url"],
         }))
         .with_hints(Hints::new().read_only());
-        Self { spec, shelf }
+        Self { spec, library }
     }
 }
 
@@ -91,34 +90,37 @@ impl Tool for Fetch {
     }
 
     async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let id = text(&args, "id", LONGEST_QUERY)?;
-        match self.shelf.fetch(id).await? {
+        let id = text(&args, "id", MAX_QUERY_BYTES)?;
+        match self.library.fetch(id).await? {
             Some(document) => Ok(ToolOutput::value(json!(document))),
             None => {
-                let message = format!("there is no document `{id}`; take an id that `search` gave");
+                let message = format!(
+                    "no document has the id `{id}`; use an id that `search` \
+                    returned"
+                );
                 Err(ToolError::new(ToolErrorKind::NotFound, message))
             }
         }
     }
 }
 
-fn one(name: &str, about: &str) -> Value {
+fn single_argument(name: &str, description: &str) -> Value {
     json!({
         "type": "object",
-        "properties": {name: {"type": "string", "description": about}},
+        "properties": {name: {"type": "string", "description": description}},
         "required": [name],
         "additionalProperties": false,
     })
 }
 
-fn text<'a>(args: &'a Value, name: &str, most: usize) -> Result<&'a str, ToolError> {
+fn text<'a>(args: &'a Value, name: &str, limit: usize) -> Result<&'a str, ToolError> {
     let wrong = |message| ToolError::new(ToolErrorKind::InvalidArgs, message);
     let text = args[name]
         .as_str()
-        .ok_or_else(|| wrong(format!("`{name}` is missing")))?;
-    match text.len() > most {
+        .ok_or_else(|| wrong(format!("`{name}` is missing; pass it as a string")))?;
+    match text.len() > limit {
         true => Err(wrong(format!(
-            "`{name}` is longer than {most} bytes; say it shorter"
+            "`{name}` is longer than {limit} bytes; shorten it"
         ))),
         false => Ok(text),
     }

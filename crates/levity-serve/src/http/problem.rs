@@ -1,4 +1,4 @@
-//! What is answered, and how what is wrong is said.
+//! Responses and errors of the HTTP API.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -8,20 +8,20 @@ use levity_core::text::chain;
 use levity_core::{ControlError, JournalErrorKind, MemoryError, MemoryErrorKind, SharedError};
 use serde_json::Value;
 
+use crate::access_control::{guard, refuse};
 use crate::error::Error;
-use crate::gate::{guard, refuse};
 
-/// What a route comes to.
-pub(super) type Answered<T = Response> = Result<T, Problem>;
+/// The result of a request handler.
+pub(super) type HandlerResult<T = Response> = Result<T, Problem>;
 
-/// Something that is wrong: by a status and a code for programs, in words for people.
+/// An error response: a status and a code for programs, a message for people.
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
     pub(super) code: &'static str,
     message: String,
-    /// After how many seconds the same may succeed.
-    later: Option<u32>,
+    /// The number of seconds after which a retry may succeed.
+    retry_after: Option<u32>,
 }
 
 impl Problem {
@@ -30,16 +30,16 @@ impl Problem {
             status,
             code,
             message: message.into(),
-            later: None,
+            retry_after: None,
         }
     }
 
-    /// The request is not one.
+    /// Creates an error for a malformed request.
     pub(super) fn bad(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 
-    /// The request is one, and what it says cannot be.
+    /// Creates an error for a well-formed request with invalid content.
     pub(super) fn invalid(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
@@ -48,26 +48,26 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, code, message)
     }
 
-    /// The caller's token does not allow it.
+    /// Creates an error for a token that lacks a scope.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "scope_missing", message)
     }
 
-    /// It does not fit how things stand.
+    /// Creates an error for a request that conflicts with the current state.
     pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
     pub(super) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message).later(1)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message).retry_after(1)
     }
 
     fn failed(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, message)
     }
 
-    pub(super) fn later(mut self, seconds: u32) -> Self {
-        self.later = Some(seconds);
+    pub(super) fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
         self
     }
 }
@@ -75,7 +75,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut answer = refuse(self.status, self.code, &self.message);
-        if let Some(seconds) = self.later {
+        if let Some(seconds) = self.retry_after {
             answer
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -88,7 +88,7 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match &error {
             Error::Full { .. } => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "full", error.to_string()).later(1)
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "full", error.to_string()).retry_after(1)
             }
             Error::JournalBusy { .. } => Self::unavailable("journal_busy", error.to_string()),
             Error::EmptyPrompt => Self::invalid("invalid", error.to_string()),
@@ -100,7 +100,7 @@ impl From<Error> for Problem {
             Error::NoRun(_) => Self::not_found("no_run", error.to_string()),
             Error::NotUnderWay(run) => Self::conflict(
                 "not_running",
-                format!("run `{run}` has ended, or is not under way"),
+                format!("run `{run}` has ended, or is not in progress"),
             ),
             Error::Setting { .. } => Self::invalid("invalid", error.to_string()),
             Error::Control(control) => Self::from(control.clone()),
@@ -112,7 +112,7 @@ impl From<Error> for Problem {
 }
 
 impl Problem {
-    /// A run that could not begin, or could not be looked at.
+    /// Converts the error of a run that could not start or could not be read.
     fn from_run(error: &Error, cause: &SharedError) -> Self {
         if let Some(runtime) = runtime_error(cause) {
             match runtime {
@@ -133,7 +133,7 @@ impl Problem {
             Some(levity_loop::Error::Cancelled { .. }) => {
                 Self::conflict("cancelled", cause.to_string())
             }
-            // Its conversation is busy, too long, or kept by nobody.
+            // The conversation is busy, too long, or not stored anywhere.
             Some(levity_loop::Error::Memory { source, .. }) => Self::from(source.clone()),
             _ => Self::failed("run_failed", chain(error)),
         }
@@ -151,7 +151,7 @@ impl Problem {
     }
 }
 
-/// The error of the runtime that something came from.
+/// Returns the runtime error among the causes of an error.
 pub(crate) fn runtime_error(cause: &SharedError) -> Option<&levity_core::RuntimeError> {
     let mut next = Some(cause.as_error());
     while let Some(error) = next {
@@ -174,12 +174,12 @@ impl From<ControlError> for Problem {
                 "said_enough",
                 error.to_string(),
             )
-            .later(1),
+            .retry_after(1),
             ControlError::NotAsked { .. } => Self::conflict("not_asked", error.to_string()),
             ControlError::Unheard(run) => {
                 let message = format!(
-                    "guards look at what run `{run}` is told, and nobody drives it; resume it, and \
-                        say it then"
+                    "guards check the messages to run `{run}`, which no process drives; resume it, \
+                        then send the message"
                 );
                 Self::conflict("unheard", message)
             }
@@ -203,7 +203,9 @@ impl From<levity_core::RuntimeError> for Problem {
 impl From<MemoryError> for Problem {
     fn from(error: MemoryError) -> Self {
         match error.kind() {
-            MemoryErrorKind::Busy => Self::conflict("session_busy", error.to_string()).later(1),
+            MemoryErrorKind::Busy => {
+                Self::conflict("session_busy", error.to_string()).retry_after(1)
+            }
             MemoryErrorKind::Refused => Self::invalid("refused", error.to_string()),
             _ if error.is_retryable() => Self::unavailable("memory_failed", chain(&error)),
             _ => Self::failed("memory_failed", chain(&error)),
@@ -211,18 +213,18 @@ impl From<MemoryError> for Problem {
     }
 }
 
-/// An answer that is fine.
+/// Returns a JSON response with status 200.
 pub(super) fn ok(value: &Value) -> Response {
-    told(StatusCode::OK, value)
+    json_response(StatusCode::OK, value)
 }
 
-pub(super) fn told(status: StatusCode, value: &Value) -> Response {
+pub(super) fn json_response(status: StatusCode, value: &Value) -> Response {
     let mut answer = (status, Json(value)).into_response();
     guard(answer.headers_mut());
     answer
 }
 
-/// What a cause says, with all it came from.
-pub(super) fn told_cause(cause: &SharedError) -> String {
+/// Returns the text of an error with all its causes.
+pub(super) fn cause_text(cause: &SharedError) -> String {
     chain(cause)
 }

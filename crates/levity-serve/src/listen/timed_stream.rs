@@ -1,5 +1,4 @@
-//! A connection that does not wait for ever for a client to take something, and that can be turned
-//! away.
+//! A connection with a write timeout, which can be evicted with an error response.
 
 use std::future::{Future, pending};
 use std::io;
@@ -11,33 +10,32 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The answer to a client that waited so long to send its request that another one has its place.
-const BUSY: &str = "{\"error\":{\"code\":\"too_many_connections\",\"message\":\"another connection \
-    took the place of this \
-                    one, which had shown no token; connect again, and send the request at once\"}}";
+/// The response to an evicted client: it waited too long to send its request, and another client
+/// needed its slot.
+const BUSY: &str = "{\"error\":{\"code\":\"too_many_connections\",\"message\":\"this connection \
+    was closed to make room because it had presented no token; connect again and send the request \
+    at once\"}}";
 
-/// What the parser of requests answers by itself, and what clients get instead: the cause, by a
-/// code and in words.
+/// The bare responses of the HTTP parser, and the error code and message that clients get instead.
 const PARSER_REFUSALS: [(&str, &str, &str); 3] = [
     (
         "400 Bad Request",
         "bad_request",
-        "the request is not HTTP/1.1 as this server reads it; check its line and its headers",
+        "the request is not valid HTTP/1.1; check its request line and headers",
     ),
     (
         "414 URI Too Long",
         "uri_too_long",
-        "the address of the request is too long; send what is long in the body",
+        "the URI of the request is too long; send long data in the body",
     ),
     (
         "431 Request Header Fields Too Large",
         "head_too_large",
-        "the head of a request has 65536 bytes and 100 headers at most; send what is long in the \
-            body",
+        "the head of the request exceeds 65536 bytes or 100 headers; send long data in the body",
     ),
 ];
 
-/// The answer to be sent in place of one that the parser made by itself, which has no body.
+/// Returns the response to send in place of one that the parser generated, which has no body.
 fn parser_refusal(bytes: &[u8]) -> Option<String> {
     const LONGEST: usize = 512;
     let text = std::str::from_utf8(bytes)
@@ -46,7 +44,7 @@ fn parser_refusal(bytes: &[u8]) -> Option<String> {
     let head = text.strip_prefix("HTTP/1.1 ")?.strip_suffix("\r\n\r\n")?;
     let mut lines = head.split("\r\n");
     let line = lines.next()?;
-    // All others that answer say how long their answer may be kept.
+    // All other responses have a `cache-control` header, so they are not the parser's.
     let own = |line: &str| {
         matches!(
             line.split(':').next(),
@@ -66,7 +64,7 @@ fn parser_refusal(bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// An answer in JSON after which the connection closes.
+/// Returns a JSON response that closes the connection.
 fn closing(status: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -76,48 +74,52 @@ fn closing(status: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// Fails when something waits to be sent and the client has taken nothing for so long: it is gone,
-/// or means harm.
-pub(super) struct Stalled<S> {
+/// A stream that fails if data is pending and the client reads nothing for too long. Such a client
+/// is gone or hostile.
+pub(super) struct TimedStream<S> {
     stream: S,
-    longest: Duration,
-    /// Ends when it is too long; there only while the client takes nothing.
-    over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Set when the client is to be told that there is no place for it. Whoever sets it polls the
-    /// connection once more.
-    turned_away: Arc<AtomicBool>,
-    /// How much of that was sent.
-    told: usize,
-    /// How much was sent of what is sent in place of an answer of the parser's.
+    write_timeout: Duration,
+    /// The write timeout; present only while the client reads nothing.
+    expired: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Set when the client must be rejected because its slot was taken. The code that sets it polls
+    /// the connection once more.
+    evicted: Arc<AtomicBool>,
+    /// The number of bytes sent of the rejection.
+    rejection_sent: usize,
+    /// The number of bytes sent of a replaced parser response.
     replaced: usize,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Stalled<S> {
-    pub(super) fn new(stream: S, longest: Duration, turned_away: Arc<AtomicBool>) -> Self {
+impl<S: AsyncRead + AsyncWrite + Unpin> TimedStream<S> {
+    pub(super) fn new(stream: S, write_timeout: Duration, evicted: Arc<AtomicBool>) -> Self {
         Self {
             stream,
-            longest,
-            over: None,
-            turned_away,
-            told: 0,
+            write_timeout,
+            expired: None,
+            evicted,
+            rejection_sent: 0,
             replaced: 0,
         }
     }
 
-    /// What came of sending, unless that has waited for too long.
-    fn judge<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Returns the result of a write, or an error if the write has been pending for too long.
+    fn check_timeout<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sent: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if sent.is_ready() {
-            self.over = None;
+            self.expired = None;
             return sent;
         }
-        let longest = self.longest;
-        let over = self.over.get_or_insert_with(|| {
+        let write_timeout = self.write_timeout;
+        let expired = self.expired.get_or_insert_with(|| {
             Box::pin(async move {
-                let _ = tokio::time::timeout(longest, pending::<()>()).await;
+                let _ = tokio::time::timeout(write_timeout, pending::<()>()).await;
             })
         });
-        ready!(over.as_mut().poll(cx));
-        self.over = None;
+        ready!(expired.as_mut().poll(cx));
+        self.expired = None;
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -134,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stalled<S> {
             .filter(|rest| !rest.is_empty())
         {
             let sent = Pin::new(&mut self.stream).poll_write(cx, rest);
-            match ready!(self.judge(cx, sent))? {
+            match ready!(self.check_timeout(cx, sent))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 sent => self.replaced += sent,
             }
@@ -142,39 +144,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stalled<S> {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    /// Tells the client that there is no place, and then that there is nothing more to read.
-    fn turn_away(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Sends the rejection, and then reports the end of the stream to the reader.
+    fn reject(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let text = closing("503 Service Unavailable", "retry-after: 1\r\n", BUSY);
         while let Some(rest) = text
             .as_bytes()
-            .get(self.told..)
+            .get(self.rejection_sent..)
             .filter(|rest| !rest.is_empty())
         {
             match ready!(Pin::new(&mut self.stream).poll_write(cx, rest)) {
-                Ok(sent) if sent > 0 => self.told += sent,
+                Ok(sent) if sent > 0 => self.rejection_sent += sent,
                 _ => break,
             }
         }
-        self.told = text.len();
+        self.rejection_sent = text.len();
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stalled<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.turned_away.load(Ordering::Acquire) {
-            return self.turn_away(cx);
+        if self.evicted.load(Ordering::Acquire) {
+            return self.reject(cx);
         }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stalled<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -184,7 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stalled<S> {
             return self.replace(cx, bytes, &text);
         }
         let sent = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.judge(cx, sent)
+        self.check_timeout(cx, sent)
     }
 
     fn poll_write_vectored(
@@ -198,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stalled<S> {
             return self.replace(cx, only, &text);
         }
         let sent = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.judge(cx, sent)
+        self.check_timeout(cx, sent)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Answers that a client takes too slowly.
+//! Limits the time that a client may take to read a response.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -7,23 +7,22 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How long a client may take for an answer that is being sent; for one connection, which sends one
-/// answer at a time.
+/// The time limit for the response that is being sent. A connection sends one response at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerTimer(Arc<watch::Sender<Option<Duration>>>);
 
-/// An answer that is being sent; its time ends with this value.
+/// A response that is being sent. Dropping this value ends the time limit.
 #[derive(Debug)]
 pub(crate) struct TimedAnswer(AnswerTimer);
 
 impl AnswerTimer {
-    /// Begins the time of an answer.
+    /// Starts the time limit of a response.
     pub(crate) fn start(&self, time: Duration) -> TimedAnswer {
         self.0.send_replace(Some(time));
         TimedAnswer(self.clone())
     }
 
-    /// Ends when an answer has taken too long.
+    /// Completes when a response has exceeded its time limit.
     pub(super) async fn expired(&self) {
         let mut changes = self.0.subscribe();
         loop {
