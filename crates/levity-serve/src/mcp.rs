@@ -1,4 +1,4 @@
-//! An MCP server: tools, resources and prompts that other programs' agents use.
+//! An MCP server: tools, resources and prompts for the agents of other programs.
 //!
 //! ```
 //! use levity_core::ToolOutput;
@@ -11,7 +11,8 @@
 //! let hello = RecordingTool::new("hello", |_| Ok(ToolOutput::text("Good morning")));
 //! let server = McpServer::builder("greeter", "1.0").tool(hello).build()?;
 //!
-//! // A program serves its standard input and output by `server.stdio()`. Any pair of streams will do:
+//! // A program serves its standard input and output with `server.stdio()`.
+//! // Any pair of streams works:
 //! let asked = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hello"}}"#;
 //! let (mut there, here) = tokio::io::duplex(4096);
 //! server.serve(asked.as_bytes(), here).await?;
@@ -22,57 +23,57 @@
 //! # }
 //! ```
 //!
-//! - Every version of the protocol that there is, 2024-11-05 to 2026-07-28, over stdio and
-//!   streamable HTTP.
-//! - Any [`Tool`](levity_core::Tool) is served: its arguments are checked, its time is limited, its
-//!   panics are caught.
-//! - A [`Handler`] also talks to who calls it: it [asks](Client::elicit) the person there,
-//!   [samples](Client::sample) their model, tells how far it is. How that goes over the wire in
-//!   which version is no concern of its.
-//! - A handler's call can go on as a task, which its client polls; see [`TaskSupport`].
-//! - What a client sends is never trusted: every queue, table and message has a [limit](Limits),
-//!   and the answer to what is wrong says what is wrong.
+//! - It supports every version of the protocol, 2024-11-05 to 2026-07-28, over stdio and streamable
+//!   HTTP.
+//! - It serves any [`Tool`](levity_core::Tool): it validates the arguments, limits the time and
+//!   catches panics.
+//! - A [`Handler`] can also talk to its caller: [ask](Client::elicit) the user,
+//!   [sample](Client::sample) the client's model, report progress. The server translates this to
+//!   the client's version of the protocol.
+//! - A handler's call can continue as a task, which its client polls; see [`TaskSupport`].
+//! - The server never trusts client input: every queue, table and message has a [limit](McpLimits),
+//!   and each error names the problem.
 //!
-//! What is deliberately absent: types of the protocol's library, which appear in no signature here;
-//! listening on a port and tokens, which are this crate's for all its services.
+//! Two things are deliberately absent: types of the protocol's library, which appear in no
+//! signature here, and listening and tokens, which this crate handles for all its services.
 
-mod answer;
 mod ask;
+mod ask_wire;
 mod builder;
 mod changes;
 mod client;
-mod desk;
-mod drive;
-mod fault;
+mod client_channel;
+mod error;
+mod event_stream;
+mod handler;
 mod http;
 mod limits;
 mod lines;
 mod link;
 mod lists;
 mod model;
-mod offer;
-mod parked;
+mod paused_calls;
 mod portable;
-mod provide;
+mod providers;
 mod reply;
 mod requests;
 mod seal;
 mod server;
 mod session;
 mod sessions;
-mod strand;
 mod tasks;
 mod wire;
+mod work;
 
 pub use ask::{AskError, AskErrorKind, Root};
 pub use builder::McpServerBuilder;
 pub use changes::Changes;
 pub use client::{Client, ClientAbilities, ClientInfo, ClientLogLevel};
-pub use fault::RequestError;
+pub use error::RequestError;
+pub use handler::{Handler, HandlerCall};
 pub use limits::McpLimits;
 pub use model::ClientModel;
-pub use offer::{Handler, HandlerCall};
-pub use provide::{
+pub use providers::{
     Completer, Completing, Completion, Page, PromptAsk, Prompts, ResourceAsk, Resources,
 };
 pub use reply::{Block, HandlerReply, PromptReply};

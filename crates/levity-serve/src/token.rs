@@ -167,7 +167,8 @@ fn write_new(path: &Path, token: &Token) -> io::Result<()> {
     let part = Path::new(&part);
     write(part, token)?;
     let created = match fs::hard_link(part, path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(path, token), // The file system has no hard links.
+        // The file system may not support hard links.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(path, token),
         linked => linked,
     };
     let _ = fs::remove_file(part);

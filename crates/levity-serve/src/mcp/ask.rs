@@ -4,13 +4,13 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Root {
-    /// Where it is.
+    /// The URI of the folder.
     pub uri: String,
-    /// What it is called, where it has a name.
+    /// The name of the folder, if it has one.
     pub name: Option<String>,
 }
 
-/// Why a client gave no answer.
+/// An error of a question to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskError {
     kind: AskErrorKind,
@@ -18,21 +18,21 @@ pub struct AskError {
     missing: Option<&'static str>,
 }
 
-/// What kind of error it is.
+/// The category of an [`AskError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AskErrorKind {
-    /// The client cannot do it.
+    /// The client does not support the request.
     Unsupported,
-    /// The client does not want to.
+    /// The client refused the request.
     Refused,
-    /// What it was asked makes no sense: a form with parts that forms do not have, for instance.
+    /// The request is invalid, for example a form with fields that forms do not support.
     Invalid,
-    /// Its answer makes no sense.
+    /// The response is invalid.
     BadAnswer,
-    /// It did not answer in time.
+    /// The client did not answer in time.
     Timeout,
-    /// It is gone.
+    /// The client has disconnected.
     Gone,
 }
 
@@ -46,10 +46,9 @@ impl AskError {
     }
 
     pub(super) fn unsupported(capability: &'static str, what: &str) -> Self {
-        let message =
-            format!("the client {what}; connect with one that has the capability `{capability}`");
-        // The part of a capability that is missing is told in words; who reads it by program is
-        // told the whole.
+        let message = format!("the client {what}; use a client with the capability `{capability}`");
+        // The message names the missing part of a capability; the protocol error names the whole
+        // capability.
         let missing = capability.split('.').next();
         Self {
             kind: AskErrorKind::Unsupported,
@@ -59,24 +58,24 @@ impl AskError {
     }
 
     pub(super) fn gone() -> Self {
-        Self::new(AskErrorKind::Gone, "the client is gone")
+        Self::new(AskErrorKind::Gone, "the client has disconnected")
     }
 
     pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(AskErrorKind::BadAnswer, message)
     }
 
-    /// What kind of error it is.
+    /// Returns the category of the error.
     pub fn kind(&self) -> AskErrorKind {
         self.kind
     }
 
-    /// Whether asking again may help.
+    /// Returns `true` if asking again may succeed.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, AskErrorKind::BadAnswer | AskErrorKind::Timeout)
     }
 
-    /// The capability that the client lacks.
+    /// Returns the capability that the client lacks.
     pub(super) fn missing(&self) -> Option<&'static str> {
         self.missing
     }

@@ -10,7 +10,7 @@ use levity_runtime::SystemWorld;
 use levity_tools::{Arguments, Dispatcher, Policy, Registry, RegistryBuilder};
 use serde_json::json;
 
-use super::parked::Parked;
+use super::paused_calls::PausedCalls;
 use super::seal::Seal;
 use super::server::{Inner, Offer};
 use super::tasks::Tasks;
@@ -18,7 +18,7 @@ use super::{Changes, Completer, Handler, McpLimits, McpServer, Prompts, Resource
 use crate::error::{Error, Result};
 use crate::quota::{Quota, TokenShare};
 
-/// Settings of an [`McpServer`].
+/// A builder for an [`McpServer`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct McpServerBuilder {
     name: String,
@@ -48,7 +48,7 @@ impl McpServerBuilder {
             registry: Registry::builder(),
             has_tools: false,
             has_sources: false,
-            // Who calls has a policy of their own, and somebody to ask.
+            // The caller has its own policy and can ask its user.
             policy: Policy::allow_all(),
             offers: Vec::new(),
             resources: Vec::new(),
@@ -60,94 +60,94 @@ impl McpServerBuilder {
         }
     }
 
-    /// What it is called for people.
+    /// Sets the title of the server, for people.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// What a model should know before it uses the server.
+    /// Sets instructions for the model that uses the server.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.instructions = Some(instructions.into());
         self
     }
 
-    /// Adds a tool. Its schemas go out without what some model providers turn down.
+    /// Adds a tool. Its schemas are sent without parts that some model providers reject.
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.registry = self.registry.tool(tool);
         self.has_tools = true;
         self
     }
 
-    /// Adds tools.
+    /// Adds several tools.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
         self.registry = self.registry.tools(tools);
         self.has_tools = true;
         self
     }
 
-    /// Adds tools that may come and go; clients are told within a second.
+    /// Adds a source of tools that may change; clients are notified within a second.
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.registry = self.registry.source(source);
         (self.has_tools, self.has_sources) = (true, true);
         self
     }
 
-    /// Adds a tool that talks to its client. Its schemas go out as they are.
+    /// Adds a tool that talks to its client. Its schemas are sent unchanged.
     pub fn offer(mut self, handler: impl Handler + 'static) -> Self {
         self.offers.push(Arc::new(handler));
         self
     }
 
-    /// Adds things to be read. Several are listed one after the other.
+    /// Adds resources. Several providers are listed one after the other.
     pub fn resources(mut self, resources: impl Resources + 'static) -> Self {
         self.resources.push(Arc::new(resources));
         self
     }
 
-    /// Adds prompts. Several are listed one after the other.
+    /// Adds prompts. Several providers are listed one after the other.
     pub fn prompts(mut self, prompts: impl Prompts + 'static) -> Self {
         self.prompts.push(Arc::new(prompts));
         self
     }
 
-    /// Proposes values while a person types them.
+    /// Sets the completer, which proposes values while a user types them.
     pub fn completions(mut self, completer: impl Completer + 'static) -> Self {
         self.completer = Some(Arc::new(completer));
         self
     }
 
-    /// What may be called of what [`tool`](Self::tool), [`tools`](Self::tools) and
-    /// [`source`](Self::source) added; everything by default. What policy wants to be asked about,
-    /// the person at the client is asked.
+    /// Sets the policy for the tools that [`tool`](Self::tool), [`tools`](Self::tools) and
+    /// [`source`](Self::source) added; everything is allowed by default. If the policy requires
+    /// approval, the server asks the client's user.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// By which it is told that something has changed.
+    /// Sets the handle that reports changes to clients.
     pub fn changes(mut self, changes: Changes) -> Self {
         self.changes = changes;
         self
     }
 
-    /// How much it takes from clients.
+    /// Sets the limits for clients.
     pub fn limits(mut self, limits: McpLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Time and randomness; the system's by default.
+    /// Sets the source of time and randomness; the system's by default.
     pub fn world(mut self, world: Arc<dyn World>) -> Self {
         self.world = world;
         self
     }
 
-    /// Makes the server.
+    /// Builds the server.
     ///
     /// # Errors
-    /// When two tools have one name, a name is one that clients do not take, a schema cannot be
-    /// used, or a limit leaves no room.
+    /// Fails if two tools have the same name, if a name or a schema is invalid, or if a limit is
+    /// zero.
     pub fn build(self) -> Result<McpServer> {
         let info = self.info();
         let Self {
@@ -160,7 +160,7 @@ impl McpServerBuilder {
         if limits.calls == 0 {
             return Err(Error::setting(
                 "limits.calls",
-                "is 0; let at least one request be worked on",
+                "is 0; allow at least one request",
             ));
         }
         let registry = registry.build().map_err(|error| unusable(&error))?;
@@ -177,11 +177,11 @@ impl McpServerBuilder {
         let seal = Seal::new().ok_or_else(|| {
             Error::setting(
                 "waiting",
-                "needs a key, and the system has no randomness to make one of",
+                "needs a random key, but the system provides no randomness",
             )
         })?;
         let share = TokenShare::percent(limits.token_share);
-        let quota = |most| Quota::new(most, share);
+        let quota = |limit| Quota::new(limit, share);
         Ok(McpServer(Arc::new(Inner {
             info,
             dispatcher,
@@ -192,52 +192,58 @@ impl McpServerBuilder {
             prompts: self.prompts,
             completer: self.completer,
             changes: self.changes,
-            parked: Parked::new(seal, world.clone(), quota(limits.waiting), limits.answer),
+            paused_calls: PausedCalls::new(
+                seal,
+                world.clone(),
+                quota(limits.waiting),
+                limits.answer,
+            ),
             tasks: Tasks::new(world.clone(), quota(limits.tasks), limits.task_life),
             calls: quota(limits.calls),
             arguments: quota(limits.arguments),
             listeners: quota(limits.listeners),
             limits,
-            told: Mutex::new(None),
-            mark: world.random(),
+            tool_list: Mutex::new(None),
+            call_prefix: world.random(),
             world,
             count: AtomicU64::new(1),
         })))
     }
 
     fn info(&self) -> ServerConfig {
-        let mut able = json!({"logging": {}});
-        let listed = json!({"listChanged": true});
+        let mut capabilities = json!({"logging": {}});
+        let list_changed = json!({"listChanged": true});
         if self.has_tools || !self.offers.is_empty() {
-            able["tools"] = listed.clone();
+            capabilities["tools"] = list_changed.clone();
         }
         if !self.prompts.is_empty() {
-            able["prompts"] = listed.clone();
+            capabilities["prompts"] = list_changed.clone();
         }
         if !self.resources.is_empty() {
-            able["resources"] = listed;
+            capabilities["resources"] = list_changed;
             if self
                 .resources
                 .iter()
                 .any(|resources| resources.tells_updates())
             {
-                able["resources"]["subscribe"] = true.into();
+                capabilities["resources"]["subscribe"] = true.into();
             }
         }
         if self.completer.is_some() {
-            able["completions"] = json!({});
+            capabilities["completions"] = json!({});
         }
         if self
             .offers
             .iter()
             .any(|offer| offer.task_support() != TaskSupport::Forbidden)
         {
-            able["extensions"] = json!({ TASKS_EXTENSION_ID: {} });
+            capabilities["extensions"] = json!({ TASKS_EXTENSION_ID: {} });
         }
-        let able: ServerCapabilities = serde_json::from_value(able).unwrap_or_default();
-        let mut named = Implementation::new(&self.name, &self.version);
-        named.title.clone_from(&self.title);
-        let mut info = ServerConfig::new(able).with_server_info(named);
+        let capabilities: ServerCapabilities =
+            serde_json::from_value(capabilities).unwrap_or_default();
+        let mut implementation = Implementation::new(&self.name, &self.version);
+        implementation.title.clone_from(&self.title);
+        let mut info = ServerConfig::new(capabilities).with_server_info(implementation);
         info.instructions.clone_from(&self.instructions);
         info
     }
@@ -262,9 +268,8 @@ fn offers(registry: &Registry, handlers: Vec<Arc<dyn Handler>>) -> Result<Offers
         let name = spec.name.clone();
         let good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if name.is_empty() || name.len() > 128 || !name.bytes().all(good) {
-            let problem = format!(
-                "is named `{name}`; clients take 1 to 128 letters, digits, `_`, `-` and `.`"
-            );
+            let problem =
+                format!("is named `{name}`; use 1 to 128 letters, digits, `_`, `-` and `.`");
             return Err(Error::setting("offer", problem));
         }
         if offers.contains_key(&name) || registry.get(&name).is_some() {

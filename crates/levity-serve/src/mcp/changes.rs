@@ -6,15 +6,15 @@ use tokio::sync::Notify;
 
 use crate::quota::Permit;
 
-/// Tells clients that something has changed; they look again. Cheap to clone.
+/// Notifies clients of changes, so that they list or read again. Cheap to clone.
 ///
-/// Changes that come faster than a client takes them are told once.
+/// Changes that occur faster than a client receives them are reported once.
 ///
 /// ```
 /// use levity_serve::mcp::{Changes, McpServer};
 ///
 /// # fn main() -> levity_serve::Result<()> {
-/// // Made first, it can be handed to whoever knows of changes before there is a server.
+/// // Create it first, and pass it to the code that detects changes before the server exists.
 /// let changes = Changes::new();
 /// let server = McpServer::builder("files", "1.0").changes(changes.clone()).build()?;
 /// changes.resource("file:///notes.md");
@@ -26,124 +26,129 @@ pub struct Changes(Arc<Hub>);
 
 #[derive(Default)]
 struct Hub {
-    ears: Mutex<Vec<Weak<Ear>>>,
+    listeners: Mutex<Vec<Weak<ChangeListener>>>,
 }
 
-/// One who listens.
-pub(super) struct Ear {
-    heard: Mutex<Heard>,
+/// A listener for changes.
+pub(super) struct ChangeListener {
+    state: Mutex<ListenerState>,
     wake: Notify,
-    _place: Permit,
+    _permit: Permit,
 }
 
-/// What has changed since one last looked, and what they want to know of.
+/// The changes since a listener last checked, and its subscriptions.
 #[derive(Debug, Default)]
-struct Heard {
-    news: News,
+struct ListenerState {
+    changes: ChangeSet,
     uris: BTreeSet<String>,
 }
 
-/// What has changed.
+/// A set of changes.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct ChangeSet {
     pub(super) tools: bool,
     pub(super) prompts: bool,
     pub(super) resources: bool,
-    /// At most as many as were subscribed to.
+    /// The changed resources, at most as many as were subscribed to.
     pub(super) updated: BTreeSet<String>,
 }
 
 impl Changes {
-    /// Nobody listens yet.
+    /// Creates a handle without listeners.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// There are other tools.
+    /// Reports that the list of tools has changed.
     pub fn tools(&self) {
-        self.tell(|heard| heard.news.tools = true);
+        self.notify_all(|state| state.changes.tools = true);
     }
 
-    /// There are other prompts.
+    /// Reports that the list of prompts has changed.
     pub fn prompts(&self) {
-        self.tell(|heard| heard.news.prompts = true);
+        self.notify_all(|state| state.changes.prompts = true);
     }
 
-    /// There are other resources.
+    /// Reports that the list of resources has changed.
     pub fn resources(&self) {
-        self.tell(|heard| heard.news.resources = true);
+        self.notify_all(|state| state.changes.resources = true);
     }
 
-    /// What stands at `uri` is another.
+    /// Reports that the resource at `uri` has changed.
     pub fn resource(&self, uri: &str) {
-        self.tell(|heard| {
-            if heard.uris.contains(uri) {
-                heard.news.updated.insert(uri.to_owned());
+        self.notify_all(|state| {
+            if state.uris.contains(uri) {
+                state.changes.updated.insert(uri.to_owned());
             }
         });
     }
 
-    /// One more who listens, and keeps this place while it does.
-    pub(super) fn listen(&self, place: Permit) -> Arc<Ear> {
-        let mut ears = self.ears();
-        ears.retain(|ear| ear.strong_count() > 0);
-        let ear = Arc::new(Ear {
-            heard: Mutex::default(),
+    /// Adds a listener, which holds this permit.
+    pub(super) fn listen(&self, permit: Permit) -> Arc<ChangeListener> {
+        let mut listeners = self.listeners();
+        listeners.retain(|listener| listener.strong_count() > 0);
+        let listener = Arc::new(ChangeListener {
+            state: Mutex::default(),
             wake: Notify::new(),
-            _place: place,
+            _permit: permit,
         });
-        ears.push(Arc::downgrade(&ear));
-        ear
+        listeners.push(Arc::downgrade(&listener));
+        listener
     }
 
-    fn tell(&self, change: impl Fn(&mut Heard)) {
-        let ears: Vec<Arc<Ear>> = self.ears().iter().filter_map(Weak::upgrade).collect();
-        for ear in ears {
-            change(&mut ear.heard());
-            ear.wake.notify_one();
+    fn notify_all(&self, change: impl Fn(&mut ListenerState)) {
+        let listeners: Vec<Arc<ChangeListener>> =
+            self.listeners().iter().filter_map(Weak::upgrade).collect();
+        for listener in listeners {
+            change(&mut listener.state());
+            listener.wake.notify_one();
         }
     }
 
-    fn ears(&self) -> MutexGuard<'_, Vec<Weak<Ear>>> {
-        self.0.ears.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<ChangeListener>>> {
+        self.0
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ear {
-    /// Waits until something has changed, perhaps nothing that this one wants to know of.
-    pub(super) async fn woken(&self) {
+impl ChangeListener {
+    /// Waits until something has changed, possibly nothing that this listener subscribed to.
+    pub(super) async fn changed(&self) {
         self.wake.notified().await;
     }
 
-    /// What has changed since the last look.
-    pub(super) fn news(&self) -> News {
-        std::mem::take(&mut self.heard().news)
+    /// Returns the changes since the last call.
+    pub(super) fn changes(&self) -> ChangeSet {
+        std::mem::take(&mut self.state().changes)
     }
 
-    /// Also tells of what stands at `uri`, unless that would be more than `most`.
-    pub(super) fn subscribe(&self, uri: String, most: usize) -> bool {
-        let mut heard = self.heard();
-        let fits = heard.uris.contains(&uri) || heard.uris.len() < most;
+    /// Also reports changes of the resource at `uri`; `false` if there are `limit` subscriptions
+    /// already.
+    pub(super) fn subscribe(&self, uri: String, limit: usize) -> bool {
+        let mut state = self.state();
+        let fits = state.uris.contains(&uri) || state.uris.len() < limit;
         if fits {
-            heard.uris.insert(uri);
+            state.uris.insert(uri);
         }
         fits
     }
 
     pub(super) fn unsubscribe(&self, uri: &str) {
-        let mut heard = self.heard();
-        heard.uris.remove(uri);
-        heard.news.updated.remove(uri);
+        let mut state = self.state();
+        state.uris.remove(uri);
+        state.changes.updated.remove(uri);
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ListenerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Changes({})", self.ears().len())
+        write!(f, "Changes({})", self.listeners().len())
     }
 }
 
@@ -154,28 +159,32 @@ mod tests {
     use crate::quota::{Quota, TokenShare};
 
     #[test]
-    fn one_hears_what_one_asked_for_once() {
+    fn listener_receives_each_subscribed_change_once() {
         let changes = Changes::new();
-        let places = Quota::new(2, TokenShare::DEFAULT);
-        let place = || places.take(&Caller::owner());
-        let ear = changes.listen(place().unwrap());
-        let other = changes.listen(place().unwrap());
-        assert!(place().is_err(), "no more than two");
+        let quota = Quota::new(2, TokenShare::DEFAULT);
+        let permit = || quota.take(&Caller::owner());
+        let listener = changes.listen(permit().unwrap());
+        let other = changes.listen(permit().unwrap());
+        assert!(permit().is_err(), "the limit is two listeners");
         assert!(
-            ear.subscribe("a".into(), 1)
-                && ear.subscribe("a".into(), 1)
-                && !ear.subscribe("b".into(), 1)
+            listener.subscribe("a".into(), 1)
+                && listener.subscribe("a".into(), 1)
+                && !listener.subscribe("b".into(), 1)
         );
         for _ in 0..1000 {
             changes.tools();
             changes.resource("a");
             changes.resource("b");
         }
-        let news = ear.news();
-        assert!(news.tools && !news.prompts && news.updated == BTreeSet::from(["a".to_owned()]));
-        assert_eq!(ear.news(), News::default());
-        assert!(other.news().updated.is_empty());
+        let changes = listener.changes();
+        assert!(
+            changes.tools
+                && !changes.prompts
+                && changes.updated == BTreeSet::from(["a".to_owned()])
+        );
+        assert_eq!(listener.changes(), ChangeSet::default());
+        assert!(other.changes().updated.is_empty());
         drop(other);
-        assert!(place().is_ok(), "who left makes room");
+        assert!(permit().is_ok(), "a dropped listener releases its permit");
     }
 }

@@ -5,106 +5,105 @@ use levity_core::Progress;
 use levity_mcp::{ElicitForm, ElicitReply, ElicitUrl, SampleAsk, SampleReply};
 use serde_json::Value;
 
-use super::answer;
 use super::ask::{AskError, Root};
-use super::desk::{Desk, Note};
+use super::ask_wire;
+use super::client_channel::{ClientChannel, ClientNotification};
 use super::{Changes, ClientModel};
 use crate::access::Caller;
 
-/// Who calls, as a [`Handler`](super::Handler) sees them. Cheap to clone.
+/// The calling client, as a [`Handler`](super::Handler) sees it. Cheap to clone.
 ///
-/// Questions go to the client in the way of its version of the protocol: as requests to it before
-/// 2026-07-28, and since then as an interim result of the call, which the client makes again with
-/// its answers. The handler waits where it is either way, and what it asks at the same time is
-/// asked together.
+/// Questions reach the client in the form of its protocol version. Before 2026-07-28 they are
+/// requests to the client. Since then they are an interim result of the call, which the client
+/// repeats with its answers. The handler simply waits in both cases, and questions asked at the
+/// same time are sent together.
 ///
-/// A question is an error at once when the client cannot answer it; see
-/// [`abilities`](Self::abilities).
+/// A question fails at once if the client cannot answer it; see [`abilities`](Self::abilities).
 #[derive(Clone)]
 pub struct Client {
-    desk: Arc<Desk>,
+    channel: Arc<ClientChannel>,
     changes: Changes,
     name: Option<Arc<str>>,
     caller: Caller,
 }
 
-/// What a client is.
+/// The identity of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientInfo {
-    /// Its name.
+    /// The name of the client.
     pub name: String,
-    /// Its version.
+    /// The version of the client.
     pub version: String,
-    /// What it is called for people.
+    /// The title of the client, for people.
     pub title: Option<String>,
 }
 
-/// What a client can be asked for.
+/// The requests that a client supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientAbilities {
-    /// To have a person fill in a form.
+    /// The client can show a form to its user.
     pub elicit: bool,
-    /// To send a person to an address.
+    /// The client can send its user to a URL.
     pub elicit_url: bool,
-    /// To have its model reply.
+    /// The client's model can be sampled.
     pub sample: bool,
-    /// To have its model call tools.
+    /// The client's model can call tools when sampled.
     pub sample_tools: bool,
-    /// To say where it works.
+    /// The client can list its root folders.
     pub roots: bool,
 }
 
-/// How much something matters.
+/// The severity of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ClientLogLevel {
-    /// For who looks for a fault.
+    /// Detailed information for debugging.
     Debug,
-    /// As it should be.
+    /// General information about normal operation.
     Info,
-    /// As it should be, and of note.
+    /// A normal but significant event.
     Notice,
-    /// Not as it should be.
+    /// A warning condition.
     Warning,
-    /// Something failed.
+    /// An error condition.
     Error,
-    /// Something that others need failed.
+    /// A critical condition that affects other components.
     Critical,
-    /// Somebody must act at once.
+    /// A condition that requires immediate action.
     Alert,
-    /// Nothing works.
+    /// The system is unusable.
     Emergency,
 }
 
 impl Client {
-    pub(super) fn new(desk: Arc<Desk>, changes: Changes, caller: Caller) -> Self {
+    pub(super) fn new(channel: Arc<ClientChannel>, changes: Changes, caller: Caller) -> Self {
         Self {
-            desk,
+            channel,
             changes,
             name: None,
             caller,
         }
     }
 
-    /// The holder of the token that it showed; the owner of the server on stdio.
+    /// Returns the holder of the token that the client presented; the owner of the server on stdio.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// What it says it is.
+    /// Returns the identity that the client reports.
     pub fn info(&self) -> Option<&ClientInfo> {
-        self.desk.info.as_ref()
+        self.channel.info.as_ref()
     }
 
-    /// What it can be asked for.
+    /// Returns the requests that the client supports.
     pub fn abilities(&self) -> ClientAbilities {
-        self.desk.able
+        self.channel.abilities
     }
 
-    /// The same client, whose questions bear this name. On 2026-07-28 a client that knows the name
-    /// may answer in advance.
+    /// Returns the same client, whose questions have this name. On 2026-07-28, a client that knows
+    /// the name may answer in advance.
     #[must_use]
     pub fn named(&self, name: impl Into<Arc<str>>) -> Self {
         Self {
@@ -113,74 +112,74 @@ impl Client {
         }
     }
 
-    /// Has a person fill in a form. What comes back fits it, with its defaults where nothing was
-    /// filled in.
+    /// Shows a form to the user. Accepted content matches the form, with defaults for missing
+    /// fields.
     ///
     /// # Errors
-    /// When the client cannot, does not want to, does not answer in time, or answers something
-    /// else.
+    /// Fails if the client does not support it, refuses it, does not answer in time, or sends an
+    /// invalid response.
     pub async fn elicit(&self, form: ElicitForm) -> Result<ElicitReply, AskError> {
-        if !self.desk.able.elicit {
-            return Err(AskError::unsupported("elicitation", "cannot ask anybody"));
+        if !self.channel.abilities.elicit {
+            return Err(AskError::unsupported("elicitation", "cannot ask its user"));
         }
-        let answer = self.ask(answer::form(&form)?).await?;
-        answer::elicited(Some(&form), &answer)
+        let answer = self.ask(ask_wire::form(&form)?).await?;
+        ask_wire::parse_elicit(Some(&form), &answer)
     }
 
-    /// Sends a person to an address.
+    /// Sends the user to a URL.
     ///
     /// # Errors
-    /// When the client cannot, does not want to, or does not answer in time.
+    /// Fails if the client does not support it, refuses it, or does not answer in time.
     pub async fn elicit_url(&self, url: ElicitUrl) -> Result<ElicitReply, AskError> {
-        if !self.desk.able.elicit_url {
+        if !self.channel.abilities.elicit_url {
             return Err(AskError::unsupported(
                 "elicitation.url",
-                "cannot send anybody to an address",
+                "cannot send its user to a URL",
             ));
         }
-        let answer = self.ask(answer::url(&url)?).await?;
-        answer::elicited(None, &answer)
+        let answer = self.ask(ask_wire::url(&url)?).await?;
+        ask_wire::parse_elicit(None, &answer)
     }
 
-    /// Has the client's model reply.
+    /// Samples the client's model.
     ///
     /// # Errors
-    /// When the client cannot, does not want to, does not answer in time, or answers something
-    /// else.
+    /// Fails if the client does not support it, refuses it, does not answer in time, or sends an
+    /// invalid response.
     pub async fn sample(&self, ask: SampleAsk) -> Result<SampleReply, AskError> {
-        if !self.desk.able.sample {
-            return Err(AskError::unsupported("sampling", "lends no model"));
+        if !self.channel.abilities.sample {
+            return Err(AskError::unsupported("sampling", "offers no model"));
         }
-        if !ask.tools.is_empty() && !self.desk.able.sample_tools {
+        if !ask.tools.is_empty() && !self.channel.abilities.sample_tools {
             return Err(AskError::unsupported(
                 "sampling.tools",
-                "lends no model that calls tools",
+                "offers no model that calls tools",
             ));
         }
-        let answer = self.ask(answer::sample(&ask)?).await?;
-        answer::sampled(&answer)
+        let answer = self.ask(ask_wire::sample(&ask)?).await?;
+        ask_wire::parse_sample(&answer)
     }
 
-    /// Where the client works.
+    /// Returns the root folders of the client.
     ///
     /// # Errors
-    /// When the client cannot say it, does not want to, or does not answer in time.
+    /// Fails if the client does not support it, refuses it, or does not answer in time.
     pub async fn roots(&self) -> Result<Vec<Root>, AskError> {
-        if !self.desk.able.roots {
+        if !self.channel.abilities.roots {
             return Err(AskError::unsupported(
                 "roots",
-                "does not say where it works",
+                "does not list its root folders",
             ));
         }
-        let answer = self.ask(answer::roots()?).await?;
-        answer::listed(&answer)
+        let answer = self.ask(ask_wire::roots()?).await?;
+        ask_wire::parse_roots(&answer)
     }
 
-    /// Tells something, where the client wants to know things of this level. Nothing is waited for,
-    /// and while the client does not listen, things are left out.
+    /// Sends a log message, if the client wants messages of this level. The call does not wait; if
+    /// the client does not read, messages are dropped.
     pub fn log(&self, level: ClientLogLevel, data: impl Into<Value>) {
-        if self.desk.tells(level) {
-            self.desk.note(Note::Log {
+        if self.channel.is_enabled(level) {
+            self.channel.notify(ClientNotification::Log {
                 level,
                 logger: None,
                 data: data.into(),
@@ -188,46 +187,46 @@ impl Client {
         }
     }
 
-    /// Tells how far the work is, where the client wants to know: `done` of `total`. It never goes
-    /// back.
+    /// Reports progress, if the client wants it: `done` of `total`. The reported value never
+    /// decreases.
     pub fn progress(&self, done: f64, total: Option<f64>, text: impl Into<Option<String>>) {
-        self.desk.progress(Some(done), total, text.into());
+        self.channel.progress(Some(done), total, text.into());
     }
 
-    /// Tells all who listen that something has changed.
+    /// Returns the handle that notifies all listeners of changes.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// Lets the call go on as a task from here, for a handler whose
-    /// [`TaskSupport`](super::TaskSupport) is `Deferred`. Its client gets the id of the task now,
-    /// and the result from the task. Returns at once where the call is a task already, or the
-    /// client knows no tasks.
+    /// Continues the call as a task from here, for a handler whose
+    /// [`TaskSupport`](super::TaskSupport) is `Deferred`. The client gets the id of the task now,
+    /// and the result from the task. Returns at once if the call is already a task, or if the
+    /// client does not support tasks.
     pub async fn become_task(&self) {
-        self.desk.become_task().await;
+        self.channel.become_task().await;
     }
 
-    /// The client's model as one of ours.
+    /// Returns the client's model as a levity model.
     pub fn model(&self) -> ClientModel {
         ClientModel::new(self.clone())
     }
 
-    /// Takes a tool's word of how far it is.
+    /// Returns a sink that forwards a tool's progress.
     pub(super) fn listener(&self) -> Progress {
-        let desk = self.desk.clone();
-        Progress::new(move |text| desk.progress(None, None, Some(text.to_owned())))
+        let channel = self.channel.clone();
+        Progress::new(move |text| channel.progress(None, None, Some(text.to_owned())))
     }
 
     async fn ask(&self, request: levity_rpc::mcp::InputRequest) -> Result<Value, AskError> {
-        self.desk.ask(self.name.clone(), request).await
+        self.channel.ask(self.name.clone(), request).await
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("info", &self.desk.info)
-            .field("abilities", &self.desk.able)
+            .field("info", &self.channel.info)
+            .field("abilities", &self.channel.abilities)
             .finish()
     }
 }

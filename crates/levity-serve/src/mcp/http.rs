@@ -1,4 +1,4 @@
-//! The server over streamable HTTP, to be put behind a listener.
+//! The server over streamable HTTP, for use behind a listener.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,58 +19,57 @@ use crate::access_control::{guard, refuse};
 use crate::body::{BodyError, BodyReader};
 use crate::quota::{Quota, TokenShare};
 
-/// Since this version there are no sessions.
+/// The first version without sessions.
 const MODERN: &str = "2026-07-28";
 
 type Service = StreamableHttpService<Session, Sessions>;
 
-/// Closes what is left open when nobody can come any more: the library's sessions keep themselves
-/// alive.
-struct Door {
+/// Closes all sessions on drop, because the library's sessions keep themselves alive.
+struct HttpState {
     sessions: Arc<Sessions>,
     bodies: BodyReader,
     _sweeper: JoinSet<()>,
 }
 
-impl Drop for Door {
+impl Drop for HttpState {
     fn drop(&mut self) {
         self.sessions.close_all();
     }
 }
 
 impl McpServer {
-    /// What answers at `/mcp`, to be put behind a [`Listener`](crate::Listener): its gate looks at
-    /// `Host`, `Origin` and the token.
+    /// Returns the router for `/mcp`, for use behind a [`Listener`](crate::Listener), whose access
+    /// control checks `Host`, `Origin` and the token.
     pub(crate) fn http(&self) -> axum::Router {
         let inner = self.0.clone();
         let limits = &inner.limits;
         let share = TokenShare::percent(limits.token_share);
-        let places = Quota::new(limits.sessions, share);
+        let quota = Quota::new(limits.sessions, share);
         let bodies = BodyReader::new(limits.body, limits.body_time, share);
-        let sessions = Arc::new(Sessions::new(inner.world.clone(), places, limits.idle));
+        let sessions = Arc::new(Sessions::new(inner.world.clone(), quota, limits.idle));
         let mut sweeper = JoinSet::new();
         sweeper.spawn(Sessions::sweep_all(Arc::downgrade(&sessions)));
-        let door = Arc::new(Door {
+        let state = Arc::new(HttpState {
             sessions: sessions.clone(),
             bodies,
             _sweeper: sweeper,
         });
         let config = StreamableHttpServerConfig::default()
             .with_max_request_body_bytes(limits.body)
-            // Sessions tell their clients themselves how to come back.
+            // Sessions send the retry interval themselves.
             .with_sse_retry(None)
             .disable_allowed_hosts()
             .disable_allowed_origins();
         let factory = move || Ok(Session::remote(inner.clone()));
         let service: Service = StreamableHttpService::new(factory, sessions, config);
-        let answer = move |request: Request<Body>| answer(service.clone(), door.clone(), request);
+        let answer = move |request: Request<Body>| answer(service.clone(), state.clone(), request);
         axum::Router::new()
             .route("/mcp", any(answer))
             .fallback(async || {
                 refuse(
                     StatusCode::NOT_FOUND,
                     "no_route",
-                    "there is nothing here; the MCP server is at `/mcp`",
+                    "no such path; the MCP server is at `/mcp`",
                 )
             })
     }
@@ -78,7 +77,7 @@ impl McpServer {
 
 async fn answer(
     service: Service,
-    door: Arc<Door>,
+    state: Arc<HttpState>,
     request: Request<Body>,
 ) -> Result<Response, Infallible> {
     let caller = request
@@ -87,17 +86,17 @@ async fn answer(
         .cloned()
         .unwrap_or_else(Caller::anonymous);
     let (opens, is_json) = (opens_session(&request), is_json(request.headers()));
-    // A session is its caller's; for others there is none.
+    // A session belongs to its caller; for other callers it does not exist.
     if let Some(id) = session_id(request.headers())
-        && !door.sessions.is_of(id, &caller)
+        && !state.sessions.is_owned_by(id, &caller)
     {
         return Ok((
             StatusCode::NOT_FOUND,
-            refusal(-32001, "there is no such session"),
+            refusal(-32001, "no such session; start one with `initialize`"),
         )
             .into_response());
     }
-    if opens && !door.sessions.has_room(&caller) {
+    if opens && !state.sessions.has_room(&caller) {
         let retry = [(header::RETRY_AFTER, "30")];
         let text = "too many sessions are open; close one, or try again later";
         return Ok((
@@ -107,28 +106,29 @@ async fn answer(
         )
             .into_response());
     }
-    if comes_for_nothing(&door.sessions, &request) {
+    if is_finished_stream(&state.sessions, &request) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let request = match whole(request, &door.bodies, &caller).await {
+    let request = match read_body(request, &state.bodies, &caller).await {
         Ok(request) => request,
         Err(response) => return Ok(response),
     };
     let response = CALLER.scope(caller, service.handle(request)).await;
-    // The library says so of a body that it cannot read; the type is not what is wrong with it.
+    // The library returns this status for a body that it cannot parse, although the content type is
+    // right.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
         return Ok((
             StatusCode::BAD_REQUEST,
-            refusal(-32700, "the body is no message of the protocol"),
+            refusal(-32700, "the body is not a message of the protocol"),
         )
             .into_response());
     }
-    Ok(in_form(response.into_response()).await)
+    Ok(as_rpc_error(response.into_response()).await)
 }
 
-/// The request with all of its body, as far as that is no larger than it may be and comes in time:
-/// the library would wait for ever.
-async fn whole(
+/// Returns the request with its whole body, within the size limit and the timeout. The library
+/// would wait forever.
+async fn read_body(
     request: Request<Body>,
     bodies: &BodyReader,
     caller: &Caller,
@@ -160,21 +160,21 @@ async fn whole(
     }
 }
 
-/// An error of the library's that is plain text, as a message of the protocol.
-async fn in_form(response: Response) -> Response {
-    const LONGEST: usize = 4 << 10;
+/// Converts a plain-text error of the library to a protocol message.
+async fn as_rpc_error(response: Response) -> Response {
+    const MAX_ERROR_BYTES: usize = 4 << 10;
     let status = response.status();
     let is_plain = !is_json(response.headers());
     if !(status.is_client_error() || status.is_server_error()) || !is_plain {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let text = to_bytes(body, LONGEST).await.unwrap_or_default();
+    let text = to_bytes(body, MAX_ERROR_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let text = match text.trim() {
         "" => status
             .canonical_reason()
-            .unwrap_or("refused")
+            .unwrap_or("rejected")
             .to_lowercase(),
         text => text.to_owned(),
     };
@@ -203,7 +203,7 @@ fn refusal(code: i32, message: &str) -> axum::Json<serde_json::Value> {
     axum::Json(json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}}))
 }
 
-/// Whether a request asks for a session of its own, as far as can be seen without reading it.
+/// Returns `true` if a request opens a session, as far as its headers show.
 fn opens_session(request: &Request<Body>) -> bool {
     let headers = request.headers();
     let version = headers
@@ -214,10 +214,10 @@ fn opens_session(request: &Request<Body>) -> bool {
         && version.is_none_or(|version| version < MODERN)
 }
 
-/// Whether a request goes on with a stream that has ended. The library would answer with a stream
-/// without events, whereupon clients come back every few seconds for as long as they live; when
-/// there is no stream at all, they let it be.
-fn comes_for_nothing(sessions: &Sessions, request: &Request<Body>) -> bool {
+/// Returns `true` if a request resumes a stream that has ended. The library would return a stream
+/// without events, and clients would reconnect every few seconds forever. Without a stream, they
+/// stop.
+fn is_finished_stream(sessions: &Sessions, request: &Request<Body>) -> bool {
     let header = |name| {
         request
             .headers()
@@ -227,7 +227,7 @@ fn comes_for_nothing(sessions: &Sessions, request: &Request<Body>) -> bool {
     let (Some(session), Some(event)) = (header("mcp-session-id"), header("last-event-id")) else {
         return false;
     };
-    request.method() == Method::GET && sessions.has_no_more(session, event)
+    request.method() == Method::GET && sessions.is_stream_finished(session, event)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

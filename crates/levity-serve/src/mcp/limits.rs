@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// How much a server takes from its clients.
+/// The limits of an MCP server.
 ///
 /// ```
 /// use levity_serve::mcp::McpLimits;
@@ -10,47 +10,49 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct McpLimits {
-    /// How long a line may be on stdio, in bytes. 16 MiB by default; a longer one is answered with
-    /// an error.
+    /// The maximum length of a line on stdio, in bytes. 16 MiB by default; a longer one is answered
+    /// with an error.
     pub line: usize,
-    /// How large the body of an HTTP request may be, in bytes. 4 MiB by default.
+    /// The maximum size of an HTTP request body, in bytes. 4 MiB by default.
     pub body: usize,
-    /// How long a client may take to send the body of an HTTP request. 20 seconds by default.
+    /// The timeout for receiving the body of an HTTP request. 20 seconds by default.
     pub body_time: Duration,
-    /// How much memory the arguments of calls under way may take, in bytes, for all clients
-    /// together. 256 MiB by default; a call above that is told to come back, unless it is the only
-    /// one. Arguments take more memory than their JSON is long.
+    /// The maximum memory for the arguments of calls in progress, in bytes, for all clients
+    /// together. 256 MiB by default; a call beyond that is rejected as busy, unless it is the only
+    /// one. Arguments take more memory than their JSON.
     pub arguments: usize,
-    /// How much of each of `calls`, `arguments`, `waiting`, `tasks`, `sessions` and `listeners` one
-    /// named token may take, in percent. 25 by default; one place at least. Tokens of one tenant
-    /// share it, and tokens with the scope `admin` are not limited by it.
+    /// The share of each of `calls`, `arguments`, `waiting`, `tasks`, `sessions` and `listeners`
+    /// that one named token may use, in percent. 25 by default, and at least one unit. Tokens of
+    /// one tenant share it, and tokens with the scope `admin` are exempt.
     pub token_share: u8,
-    /// How many requests are worked on at once, for all clients together. 1,024 by default; the
-    /// others are told to come back.
+    /// The maximum number of requests in progress, for all clients together. 1,024 by default;
+    /// further ones are rejected as busy.
     pub calls: usize,
-    /// How long a tool may take whose hints do not say it. 5 minutes by default.
+    /// The timeout of tools whose hints set none. 5 minutes by default.
     pub tool: Duration,
-    /// How many bytes of text a tool's result may have; the rest is left out. 8 MiB by default.
+    /// The maximum number of bytes of text in a tool's result; the rest is omitted. 8 MiB by
+    /// default.
     pub output: usize,
-    /// How many items a part of a list has. 500 by default.
+    /// The number of items in a page of a list. 500 by default.
     pub page: usize,
-    /// How many calls wait for an answer of their client's, on protocol 2026-07-28. 256 by default.
+    /// The maximum number of calls that wait for answers of their clients, on protocol 2026-07-28.
+    /// 256 by default.
     pub waiting: usize,
-    /// How long a client has to answer. 10 minutes by default.
+    /// The time in which a client must answer a question. 10 minutes by default.
     pub answer: Duration,
-    /// How many tasks are under way or kept at a time. 256 by default; more calls are told to come
-    /// back.
+    /// The maximum number of tasks that are running or retained. 256 by default; further calls are
+    /// rejected as busy.
     pub tasks: usize,
-    /// How long a task is kept, from its beginning. 1 hour by default; work that is not done by
-    /// then is cancelled.
+    /// The lifetime of a task, from its start. 1 hour by default; unfinished work is then
+    /// cancelled.
     pub task_life: Duration,
-    /// How many sessions there are over HTTP at a time. 1,024 by default.
+    /// The maximum number of sessions over HTTP. 1,024 by default.
     pub sessions: usize,
-    /// How long a session over HTTP lasts in which nothing happens. 30 minutes by default.
+    /// The time after which an idle session over HTTP ends. 30 minutes by default.
     pub idle: Duration,
-    /// How many listen for changes at a time. 1,024 by default.
+    /// The maximum number of listeners for changes. 1,024 by default.
     pub listeners: usize,
-    /// How many addresses one client subscribes to. 1,024 by default.
+    /// The maximum number of resource subscriptions of one client. 1,024 by default.
     pub subscriptions: usize,
 }
 

@@ -1,4 +1,4 @@
-//! One message a line, over any pair of streams.
+//! A transport with one message per line, over any pair of streams.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,28 +13,31 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// How many answers wait to be written. Beyond that nothing more is read: a client that does not
-/// read makes itself wait.
-const UNWRITTEN: usize = 1024;
+/// The maximum number of unwritten responses. Beyond that, nothing more is read, so that a client
+/// that does not read delays only itself.
+const MAX_UNWRITTEN: usize = 1024;
 
-/// The library's own line transport drops what it cannot take without a word, and the client waits
-/// for ever.
+/// A line transport that answers invalid messages. The library's own transport drops them silently,
+/// and the client waits forever.
 pub(super) struct Lines<R, W> {
     reader: R,
     lines: LineBuffer,
     writer: LineWriter<W>,
-    room: Arc<Semaphore>,
-    /// Refusals under way. They are tasks, as reading may be given up at any moment, and a line
-    /// half written ends the connection.
+    permits: Arc<Semaphore>,
+    /// Rejections in progress. They are tasks, because a read may be cancelled at any moment, and a
+    /// half-written line would break the connection.
     refusals: JoinSet<()>,
 }
 
-/// What stands in a line.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
-enum Parsed {
+/// The content of a line.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the value is matched immediately"
+)]
+enum ParsedLine {
     Message(ClientJsonRpcMessage),
-    /// What its client is told instead of an answer.
-    Refused(ErrorData, Option<RequestId>),
+    /// The error that the client gets instead of a response.
+    Rejected(ErrorData, Option<RequestId>),
     Nothing,
 }
 
@@ -43,13 +46,13 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    pub(super) fn new(reader: R, writer: W, most: usize) -> Self {
+    pub(super) fn new(reader: R, writer: W, limit: usize) -> Self {
         Self {
             reader,
-            lines: LineBuffer::new(most),
-            // A client that does not read is noticed where it is read from.
+            lines: LineBuffer::new(limit),
+            // A client that does not read is detected on the reading side.
             writer: LineWriter::new(writer, |_| {}),
-            room: Arc::new(Semaphore::new(UNWRITTEN)),
+            permits: Arc::new(Semaphore::new(MAX_UNWRITTEN)),
             refusals: JoinSet::new(),
         }
     }
@@ -72,25 +75,28 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // Counted from now on, and not only when it is its turn to be written.
-        let room = self.room.clone().try_acquire_owned();
+        // The response counts from now on, not only when it is written.
+        let permits = self.permits.clone().try_acquire_owned();
         let sent = self.writer.send::<_, ()>(message, None);
         async move {
-            let _room = room;
+            let _permit = permits;
             sent.await
         }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            // Nothing is taken in while the answers to what came before are not taken.
-            drop(self.room.acquire().await.ok()?);
-            let most = self.lines.limit();
+            // Nothing is read while responses to earlier messages are not taken.
+            drop(self.permits.acquire().await.ok()?);
+            let limit = self.lines.limit();
             let parsed = match self.lines.next_line() {
                 Some(Line::Whole(line)) => parse(line),
                 Some(Line::TooLong { head, tail, .. }) => {
-                    let text = format!("the message is longer than {most} bytes");
-                    Parsed::Refused(
+                    let text = format!(
+                        "the message is longer than {limit} bytes; send a shorter \
+                        one"
+                    );
+                    ParsedLine::Rejected(
                         ErrorData::invalid_request(text, None),
                         find_id([&head, &tail], |_| true),
                     )
@@ -101,9 +107,9 @@ where
                 },
             };
             match parsed {
-                Parsed::Message(message) => return Some(message),
-                Parsed::Refused(error, id) => self.refuse(error, id),
-                Parsed::Nothing => {}
+                ParsedLine::Message(message) => return Some(message),
+                ParsedLine::Rejected(error, id) => self.refuse(error, id),
+                ParsedLine::Nothing => {}
             }
         }
     }
@@ -114,42 +120,43 @@ where
     }
 }
 
-/// What stands in the line.
-fn parse(line: &[u8]) -> Parsed {
+/// Parses a line.
+fn parse(line: &[u8]) -> ParsedLine {
     let line = line.trim_ascii();
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if line.is_empty() {
-        return Parsed::Nothing;
+        return ParsedLine::Nothing;
     }
     let error = match message(line) {
-        Ok(message) => return Parsed::Message(message),
+        Ok(message) => return ParsedLine::Message(message),
         Err(error) => error,
     };
     if !error.is_data() {
-        return Parsed::Refused(ErrorData::parse_error("this line is no JSON", None), None);
+        return ParsedLine::Rejected(ErrorData::parse_error("this line is not JSON", None), None);
     }
     let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
-    // An answer to an answer, or to a notice, could go on for ever.
-    let asks = value
+    // Answering a response or a notification could continue forever.
+    let is_request = value
         .get("method")
         .is_some_and(serde_json::Value::is_string)
         || !value.is_object();
     let id = value
         .get("id")
         .and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
-    match asks && (id.is_some() || !value.is_object()) {
-        true => Parsed::Refused(
-            ErrorData::invalid_request("this is no request of the protocol", None),
+    match is_request && (id.is_some() || !value.is_object()) {
+        true => ParsedLine::Rejected(
+            ErrorData::invalid_request("this is not a request of the protocol", None),
             id,
         ),
-        false => Parsed::Nothing,
+        false => ParsedLine::Nothing,
     }
 }
 
-/// The library tries one kind of message after another. Most are calls, so that is tried first.
+/// Parses a message. The library tries one kind after another; most are calls, so this tries them
+/// first.
 fn message(line: &[u8]) -> serde_json::Result<ClientJsonRpcMessage> {
-    let called = std::str::from_utf8(line).is_ok_and(|line| line.contains("\"tools/call\""));
-    if called && let Ok(call) = serde_json::from_slice::<JsonRpcRequest<CallToolRequest>>(line) {
+    let is_call = std::str::from_utf8(line).is_ok_and(|line| line.contains("\"tools/call\""));
+    if is_call && let Ok(call) = serde_json::from_slice::<JsonRpcRequest<CallToolRequest>>(line) {
         return Ok(ClientJsonRpcMessage::request(
             ClientRequest::CallToolRequest(call.request),
             call.id,

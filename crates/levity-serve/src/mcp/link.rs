@@ -1,8 +1,8 @@
-//! What goes in and out of one session over HTTP.
+//! The messages in and out of one session over HTTP.
 //!
-//! The library has this too, with four queues of whole messages for each session, which are most of
-//! the memory of one that only waits. It forgets an answer with which its client was cut off, and
-//! gives the last event that a client had once more.
+//! The library has this as well, but with four queues of whole messages per session, which make up
+//! most of the memory of an idle session. It also loses a response whose client was disconnected,
+//! and repeats the last event that a client received.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,34 +13,36 @@ use levity_rpc::mcp::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::strand::{Reader, Room};
+use super::event_stream::{Capacity, Reader};
 
 mod routes;
 
 use routes::Routes;
 
-/// How many messages of the client wait for the session; more make their requests wait.
+/// The maximum number of client messages that wait for the session; further ones make their
+/// requests wait.
 const INBOX: usize = 16;
 
-/// Between the session, which works on messages, and the HTTP requests that bring and fetch them.
+/// The connection between a session, which handles messages, and the HTTP requests that deliver and
+/// fetch them.
 pub(super) struct Link {
     world: Arc<dyn World>,
     state: Mutex<Routes>,
 }
 
-/// Why a session cannot do what a request wants of it.
+/// The reason for which a session cannot handle a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Gone {
-    #[error("there is no such session; begin one with `initialize`")]
+pub(super) enum SessionError {
+    #[error("no such session; start one with `initialize`")]
     Session,
     #[error("too many sessions are open; close one, or try again later")]
     Full,
-    #[error("there is nothing more of that stream")]
+    #[error("that stream has ended or is unknown; send a new request")]
     Stream,
 }
 
 impl Link {
-    /// A session's two ends.
+    /// Creates both ends of a session.
     pub(super) fn new(world: Arc<dyn World>) -> (Arc<Self>, Wire) {
         let (inbox, messages) = mpsc::channel(INBOX);
         let state = Routes::new(inbox);
@@ -51,89 +53,95 @@ impl Link {
         (link.clone(), Wire { link, messages })
     }
 
-    /// Ends the session, and all that is read of it.
+    /// Ends the session, and all readers of it.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.inbox = None;
         state.first = None;
         state.common.end(Timestamp::default());
-        state.strands.clear();
+        state.streams.clear();
     }
 
-    /// Hands over the first request, and waits for its answer.
+    /// Delivers the first request, and waits for its response.
     pub(super) async fn initialize(
         &self,
         message: ClientJsonRpcMessage,
-    ) -> Result<ServerJsonRpcMessage, Gone> {
+    ) -> Result<ServerJsonRpcMessage, SessionError> {
         let (first, answer) = oneshot::channel();
         self.state().first = Some(first);
         self.push(message).await?;
-        answer.await.map_err(|_| Gone::Session)
+        answer.await.map_err(|_| SessionError::Session)
     }
 
-    /// Hands over a message that is answered by nothing.
-    pub(super) async fn push(&self, message: ClientJsonRpcMessage) -> Result<(), Gone> {
-        let place = self.place().await?;
+    /// Delivers a message that has no response.
+    pub(super) async fn push(&self, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
+        let slot = self.slot().await?;
         if let Some(id) = cancelled_id(&message) {
-            // It is not answered any more.
+            // A cancelled request gets no response.
             self.state().end(id, self.world.now());
         }
-        place.send(Box::new(message));
+        slot.send(Box::new(message));
         Ok(())
     }
 
-    /// A place for one message of the client.
-    async fn place(&self) -> Result<mpsc::OwnedPermit<Box<ClientJsonRpcMessage>>, Gone> {
-        let inbox = self.state().inbox.clone().ok_or(Gone::Session)?;
-        inbox.reserve_owned().await.map_err(|_| Gone::Session)
+    /// Waits for a slot for one message of the client.
+    async fn slot(&self) -> Result<mpsc::OwnedPermit<Box<ClientJsonRpcMessage>>, SessionError> {
+        let inbox = self.state().inbox.clone().ok_or(SessionError::Session)?;
+        inbox
+            .reserve_owned()
+            .await
+            .map_err(|_| SessionError::Session)
     }
 
-    /// Hands over a request, and reads what belongs to it.
-    pub(super) async fn request(&self, message: ClientJsonRpcMessage) -> Result<Reader, Gone> {
-        // Whoever leaves before there is a place has not begun anything.
-        let place = self.place().await?;
+    /// Delivers a request, and returns a reader of its messages.
+    pub(super) async fn request(
+        &self,
+        message: ClientJsonRpcMessage,
+    ) -> Result<Reader, SessionError> {
+        // A client that disconnects before there is a slot has not started anything.
+        let slot = self.slot().await?;
         let mut state = self.state();
         if state.inbox.is_none() {
-            return Err(Gone::Session);
+            return Err(SessionError::Session);
         }
         let reader = state.begin(&message, self.world.now());
-        place.send(Box::new(message));
+        slot.send(Box::new(message));
         Ok(reader)
     }
 
-    /// Reads what belongs to no request.
-    pub(super) fn common(&self) -> Result<Reader, Gone> {
+    /// Returns a reader of the messages that belong to no request.
+    pub(super) fn common(&self) -> Result<Reader, SessionError> {
         let mut state = self.state();
         if state.inbox.is_none() {
-            return Err(Gone::Session);
+            return Err(SessionError::Session);
         }
         Ok(state.common.read_new())
     }
 
-    /// Goes on reading behind the event with this id.
-    pub(super) fn resume(&self, event: &str) -> Result<Reader, Gone> {
+    /// Resumes reading after the event with this id.
+    pub(super) fn resume(&self, event: &str) -> Result<Reader, SessionError> {
         let mut state = self.state();
-        state.forget(self.world.now());
-        let (strand, index) = state.find(event)?;
-        Ok(strand.read_again(index))
+        state.remove_expired(self.world.now());
+        let (stream, index) = state.find(event)?;
+        Ok(stream.resume(index))
     }
 
-    /// Whether anything comes behind the event with this id.
+    /// Returns `true` if events follow the one with this id, now or later.
     pub(super) fn has_more(&self, event: &str) -> bool {
         let mut state = self.state();
-        state.forget(self.world.now());
+        state.remove_expired(self.world.now());
         state
             .find(event)
-            .is_ok_and(|(strand, index)| strand.has_more(index))
+            .is_ok_and(|(stream, index)| stream.has_more(index))
     }
 
-    /// Forgets what nobody comes back for.
-    pub(super) fn forget(&self) {
-        self.state().forget(self.world.now());
+    /// Removes ended streams that no client resumes.
+    pub(super) fn remove_expired(&self) {
+        self.state().remove_expired(self.world.now());
     }
 
-    /// Puts a message where it belongs; gives what its sender waits for.
-    fn send(&self, message: ServerJsonRpcMessage) -> Option<Room> {
+    /// Sends a message to its stream, and returns the capacity that the sender waits for.
+    fn send(&self, message: ServerJsonRpcMessage) -> Option<Capacity> {
         self.state().send(message, self.world.now())
     }
 
@@ -142,7 +150,7 @@ impl Link {
     }
 }
 
-/// The session's own end.
+/// The session's end of the connection.
 pub(super) struct Wire {
     link: Arc<Link>,
     messages: mpsc::Receiver<Box<ClientJsonRpcMessage>>,
@@ -155,11 +163,11 @@ impl Transport<RoleServer> for Wire {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // It has its place from now on; whoever sent it waits while too much is not fetched.
-        let (room, world) = (self.link.send(message), self.link.world.clone());
+        // The message is placed now; the sender waits while too much is unread.
+        let (capacity, world) = (self.link.send(message), self.link.world.clone());
         async move {
-            if let Some(room) = room {
-                room.wait(world).await;
+            if let Some(capacity) = capacity {
+                capacity.wait(world).await;
             }
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Lists in parts, and the tools as clients are told of them.
+//! Pages of lists, and the list of tools as clients see it.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,11 +9,14 @@ use super::server::Inner;
 use super::{Page, RequestError, wire};
 
 impl Inner {
-    /// All tools. Those who listen are told when they are others than before.
+    /// Returns all tools. Listeners are notified if the list has changed.
     pub(super) fn tools(&self) -> Arc<[Tool]> {
         let specs = self.dispatcher.specs();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, tools)) = told.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &specs)) {
+        let mut tool_list = self
+            .tool_list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, tools)) = tool_list.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &specs)) {
             let _ = of;
             return tools.clone();
         }
@@ -36,8 +39,8 @@ impl Inner {
                 wire::tool(spec, &spec.input, spec.output.as_ref())
             });
         let tools: Arc<[Tool]> = plain.chain(offers).collect();
-        let changed = told.replace((specs, tools.clone())).is_some();
-        drop(told);
+        let changed = tool_list.replace((specs, tools.clone())).is_some();
+        drop(tool_list);
         if changed {
             self.changes.tools();
         }
@@ -45,8 +48,8 @@ impl Inner {
     }
 }
 
-/// The part of `items` that `cursor` names, and where the next begins.
-pub(super) fn part<T: Clone>(
+/// Returns the page of `items` that `cursor` selects, and the next cursor.
+pub(super) fn page<T: Clone>(
     items: &[T],
     cursor: Option<&str>,
     size: usize,
@@ -67,8 +70,8 @@ pub(super) fn part<T: Clone>(
     })
 }
 
-/// Which of several lists a cursor is about, and what it says there.
-pub(super) fn place(
+/// Returns the list that a cursor selects, and the cursor within that list.
+pub(super) fn parse_cursor(
     cursor: Option<&str>,
     lists: usize,
 ) -> Result<(usize, Option<String>), RequestError> {
@@ -84,21 +87,22 @@ pub(super) fn place(
     Ok((at, (!rest.is_empty()).then(|| rest.to_owned())))
 }
 
-/// Where it goes on: in this list, or at the beginning of the next.
-pub(super) fn next(at: usize, lists: usize, next: Option<String>) -> Option<String> {
-    match next {
-        Some(next) => Some(format!("{at}:{next}")),
+/// Returns the next cursor: in this list, or at the beginning of the next.
+pub(super) fn next_cursor(at: usize, lists: usize, next_cursor: Option<String>) -> Option<String> {
+    match next_cursor {
+        Some(next_cursor) => Some(format!("{at}:{next_cursor}")),
         None => (at + 1 < lists).then(|| format!("{}:", at + 1)),
     }
 }
 
-/// Whether a list has nothing and another one follows: clients take an empty page for the end.
-pub(super) fn is_passed_over<T>(page: &Page<T>, at: usize, lists: usize) -> bool {
+/// Returns `true` if a list is empty and another one follows, because clients take an empty page
+/// for the end.
+pub(super) fn is_skipped<T>(page: &Page<T>, at: usize, lists: usize) -> bool {
     page.items.is_empty() && page.next.is_none() && at + 1 < lists
 }
 
 fn unknown() -> RequestError {
-    RequestError::invalid("`cursor` is not of this server; begin again without it")
+    RequestError::invalid("`cursor` is not from this server; start again without it")
 }
 
 #[cfg(test)]
@@ -106,11 +110,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up() {
+    fn pages_cover_all_items_once() {
         let items: Vec<u32> = (0..7).collect();
         let (mut seen, mut cursor) = (Vec::new(), None::<String>);
         loop {
-            let page = part(&items, cursor.as_deref(), 3).unwrap();
+            let page = page(&items, cursor.as_deref(), 3).unwrap();
             assert!(page.items.len() <= 3);
             seen.extend(page.items);
             cursor = page.next;
@@ -120,17 +124,23 @@ mod tests {
         }
         assert_eq!(seen, items);
         for bad in ["", "-1", "8", "x", "99999999999999999999999"] {
-            assert!(part(&items, Some(bad), 3).is_err(), "{bad}");
+            assert!(page(&items, Some(bad), 3).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn lists_follow_each_other() {
-        assert_eq!(next(0, 2, Some("a:b".into())).as_deref(), Some("0:a:b"));
-        assert_eq!(place(Some("0:a:b"), 2).unwrap(), (0, Some("a:b".into())));
-        assert_eq!(next(0, 2, None).as_deref(), Some("1:"));
-        assert_eq!(place(Some("1:"), 2).unwrap(), (1, None));
-        assert_eq!(next(1, 2, None), None);
-        assert!(place(Some("2:"), 2).is_err() && place(Some("x"), 2).is_err());
+    fn cursor_continues_with_the_next_list() {
+        assert_eq!(
+            next_cursor(0, 2, Some("a:b".into())).as_deref(),
+            Some("0:a:b")
+        );
+        assert_eq!(
+            parse_cursor(Some("0:a:b"), 2).unwrap(),
+            (0, Some("a:b".into()))
+        );
+        assert_eq!(next_cursor(0, 2, None).as_deref(), Some("1:"));
+        assert_eq!(parse_cursor(Some("1:"), 2).unwrap(), (1, None));
+        assert_eq!(next_cursor(1, 2, None), None);
+        assert!(parse_cursor(Some("2:"), 2).is_err() && parse_cursor(Some("x"), 2).is_err());
     }
 }

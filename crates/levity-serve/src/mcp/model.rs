@@ -8,14 +8,13 @@ use levity_mcp::SampleAsk;
 use super::Client;
 use super::ask::{AskError, AskErrorKind};
 
-/// How long replies may be where a request does not say: clients must be told.
+/// The maximum length of replies if a request sets none, because the protocol requires a value.
 const MAX_TOKENS: u64 = 4096;
 
-/// The model of a client, lent by it ("sampling").
+/// The model of a client, used through sampling.
 ///
-/// What it can do stands on its card: it calls tools only if the client says so, and keeps to no
-/// schema by itself. Which model the client takes is the client's choice; the reply does not say
-/// what it cost.
+/// Its card lists its abilities: it calls tools only if the client supports that, and does not
+/// enforce a schema. The client chooses the model; the reply does not report its cost.
 ///
 /// ```
 /// use levity_core::{Message, Model as _, Request};
@@ -40,8 +39,8 @@ impl ClientModel {
         let able = client.abilities();
         let mut abilities = ModelAbilities::default();
         (abilities.tools, abilities.output_schema) = (able.sample_tools, false);
-        // Nobody says whether the model sees. The protocol has images, and a client that cannot
-        // show them refuses.
+        // The protocol does not say if the model supports images. A client that does not support
+        // them rejects the request.
         abilities.images = true;
         let name = client
             .info()
@@ -55,7 +54,8 @@ impl ClientModel {
         }
     }
 
-    /// Asks for a model whose name has `name` in it; of several wishes, the first counts most.
+    /// Prefers a model whose name contains `name`; of several preferences, the first has the most
+    /// weight.
     #[must_use]
     pub fn prefer(mut self, name: impl Into<String>) -> Self {
         self.hints.push(name.into());
@@ -67,7 +67,7 @@ impl ClientModel {
         let Some(first) = messages.first() else {
             return Err(ModelError::new(
                 ModelErrorKind::BadRequest,
-                "there is nothing to reply to",
+                "the request has no messages; add at least one",
             ));
         };
         let options = &request.options;

@@ -1,18 +1,18 @@
-//! Schemas in the words that every client's model provider takes.
+//! Simplifies schemas to what every model provider accepts.
 
 use serde_json::Value;
 
-/// Kinds of numbers of Rust's, which JSON Schema does not know and some providers turn down.
+/// Number formats of Rust, which JSON Schema does not define and some providers reject.
 const NUMBERS: [&str; 16] = [
     "double", "float", "int", "int8", "int16", "int32", "int64", "int128", "uint", "uint8",
     "uint16", "uint32", "uint64", "uint128", "isize", "usize",
 ];
 
-/// Where values stand that are no schemas.
+/// Keywords whose content is a value and not a schema.
 const VALUES: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 
-/// The schema without the dialect, which is the protocol's own where nothing is said, and without
-/// formats of numbers.
+/// Returns the schema without number formats and without the dialect, which defaults to that of the
+/// protocol.
 pub(super) fn portable(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Some(map) = schema.as_object_mut() {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_noise_goes() {
+    fn portable_removes_only_dialect_and_number_formats() {
         let schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",

@@ -2,17 +2,17 @@ use levity_core::{Content, Media, Message, Part, Role, ToolOutput};
 use levity_mcp::{Resource, ResourceContent};
 use serde_json::Value;
 
-/// A piece of what a tool or a prompt shows.
+/// A piece of content of a tool's result or a prompt.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Block {
-    /// Text.
+    /// A piece of text.
     Text(String),
-    /// An image, a sound, a document.
+    /// An image, audio or a document.
     Media(Media),
-    /// A resource, with what is in it.
+    /// A resource with its content.
     Resource(ResourceContent),
-    /// Where a resource is; the client may read it.
+    /// A link to a resource, which the client may read.
     Link(Resource),
 }
 
@@ -56,7 +56,7 @@ impl From<Content> for Block {
     }
 }
 
-/// What a [`Handler`](super::Handler) returns.
+/// The result of a [`Handler`](super::Handler).
 ///
 /// ```
 /// use levity_serve::mcp::{HandlerReply, Resource};
@@ -66,14 +66,14 @@ impl From<Content> for Block {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HandlerReply {
-    /// What is shown. Where it is empty, the value is shown as JSON.
+    /// The content to show. If it is empty, the value is shown as JSON.
     pub content: Vec<Block>,
-    /// The output as a value.
+    /// The structured output.
     pub value: Option<Value>,
 }
 
 impl HandlerReply {
-    /// Text.
+    /// Creates a reply with text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             content: vec![Block::Text(text.into())],
@@ -81,7 +81,7 @@ impl HandlerReply {
         }
     }
 
-    /// A value; who cannot read values is shown it as JSON.
+    /// Creates a reply with a value. Clients that cannot read values get it as JSON text.
     pub fn value(value: Value) -> Self {
         Self {
             content: Vec::new(),
@@ -89,7 +89,7 @@ impl HandlerReply {
         }
     }
 
-    /// Adds a piece.
+    /// Adds a piece of content.
     #[must_use]
     pub fn with(mut self, block: impl Into<Block>) -> Self {
         self.content.push(block.into());
@@ -106,7 +106,7 @@ impl From<ToolOutput> for HandlerReply {
     }
 }
 
-/// A prompt with its gaps filled in: what is said, and by whom.
+/// A prompt with its arguments filled in: messages with their roles.
 ///
 /// ```
 /// use levity_serve::mcp::PromptReply;
@@ -116,32 +116,33 @@ impl From<ToolOutput> for HandlerReply {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PromptReply {
-    /// What it is for.
+    /// The description of the prompt.
     pub description: Option<String>,
-    /// Who says what. All roles but the assistant's are told as the user's: prompts have no others.
+    /// The messages with their roles. Roles other than the assistant become the user, because
+    /// prompts support no others.
     pub messages: Vec<(Role, Block)>,
 }
 
 impl PromptReply {
-    /// Something that the user says.
+    /// Creates a prompt that starts with a message of the user.
     pub fn user(block: impl Into<Block>) -> Self {
         Self::default().then(Role::User, block)
     }
 
-    /// Then the assistant says this.
+    /// Adds a message of the assistant.
     #[must_use]
     pub fn assistant(self, block: impl Into<Block>) -> Self {
         self.then(Role::Assistant, block)
     }
 
-    /// Then somebody says this.
+    /// Adds a message with a role.
     #[must_use]
     pub fn then(mut self, role: Role, block: impl Into<Block>) -> Self {
         self.messages.push((role, block.into()));
         self
     }
 
-    /// Sets what it is for.
+    /// Sets the description of the prompt.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -157,10 +158,10 @@ impl From<Message> for PromptReply {
             Part::Media(media) => Some(Block::Media(media)),
             _ => None,
         };
-        let said = message.parts.into_iter().filter_map(block);
+        let blocks = message.parts.into_iter().filter_map(block);
         Self {
             description: None,
-            messages: said.map(|block| (role, block)).collect(),
+            messages: blocks.map(|block| (role, block)).collect(),
         }
     }
 }

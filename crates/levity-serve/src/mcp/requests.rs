@@ -16,10 +16,10 @@ use levity_tools::{CallCx, Dispatched, Dispatcher};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, Inbox};
-use super::drive::{self, Case, Outcome, Product, Step};
-use super::parked::{Subject, Waiting};
-use super::session::{Session, is_modern, words};
+use super::client_channel::{ClientChannel, WorkInbox};
+use super::paused_calls::{PausedCall, RequestSubject};
+use super::session::{Session, is_modern, text_arguments};
+use super::work::{self, CallWork, Outcome, Product, Step};
 use super::{
     Client, ClientAbilities, ClientInfo, HandlerCall, HandlerReply, PromptAsk, RequestError,
     ResourceAsk, TaskSupport, wire,
@@ -28,42 +28,42 @@ use crate::access::{Caller, TokenScope};
 use crate::displayed_args::{DisplayedArgs, MAX_DISPLAYED_ARGS, visible};
 use crate::quota::Permit;
 
-/// What a request came to.
+/// The result of handling a request.
 enum Answer {
     Product(Product),
     Asks(InputRequiredResult),
     Task(CallToolResponse),
 }
 
-/// What a client sent along because it was asked for it.
-struct Sent {
+/// The answers and the state that a client sent with a repeated request.
+struct ClientInput {
     state: Option<String>,
     answers: Option<InputResponses>,
-    /// Whether the work may go on as a task.
+    /// `true` if the work may continue as a task.
     can_become_task: bool,
-    /// The room that the arguments take, which they do until the work has ended.
-    held: Option<Permit>,
+    /// The memory permit of the arguments, held until the work has ended.
+    memory: Option<Permit>,
 }
 
-impl Sent {
-    /// Before 2026-07-28 clients were asked by requests, and sent nothing along.
+impl ClientInput {
+    /// Before 2026-07-28, clients were asked with requests and sent neither state nor answers.
     fn new(modern: bool, state: Option<String>, answers: Option<InputResponses>) -> Self {
         let (state, answers) = (state.filter(|_| modern), answers.filter(|_| modern));
         Self {
             state,
             answers,
             can_become_task: false,
-            held: None,
+            memory: None,
         }
     }
 
-    /// The answers, looked at.
+    /// Returns the validated answers.
     fn answers(&mut self) -> Result<InputResponses, RequestError> {
         let answers = self.answers.take().unwrap_or_default();
         match answers.values().all(Value::is_object) {
             true => Ok(answers),
             false => Err(RequestError::invalid(
-                "an answer in `inputResponses` is no object",
+                "an answer in `inputResponses` is not a JSON object",
             )),
         }
     }
@@ -76,10 +76,10 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self
+        let _permit = self
             .inner
-            .place(&self.caller(&context))
-            .map_err(|fault| fault.into_error(modern))?;
+            .call_permit(&self.caller(&context))
+            .map_err(|error| error.into_error(modern))?;
         let CallToolRequestParams {
             name,
             arguments,
@@ -87,33 +87,33 @@ impl Session {
             request_state,
             ..
         } = request;
-        let mut sent = Sent::new(modern, request_state, input_responses);
+        let mut input = ClientInput::new(modern, request_state, input_responses);
         let args = Value::Object(arguments.unwrap_or_default());
         let bytes = memory_of(&args)
-            + sent
+            + input
                 .answers
                 .iter()
                 .flatten()
                 .map(|(_, value)| memory_of(value))
                 .sum::<usize>();
-        let held = self.inner.hold(&self.caller(&context), bytes);
-        sent.held = Some(held.map_err(|fault| fault.into_error(modern))?);
+        let memory = self.inner.reserve_memory(&self.caller(&context), bytes);
+        input.memory = Some(memory.map_err(|error| error.into_error(modern))?);
         let call = ToolCall::new(self.inner.call_id(), name, args);
         self.may_call(&call.name, &context)
-            .map_err(|fault| fault.into_error(modern))?;
+            .map_err(|error| error.into_error(modern))?;
         let outcome = match self.inner.offers.contains_key(&call.name) {
-            true => self.offered(call, sent, &context).await,
-            false => self.plain(call, sent, &context).await,
+            true => self.call_handler(call, input, &context).await,
+            false => self.call_tool_only(call, input, &context).await,
         };
         match outcome {
             Ok(response) => Ok(response),
-            Err(fault) => fault
+            Err(error) => error
                 .into_tool_error(modern)
                 .map(|error| wire::failed(&error).into()),
         }
     }
 
-    /// Refuses a caller that may only read, unless the tool only reads.
+    /// Rejects a caller that may only read, unless the tool is read-only.
     fn may_call(
         &self,
         name: &str,
@@ -141,10 +141,10 @@ impl Session {
         }
     }
 
-    async fn offered(
+    async fn call_handler(
         &self,
         call: ToolCall,
-        mut sent: Sent,
+        mut input: ClientInput,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, RequestError> {
         let Some(offer) = self.inner.offers.get(&call.name) else {
@@ -162,39 +162,42 @@ impl Session {
                 client,
                 cancel,
             };
-            within(&*world, limit, handler.call(call))
+            with_timeout(&*world, limit, handler.call(call))
                 .await
                 .map(Product::Tool)
         };
         let support = offer.handler.task_support();
-        let knows_tasks = is_modern(context).then(|| knows_tasks(context));
-        if knows_tasks == Some(false) && support.is_required() {
+        let supports_tasks_extension =
+            is_modern(context).then(|| supports_tasks_extension(context));
+        if supports_tasks_extension == Some(false) && support.is_required() {
             return Err(needs_tasks());
         }
-        if knows_tasks == Some(true) && support.is_immediate() && sent.state.is_none() {
-            let answers = sent.answers()?;
+        if supports_tasks_extension == Some(true) && support.is_immediate() && input.state.is_none()
+        {
+            let answers = input.answers()?;
             return self.inner.tasks.start(
                 self.caller(context),
-                self.case(context, answers, (false, sent.held), begin),
+                self.new_work(context, answers, (false, input.memory), begin),
             );
         }
-        sent.can_become_task = knows_tasks == Some(true) && support == TaskSupport::Deferred;
-        tool_response(self.work(subject, sent, context, begin).await?)
+        input.can_become_task =
+            supports_tasks_extension == Some(true) && support == TaskSupport::Deferred;
+        tool_response(self.work(subject, input, context, begin).await?)
     }
 
-    /// A tool that does not talk to its client.
-    async fn plain(
+    /// Calls a tool that does not talk to its client.
+    async fn call_tool_only(
         &self,
         call: ToolCall,
-        sent: Sent,
+        input: ClientInput,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, RequestError> {
         let dispatcher = &self.inner.dispatcher;
         if dispatcher.registry().get(&call.name).is_none() {
             return Err(no_tool(&call.name));
         }
-        // Most calls tell nothing and ask nothing, and need no more than this.
-        if sent.state.is_none() && context.meta.get_progress_token().is_none() {
+        // Most calls report no progress and ask nothing, so this path is enough.
+        if input.state.is_none() && context.meta.get_progress_token().is_none() {
             let cx = CallCx::new(run_of(&self.caller(context)), call.id.as_str());
             let dispatched = tokio::select! {
                 dispatched = dispatcher.dispatch(&call, false, cx) => dispatched,
@@ -206,10 +209,11 @@ impl Session {
                 Dispatched::NeedsApproval { .. } => {}
             }
         }
-        let (dispatcher, made) = (dispatcher.clone(), call.clone());
-        let begin = |client: Client, _: CancelToken| permitted(dispatcher, made, client);
+        let (dispatcher, tool_call) = (dispatcher.clone(), call.clone());
+        let begin =
+            |client: Client, _: CancelToken| call_with_approval(dispatcher, tool_call, client);
         let subject = ("tools/call", &*call.name, &call.args);
-        tool_response(self.work(subject, sent, context, begin).await?)
+        tool_response(self.work(subject, input, context, begin).await?)
     }
 
     pub(super) async fn read(
@@ -218,17 +222,17 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self
+        let _permit = self
             .inner
-            .place(&self.caller(&context))
-            .map_err(|fault| fault.into_error(modern))?;
+            .call_permit(&self.caller(&context))
+            .map_err(|error| error.into_error(modern))?;
         let ReadResourceRequestParams {
             uri,
             input_responses,
             request_state,
             ..
         } = request;
-        let sent = Sent::new(modern, request_state, input_responses);
+        let input = ClientInput::new(modern, request_state, input_responses);
         let (all, wanted) = (self.inner.resources.clone(), uri.clone());
         let begin = |client: Client, _: CancelToken| async move {
             for resources in all {
@@ -237,26 +241,26 @@ impl Session {
                     client: client.clone(),
                 };
                 match resources.read(ask).await {
-                    Err(fault) if fault.is_not_found() => {}
-                    // The protocol wants an error where there is nothing.
+                    Err(error) if error.is_not_found() => {}
+                    // The protocol requires an error if there is no content.
                     Ok(contents) if contents.is_empty() => {}
                     other => return other.map(Product::Read),
                 }
             }
             let data = json!({ "uri": wanted });
             Err(
-                RequestError::not_found(format!("there is no resource `{}`", short(&wanted)))
+                RequestError::not_found(format!("no resource has the URI `{}`", short(&wanted)))
                     .with_data(data),
             )
         };
         match self
-            .work(("resources/read", &uri, &()), sent, &context, begin)
+            .work(("resources/read", &uri, &()), input, &context, begin)
             .await
         {
             Ok(Answer::Product(Product::Read(contents))) => Ok(wire::read(contents).into()),
             Ok(Answer::Asks(asks)) => Ok(asks.into()),
-            Ok(Answer::Product(_) | Answer::Task(_)) => Err(mixed_up().into_error(modern)),
-            Err(fault) => Err(fault.into_error(modern)),
+            Ok(Answer::Product(_) | Answer::Task(_)) => Err(wrong_result().into_error(modern)),
+            Err(error) => Err(error.into_error(modern)),
         }
     }
 
@@ -266,10 +270,10 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self
+        let _permit = self
             .inner
-            .place(&self.caller(&context))
-            .map_err(|fault| fault.into_error(modern))?;
+            .call_permit(&self.caller(&context))
+            .map_err(|error| error.into_error(modern))?;
         let GetPromptRequestParams {
             name,
             arguments,
@@ -277,8 +281,8 @@ impl Session {
             request_state,
             ..
         } = request;
-        let sent = Sent::new(modern, request_state, input_responses);
-        let args = words(arguments);
+        let input = ClientInput::new(modern, request_state, input_responses);
+        let args = text_arguments(arguments);
         let (all, wanted, given) = (self.inner.prompts.clone(), name.clone(), args.clone());
         let begin = |client: Client, _: CancelToken| async move {
             for prompts in all {
@@ -288,32 +292,32 @@ impl Session {
                     client: client.clone(),
                 };
                 match prompts.get(ask).await {
-                    Err(fault) if fault.is_not_found() => {}
+                    Err(error) if error.is_not_found() => {}
                     other => return other.map(Product::Prompt),
                 }
             }
             Err(RequestError::invalid(format!(
-                "there is no prompt `{}`",
+                "no prompt has the name `{}`",
                 short(&wanted)
             )))
         };
         match self
-            .work(("prompts/get", &name, &args), sent, &context, begin)
+            .work(("prompts/get", &name, &args), input, &context, begin)
             .await
         {
             Ok(Answer::Product(Product::Prompt(reply))) => Ok(wire::prompt(reply).into()),
             Ok(Answer::Asks(asks)) => Ok(asks.into()),
-            Ok(Answer::Product(_) | Answer::Task(_)) => Err(mixed_up().into_error(modern)),
-            Err(fault) => Err(fault.into_error(modern)),
+            Ok(Answer::Product(_) | Answer::Task(_)) => Err(wrong_result().into_error(modern)),
+            Err(error) => Err(error.into_error(modern)),
         }
     }
 
-    /// Begins the work for a request, or goes on with it, until it is done or the client has to say
+    /// Starts or resumes the work for a request, until it is done or the client has to answer
     /// something.
     async fn work<F>(
         &self,
         subject: (&str, &str, &impl Serialize),
-        mut sent: Sent,
+        mut input: ClientInput,
         context: &RequestContext<RoleServer>,
         begin: impl FnOnce(Client, CancelToken) -> F,
     ) -> Result<Answer, RequestError>
@@ -321,35 +325,40 @@ impl Session {
         F: Future<Output = Outcome> + Send + 'static,
     {
         let inner = &self.inner;
-        let answers = sent.answers()?;
+        let answers = input.answers()?;
         if !is_modern(context) {
-            let mut case = self.case(context, BTreeMap::new(), (false, sent.held), begin);
-            let step = case
-                .ask_along(context, &*inner.world, inner.limits.answer)
+            let mut work = self.new_work(context, BTreeMap::new(), (false, input.memory), begin);
+            let step = work
+                .drive_with_requests(context, &*inner.world, inner.limits.answer)
                 .await;
             return match step {
                 Step::Done(outcome) => outcome.map(Answer::Product),
                 Step::Cancelled => Err(cancelled()),
-                Step::Open(_) | Step::Task => Err(mixed_up()),
+                Step::Open(_) | Step::Task => Err(wrong_result()),
             };
         }
-        let subject = Subject::new(&self.caller(context), subject.0, subject.1, subject.2);
-        let mut waiting = match sent.state {
+        let subject = RequestSubject::new(&self.caller(context), subject.0, subject.1, subject.2);
+        let mut waiting = match input.state {
             Some(state) => self.resume(&state, subject, answers, context)?,
             None => {
-                let case = self.case(context, answers, (sent.can_become_task, sent.held), begin);
-                inner.parked.begin(case, subject)
+                let work = self.new_work(
+                    context,
+                    answers,
+                    (input.can_become_task, input.memory),
+                    begin,
+                );
+                inner.paused_calls.begin(work, subject)
             }
         };
-        match waiting.case.ask_at_end(context).await {
+        match waiting.call.drive_until_question(context).await {
             Step::Done(outcome) => outcome.map(Answer::Product),
             Step::Open(requests) => inner
-                .parked
-                .park(&self.caller(context), waiting, requests)
+                .paused_calls
+                .pause(&self.caller(context), waiting, requests)
                 .map(Answer::Asks),
             Step::Task => inner
                 .tasks
-                .start(self.caller(context), waiting.case)
+                .start(self.caller(context), waiting.call)
                 .map(Answer::Task),
             Step::Cancelled => Err(cancelled()),
         }
@@ -358,39 +367,39 @@ impl Session {
     fn resume(
         &self,
         state: &str,
-        subject: Subject,
+        subject: RequestSubject,
         answers: InputResponses,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Waiting, RequestError> {
-        let mut waiting = self.inner.parked.take(state, subject)?;
+    ) -> Result<PausedCall, RequestError> {
+        let mut waiting = self.inner.paused_calls.take(state, subject)?;
         waiting
-            .case
-            .desk
+            .call
+            .channel
             .level
-            .store(asked_level(context), Ordering::Relaxed);
-        waiting.case.answer(answers);
+            .store(requested_level(context), Ordering::Relaxed);
+        waiting.call.answer(answers);
         Ok(waiting)
     }
 
-    fn case<F>(
+    fn new_work<F>(
         &self,
         context: &RequestContext<RoleServer>,
         early: InputResponses,
-        (can_become_task, held): (bool, Option<Permit>),
+        (can_become_task, memory): (bool, Option<Permit>),
         begin: impl FnOnce(Client, CancelToken) -> F,
-    ) -> Case
+    ) -> CallWork
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let (desk, inbox): (Arc<Desk>, Inbox) = Desk::new(
-            able(context),
+        let (channel, inbox): (Arc<ClientChannel>, WorkInbox) = ClientChannel::new(
+            abilities(context),
             info(context),
             self.level(context),
             early,
             can_become_task,
         );
         let client = Client::new(
-            desk.clone(),
+            channel.clone(),
             self.inner.changes.clone(),
             self.caller(context),
         );
@@ -398,28 +407,28 @@ impl Session {
         let work = begin(client, cancel.clone());
         let work = async move {
             let outcome = work.await;
-            drop(held);
+            drop(memory);
             outcome
         };
-        Case::new(desk, inbox, cancel.into_guard(), work)
+        CallWork::new(channel, inbox, cancel.into_guard(), work)
     }
 
-    /// Since 2026-07-28 a client says with each request what it wants to know.
+    /// Since 2026-07-28, a client sets the log level with each request.
     fn level(&self, context: &RequestContext<RoleServer>) -> Arc<AtomicU8> {
         match is_modern(context) {
-            true => Arc::new(AtomicU8::new(asked_level(context))),
+            true => Arc::new(AtomicU8::new(requested_level(context))),
             false => self.level.clone(),
         }
     }
 }
 
-/// How much memory a value takes, about.
+/// Estimates the memory that a value takes.
 fn memory_of(value: &Value) -> usize {
     let own = size_of::<Value>();
     own + match value {
         Value::String(text) => text.len(),
         Value::Array(list) => list.iter().map(memory_of).sum(),
-        // An entry of a map has its key, and its place in a node that is half full.
+        // A map entry has its key, and a place in a node that is half full on average.
         Value::Object(map) => map
             .iter()
             .map(|(key, value)| key.len() + 2 * own + memory_of(value))
@@ -428,22 +437,22 @@ fn memory_of(value: &Value) -> usize {
     }
 }
 
-/// The level of a request; above all there are where it says none.
-fn asked_level(context: &RequestContext<RoleServer>) -> u8 {
+/// Returns the log level of a request; above all levels if it sets none.
+fn requested_level(context: &RequestContext<RoleServer>) -> u8 {
     context
         .meta
         .log_level()
-        .map_or(u8::MAX, |level| drive::level(level) as u8)
+        .map_or(u8::MAX, |level| work::level(level) as u8)
 }
 
-/// The run that calls of tools are made for. Tools that keep something for a run keep it apart for
-/// each tenant.
+/// Returns the run id for tool calls of a caller. Tools that store data per run thereby separate
+/// tenants.
 fn run_of(caller: &Caller) -> RunId {
     RunId::from(caller.own("mcp"))
 }
 
-/// Makes a call that policy may want somebody to be asked about.
-async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Outcome {
+/// Makes a call that may need approval under the policy.
+async fn call_with_approval(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Outcome {
     let run = run_of(client.caller());
     let cx = || CallCx::new(run.clone(), call.id.as_str()).with_progress(client.listener());
     let mut dispatched = dispatcher.dispatch(&call, false, cx()).await;
@@ -468,11 +477,11 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
     }
 }
 
-/// Asks the person at the client.
+/// Asks the client's user for approval.
 async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), RequestError> {
     if !client.caller().may(TokenScope::Approve) {
         let message = format!(
-            "{reason}, and {}",
+            "{reason}, but {}",
             client.caller().missing(TokenScope::Approve)
         );
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());
@@ -481,28 +490,23 @@ async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), R
     let args = DisplayedArgs::new(&call.args);
     if !args.is_complete {
         let message = format!(
-            "{reason}, and a person is asked only about calls of {MAX_DISPLAYED_ARGS} bytes at \
-                most; make \
-                a shorter call"
+            "{reason}, but only calls of up to {MAX_DISPLAYED_ARGS} bytes can be approved; make a \
+                shorter call"
         );
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());
     }
     let (name, args, reason) = (visible(&call.name), args.text, visible(reason));
     let question =
-        format!("`{name}` is about to be called with {args}: {reason}. Is that all right?");
+        format!("`{name}` is about to be called with {args}: {reason}. Do you allow it?");
     let form = ElicitForm::new(question, schema);
     match client.elicit(form).await? {
         ElicitReply::Accept(content) if content.get("allow") == Some(&Value::Bool(true)) => Ok(()),
-        _ => Err(ToolError::new(
-            ToolErrorKind::Denied,
-            "the person at the client did not allow this call",
-        )
-        .into()),
+        _ => Err(ToolError::new(ToolErrorKind::Denied, "the user did not allow this call").into()),
     }
 }
 
-/// A handler's outcome, within its time where it has one.
-async fn within(
+/// Runs a handler within its timeout, if it has one.
+async fn with_timeout(
     world: &dyn World,
     limit: Option<Duration>,
     work: impl Future<Output = Result<HandlerReply, RequestError>>,
@@ -513,7 +517,7 @@ async fn within(
     tokio::select! {
         outcome = work => outcome,
         () = world.sleep(limit) => {
-            let text = format!("the tool was not done within {limit:?}");
+            let text = format!("the tool timed out after {limit:?}");
             Err(ToolError::new(ToolErrorKind::Timeout, text).into())
         }
     }
@@ -524,11 +528,11 @@ fn tool_response(answer: Answer) -> Result<CallToolResponse, RequestError> {
         Answer::Product(Product::Tool(reply)) => Ok(wire::replied(reply).into()),
         Answer::Asks(asks) => Ok(asks.into()),
         Answer::Task(task) => Ok(task),
-        Answer::Product(_) => Err(mixed_up()),
+        Answer::Product(_) => Err(wrong_result()),
     }
 }
 
-fn knows_tasks(context: &RequestContext<RoleServer>) -> bool {
+fn supports_tasks_extension(context: &RequestContext<RoleServer>) -> bool {
     context
         .client_capabilities()
         .is_some_and(|can| can.supports_tasks())
@@ -539,14 +543,14 @@ fn needs_tasks() -> RequestError {
     RequestError::lacks(needed)
 }
 
-fn able(context: &RequestContext<RoleServer>) -> ClientAbilities {
+fn abilities(context: &RequestContext<RoleServer>) -> ClientAbilities {
     let Some(can) = context.client_capabilities() else {
         return ClientAbilities::default();
     };
     let elicit = can.elicitation.as_ref();
     let url = elicit.is_some_and(|elicit| elicit.url.is_some());
     ClientAbilities {
-        // A client that names no kind means forms.
+        // A client that names no mode supports forms.
         elicit: elicit.is_some_and(|elicit| elicit.form.is_some() || !url),
         elicit_url: url,
         sample: can.sampling.is_some(),
@@ -569,7 +573,7 @@ fn info(context: &RequestContext<RoleServer>) -> Option<ClientInfo> {
 
 fn no_tool(name: &str) -> RequestError {
     RequestError::invalid(format!(
-        "there is no tool `{}`; `tools/list` names those there are",
+        "no tool has the name `{}`; `tools/list` lists the available ones",
         short(name)
     ))
 }
@@ -582,7 +586,8 @@ fn cancelled() -> RequestError {
     RequestError::failed("the request was cancelled")
 }
 
-/// A ticket is about one request, so its case ends with what that request asked for.
-fn mixed_up() -> RequestError {
-    RequestError::failed("the request ended with what another asked for")
+/// Returns the error for a state that cannot occur: a paused call belongs to one request, so it
+/// ends with that request's result.
+fn wrong_result() -> RequestError {
+    RequestError::failed("the request ended with the result of another request")
 }

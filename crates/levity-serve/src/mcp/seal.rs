@@ -1,14 +1,14 @@
-//! Seals what goes to a client and must come back unchanged.
+//! Seals data that goes to a client and must return unchanged.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use ring::rand::SystemRandom;
 
-/// A key that nobody else has, for as long as the server lives.
+/// A random key that exists only as long as the server.
 pub(super) struct Seal(hmac::Key);
 
-/// Which call, and which time it asks.
+/// Identifies a call, and its round of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     pub(super) id: u128,
@@ -18,7 +18,7 @@ pub(super) struct Ticket {
 const BODY: usize = 20;
 
 impl Seal {
-    /// Nothing where the system has no randomness.
+    /// Creates a key; `None` if the system has no randomness.
     pub(super) fn new() -> Option<Self> {
         hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .ok()
@@ -34,7 +34,7 @@ impl Seal {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The ticket, if it is one of ours.
+    /// Returns the ticket, if this server sealed it.
     pub(super) fn open(&self, state: &str) -> Option<Ticket> {
         let bytes = URL_SAFE_NO_PAD.decode(state).ok()?;
         let (body, tag) = bytes.split_at_checked(BODY)?;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_sealed_opens() {
+    fn open_accepts_only_unmodified_sealed_tickets() {
         let seal = Seal::new().unwrap();
         let ticket = Ticket { id: 7, round: 2 };
         let state = seal.seal(ticket);

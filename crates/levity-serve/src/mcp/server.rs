@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::builder::McpServerBuilder;
 use super::lines::Lines;
-use super::parked::Parked;
+use super::paused_calls::PausedCalls;
 use super::session::Session;
 use super::tasks::Tasks;
 use super::{Changes, Completer, Handler, McpLimits, Prompts, RequestError, Resources};
@@ -30,10 +30,10 @@ pub struct McpServer(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) info: ServerConfig,
     pub(super) dispatcher: Dispatcher,
-    /// Whether tools may come and go.
+    /// `true` if the list of tools may change.
     pub(super) has_sources: bool,
     pub(super) offers: BTreeMap<String, Offer>,
-    /// The names of the offers, in the order in which they were made.
+    /// The names of the handlers, in the order in which they were added.
     pub(super) order: Vec<String>,
     pub(super) resources: Vec<Arc<dyn Resources>>,
     pub(super) prompts: Vec<Arc<dyn Prompts>>,
@@ -41,16 +41,16 @@ pub(super) struct Inner {
     pub(super) changes: Changes,
     pub(super) limits: McpLimits,
     pub(super) world: Arc<dyn World>,
-    pub(super) parked: Arc<Parked>,
+    pub(super) paused_calls: Arc<PausedCalls>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) calls: Arc<Quota>,
-    /// Bytes of arguments.
+    /// Limits the bytes of arguments.
     pub(super) arguments: Arc<Quota>,
     pub(super) listeners: Arc<Quota>,
-    /// The tools as clients are told of them, and what they were made from.
-    pub(super) told: Mutex<Option<Told>>,
-    /// Tells the calls of this server from those of others.
-    pub(super) mark: u64,
+    /// The list of tools as clients see it, and the specs it was built from.
+    pub(super) tool_list: Mutex<Option<ToolList>>,
+    /// Distinguishes the calls of this server from those of others.
+    pub(super) call_prefix: u64,
     pub(super) count: AtomicU64,
 }
 
@@ -61,15 +61,15 @@ pub(super) struct Offer {
     pub(super) limit: Option<Duration>,
 }
 
-pub(super) type Told = (Arc<[Arc<ToolSpec>]>, Arc<[Tool]>);
+pub(super) type ToolList = (Arc<[Arc<ToolSpec>]>, Arc<[Tool]>);
 
 impl McpServer {
-    /// Begins a server that calls itself this.
+    /// Creates a builder for a server with this name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> McpServerBuilder {
         McpServerBuilder::new(name.into(), version.into())
     }
 
-    /// Tells clients of changes.
+    /// Returns the handle that notifies clients of changes.
     pub fn changes(&self) -> &Changes {
         &self.0.changes
     }
@@ -77,45 +77,45 @@ impl McpServer {
     /// Serves the client that started this program, over its standard input and output, until the
     /// client closes them.
     ///
-    /// Nothing else may be written to standard output meanwhile. What was asked for before the end
-    /// is answered, within five seconds.
+    /// Nothing else may write to standard output in the meantime. Requests that arrived before the
+    /// end are answered, within five seconds.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// Fails if the connection fails.
     pub async fn stdio(&self) -> Result<()> {
         let (reader, writer) = levity_rpc::mcp::stdio_pipes();
         self.serve(reader, writer).await
     }
 
-    /// Serves the client at the other end, one message a line, until it closes its side. Dropping
-    /// the future ends it at once.
+    /// Serves the client at the other end, one message per line, until it closes its side. Dropping
+    /// the future ends the connection at once.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// Fails if the connection fails.
     pub async fn serve(
         &self,
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<()> {
         let lines = Lines::new(reader, writer, self.0.limits.line);
-        // The library's own handshake ends the connection at the first message that is out of
+        // The library's own handshake would end the connection at the first message that is out of
         // order.
         match serve_directly(Session::new(self.0.clone()), lines, None)
             .waiting()
             .await
         {
             Ok(QuitReason::JoinError(error)) | Err(error) => Err(Error::Io {
-                what: "the connection broke down".to_owned(),
+                what: "the connection failed".to_owned(),
                 source: io::Error::other(error),
             }),
             Ok(_) => Ok(()),
         }
     }
 
-    /// Serves all who come to a listener, at `/mcp`, until the listener is told to stop.
+    /// Serves all clients of a listener, at `/mcp`, until the listener must stop.
     ///
     /// # Errors
-    /// When the listener fails.
+    /// Fails if the listener fails.
     ///
     /// ```
     /// use levity_core::CancelToken;
@@ -148,24 +148,31 @@ impl fmt::Debug for McpServer {
 }
 
 impl Inner {
-    /// A place among those that are worked on.
-    pub(super) fn place(&self, caller: &Caller) -> Result<Permit, RequestError> {
+    /// Takes a permit for a request in progress.
+    pub(super) fn call_permit(&self, caller: &Caller) -> Result<Permit, RequestError> {
         self.calls
             .take(caller)
             .map_err(|_| RequestError::busy("the server is busy; try again in a moment"))
     }
 
-    /// Room for the arguments of a call, for as long as it is worked on.
-    pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Permit, RequestError> {
+    /// Takes a permit for the arguments of a call, for as long as it is in progress.
+    pub(super) fn reserve_memory(
+        &self,
+        caller: &Caller,
+        bytes: usize,
+    ) -> Result<Permit, RequestError> {
         let busy = |_| {
-            RequestError::busy("calls with much to read are being worked on; try again in a moment")
+            RequestError::busy(
+                "too many calls with large arguments are in progress; try again in \
+                a moment",
+            )
         };
         self.arguments.take_many(caller, bytes).map_err(busy)
     }
 
-    /// An id that no other call has.
+    /// Returns a unique id for a call.
     pub(super) fn call_id(&self) -> CallId {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        CallId::from(format!("mcp-{:x}-{count}", self.mark))
+        CallId::from(format!("mcp-{:x}-{count}", self.call_prefix))
     }
 }

@@ -1,8 +1,8 @@
-//! One client's connection, as the protocol's library calls it.
+//! One client's connection, as the protocol's library uses it.
 
 #![expect(
     deprecated,
-    reason = "logging and subscriptions are on their way out of the protocol, and clients have them"
+    reason = "logging and subscriptions are deprecated in the protocol, but clients still use them"
 )]
 
 use std::collections::BTreeMap;
@@ -26,41 +26,41 @@ use levity_rpc::mcp::{
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::changes::{Ear, News};
-use super::drive;
+use super::changes::{ChangeListener, ChangeSet};
 use super::server::Inner;
+use super::work;
 use super::{ClientLogLevel, Completing, RequestError, lists, wire};
 use crate::access::Caller;
 
-/// How often sources are asked whether they have other tools.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which tool sources are checked for changes.
+const SOURCE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a session of a client is.
+/// The session of a client.
 pub(super) struct Session {
     pub(super) inner: Arc<Inner>,
-    /// From which level on the client wants to know things; for versions in which it is asked once.
+    /// The minimum level of log messages, for versions in which a client sets it once.
     pub(super) level: Arc<AtomicU8>,
-    /// Whether the client is the program that started this one.
+    /// `true` if the client is the program that started this one.
     local: bool,
-    ear: Mutex<Option<Arc<Ear>>>,
-    /// Tells the client of changes, for as long as there is a session.
+    listener: Mutex<Option<Arc<ChangeListener>>>,
+    /// Notifies the client of changes, for as long as the session exists.
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Session {
-    /// A session of the owner, who started this program.
+    /// Creates a session of the owner, who started this program.
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         let level = Arc::new(AtomicU8::new(ClientLogLevel::Info as u8));
         Self {
             inner,
             level,
             local: true,
-            ear: Mutex::default(),
+            listener: Mutex::default(),
             tasks: Mutex::default(),
         }
     }
 
-    /// A session of whoever comes by HTTP: each request says whose it is.
+    /// Creates a session of an HTTP client: each request names its caller.
     pub(super) fn remote(inner: Arc<Inner>) -> Self {
         Self {
             local: false,
@@ -68,7 +68,8 @@ impl Session {
         }
     }
 
-    /// Who sent a request. The gate has noted it; where nothing is noted, nothing is allowed.
+    /// Returns the caller of a request, which access control attached to it. If there is none, the
+    /// caller has no scopes.
     pub(super) fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
         self.sender(&context.extensions)
     }
@@ -84,43 +85,52 @@ impl Session {
             .unwrap_or_else(Caller::anonymous)
     }
 
-    /// Begins to tell the client of changes, unless that has begun.
-    fn listen(&self, caller: &Caller, peer: Peer<RoleServer>) -> Result<Arc<Ear>, RequestError> {
-        let mut place = self.ear.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ear) = place.as_ref() {
-            return Ok(ear.clone());
+    /// Starts to notify the client of changes, unless that has started.
+    fn listen(
+        &self,
+        caller: &Caller,
+        peer: Peer<RoleServer>,
+    ) -> Result<Arc<ChangeListener>, RequestError> {
+        let mut place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listener) = place.as_ref() {
+            return Ok(listener.clone());
         }
-        let ear = ear(&self.inner, caller)?;
+        let listener = new_listener(&self.inner, caller)?;
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.spawn(tell(self.inner.clone(), peer, ear.clone()));
-        Ok(place.insert(ear).clone())
+        tasks.spawn(notify_client(self.inner.clone(), peer, listener.clone()));
+        Ok(place.insert(listener).clone())
     }
 
-    /// Does what somebody else wrote: within its time, among so many, and a panic of it is an
-    /// error.
-    async fn own<T>(
+    /// Runs code of a provider: within a timeout and a limit, and with panics as errors.
+    async fn run_provider<T>(
         &self,
         context: &RequestContext<RoleServer>,
         work: impl Future<Output = Result<T, RequestError>>,
     ) -> Result<T, ErrorData> {
-        let _place = self.inner.place(&self.caller(context)).map_err(error)?;
+        let _permit = self
+            .inner
+            .call_permit(&self.caller(context))
+            .map_err(error)?;
         let limit = self.inner.limits.tool;
         let done = tokio::select! {
-            done = AssertUnwindSafe(work).catch_unwind() => done.map_err(|_| RequestError::failed("it panicked")),
+            done = AssertUnwindSafe(work).catch_unwind() => {
+                done.map_err(|_| RequestError::failed("the server's code panicked"))
+            }
             () = context.ct.cancelled() => Err(RequestError::failed("the request was cancelled")),
-            () = self.inner.world.sleep(limit) => Err(RequestError::failed(format!("it was not \
-                done within {limit:?}"))),
+            () = self.inner.world.sleep(limit) => Err(RequestError::failed(format!("the request \
+                timed out after {limit:?}"))),
         };
         done.and_then(|done| done).map_err(error)
     }
 }
 
-/// What is not there has no methods either.
-fn gate(has: bool, method: &str) -> Result<(), ErrorData> {
+/// Fails if the server does not offer a method.
+fn require(has: bool, method: &str) -> Result<(), ErrorData> {
     if has { Ok(()) } else { Err(no_method(method)) }
 }
 
-/// Whether a request is of 2026-07-28 or later, where clients are asked nothing but in results.
+/// Returns `true` if a request is of 2026-07-28 or later, where questions to clients are part of
+/// results.
 pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
@@ -131,72 +141,74 @@ pub(super) fn no_method(method: &str) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)
 }
 
-fn ear(inner: &Inner, caller: &Caller) -> Result<Arc<Ear>, RequestError> {
-    let ear = inner
+fn new_listener(inner: &Inner, caller: &Caller) -> Result<Arc<ChangeListener>, RequestError> {
+    let listener = inner
         .listeners
         .take(caller)
         .map(|place| inner.changes.listen(place));
-    // The tools that there are now are those that the next are compared with.
+    // The current list of tools is the base for detecting changes.
     inner.tools();
-    ear.map_err(|_| RequestError::busy("too many clients listen for changes; try again later"))
+    listener.map_err(|_| RequestError::busy("too many clients listen for changes; try again later"))
 }
 
-/// Waits for a change; sources do not tell by themselves.
-async fn change(inner: &Inner, ear: &Ear) -> News {
+/// Waits for a change. Tool sources do not report changes, so they are polled.
+async fn next_change(inner: &Inner, listener: &ChangeListener) -> ChangeSet {
     tokio::select! {
-        () = ear.woken() => {}
-        () = inner.world.sleep(LOOK), if inner.has_sources => { inner.tools(); }
+        () = listener.changed() => {}
+        () = inner.world.sleep(SOURCE_POLL_INTERVAL), if inner.has_sources => { inner.tools(); }
     }
-    ear.news()
+    listener.changes()
 }
 
-async fn tell(inner: Arc<Inner>, peer: Peer<RoleServer>, ear: Arc<Ear>) {
+async fn notify_client(inner: Arc<Inner>, peer: Peer<RoleServer>, listener: Arc<ChangeListener>) {
     loop {
-        let news = change(&inner, &ear).await;
-        let mut told = Ok(());
-        if news.tools {
-            told = peer.notify_tool_list_changed().await;
+        let changes = next_change(&inner, &listener).await;
+        let mut sent = Ok(());
+        if changes.tools {
+            sent = peer.notify_tool_list_changed().await;
         }
-        if news.prompts && told.is_ok() {
-            told = peer.notify_prompt_list_changed().await;
+        if changes.prompts && sent.is_ok() {
+            sent = peer.notify_prompt_list_changed().await;
         }
-        if news.resources && told.is_ok() {
-            told = peer.notify_resource_list_changed().await;
+        if changes.resources && sent.is_ok() {
+            sent = peer.notify_resource_list_changed().await;
         }
-        for uri in news.updated {
-            if told.is_ok() {
-                told = peer
+        for uri in changes.updated {
+            if sent.is_ok() {
+                sent = peer
                     .notify_resource_updated(ResourceUpdatedNotificationParam::new(uri))
                     .await;
             }
         }
-        if told.is_err() {
+        if sent.is_err() {
             return;
         }
     }
 }
 
-/// Tells what was asked for, and says whether anybody still listens.
-async fn publish(sink: &SubscriptionSink, news: News) -> bool {
+/// Sends the notifications that a client subscribed to; `false` if the client has disconnected.
+async fn publish(sink: &SubscriptionSink, changes: ChangeSet) -> bool {
     let wants = sink.accepted();
     let is = |wanted: Option<bool>| wanted == Some(true);
-    if news.tools && is(wants.tools_list_changed) && sink.notify_tool_list_changed().await.is_err()
+    if changes.tools
+        && is(wants.tools_list_changed)
+        && sink.notify_tool_list_changed().await.is_err()
     {
         return false;
     }
-    if news.prompts
+    if changes.prompts
         && is(wants.prompts_list_changed)
         && sink.notify_prompt_list_changed().await.is_err()
     {
         return false;
     }
-    if news.resources
+    if changes.resources
         && is(wants.resources_list_changed)
         && sink.notify_resource_list_changed().await.is_err()
     {
         return false;
     }
-    for uri in news.updated {
+    for uri in changes.updated {
         if sink.notify_resource_updated(uri).await.is_err() {
             return false;
         }
@@ -221,12 +233,12 @@ impl ServerHandler for Session {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        // Who cannot be told of changes is served all the same.
+        // A client that cannot be notified of changes is served nevertheless.
         let _ = self.listen(&self.sender(&context.extensions), context.peer);
     }
 
-    /// What the library cannot read comes here, too: then not the method is unknown, but what it
-    /// was asked with is wrong.
+    /// Rejects unknown methods. Requests that the library cannot parse arrive here as well: then
+    /// the method is known, but its parameters are invalid.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -246,10 +258,7 @@ impl ServerHandler for Session {
             _ => false,
         };
         if has {
-            let text = format!(
-                "`{}` was asked with parameters that it does not take",
-                request.method
-            );
+            let text = format!("the parameters of `{}` are invalid", request.method);
             return Err(ErrorData::invalid_params(text, None));
         }
         Err(no_method(&request.method))
@@ -261,10 +270,10 @@ impl ServerHandler for Session {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let inner = &self.inner;
-        gate(inner.info.capabilities.tools.is_some(), "tools/list")?;
+        require(inner.info.capabilities.tools.is_some(), "tools/list")?;
         let cursor = request.and_then(|request| request.cursor);
         let page =
-            lists::part(&inner.tools(), cursor.as_deref(), inner.limits.page).map_err(error)?;
+            lists::page(&inner.tools(), cursor.as_deref(), inner.limits.page).map_err(error)?;
         let mut result = ListToolsResult::with_all_items(page.items);
         result.next_cursor = page.next;
         Ok(result)
@@ -328,22 +337,23 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let all = &self.inner.resources;
-        gate(!all.is_empty(), "resources/list")?;
+        require(!all.is_empty(), "resources/list")?;
         let cursor = request.and_then(|request| request.cursor);
         let caller = self.caller(&context);
-        let (mut at, mut cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
+        let (mut at, mut cursor) =
+            lists::parse_cursor(cursor.as_deref(), all.len()).map_err(error)?;
         let page = loop {
             let page = self
-                .own(&context, all[at].list_for(&caller, cursor.as_deref()))
+                .run_provider(&context, all[at].list_for(&caller, cursor.as_deref()))
                 .await?;
-            if !lists::is_passed_over(&page, at, all.len()) {
+            if !lists::is_skipped(&page, at, all.len()) {
                 break page;
             }
             (at, cursor) = (at + 1, None);
         };
-        let items = page.items.iter().filter_map(wire::same).collect();
+        let items = page.items.iter().filter_map(wire::convert).collect();
         let mut result = ListResourcesResult::with_all_items(items);
-        result.next_cursor = lists::next(at, all.len(), page.next);
+        result.next_cursor = lists::next_cursor(at, all.len(), page.next);
         Ok(result)
     }
 
@@ -353,21 +363,22 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let all = &self.inner.resources;
-        gate(!all.is_empty(), "resources/templates/list")?;
+        require(!all.is_empty(), "resources/templates/list")?;
         let cursor = request.and_then(|request| request.cursor);
-        let (mut at, mut cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
+        let (mut at, mut cursor) =
+            lists::parse_cursor(cursor.as_deref(), all.len()).map_err(error)?;
         let page = loop {
             let page = self
-                .own(&context, all[at].templates(cursor.as_deref()))
+                .run_provider(&context, all[at].templates(cursor.as_deref()))
                 .await?;
-            if !lists::is_passed_over(&page, at, all.len()) {
+            if !lists::is_skipped(&page, at, all.len()) {
                 break page;
             }
             (at, cursor) = (at + 1, None);
         };
-        let items = page.items.iter().filter_map(wire::same).collect();
+        let items = page.items.iter().filter_map(wire::convert).collect();
         let mut result = ListResourceTemplatesResult::with_all_items(items);
-        result.next_cursor = lists::next(at, all.len(), page.next);
+        result.next_cursor = lists::next_cursor(at, all.len(), page.next);
         Ok(result)
     }
 
@@ -376,7 +387,7 @@ impl ServerHandler for Session {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        gate(!self.inner.resources.is_empty(), "resources/read")?;
+        require(!self.inner.resources.is_empty(), "resources/read")?;
         self.read(request, context).await
     }
 
@@ -386,19 +397,22 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let all = &self.inner.prompts;
-        gate(!all.is_empty(), "prompts/list")?;
+        require(!all.is_empty(), "prompts/list")?;
         let cursor = request.and_then(|request| request.cursor);
-        let (mut at, mut cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
+        let (mut at, mut cursor) =
+            lists::parse_cursor(cursor.as_deref(), all.len()).map_err(error)?;
         let page = loop {
-            let page = self.own(&context, all[at].list(cursor.as_deref())).await?;
-            if !lists::is_passed_over(&page, at, all.len()) {
+            let page = self
+                .run_provider(&context, all[at].list(cursor.as_deref()))
+                .await?;
+            if !lists::is_skipped(&page, at, all.len()) {
                 break page;
             }
             (at, cursor) = (at + 1, None);
         };
-        let items = page.items.iter().filter_map(wire::same).collect();
+        let items = page.items.iter().filter_map(wire::convert).collect();
         let mut result = ListPromptsResult::with_all_items(items);
-        result.next_cursor = lists::next(at, all.len(), page.next);
+        result.next_cursor = lists::next_cursor(at, all.len(), page.next);
         Ok(result)
     }
 
@@ -407,7 +421,7 @@ impl ServerHandler for Session {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        gate(!self.inner.prompts.is_empty(), "prompts/get")?;
+        require(!self.inner.prompts.is_empty(), "prompts/get")?;
         self.prompt(request, context).await
     }
 
@@ -425,10 +439,7 @@ impl ServerHandler for Session {
             Reference::Prompt(prompt) => (prompt.name, false),
             Reference::Resource(resource) => (resource.uri, true),
             _ => {
-                return Err(ErrorData::invalid_params(
-                    "`ref` is of an unknown kind",
-                    None,
-                ));
+                return Err(ErrorData::invalid_params("`ref` has an unknown type", None));
             }
         };
         let others = request
@@ -442,7 +453,9 @@ impl ServerHandler for Session {
             value: request.argument.value,
             others: others.into_iter().collect(),
         };
-        let mut found = self.own(&context, completer.complete(completing)).await?;
+        let mut found = self
+            .run_provider(&context, completer.complete(completing))
+            .await?;
         let more = found.values.len() > CompletionInfo::MAX_VALUES;
         found.values.truncate(CompletionInfo::MAX_VALUES);
         let mut info = CompletionInfo::new(found.values)
@@ -461,7 +474,7 @@ impl ServerHandler for Session {
             return Err(no_method("logging/setLevel"));
         }
         self.level
-            .store(drive::level(request.level) as u8, Ordering::Relaxed);
+            .store(work::level(request.level) as u8, Ordering::Relaxed);
         Ok(())
     }
 
@@ -473,15 +486,15 @@ impl ServerHandler for Session {
         if !self.tells_updates() {
             return Err(no_method("resources/subscribe"));
         }
-        let ear = self
+        let listener = self
             .listen(&self.caller(&context), context.peer)
             .map_err(error)?;
-        let most = self.inner.limits.subscriptions;
-        if ear.subscribe(request.uri, most) {
+        let limit = self.inner.limits.subscriptions;
+        if listener.subscribe(request.uri, limit) {
             return Ok(());
         }
         Err(error(RequestError::busy(format!(
-            "no more than {most} addresses can be subscribed to; give one up first"
+            "the limit of {limit} subscriptions is reached; unsubscribe from a resource first"
         ))))
     }
 
@@ -511,15 +524,16 @@ impl ServerHandler for Session {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let ear = ear(&self.inner, &self.caller(context.request_context())).map_err(error)?;
+        let listener =
+            new_listener(&self.inner, &self.caller(context.request_context())).map_err(error)?;
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            ear.subscribe(uri.clone(), self.inner.limits.subscriptions);
+            listener.subscribe(uri.clone(), self.inner.limits.subscriptions);
         }
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                news = change(&self.inner, &ear) => {
-                    if !publish(context.sink(), news).await {
+                changes = next_change(&self.inner, &listener) => {
+                    if !publish(context.sink(), changes).await {
                         return Ok(());
                     }
                 }
@@ -539,8 +553,10 @@ fn error(fault: RequestError) -> ErrorData {
     fault.into_error(true)
 }
 
-/// What a client filled into the gaps of a prompt: words, whatever it wrote.
-pub(super) fn words(args: Option<serde_json::Map<String, Value>>) -> BTreeMap<String, String> {
+/// Returns the arguments of a prompt as text, whatever type the client sent.
+pub(super) fn text_arguments(
+    args: Option<serde_json::Map<String, Value>>,
+) -> BTreeMap<String, String> {
     let word = |value: Value| match value {
         Value::String(text) => text,
         other => other.to_string(),

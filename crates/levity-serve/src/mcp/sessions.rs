@@ -1,4 +1,4 @@
-//! Sessions over HTTP: so many at most, and none that nobody uses.
+//! Sessions over HTTP, limited in number and idle time.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,66 +12,65 @@ use levity_core::{Timestamp, World};
 use levity_rpc::mcp::http_server::{ServerSseMessage, SessionId, SessionManager};
 use levity_rpc::mcp::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 
-use super::link::{Gone, Link, Wire};
-use super::strand::Reader;
+use super::event_stream::Reader;
+use super::link::{Link, SessionError, Wire};
 use crate::access::Caller;
 use crate::quota::{Permit, Quota};
 
-/// When there is no room, a session that was not used for this long makes room.
-const SPARE: Duration = Duration::from_secs(60);
-/// How often, at most and at least, it is looked which are used no more.
-const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// If no permit is free, a session that was idle for this long is closed.
+const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
+/// The minimum and maximum interval of checks for idle sessions.
+const SWEEP_INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
-/// The sessions that there are.
+/// The open sessions.
 ///
-/// The library's own manager has no limit to them, ends one in which nothing is said for a while,
-/// also while a call is being worked on, and cannot end all at once. Here one is idle only when
-/// nobody waits for anything.
+/// The library's own manager has no limit of sessions. It also ends a session that is silent for a
+/// while even if a call is in progress, and cannot end all at once. Here a session is idle only if
+/// no client waits for anything.
 pub(super) struct Sessions {
     world: Arc<dyn World>,
-    places: Arc<Quota>,
+    quota: Arc<Quota>,
     idle: Duration,
-    all: Mutex<HashMap<SessionId, Kept>>,
+    all: Mutex<HashMap<SessionId, SessionEntry>>,
 }
 
-/// A session, which ends with this, and how it is used.
-struct Kept {
+/// A session with its usage. Dropping it ends the session.
+struct SessionEntry {
     link: Arc<Link>,
-    used: Arc<Used>,
-    /// Whose it is.
+    usage: Arc<SessionUsage>,
+    /// The owner of the session.
     owner: Owner,
-    _place: Permit,
+    _permit: Permit,
 }
 
 tokio::task_local! {
-    /// Who sends the request that is being answered: the library opens sessions without saying for
-    /// whom.
+    /// The caller of the current request, because the library opens sessions without one.
     pub(super) static CALLER: Caller;
 }
 
-/// The name of a token; the owner of the server has none.
+/// The name of a token; `None` for the owner of the server.
 type Owner = Option<Arc<str>>;
 
 fn owner(caller: &Caller) -> Owner {
     caller.name().map(Into::into)
 }
 
-impl Drop for Kept {
+impl Drop for SessionEntry {
     fn drop(&mut self) {
         self.link.close();
     }
 }
 
 #[derive(Default)]
-struct Used {
-    /// How many streams are open.
+struct SessionUsage {
+    /// The number of open streams.
     open: AtomicUsize,
-    /// When something was last wanted of it, in milliseconds.
+    /// The time of the last request, in milliseconds.
     last: AtomicU64,
 }
 
-impl Used {
-    /// How long nobody has wanted anything of it.
+impl SessionUsage {
+    /// Returns the time for which the session has been idle.
     fn idle(&self, now: Timestamp) -> Duration {
         match self.open.load(Ordering::Relaxed) {
             0 => now.since(Timestamp::from_millis(self.last.load(Ordering::Relaxed))),
@@ -81,112 +80,115 @@ impl Used {
 }
 
 impl Sessions {
-    pub(super) fn new(world: Arc<dyn World>, places: Arc<Quota>, idle: Duration) -> Self {
+    pub(super) fn new(world: Arc<dyn World>, quota: Arc<Quota>, idle: Duration) -> Self {
         Self {
             world,
-            places,
+            quota,
             idle,
             all: Mutex::default(),
         }
     }
 
-    /// Whether there is room for one more; those that nobody uses make room.
+    /// Returns `true` if another session can be opened; idle sessions are closed for it.
     pub(super) fn has_room(&self, caller: &Caller) -> bool {
         self.sweep();
-        self.take_place(caller).is_some()
+        self.take_permit(caller).is_some()
     }
 
-    /// A place for one more. Where there is none, the session that was idle longest makes room: one
-    /// of the caller's own when those are too many.
-    fn take_place(&self, caller: &Caller) -> Option<Permit> {
-        if let Ok(place) = self.places.take(caller) {
-            return Some(place);
+    /// Takes a permit for another session. If none is free, the session that was idle longest is
+    /// closed: one of the caller's own if it has too many.
+    fn take_permit(&self, caller: &Caller) -> Option<Permit> {
+        if let Ok(permit) = self.quota.take(caller) {
+            return Some(permit);
         }
-        let own = self.places.is_share_exhausted(caller);
+        let own = self.quota.is_share_exhausted(caller);
         let now = self.world.now();
         let mut all = self.all();
         let candidates = all
             .iter()
-            .filter(|(_, kept)| !own || kept.owner == owner(caller));
-        let oldest = candidates.max_by_key(|(_, kept)| kept.used.idle(now));
+            .filter(|(_, entry)| !own || entry.owner == owner(caller));
+        let oldest = candidates.max_by_key(|(_, entry)| entry.usage.idle(now));
         let spare = oldest
-            .filter(|(_, kept)| kept.used.idle(now) >= SPARE)
+            .filter(|(_, entry)| entry.usage.idle(now) >= EVICTABLE_AFTER)
             .map(|(id, _)| id.clone());
-        let made = spare.and_then(|id| all.remove(&id));
+        let evicted = spare.and_then(|id| all.remove(&id));
         drop(all);
-        drop(made?);
-        self.places.take(caller).ok()
+        drop(evicted?);
+        self.quota.take(caller).ok()
     }
 
-    /// Whether a session is this caller's.
-    pub(super) fn is_of(&self, id: &str, caller: &Caller) -> bool {
+    /// Returns `true` if a session belongs to this caller.
+    pub(super) fn is_owned_by(&self, id: &str, caller: &Caller) -> bool {
         self.all()
             .get(id)
-            .is_some_and(|kept| kept.owner == owner(caller))
+            .is_some_and(|entry| entry.owner == owner(caller))
     }
 
-    /// Ends those that nobody has used for long.
+    /// Closes sessions that have been idle for too long.
     fn sweep(&self) {
         let now = self.world.now();
         let mut all = self.all();
-        all.retain(|_, kept| kept.used.idle(now) < self.idle);
-        all.values().for_each(|kept| kept.link.forget());
+        all.retain(|_, entry| entry.usage.idle(now) < self.idle);
+        all.values().for_each(|entry| entry.link.remove_expired());
     }
 
-    /// Ends what nobody uses as time goes by, while there are sessions at all.
+    /// Closes idle sessions periodically, while the server exists.
     pub(super) async fn sweep_all(sessions: Weak<Self>) {
         loop {
             let Some((world, idle)) = sessions.upgrade().map(|all| (all.world.clone(), all.idle))
             else {
                 return;
             };
-            world.sleep((idle / 4).clamp(SWEEP.0, SWEEP.1)).await;
+            world
+                .sleep((idle / 4).clamp(SWEEP_INTERVAL.0, SWEEP_INTERVAL.1))
+                .await;
             sessions.upgrade().iter().for_each(|all| all.sweep());
         }
     }
 
-    /// Whether a client that comes back to a session has come for nothing.
-    pub(super) fn has_no_more(&self, id: &str, event: &str) -> bool {
+    /// Returns `true` if a client resumes a stream that has no more events.
+    pub(super) fn is_stream_finished(&self, id: &str, event: &str) -> bool {
         self.get(&id.into())
             .is_ok_and(|(link, _)| !link.has_more(event))
     }
 
-    /// Ends all of them.
+    /// Closes all sessions.
     pub(super) fn close_all(&self) {
         self.all().clear();
     }
 
-    fn get(&self, id: &SessionId) -> Result<(Arc<Link>, Arc<Used>), Gone> {
+    fn get(&self, id: &SessionId) -> Result<(Arc<Link>, Arc<SessionUsage>), SessionError> {
         let all = self.all();
-        let kept = all.get(id).ok_or(Gone::Session)?;
-        kept.used
+        let entry = all.get(id).ok_or(SessionError::Session)?;
+        entry
+            .usage
             .last
             .store(self.world.now().as_millis(), Ordering::Relaxed);
-        Ok((kept.link.clone(), kept.used.clone()))
+        Ok((entry.link.clone(), entry.usage.clone()))
     }
 
-    fn hold(&self, used: Arc<Used>, reader: Reader) -> Held {
-        used.open.fetch_add(1, Ordering::Relaxed);
-        Held {
+    fn active_stream(&self, usage: Arc<SessionUsage>, reader: Reader) -> ActiveStream {
+        usage.open.fetch_add(1, Ordering::Relaxed);
+        ActiveStream {
             reader,
-            used,
+            usage,
             world: self.world.clone(),
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<SessionId, Kept>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<SessionId, SessionEntry>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A stream that keeps its session from being idle.
-struct Held {
+struct ActiveStream {
     reader: Reader,
-    used: Arc<Used>,
+    usage: Arc<SessionUsage>,
     world: Arc<dyn World>,
 }
 
-impl Stream for Held {
+impl Stream for ActiveStream {
     type Item = ServerSseMessage;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
@@ -194,34 +196,34 @@ impl Stream for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ActiveStream {
     fn drop(&mut self) {
-        self.used
+        self.usage
             .last
             .store(self.world.now().as_millis(), Ordering::Relaxed);
-        self.used.open.fetch_sub(1, Ordering::Relaxed);
+        self.usage.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl SessionManager for Sessions {
-    type Error = Gone;
+    type Error = SessionError;
     type Transport = Wire;
 
-    async fn create_session(&self) -> Result<(SessionId, Wire), Gone> {
+    async fn create_session(&self) -> Result<(SessionId, Wire), SessionError> {
         let id: SessionId =
             format!("{:016x}{:016x}", self.world.random(), self.world.random()).into();
         let (link, wire) = Link::new(self.world.clone());
         let caller = CALLER
             .try_with(Clone::clone)
             .unwrap_or_else(|_| Caller::anonymous());
-        let place = self.take_place(&caller).ok_or(Gone::Full)?;
-        let kept = Kept {
+        let permit = self.take_permit(&caller).ok_or(SessionError::Full)?;
+        let entry = SessionEntry {
             link,
-            used: Arc::default(),
+            usage: Arc::default(),
             owner: owner(&caller),
-            _place: place,
+            _permit: permit,
         };
-        self.all().insert(id.clone(), kept);
+        self.all().insert(id.clone(), entry);
         self.get(&id)?;
         Ok((id, wire))
     }
@@ -230,15 +232,15 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<ServerJsonRpcMessage, Gone> {
+    ) -> Result<ServerJsonRpcMessage, SessionError> {
         self.get(id)?.0.initialize(message).await
     }
 
-    async fn has_session(&self, id: &SessionId) -> Result<bool, Gone> {
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
         Ok(self.get(id).is_ok())
     }
 
-    async fn close_session(&self, id: &SessionId) -> Result<(), Gone> {
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
         self.all().remove(id);
         Ok(())
     }
@@ -247,33 +249,33 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Gone> {
-        let (link, used) = self.get(id)?;
-        Ok(self.hold(used, link.request(message).await?))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let (link, usage) = self.get(id)?;
+        Ok(self.active_stream(usage, link.request(message).await?))
     }
 
     async fn accept_message(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), SessionError> {
         self.get(id)?.0.push(message).await
     }
 
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Gone> {
-        let (link, used) = self.get(id)?;
-        Ok(self.hold(used, link.common()?))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let (link, usage) = self.get(id)?;
+        Ok(self.active_stream(usage, link.common()?))
     }
 
     async fn resume(
         &self,
         id: &SessionId,
         last_event_id: String,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Gone> {
-        let (link, used) = self.get(id)?;
-        Ok(self.hold(used, link.resume(&last_event_id)?))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let (link, usage) = self.get(id)?;
+        Ok(self.active_stream(usage, link.resume(&last_event_id)?))
     }
 }

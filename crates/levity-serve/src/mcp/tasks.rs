@@ -1,4 +1,4 @@
-//! Calls that go on as tasks: the client polls them, answers their questions and cancels them
+//! Calls that continue as tasks: the client polls them, answers their questions and cancels them
 //! (SEP-2663).
 
 use std::collections::HashMap;
@@ -16,47 +16,47 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::desk::Note;
-use super::drive::{Case, Event, Outcome, Product};
+use super::client_channel::ClientNotification;
+use super::work::{CallWork, Event, Outcome, Product};
 use super::{RequestError, wire};
 use crate::access::{Caller, TokenScope};
 use crate::quota::{Permit, Quota};
 
-/// How often a client is told to ask for the state of a task.
-const POLL: Duration = Duration::from_millis(500);
-/// Requests about one task that wait for it.
-const COMMANDS: usize = 16;
-/// The longest status message that is kept, in characters.
-const LONGEST_MESSAGE: usize = 512;
+/// The polling interval that clients are asked to use.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The maximum number of pending requests about one task.
+const MAX_COMMANDS: usize = 16;
+/// The maximum length of a stored status message, in characters.
+const MAX_STATUS_MESSAGE: usize = 512;
 
-/// Whether calls of a [`Handler`](super::Handler) go on as tasks.
+/// Controls how calls of a [`Handler`](super::Handler) use tasks.
 ///
-/// A client that knows tasks (`io.modelcontextprotocol/tasks`, since protocol 2026-07-28) gets the
-/// id of a task instead of waiting for the result, and can lose its connection meanwhile. Clients
-/// of older versions always wait.
+/// A client that supports tasks (`io.modelcontextprotocol/tasks`, since protocol 2026-07-28) gets
+/// the id of a task instead of waiting for the result, and may lose its connection in the meantime.
+/// Clients of older versions always wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskSupport {
     /// Every client waits for the result.
     #[default]
     Forbidden,
-    /// Clients that know tasks get one.
+    /// Clients that support tasks get one.
     Optional,
-    /// Clients that know tasks get one, and others on protocol 2026-07-28 are refused.
+    /// Clients that support tasks get one, and others on protocol 2026-07-28 are rejected.
     Required,
-    /// As [`Required`](Self::Required), but a call becomes a task only when its handler calls
-    /// [`Client::become_task`](super::Client::become_task). Questions before that are asked in the
+    /// Same as [`Required`](Self::Required), but a call becomes a task only when its handler calls
+    /// [`Client::become_task`](super::Client::become_task). Earlier questions are part of the
     /// result of the call.
     Deferred,
 }
 
 impl TaskSupport {
-    /// Whether a client that does not know tasks is refused.
+    /// Returns `true` if a client that does not support tasks is rejected.
     pub(super) fn is_required(self) -> bool {
         matches!(self, Self::Required | Self::Deferred)
     }
 
-    /// Whether a call is a task from its beginning.
+    /// Returns `true` if a call is a task from its beginning.
     pub(super) fn is_immediate(self) -> bool {
         matches!(self, Self::Optional | Self::Required)
     }
@@ -65,17 +65,17 @@ impl TaskSupport {
 /// All tasks of a server.
 pub(super) struct Tasks {
     world: Arc<dyn World>,
-    places: Arc<Quota>,
-    life: Duration,
+    quota: Arc<Quota>,
+    lifetime: Duration,
     all: Mutex<HashMap<String, Entry>>,
-    /// Drives them. Each ends when its task is forgotten.
+    /// Drives the tasks. Each driver ends when its task is removed.
     drivers: Mutex<JoinSet<()>>,
 }
 
 struct Entry {
-    /// Who started it: nobody else's token reaches it, but the owner's.
+    /// The caller that started the task. Only this caller's token and the owner's reach it.
     caller: Caller,
-    _place: Permit,
+    _permit: Permit,
     state: Arc<Mutex<State>>,
     commands: mpsc::Sender<Command>,
 }
@@ -85,51 +85,60 @@ struct State {
     payload: TaskPayload,
 }
 
-/// A request about a task; it is acknowledged once it has been carried out.
+/// A request about a task, which is acknowledged once it has been executed.
 enum Command {
     Answer(InputResponses, oneshot::Sender<()>),
     Cancel(oneshot::Sender<()>),
 }
 
 impl Tasks {
-    pub(super) fn new(world: Arc<dyn World>, places: Arc<Quota>, life: Duration) -> Arc<Self> {
+    pub(super) fn new(world: Arc<dyn World>, quota: Arc<Quota>, lifetime: Duration) -> Arc<Self> {
         Arc::new(Self {
             world,
-            places,
-            life,
+            quota,
+            lifetime,
             all: Mutex::default(),
             drivers: Mutex::default(),
         })
     }
 
-    /// Lets a case go on as a task.
+    /// Continues a call as a task.
     ///
     /// # Errors
-    /// When there are too many tasks already, of this caller or of all.
+    /// Fails if there are too many tasks already, of this caller or in total.
     pub(super) fn start(
         self: &Arc<Self>,
         caller: Caller,
-        case: Case,
+        call: CallWork,
     ) -> Result<CallToolResponse, RequestError> {
-        let id = new_id()
-            .ok_or_else(|| RequestError::failed("the system has no randomness for a task id"))?;
+        let id = new_id().ok_or_else(|| {
+            RequestError::failed(
+                "cannot create a task id: the system provides no \
+                randomness",
+            )
+        })?;
         let now = self.world.now();
-        let life = u64::try_from(self.life.as_millis()).unwrap_or(u64::MAX);
+        let lifetime = u64::try_from(self.lifetime.as_millis()).unwrap_or(u64::MAX);
         let task = Task::new(&id, TaskStatus::Working, now.to_string(), now.to_string())
-            .with_ttl_ms(life)
-            .with_poll_interval_ms(u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX));
+            .with_ttl_ms(lifetime)
+            .with_poll_interval_ms(u64::try_from(POLL_INTERVAL.as_millis()).unwrap_or(u64::MAX));
         let state = Arc::new(Mutex::new(State {
             task: task.clone(),
             payload: TaskPayload::Working,
         }));
-        let (commands, commanded) = mpsc::channel(COMMANDS);
-        let full = |_| RequestError::busy("too many tasks are under way or kept; try again later");
-        let place = self.places.take(&caller).map_err(full)?;
+        let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
+        let full = |_| {
+            RequestError::busy(
+                "too many tasks are running or retained; try again \
+            later",
+            )
+        };
+        let permit = self.quota.take(&caller).map_err(full)?;
         self.all().insert(
             id.clone(),
             Entry {
                 caller,
-                _place: place,
+                _permit: permit,
                 state: state.clone(),
                 commands,
             },
@@ -141,14 +150,14 @@ impl Tasks {
         };
         let mut drivers = lock(&self.drivers);
         while drivers.try_join_next().is_some() {}
-        drivers.spawn(driver.run(id, case, commanded, self.life));
+        drivers.spawn(driver.run(id, call, receiver, self.lifetime));
         Ok(CallToolResponse::Task(CreateTaskResult::new(task)))
     }
 
     /// Returns the state of a task.
     ///
     /// # Errors
-    /// When there is no such task.
+    /// Fails if there is no such task.
     pub(super) fn get(&self, caller: &Caller, id: &str) -> Result<GetTaskResult, RequestError> {
         let state = self.find(caller, id, |entry| entry.state.clone())?;
         let state = lock(&state);
@@ -158,10 +167,10 @@ impl Tasks {
         )))
     }
 
-    /// Hands answers of the client to a task.
+    /// Delivers the client's answers to a task.
     ///
     /// # Errors
-    /// When there is no such task, or an answer is no object.
+    /// Fails if there is no such task, or if an answer is not an object.
     pub(super) async fn update(
         &self,
         caller: &Caller,
@@ -170,17 +179,17 @@ impl Tasks {
     ) -> Result<(), RequestError> {
         if answers.values().any(|answer| !answer.is_object()) {
             return Err(RequestError::invalid(
-                "an answer in `inputResponses` is no object",
+                "an answer in `inputResponses` is not a JSON object",
             ));
         }
         self.command(caller, id, |done| Command::Answer(answers, done))
             .await
     }
 
-    /// Cancels a task; one that has ended stays as it is.
+    /// Cancels a task; one that has ended does not change.
     ///
     /// # Errors
-    /// When there is no such task.
+    /// Fails if there is no such task.
     pub(super) async fn cancel(&self, caller: &Caller, id: &str) -> Result<(), RequestError> {
         self.command(caller, id, Command::Cancel).await
     }
@@ -192,15 +201,15 @@ impl Tasks {
         command: impl FnOnce(oneshot::Sender<()>) -> Command,
     ) -> Result<(), RequestError> {
         let commands = self.find(caller, id, |entry| entry.commands.clone())?;
-        let (done, carried_out) = oneshot::channel();
-        // A driver whose time is over takes no commands, and its task is about to be forgotten.
+        let (done, executed) = oneshot::channel();
+        // A driver whose time is over accepts no commands, and its task is about to be removed.
         if commands.send(command(done)).await.is_ok() {
-            let _ = carried_out.await;
+            let _ = executed.await;
         }
         Ok(())
     }
 
-    /// Takes something of a task that this caller reaches.
+    /// Reads something from a task that this caller may reach.
     fn find<T>(
         &self,
         caller: &Caller,
@@ -208,10 +217,10 @@ impl Tasks {
         take: impl FnOnce(&Entry) -> T,
     ) -> Result<T, RequestError> {
         let all = self.all();
-        let reached =
+        let may_reach =
             |entry: &&Entry| caller.may(TokenScope::Admin) || entry.caller.name() == caller.name();
         all.get(id)
-            .filter(reached)
+            .filter(may_reach)
             .map(take)
             .ok_or_else(|| unknown(id))
     }
@@ -221,7 +230,7 @@ impl Tasks {
     }
 }
 
-/// Carries one task on.
+/// Drives one task.
 struct Driver {
     tasks: std::sync::Weak<Tasks>,
     world: Arc<dyn World>,
@@ -232,13 +241,13 @@ impl Driver {
     async fn run(
         self,
         id: String,
-        case: Case,
+        call: CallWork,
         mut commands: mpsc::Receiver<Command>,
-        life: Duration,
+        lifetime: Duration,
     ) {
-        let end = self.world.sleep(life);
+        let end = self.world.sleep(lifetime);
         tokio::select! {
-            () = self.drive(case, &mut commands) => {}
+            () = self.drive(call, &mut commands) => {}
             () = end => {}
         }
         drop(commands);
@@ -247,13 +256,13 @@ impl Driver {
         }
     }
 
-    /// Carries the case on to its end, and answers commands for as long as the task is kept.
-    async fn drive(&self, case: Case, commands: &mut mpsc::Receiver<Command>) {
-        let mut case = Some(case);
+    /// Drives the call to its end, and executes commands for as long as the task is retained.
+    async fn drive(&self, call: CallWork, commands: &mut mpsc::Receiver<Command>) {
+        let mut call = Some(call);
         loop {
             let event = async {
-                match &mut case {
-                    Some(case) => case.next().await,
+                match &mut call {
+                    Some(call) => call.next().await,
                     None => std::future::pending().await,
                 }
             };
@@ -262,31 +271,33 @@ impl Driver {
                 Some(command) = commands.recv() => match command {
                     Command::Cancel(done) => {
                         // Dropping the work cancels it.
-                        if case.take().is_some() {
+                        if call.take().is_some() {
                             self.set(TaskPayload::Cancelled);
                         }
                         let _ = done.send(());
                     }
                     Command::Answer(answers, done) => {
-                        if let Some(case) = &mut case {
-                            case.answer(answers);
-                            self.set(waits(case));
+                        if let Some(call) = &mut call {
+                            call.answer(answers);
+                            self.set(current_state(call));
                         }
                         let _ = done.send(());
                     }
                 },
                 event = event => match event {
                     Event::Done(outcome) => {
-                        case = None;
-                        self.set(ended(outcome));
+                        call = None;
+                        self.set(final_state(outcome));
                     }
-                    Event::Asked => {
-                        if let Some(case) = &mut case {
-                            self.set(waits(case));
+                    Event::Question => {
+                        if let Some(call) = &mut call {
+                            self.set(current_state(call));
                         }
                     }
-                    Event::Note(Note::Progress { text: Some(text), .. }) => self.tell(&text),
-                    Event::Note(_) => {}
+                    Event::Notification(ClientNotification::Progress {
+                        text: Some(text), ..
+                    }) => self.set_message(&text),
+                    Event::Notification(_) => {}
                 },
             }
         }
@@ -299,10 +310,10 @@ impl Driver {
         touch(&mut state.task, now);
     }
 
-    fn tell(&self, text: &str) {
+    fn set_message(&self, text: &str) {
         let now = self.world.now();
         let mut state = lock(&self.state);
-        state.task.status_message = Some(text.chars().take(LONGEST_MESSAGE).collect());
+        state.task.status_message = Some(text.chars().take(MAX_STATUS_MESSAGE).collect());
         touch(&mut state.task, now);
     }
 }
@@ -311,16 +322,16 @@ fn touch(task: &mut Task, now: Timestamp) {
     task.last_updated_at = now.to_string();
 }
 
-/// The state of a case that is under way.
-fn waits(case: &mut Case) -> TaskPayload {
-    let input_requests = case.open_requests();
+/// Returns the state of a call in progress.
+fn current_state(call: &mut CallWork) -> TaskPayload {
+    let input_requests = call.open_requests();
     match input_requests.is_empty() {
         true => TaskPayload::Working,
         false => TaskPayload::InputRequired { input_requests },
     }
 }
 
-fn ended(outcome: Outcome) -> TaskPayload {
+fn final_state(outcome: Outcome) -> TaskPayload {
     let failed = |error: &ErrorData| TaskPayload::Failed {
         error: object(error),
     };
@@ -329,10 +340,10 @@ fn ended(outcome: Outcome) -> TaskPayload {
             result: object(&wire::replied(reply)),
         },
         Ok(_) => failed(
-            &RequestError::failed("the task ended with what another request asked for")
+            &RequestError::failed("the task ended with the result of another request")
                 .into_error(true),
         ),
-        Err(fault) => match fault.into_tool_error(true) {
+        Err(error) => match error.into_tool_error(true) {
             Ok(error) => TaskPayload::Completed {
                 result: object(&wire::failed(&error)),
             },
@@ -348,7 +359,7 @@ fn object(value: &impl Serialize) -> JsonObject {
     }
 }
 
-/// An id that nobody can guess: whoever knows it may see the result.
+/// Generates an id that cannot be guessed, because knowing it gives access to the result.
 fn new_id() -> Option<String> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).ok()?;
@@ -358,7 +369,7 @@ fn new_id() -> Option<String> {
 fn unknown(id: &str) -> RequestError {
     let id: String = id.chars().take(64).collect();
     RequestError::invalid(format!(
-        "there is no task `{id}`; it may have been kept for as long as its `ttlMs` said"
+        "no task has the id `{id}`; it may have expired after its `ttlMs`"
     ))
 }
 

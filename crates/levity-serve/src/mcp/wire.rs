@@ -1,4 +1,4 @@
-//! What goes out, in the protocol's words.
+//! Converts results to the protocol's types.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Block, HandlerReply, PromptReply};
 
-/// A tool as clients are told of it; nothing where it cannot be told.
+/// Converts a tool for clients; `None` if it cannot be converted.
 pub(super) fn tool(spec: &ToolSpec, input: &Value, output: Option<&Value>) -> Option<Tool> {
     let is_object = |schema: &&Value| schema.get("type").and_then(Value::as_str) == Some("object");
     let mut tool = json!({
@@ -25,7 +25,7 @@ pub(super) fn tool(spec: &ToolSpec, input: &Value, output: Option<&Value>) -> Op
         "inputSchema": input,
         "annotations": annotations(spec),
     });
-    // Before 2026-07-28 the output of a tool is an object or has no schema.
+    // Before 2026-07-28, the output of a tool is an object or has no schema.
     if let Some(output) = output.filter(is_object) {
         tool["outputSchema"] = output.clone();
     }
@@ -43,8 +43,8 @@ fn annotations(spec: &ToolSpec) -> Value {
     }
 }
 
-/// One of our values as one of the library's: both are the protocol's JSON.
-pub(super) fn same<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
+/// Converts one of our values to the library's type: both have the protocol's JSON.
+pub(super) fn convert<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
     serde_json::to_value(value)
         .and_then(serde_json::from_value)
         .ok()
@@ -81,7 +81,7 @@ fn result(mut content: Vec<ContentBlock>, value: Option<Value>, failed: bool) ->
     }
     let mut result = CallToolResult::success(content);
     result.is_error = Some(failed);
-    // Anything else has a place in no version before 2026-07-28, and is shown in the text.
+    // Versions before 2026-07-28 support only objects here; other values are part of the text.
     result.structured_content = value.filter(Value::is_object);
     result
 }
@@ -107,16 +107,16 @@ pub(super) fn read(contents: Vec<ResourceContent>) -> ReadResourceResult {
 fn block(block: Block) -> ContentBlock {
     match block {
         Block::Text(text) => ContentBlock::text(text),
-        Block::Media(media) => shown(media),
+        Block::Media(media) => media_block(media),
         Block::Resource(content) => ContentBlock::resource(resource(content)),
-        Block::Link(link) => match same(&link) {
+        Block::Link(link) => match convert(&link) {
             Some(resource) => ContentBlock::resource_link(resource),
             None => ContentBlock::text(link.uri),
         },
     }
 }
 
-fn shown(media: Media) -> ContentBlock {
+fn media_block(media: Media) -> ContentBlock {
     match media.source {
         MediaSource::Bytes(bytes) => {
             let data = STANDARD.encode(bytes.as_slice());

@@ -1,4 +1,4 @@
-//! Which message is about which request.
+//! Assigns messages to requests.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,24 +9,25 @@ use levity_rpc::mcp::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::Gone;
-use crate::mcp::strand::{Reader, Room, Strand};
+use super::SessionError;
+use crate::mcp::event_stream::{Capacity, EventStream, Reader};
 
-/// How many requests are remembered that were answered, and how many bytes their events may have;
-/// the last one always is. Nobody knows whether the client had the answer before it was cut off.
+/// The maximum number of answered requests that are remembered, and of the bytes of their events;
+/// the latest one always is. The server cannot know if a client received the response before a
+/// disconnect.
 pub(super) const ENDED: (usize, usize) = (16, 1 << 20);
 
-/// Where each message of a session belongs.
+/// The streams of a session, by request.
 pub(super) struct Routes {
-    /// Nothing when the session has ended.
+    /// The queue of client messages; `None` when the session has ended.
     pub(super) inbox: Option<mpsc::Sender<Box<ClientJsonRpcMessage>>>,
-    /// Whoever waits for the answer to the first request, which is no stream.
+    /// Receives the response to the first request, which has no stream.
     pub(super) first: Option<oneshot::Sender<ServerJsonRpcMessage>>,
-    /// What belongs to no request.
-    pub(super) common: Strand,
-    /// What belongs to one request, by its number.
-    pub(super) strands: HashMap<u64, Strand>,
-    /// Those to which nothing more comes, in the order in which they ended.
+    /// The messages that belong to no request.
+    pub(super) common: EventStream,
+    /// The messages of one request, by its number.
+    pub(super) streams: HashMap<u64, EventStream>,
+    /// The ended streams, in the order in which they ended.
     pub(super) ended: VecDeque<u64>,
     pub(super) requests: HashMap<RequestId, u64>,
     pub(super) progress: HashMap<ProgressToken, u64>,
@@ -38,8 +39,8 @@ impl Routes {
         Self {
             inbox: Some(inbox),
             first: None,
-            common: Strand::new(None),
-            strands: HashMap::new(),
+            common: EventStream::new(None),
+            streams: HashMap::new(),
             ended: VecDeque::new(),
             requests: HashMap::new(),
             progress: HashMap::new(),
@@ -47,24 +48,27 @@ impl Routes {
         }
     }
 
-    /// The row that an event is of, and its place there.
-    pub(super) fn find(&mut self, event: &str) -> Result<(&mut Strand, u64), Gone> {
-        let number = |text: &str| text.parse::<u64>().map_err(|_| Gone::Stream);
-        let Some((index, strand)) = event.split_once('/') else {
+    /// Returns the stream of an event, and the position of the event in it.
+    pub(super) fn find(&mut self, event: &str) -> Result<(&mut EventStream, u64), SessionError> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| SessionError::Stream);
+        let Some((index, stream)) = event.split_once('/') else {
             return Ok((&mut self.common, number(event)?));
         };
-        let (index, strand) = (number(index)?, number(strand)?);
-        Ok((self.strands.get_mut(&strand).ok_or(Gone::Stream)?, index))
+        let (index, stream) = (number(index)?, number(stream)?);
+        Ok((
+            self.streams.get_mut(&stream).ok_or(SessionError::Stream)?,
+            index,
+        ))
     }
 
     pub(super) fn begin(&mut self, message: &ClientJsonRpcMessage, now: Timestamp) -> Reader {
         let number = self.next;
         self.next += 1;
-        let mut strand = Strand::new(Some(number));
-        let reader = strand.read_new();
-        self.strands.insert(number, strand);
+        let mut stream = EventStream::new(Some(number));
+        let reader = stream.read_new();
+        self.streams.insert(number, stream);
         if let ClientJsonRpcMessage::Request(request) = message {
-            // An id that is used anew means the new request.
+            // A reused id refers to the new request.
             self.end(&request.id, now);
             self.requests.insert(request.id.clone(), number);
             if let Some(token) = request.request.get_meta().get_progress_token() {
@@ -74,34 +78,38 @@ impl Routes {
         reader
     }
 
-    pub(super) fn send(&mut self, message: ServerJsonRpcMessage, now: Timestamp) -> Option<Room> {
+    pub(super) fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+        now: Timestamp,
+    ) -> Option<Capacity> {
         let answers = answered_id(&message).cloned();
         if answers.is_some()
             && let Some(first) = self.first.take()
         {
             if first.send(message).is_err() {
-                // Whoever asked has left. Nobody else knows of the session.
+                // The client has disconnected, and no other client can use the session.
                 self.inbox = None;
             }
             return None;
         }
-        let strand = match &answers {
-            // Nobody waits for the answer to a request that was cancelled.
-            Some(id) => self.strands.get_mut(self.requests.get(id)?)?,
-            None => match self.strand_of(&message) {
-                Some(number) => self.strands.get_mut(&number)?,
+        let stream = match &answers {
+            // A cancelled request gets no response.
+            Some(id) => self.streams.get_mut(self.requests.get(id)?)?,
+            None => match self.stream_of(&message) {
+                Some(number) => self.streams.get_mut(&number)?,
                 None => &mut self.common,
             },
         };
-        let room = strand.send(message);
+        let capacity = stream.send(message);
         if let Some(id) = answers {
             self.end(&id, now);
         }
-        room
+        capacity
     }
 
-    /// The request that a message is about.
-    fn strand_of(&self, message: &ServerJsonRpcMessage) -> Option<u64> {
+    /// Returns the request that a message belongs to.
+    fn stream_of(&self, message: &ServerJsonRpcMessage) -> Option<u64> {
         match message {
             ServerJsonRpcMessage::Request(asks) => {
                 let about = asks.request.extensions().get::<OriginatingRequestId>()?;
@@ -121,32 +129,32 @@ impl Routes {
         }
     }
 
-    /// Nothing more comes for a request.
+    /// Ends the stream of a request.
     pub(super) fn end(&mut self, id: &RequestId, now: Timestamp) {
         let Some(number) = self.requests.remove(id) else {
             return;
         };
-        self.progress.retain(|_, strand| *strand != number);
-        if let Some(strand) = self.strands.get_mut(&number) {
-            strand.end(now);
+        self.progress.retain(|_, stream| *stream != number);
+        if let Some(stream) = self.streams.get_mut(&number) {
+            stream.end(now);
             self.ended.push_back(number);
         }
-        self.forget(now);
+        self.remove_expired(now);
     }
 
-    /// Forgets requests that ended long ago, and the oldest of too many.
-    pub(super) fn forget(&mut self, now: Timestamp) {
-        self.strands.retain(|_, strand| !strand.is_over(now));
-        let (strands, mut count, mut bytes) = (&mut self.strands, 0, 0);
+    /// Removes requests that ended long ago, and the oldest of too many.
+    pub(super) fn remove_expired(&mut self, now: Timestamp) {
+        self.streams.retain(|_, stream| !stream.is_expired(now));
+        let (streams, mut count, mut bytes) = (&mut self.streams, 0, 0);
         for number in self.ended.iter().rev() {
-            let Some(strand) = strands.get(number) else {
+            let Some(stream) = streams.get(number) else {
                 continue;
             };
-            (count, bytes) = (count + 1, bytes + strand.bytes());
+            (count, bytes) = (count + 1, bytes + stream.bytes());
             if count > ENDED.0 || (count > 1 && bytes > ENDED.1) {
-                strands.remove(number);
+                streams.remove(number);
             }
         }
-        self.ended.retain(|number| strands.contains_key(number));
+        self.ended.retain(|number| streams.contains_key(number));
     }
 }

@@ -6,7 +6,7 @@ use levity_runtime::SystemWorld;
 use levity_test::ManualWorld;
 use serde_json::{Value, json};
 
-use super::super::strand::STALLED;
+use super::super::event_stream::MAX_STALL;
 use super::routes::ENDED;
 use super::*;
 
@@ -41,7 +41,7 @@ fn changed() -> ServerJsonRpcMessage {
         .unwrap()
 }
 
-/// The ids of all events that are there, and whether that is the end.
+/// Returns the ids of all available events, and `true` if the stream has ended.
 fn ids(reader: &mut Reader) -> (Vec<String>, bool) {
     let mut found = Vec::new();
     loop {
@@ -53,12 +53,12 @@ fn ids(reader: &mut Reader) -> (Vec<String>, bool) {
     }
 }
 
-fn all(found: &[&str], ended: bool) -> (Vec<String>, bool) {
+fn events(found: &[&str], ended: bool) -> (Vec<String>, bool) {
     (found.iter().map(ToString::to_string).collect(), ended)
 }
 
 #[tokio::test]
-async fn each_message_goes_to_the_request_that_it_is_about() {
+async fn messages_go_to_the_stream_of_their_request() {
     let (link, mut wire) = link();
     let (mut one, mut two) = (
         link.request(call(1)).await.unwrap(),
@@ -69,28 +69,31 @@ async fn each_message_goes_to_the_request_that_it_is_about() {
     for message in [progress(2, 1), changed(), answer(1), answer(2), answer(2)] {
         wire.send(message).await.unwrap();
     }
-    assert_eq!(ids(&mut one), all(&["0/0", "1/0"], true));
-    assert_eq!(ids(&mut two), all(&["0/1", "1/1", "2/1"], true));
-    assert_eq!(ids(&mut common), all(&["0", "1"], false));
+    assert_eq!(ids(&mut one), events(&["0/0", "1/0"], true));
+    assert_eq!(ids(&mut two), events(&["0/1", "1/1", "2/1"], true));
+    assert_eq!(ids(&mut common), events(&["0", "1"], false));
     let state = link.state();
     assert!(state.requests.is_empty() && state.progress.is_empty());
 }
 
 #[tokio::test]
-async fn whoever_was_cut_off_comes_back_for_the_rest() {
+async fn resume_after_disconnect_returns_remaining_events() {
     let (link, mut wire) = link();
     let mut reader = link.request(call(1)).await.unwrap();
     wire.send(progress(1, 1)).await.unwrap();
-    assert_eq!(ids(&mut reader), all(&["0/0", "1/0"], false));
+    assert_eq!(ids(&mut reader), events(&["0/0", "1/0"], false));
     drop(reader);
     wire.send(progress(1, 2)).await.unwrap();
     let mut reader = link.resume("1/0").unwrap();
-    assert_eq!(ids(&mut reader), all(&["2/0"], false));
+    assert_eq!(ids(&mut reader), events(&["2/0"], false));
     drop(reader);
     wire.send(answer(1)).await.unwrap();
-    // It has ended meanwhile, and can be fetched for a while.
+    // The stream has ended in the meantime, and can be fetched for a while.
     for _ in 0..2 {
-        assert_eq!(ids(&mut link.resume("2/0").unwrap()), all(&["3/0"], true));
+        assert_eq!(
+            ids(&mut link.resume("2/0").unwrap()),
+            events(&["3/0"], true)
+        );
     }
     for nonsense in [
         "",
@@ -103,19 +106,19 @@ async fn whoever_was_cut_off_comes_back_for_the_rest() {
     ] {
         assert_eq!(
             link.resume(nonsense).err(),
-            Some(Gone::Stream),
+            Some(SessionError::Stream),
             "{nonsense}"
         );
     }
 }
 
-/// The old connection may be dead without anybody having noticed.
+/// The old connection may be dead without being detected.
 #[tokio::test]
-async fn whoever_comes_back_has_everything_though_the_old_stream_is_open() {
+async fn resume_takes_over_while_old_stream_is_open() {
     let (link, mut wire) = link();
     let mut old = link.common().unwrap();
     wire.send(changed()).await.unwrap();
-    assert_eq!(ids(&mut old), all(&["0", "1"], false));
+    assert_eq!(ids(&mut old), events(&["0", "1"], false));
     for _ in 0..17 {
         wire.send(changed()).now_or_never();
     }
@@ -124,22 +127,22 @@ async fn whoever_comes_back_has_everything_though_the_old_stream_is_open() {
     let mut new = link.resume("1").unwrap();
     assert!(
         waits.now_or_never().is_some(),
-        "nobody waits for the old one"
+        "no sender waits for the old reader"
     );
     assert_eq!(ids(&mut new).0.last().unwrap(), "19");
     wire.send(changed()).await.unwrap();
-    assert_eq!(ids(&mut new), all(&["20"], false));
-    // The old one stays as it is, so that two who live do not drive each other away, until it would
-    // be its turn.
+    assert_eq!(ids(&mut new), events(&["20"], false));
+    // The old reader stays, so that two live clients do not displace each other, until it would
+    // become active.
     assert!(!ids(&mut old).1);
     drop(new);
     wire.send(changed()).await.unwrap();
-    assert_eq!(ids(&mut old), all(&[], true));
-    assert_eq!(ids(&mut link.resume("20").unwrap()), all(&["21"], false));
+    assert_eq!(ids(&mut old), events(&[], true));
+    assert_eq!(ids(&mut link.resume("20").unwrap()), events(&["21"], false));
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_stream_that_was_come_back_to() {
+async fn resume_releases_senders_of_the_old_stream() {
     let (link, mut wire) = link();
     let _old = link.request(call(1)).await.unwrap();
     for done in 0..16 {
@@ -151,9 +154,9 @@ async fn nobody_waits_for_a_stream_that_was_come_back_to() {
     assert!(waits.now_or_never().is_some());
 }
 
-/// What a call says belongs to no request, too, and its answer comes behind that.
+/// Notifications of a call may belong to no request, and its response follows them.
 #[tokio::test]
-async fn a_stream_that_is_not_read_holds_no_call_up_for_long() {
+async fn unread_common_stream_delays_senders_only_briefly() {
     let world = Arc::new(ManualWorld::new());
     let (link, mut wire) = Link::new(world.clone());
     let mut stalled = link.common().unwrap();
@@ -162,22 +165,22 @@ async fn a_stream_that_is_not_read_holds_no_call_up_for_long() {
     }
     let mut waits = Box::pin(wire.send(changed()));
     assert!(waits.as_mut().now_or_never().is_none());
-    world.advance(STALLED - Duration::from_millis(1));
+    world.advance(MAX_STALL - Duration::from_millis(1));
     assert!(waits.as_mut().now_or_never().is_none());
     world.advance(Duration::from_millis(1));
     assert!(waits.now_or_never().is_some());
     assert!(
         wire.send(changed()).now_or_never().is_some(),
-        "only the first waited"
+        "only the first sender waited"
     );
-    // It has what it was given, and comes back for the rest.
+    // The stalled reader has received its events, and its client resumes after them.
     let (found, ended) = ids(&mut stalled);
     assert_eq!((found.last().unwrap().as_str(), ended), ("17", true));
-    assert_eq!(ids(&mut link.resume("17").unwrap()), all(&["18"], false));
+    assert_eq!(ids(&mut link.resume("17").unwrap()), events(&["18"], false));
 }
 
 #[tokio::test]
-async fn what_took_long_is_not_forgotten_before_what_was_quick() {
+async fn ended_streams_are_removed_in_order_of_their_end() {
     let (link, mut wire) = link();
     drop(link.request(call(0)).await.unwrap());
     wire.receive().await.unwrap();
@@ -187,13 +190,16 @@ async fn what_took_long_is_not_forgotten_before_what_was_quick() {
         wire.send(answer(id)).await.unwrap();
     }
     wire.send(answer(0)).await.unwrap();
-    assert_eq!(ids(&mut link.resume("0/0").unwrap()), all(&["1/0"], true));
+    assert_eq!(
+        ids(&mut link.resume("0/0").unwrap()),
+        events(&["1/0"], true)
+    );
     let state = link.state();
-    assert_eq!((state.strands.len(), state.ended.len()), (ENDED.0, ENDED.0));
+    assert_eq!((state.streams.len(), state.ended.len()), (ENDED.0, ENDED.0));
 }
 
 #[tokio::test]
-async fn who_leaves_before_there_is_room_leaves_nothing_behind() {
+async fn request_dropped_before_its_slot_leaves_no_stream() {
     let (link, mut wire) = link();
     let mut readers = Vec::new();
     for id in 0..16 {
@@ -204,14 +210,14 @@ async fn who_leaves_before_there_is_room_leaves_nothing_behind() {
     }
     {
         let state = link.state();
-        assert_eq!((state.strands.len(), state.requests.len()), (16, 16));
+        assert_eq!((state.streams.len(), state.requests.len()), (16, 16));
     }
     wire.receive().await.unwrap();
     assert!(link.request(call(16)).now_or_never().is_some());
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_waited_for_ends() {
+async fn session_ends_if_initialize_is_dropped() {
     let (link, mut wire) = link();
     assert!(link.initialize(call(0)).now_or_never().is_none());
     assert!(wire.receive().await.is_some());
@@ -224,7 +230,7 @@ async fn a_session_that_nobody_waited_for_ends() {
 }
 
 #[tokio::test]
-async fn it_is_known_whether_anything_comes() {
+async fn has_more_is_false_after_the_last_event() {
     let (link, mut wire) = link();
     let _reader = link.request(call(1)).await.unwrap();
     assert!(
@@ -235,7 +241,7 @@ async fn it_is_known_whether_anything_comes() {
 }
 
 #[tokio::test]
-async fn what_nobody_fetches_is_bounded() {
+async fn unfetched_events_stay_within_their_limits() {
     let (link, mut wire) = link();
     for id in 0..100 {
         drop(link.request(call(id)).await.unwrap());
@@ -246,15 +252,15 @@ async fn what_nobody_fetches_is_bounded() {
         wire.send(answer(id)).await.unwrap();
         wire.send(changed()).await.unwrap();
     }
-    // The last of each is there, and of the last requests.
+    // The latest events of each stream and of the latest requests are retained.
     assert_eq!(ids(&mut link.resume("0/99").unwrap()).0.len(), 16);
     assert_eq!(ids(&mut link.common().unwrap()).0.len(), 1 + 16);
     assert!(link.resume("0/50").is_err());
-    assert!(link.state().strands.len() <= ENDED.0);
+    assert!(link.state().streams.len() <= ENDED.0);
 }
 
 #[tokio::test]
-async fn large_answers_are_not_kept_for_long() {
+async fn large_responses_are_removed_beyond_the_byte_limit() {
     let world = Arc::new(ManualWorld::new());
     let (link, mut wire) = Link::new(world.clone());
     let large = |id: u64, bytes: usize| {
@@ -266,21 +272,21 @@ async fn large_answers_are_not_kept_for_long() {
         drop(link.request(call(id)).await.unwrap());
         wire.receive().await.unwrap();
         wire.send(large(id, bytes)).await.unwrap();
-        let kept = |id: u64| link.state().strands.contains_key(&id);
+        let kept = |id: u64| link.state().streams.contains_key(&id);
         let kept: Vec<u64> = (0..=id).filter(|id| kept(*id)).collect();
         let expected: &[u64] = [&[0][..], &[0, 1], &[1, 2], &[3]][id as usize];
         assert_eq!(
             kept, expected,
-            "one that is larger than all may be is kept alone"
+            "a response above the limit is retained alone"
         );
     }
     world.advance(Duration::from_secs(61));
-    link.forget();
-    assert!(link.state().strands.is_empty());
+    link.remove_expired();
+    assert!(link.state().streams.is_empty());
 }
 
 #[tokio::test]
-async fn whoever_does_not_read_makes_only_its_own_senders_wait() {
+async fn slow_reader_delays_only_its_own_senders() {
     let (link, mut wire) = link();
     let (slow, mut other) = (
         link.request(call(1)).await.unwrap(),
@@ -293,40 +299,43 @@ async fn whoever_does_not_read_makes_only_its_own_senders_wait() {
     assert!(waits.as_mut().now_or_never().is_none());
     wire.send(answer(2)).now_or_never().unwrap().unwrap();
     assert!(ids(&mut other).1);
-    // When it leaves, nobody waits for it.
+    // Senders do not wait for a dropped reader.
     drop(slow);
     waits.now_or_never().unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn who_reads_what_belongs_to_no_request_takes_turns() {
+async fn common_stream_readers_succeed_each_other() {
     let (link, mut wire) = link();
-    // Nobody was there for this one.
+    // No reader existed for this event.
     wire.send(changed()).await.unwrap();
     let (mut first, mut second) = (link.common().unwrap(), link.common().unwrap());
-    assert_eq!(ids(&mut first), all(&["0", "1"], false));
+    assert_eq!(ids(&mut first), events(&["0", "1"], false));
     wire.send(changed()).await.unwrap();
     assert_eq!(
         (ids(&mut first), ids(&mut second)),
-        (all(&["2"], false), all(&["1"], false))
+        (events(&["2"], false), events(&["1"], false))
     );
     drop(first);
     wire.send(changed()).await.unwrap();
-    assert_eq!(ids(&mut second), all(&["3"], false));
+    assert_eq!(ids(&mut second), events(&["3"], false));
     drop(second);
-    // What it is told to come back with is what it has missed nothing before.
-    assert_eq!(ids(&mut link.common().unwrap()), all(&["3"], false));
-    assert_eq!(ids(&mut link.resume("1").unwrap()), all(&["2", "3"], false));
+    // The resumption id is that of the last event before any missed ones.
+    assert_eq!(ids(&mut link.common().unwrap()), events(&["3"], false));
+    assert_eq!(
+        ids(&mut link.resume("1").unwrap()),
+        events(&["2", "3"], false)
+    );
 }
 
 #[tokio::test]
-async fn a_request_that_is_cancelled_or_begun_anew_is_over() {
+async fn cancelled_or_repeated_request_ends_its_stream() {
     let (link, mut wire) = link();
     let mut reader = link.request(call(1)).await.unwrap();
     let params = json!({"requestId": 1});
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
     link.push(client(cancel)).await.unwrap();
-    assert_eq!(ids(&mut reader), all(&["0/0"], true));
+    assert_eq!(ids(&mut reader), events(&["0/0"], true));
     wire.send(answer(1)).await.unwrap();
     let (mut old, mut new) = (
         link.request(call(2)).await.unwrap(),
@@ -335,12 +344,12 @@ async fn a_request_that_is_cancelled_or_begun_anew_is_over() {
     wire.send(answer(2)).await.unwrap();
     assert_eq!(
         (ids(&mut old), ids(&mut new)),
-        (all(&["0/1"], true), all(&["0/2", "1/2"], true))
+        (events(&["0/1"], true), events(&["0/2", "1/2"], true))
     );
 }
 
 #[tokio::test]
-async fn an_end_is_the_end_for_all() {
+async fn close_ends_all_readers() {
     let (link, mut wire) = link();
     let (mut reader, mut common) = (link.request(call(1)).await.unwrap(), link.common().unwrap());
     wire.receive().await.unwrap();
@@ -352,7 +361,10 @@ async fn an_end_is_the_end_for_all() {
     link.close();
     assert!(wire.receive().await.is_none());
     assert!(ids(&mut reader).1 && ids(&mut common).1);
-    assert_eq!(link.push(call(2)).await, Err(Gone::Session));
-    assert_eq!(link.initialize(call(2)).await.err(), Some(Gone::Session));
+    assert_eq!(link.push(call(2)).await, Err(SessionError::Session));
+    assert_eq!(
+        link.initialize(call(2)).await.err(),
+        Some(SessionError::Session)
+    );
     assert!(link.common().is_err() && link.request(call(3)).await.is_err());
 }

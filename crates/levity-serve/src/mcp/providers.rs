@@ -6,18 +6,18 @@ use levity_mcp::{Prompt, Resource, ResourceContent, ResourceTemplate};
 use super::{Client, PromptReply, RequestError};
 use crate::access::Caller;
 
-/// A part of a list, and where it goes on.
+/// A page of a list, with the cursor of the next page.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Page<T> {
-    /// This part.
+    /// The items of this page.
     pub items: Vec<T>,
-    /// What to ask for the next part with; nothing at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// All there is.
+    /// Creates a page with all items.
     pub fn all(items: impl IntoIterator<Item = T>) -> Self {
         Self {
             items: items.into_iter().collect(),
@@ -25,7 +25,7 @@ impl<T> Page<T> {
         }
     }
 
-    /// A part that is not the last.
+    /// Creates a page that is not the last.
     pub fn part(items: impl IntoIterator<Item = T>, next: impl Into<String>) -> Self {
         Self {
             items: items.into_iter().collect(),
@@ -34,20 +34,20 @@ impl<T> Page<T> {
     }
 }
 
-/// Things that clients may read.
+/// Resources that clients can read.
 ///
 /// # Contract
-/// - `cursor` is what the page before said as `next`, as it may come back from a client that
+/// - `cursor` is the `next` value of the previous page. It comes from a client, which may have
 ///   changed it.
-/// - `read` of what is not there fails with [`RequestError::not_found`]; then others are asked, if
-///   the server has others.
+/// - `read` fails with [`RequestError::not_found`] if there is no such resource; the server then
+///   tries its other providers.
 #[async_trait]
 pub trait Resources: Send + Sync {
-    /// What there is.
+    /// Lists the available resources.
     async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError>;
 
-    /// What there is for this caller; the same for all by default. `read` is to give a caller
-    /// nothing that is not listed for it.
+    /// Lists the resources that are available to this caller; the same for all by default. `read`
+    /// must not return anything to a caller that is not listed for it.
     async fn list_for(
         &self,
         caller: &Caller,
@@ -57,7 +57,7 @@ pub trait Resources: Send + Sync {
         self.list(cursor).await
     }
 
-    /// What there is beside it, under addresses with gaps.
+    /// Lists further resources, by URI templates.
     async fn templates(
         &self,
         cursor: Option<&str>,
@@ -66,87 +66,87 @@ pub trait Resources: Send + Sync {
         Ok(Page::all([]))
     }
 
-    /// Reads.
+    /// Reads a resource by its URI.
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError>;
 
-    /// Whether [`Changes::resource`](super::Changes::resource) tells when one of them changes. It
-    /// does not, by default.
+    /// Returns `true` if [`Changes::resource`](super::Changes::resource) reports changes of these
+    /// resources. `false` by default.
     fn tells_updates(&self) -> bool {
         false
     }
 }
 
-/// A wish to read.
+/// A request to read a resource.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ResourceAsk {
-    /// What.
+    /// The URI of the resource.
     pub uri: String,
-    /// Who asks.
+    /// The client that asks.
     pub client: Client,
 }
 
-/// Prompts that people choose from.
+/// Prompts for users to choose from.
 #[async_trait]
 pub trait Prompts: Send + Sync {
-    /// What there is.
+    /// Lists the available prompts.
     async fn list(&self, cursor: Option<&str>) -> Result<Page<Prompt>, RequestError>;
 
-    /// Fills one in.
+    /// Returns a prompt with its arguments filled in.
     ///
     /// # Errors
-    /// [`RequestError::not_found`] when there is none of that name; then others are asked, if the
-    /// server has others.
+    /// Fails with [`RequestError::not_found`] if no prompt has that name; the server then tries its
+    /// other providers.
     async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError>;
 }
 
-/// A wish for a prompt.
+/// A request for a prompt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PromptAsk {
-    /// Which.
+    /// The name of the prompt.
     pub name: String,
-    /// What goes into its gaps.
+    /// The arguments of the prompt.
     pub args: BTreeMap<String, String>,
-    /// Who asks.
+    /// The client that asks.
     pub client: Client,
 }
 
-/// Proposes values while a person types them.
+/// Proposes values while a user types them.
 #[async_trait]
 pub trait Completer: Send + Sync {
-    /// What may go there, the likeliest first.
+    /// Returns possible values, the likeliest first.
     async fn complete(&self, completing: Completing) -> Result<Completion, RequestError>;
 }
 
-/// What is being typed.
+/// The input of a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completing {
-    /// The prompt's name, or the address with gaps.
+    /// The name of the prompt, or the URI template.
     pub of: String,
-    /// Whether it is an address.
+    /// `true` if `of` is a URI template.
     pub is_resource: bool,
-    /// Which argument or gap.
+    /// The name of the argument or of the template variable.
     pub argument: String,
-    /// What stands there already.
+    /// The text typed up to now.
     pub value: String,
-    /// What the others are.
+    /// The values of the other arguments.
     pub others: BTreeMap<String, String>,
 }
 
-/// What may go there.
+/// The possible values of an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The values; clients are told 100 of them at most.
+    /// The values; clients get at most 100 of them.
     pub values: Vec<String>,
-    /// How many there are in all, where that is known.
+    /// The total number of values, if known.
     pub total: Option<u32>,
 }
 
 impl Completion {
-    /// These.
+    /// Creates a completion with these values.
     pub fn new(values: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             values: values.into_iter().map(Into::into).collect(),
@@ -154,7 +154,7 @@ impl Completion {
         }
     }
 
-    /// Says how many there are in all.
+    /// Sets the total number of values.
     #[must_use]
     pub fn with_total(mut self, total: u32) -> Self {
         self.total = Some(total);

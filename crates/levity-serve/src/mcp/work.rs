@@ -1,9 +1,8 @@
-//! Carries the work for a request on until it is done, or until the client has to say something
-//! first.
+//! Drives the work for a request until it is done, or until the client has to answer something.
 
 #![expect(
     deprecated,
-    reason = "logging is on its way out of the protocol, and clients have it"
+    reason = "logging is deprecated in the protocol, but clients still use it"
 )]
 
 use std::collections::BTreeMap;
@@ -29,10 +28,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::ask::{AskError, AskErrorKind};
-use super::desk::{Asked, Desk, Inbox, Note};
+use super::client_channel::{ClientChannel, ClientNotification, Question, WorkInbox};
 use super::{ClientLogLevel, HandlerReply, PromptReply, RequestError};
 
-/// What work ends with.
+/// The result of the work.
 #[derive(Debug)]
 pub(super) enum Product {
     Tool(HandlerReply),
@@ -42,50 +41,50 @@ pub(super) enum Product {
 
 pub(super) type Outcome = Result<Product, RequestError>;
 
-/// The work for one request, and what it wants of the client.
-pub(super) struct Case {
+/// The work for one request, and its pending questions to the client.
+pub(super) struct CallWork {
     work: Work,
-    inbox: Inbox,
-    pub(super) desk: Arc<Desk>,
-    /// Questions that the client has been asked, or is about to be.
-    open: BTreeMap<String, Asked>,
+    inbox: WorkInbox,
+    pub(super) channel: Arc<ClientChannel>,
+    /// Questions that were sent to the client, or are about to be.
+    open: BTreeMap<String, Question>,
     next: u32,
-    /// Let go once the work is a task.
+    /// Dropped once the work is a task.
     became_task: Option<oneshot::Sender<()>>,
-    /// Tells the work that nobody waits for it any more, however that comes about.
+    /// Cancels the work when no request waits for it any more.
     _cancel: CancelGuard,
 }
 
 enum Work {
-    /// Goes on only while its request is there.
-    Here(BoxFuture<'static, Outcome>),
-    /// Goes on by itself, between requests too.
-    Away(JoinSet<Outcome>),
+    /// Runs only while its request is being handled.
+    Foreground(BoxFuture<'static, Outcome>),
+    /// Runs in the background, between requests as well.
+    Background(JoinSet<Outcome>),
 }
 
-/// How far a case has come.
+/// The state in which a call stops.
 pub(super) enum Step {
     Done(Outcome),
     /// The client has to answer first.
     Open(InputRequests),
-    /// The work wants to go on as a task.
+    /// The work continues as a task.
     Task,
-    /// Nobody wants it any more.
+    /// The client cancelled the request.
     Cancelled,
 }
 
-/// What happened in a case that goes on without a request.
+/// An event of a call that runs without a request.
 pub(super) enum Event {
     Done(Outcome),
-    /// There is a question more.
-    Asked,
-    Note(Note),
+    /// There is another question.
+    Question,
+    Notification(ClientNotification),
 }
 
-impl Case {
+impl CallWork {
     pub(super) fn new(
-        desk: Arc<Desk>,
-        inbox: Inbox,
+        channel: Arc<ClientChannel>,
+        inbox: WorkInbox,
         cancel: CancelGuard,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) -> Self {
@@ -93,9 +92,9 @@ impl Case {
             .catch_unwind()
             .map(|ended| ended.unwrap_or_else(|_| Err(panicked())));
         Self {
-            work: Work::Here(work.boxed()),
+            work: Work::Foreground(work.boxed()),
             inbox,
-            desk,
+            channel,
             open: BTreeMap::new(),
             next: 1,
             became_task: None,
@@ -103,150 +102,156 @@ impl Case {
         }
     }
 
-    /// Goes on until it is done; the client is asked by requests. For versions before 2026-07-28.
-    pub(super) async fn ask_along(
+    /// Drives the work until it is done; questions are sent to the client as requests. For versions
+    /// before 2026-07-28.
+    pub(super) async fn drive_with_requests(
         &mut self,
         context: &RequestContext<RoleServer>,
         world: &dyn World,
         limit: Duration,
     ) -> Step {
-        let mut asking = FuturesUnordered::new();
-        let mut telling = Telling::default();
+        let mut pending = FuturesUnordered::new();
+        let mut sender = NotificationSender::default();
         loop {
             tokio::select! {
                 biased;
                 done = &mut self.work => {
-                    // Questions that are still open are taken back.
-                    while let Some(Some(())) = asking.next().now_or_never() {}
-                    return self.done(done, telling, context).await;
+                    // Open questions are cancelled.
+                    while let Some(Some(())) = pending.next().now_or_never() {}
+                    return self.done(done, sender, context).await;
                 }
                 () = context.ct.cancelled() => return Step::Cancelled,
-                Some(()) = asking.next(), if !asking.is_empty() => {}
-                () = &mut telling, if telling.is_busy() => {}
-                Some(note) = self.inbox.notes.recv(), if !telling.is_busy() => telling.tell(note, context),
-                Some(asked) = self.inbox.asks.recv() => asking.push(put(asked, context, world, limit)),
+                Some(()) = pending.next(), if !pending.is_empty() => {}
+                () = &mut sender, if sender.is_busy() => {}
+                Some(note) = self.inbox.notifications.recv(), if !sender.is_busy() => sender.start(note, context),
+                Some(question) = self.inbox.asks.recv() => {
+                    pending.push(send_question(question, context, world, limit));
+                }
             }
         }
     }
 
-    /// Goes on until it is done or the client has to answer something. Since 2026-07-28.
-    pub(super) async fn ask_at_end(&mut self, context: &RequestContext<RoleServer>) -> Step {
-        let mut telling = Telling::default();
+    /// Drives the work until it is done or the client has to answer something. For versions since
+    /// 2026-07-28.
+    pub(super) async fn drive_until_question(
+        &mut self,
+        context: &RequestContext<RoleServer>,
+    ) -> Step {
+        let mut sender = NotificationSender::default();
         loop {
             if !self.open.is_empty() {
-                if let Some(done) = self.gather().await {
-                    return self.done(done, telling, context).await;
+                if let Some(done) = self.collect_questions().await {
+                    return self.done(done, sender, context).await;
                 }
                 let requests = self.open_requests();
                 if !requests.is_empty() {
-                    telling.finish(&mut self.inbox, context).await;
+                    sender.finish(&mut self.inbox, context).await;
                     return Step::Open(requests);
                 }
             }
             tokio::select! {
                 biased;
-                done = &mut self.work => return self.done(done, telling, context).await,
+                done = &mut self.work => return self.done(done, sender, context).await,
                 () = context.ct.cancelled() => return Step::Cancelled,
-                Some(became) = self.inbox.task.recv() => {
-                    self.became_task = Some(became);
-                    telling.finish(&mut self.inbox, context).await;
+                Some(waiter) = self.inbox.task.recv() => {
+                    self.became_task = Some(waiter);
+                    sender.finish(&mut self.inbox, context).await;
                     return Step::Task;
                 }
-                () = &mut telling, if telling.is_busy() => {}
-                Some(note) = self.inbox.notes.recv(), if !telling.is_busy() => telling.tell(note, context),
-                Some(asked) = self.inbox.asks.recv() => self.open(asked),
+                () = &mut sender, if sender.is_busy() => {}
+                Some(note) = self.inbox.notifications.recv(), if !sender.is_busy() => sender.start(note, context),
+                Some(question) = self.inbox.asks.recv() => self.open(question),
             }
         }
     }
 
-    /// Goes on as a task, until something happens. Not to be called again after it is done.
+    /// Drives the work as a task until the next event. Do not call it again after the work is done.
     pub(super) async fn next(&mut self) -> Event {
-        // Whoever waits for that it becomes a task is let go.
+        // Dropping the sender wakes the work that waits to become a task.
         drop(self.became_task.take());
         loop {
             tokio::select! {
                 biased;
                 done = &mut self.work => return Event::Done(done),
-                Some(asked) = self.inbox.asks.recv() => {
-                    self.open(asked);
-                    return Event::Asked;
+                Some(question) = self.inbox.asks.recv() => {
+                    self.open(question);
+                    return Event::Question;
                 }
-                Some(note) = self.inbox.notes.recv() => return Event::Note(note),
-                // It is a task already.
-                Some(became) = self.inbox.task.recv() => drop(became),
+                Some(note) = self.inbox.notifications.recv() => return Event::Notification(note),
+                // The call is already a task.
+                Some(waiter) = self.inbox.task.recv() => drop(waiter),
             }
         }
     }
 
-    /// The questions that somebody still waits for an answer to.
+    /// Returns the questions that the work still waits for.
     pub(super) fn open_requests(&mut self) -> InputRequests {
-        self.open.retain(|_, asked| !asked.reply.is_closed());
+        self.open.retain(|_, question| !question.reply.is_closed());
         self.requests()
     }
 
-    /// Hands over what the client has answered. Answers to what nobody asked are left alone.
+    /// Delivers the client's answers. Answers without a question are ignored.
     pub(super) fn answer(&mut self, answers: InputResponses) {
         for (key, answer) in answers {
-            if let Some(asked) = self.open.remove(&key) {
-                asked.answer(answer);
+            if let Some(question) = self.open.remove(&key) {
+                question.answer(answer);
             }
         }
     }
 
-    /// Lets the work go on by itself, for as long as the case is there.
-    pub(super) fn send_away(&mut self) {
-        let Work::Here(work) = &mut self.work else {
+    /// Moves the work to the background, for as long as the call exists.
+    pub(super) fn move_to_background(&mut self) {
+        let Work::Foreground(work) = &mut self.work else {
             return;
         };
         let work = std::mem::replace(work, std::future::pending().boxed());
         let mut tasks = JoinSet::new();
         tasks.spawn(work);
-        self.work = Work::Away(tasks);
+        self.work = Work::Background(tasks);
     }
 
-    /// Questions that are asked at the same time belong together; some are a few steps behind the
-    /// first.
-    async fn gather(&mut self) -> Option<Outcome> {
+    /// Collects questions that are asked at the same time; some arrive a few steps after the first.
+    async fn collect_questions(&mut self) -> Option<Outcome> {
         for _ in 0..8 {
             tokio::select! {
                 biased;
                 done = &mut self.work => return Some(done),
                 () = tokio::task::yield_now() => {}
             }
-            while let Ok(asked) = self.inbox.asks.try_recv() {
-                self.open(asked);
+            while let Ok(question) = self.inbox.asks.try_recv() {
+                self.open(question);
             }
         }
         None
     }
 
-    fn open(&mut self, asked: Asked) {
-        let mut key = asked.name.as_ref().map(ToString::to_string);
-        // No two questions are open under one name.
+    fn open(&mut self, question: Question) {
+        let mut key = question.name.as_ref().map(ToString::to_string);
+        // Each open question has a unique name.
         while key.as_ref().is_none_or(|key| self.open.contains_key(key)) {
-            key = Some(match &asked.name {
+            key = Some(match &question.name {
                 Some(name) => format!("{name}-{}", self.next),
                 None => format!("ask-{}", self.next),
             });
             self.next = self.next.wrapping_add(1);
         }
-        self.open.insert(key.unwrap_or_default(), asked);
+        self.open.insert(key.unwrap_or_default(), question);
     }
 
     fn requests(&self) -> InputRequests {
         self.open
             .iter()
-            .map(|(key, asked)| (key.clone(), (*asked.request).clone()))
+            .map(|(key, question)| (key.clone(), (*question.request).clone()))
             .collect()
     }
 
     async fn done(
         &mut self,
         done: Outcome,
-        telling: Telling,
+        sender: NotificationSender,
         context: &RequestContext<RoleServer>,
     ) -> Step {
-        telling.finish(&mut self.inbox, context).await;
+        sender.finish(&mut self.inbox, context).await;
         Step::Done(done)
     }
 }
@@ -256,8 +261,8 @@ impl Future for Work {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         match &mut *self {
-            Self::Here(work) => work.as_mut().poll(cx),
-            Self::Away(tasks) => tasks.poll_join_next(cx).map(|ended| match ended {
+            Self::Foreground(work) => work.as_mut().poll(cx),
+            Self::Background(tasks) => tasks.poll_join_next(cx).map(|ended| match ended {
                 Some(Ok(outcome)) => outcome,
                 _ => Err(panicked()),
             }),
@@ -266,21 +271,21 @@ impl Future for Work {
 }
 
 fn panicked() -> RequestError {
-    ToolError::failed("it panicked").into()
+    ToolError::failed("the tool panicked").into()
 }
 
-/// Puts a question to a client as a request of its own. The client is told when nobody wants its
-/// answer any more.
-async fn put(
-    asked: Asked,
+/// Sends a question to a client as a request. If the answer is no longer needed, the request is
+/// cancelled.
+async fn send_question(
+    question: Question,
     context: &RequestContext<RoleServer>,
     world: &dyn World,
     limit: Duration,
 ) {
-    let Asked {
+    let Question {
         request, mut reply, ..
-    } = asked;
-    let in_vain = || AskError::new(AskErrorKind::Timeout, "the client did not answer in time");
+    } = question;
+    let timed_out = || AskError::new(AskErrorKind::Timeout, "the client did not answer in time");
     let answer = {
         let mut over = pin!(async {
             tokio::select! {
@@ -294,19 +299,18 @@ async fn put(
             () = &mut over => None,
         };
         match sent {
-            None => Err(in_vain()),
-            Some(Err(error)) => told(Err(error)),
-            Some(Ok(mut asking)) => tokio::select! {
-                answer = &mut asking.rx => told(answer.unwrap_or(Err(ServiceError::TransportClosed))),
+            None => Err(timed_out()),
+            Some(Err(error)) => parse_response(Err(error)),
+            Some(Ok(mut pending)) => tokio::select! {
+                answer = &mut pending.rx => parse_response(answer.unwrap_or(Err(ServiceError::TransportClosed))),
                 () = &mut over => {
-                    let _ = asking.cancel(Some("the answer is not waited for any \
-                        more".to_owned())).await;
-                    Err(in_vain())
+                    let _ = pending.cancel(Some("the answer is no longer needed".to_owned())).await;
+                    Err(timed_out())
                 }
             },
         }
     };
-    // Who asked may have stopped waiting.
+    // The work may have stopped waiting.
     let _ = reply.send(answer);
 }
 
@@ -319,7 +323,7 @@ fn server_request(request: InputRequest) -> ServerRequest {
     }
 }
 
-/// There are three kinds of questions, and `answer` makes no other.
+/// Handles other kinds of requests, which `ask_wire` never creates.
 fn unreachable_request(request: &InputRequest) -> ServerRequest {
     let value = serde_json::to_value(request).unwrap_or_default();
     let method = value
@@ -329,10 +333,10 @@ fn unreachable_request(request: &InputRequest) -> ServerRequest {
     ServerRequest::CustomRequest(CustomRequest::new(method, value.get("params").cloned()))
 }
 
-fn told(answer: Result<ClientResult, ServiceError>) -> Result<Value, AskError> {
+fn parse_response(answer: Result<ClientResult, ServiceError>) -> Result<Value, AskError> {
     match answer {
         Ok(result) => serde_json::to_value(result)
-            .map_err(|_| AskError::bad("the client's answer cannot be read")),
+            .map_err(|_| AskError::bad("the client's answer is not valid JSON")),
         Err(ServiceError::McpError(error)) => {
             let message: String = error.message.chars().take(512).collect();
             Err(AskError::new(
@@ -341,23 +345,23 @@ fn told(answer: Result<ClientResult, ServiceError>) -> Result<Value, AskError> {
             ))
         }
         Err(ServiceError::UnexpectedResponse) => {
-            Err(AskError::bad("the client answered something else"))
+            Err(AskError::bad("the client sent another kind of response"))
         }
         Err(_) => Err(AskError::gone()),
     }
 }
 
-/// Tells the client one thing at a time. The work goes on meanwhile: who does not read does not
-/// hold it up.
+/// Sends notifications to the client one at a time, while the work continues: a client that does
+/// not read does not delay it.
 #[derive(Default)]
-struct Telling(Option<BoxFuture<'static, ()>>);
+struct NotificationSender(Option<BoxFuture<'static, ()>>);
 
-impl Telling {
+impl NotificationSender {
     fn is_busy(&self) -> bool {
         self.0.is_some()
     }
 
-    fn tell(&mut self, note: Note, context: &RequestContext<RoleServer>) {
+    fn start(&mut self, note: ClientNotification, context: &RequestContext<RoleServer>) {
         let Some(notification) = notification(note, context) else {
             return;
         };
@@ -365,28 +369,28 @@ impl Telling {
         self.0 = Some(async move { drop(peer.send_notification(notification).await) }.boxed());
     }
 
-    /// Tells all that is left, so that it comes before the result.
-    async fn finish(mut self, inbox: &mut Inbox, context: &RequestContext<RoleServer>) {
+    /// Sends all pending notifications, so that they arrive before the result.
+    async fn finish(mut self, inbox: &mut WorkInbox, context: &RequestContext<RoleServer>) {
         loop {
-            if let Some(telling) = self.0.take() {
-                telling.await;
+            if let Some(sender) = self.0.take() {
+                sender.await;
             }
-            match inbox.notes.try_recv() {
-                Ok(note) => self.tell(note, context),
+            match inbox.notifications.try_recv() {
+                Ok(note) => self.start(note, context),
                 Err(_) => return,
             }
         }
     }
 }
 
-impl Future for Telling {
+impl Future for NotificationSender {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let done = self
             .0
             .as_mut()
-            .map_or(Poll::Ready(()), |telling| telling.as_mut().poll(cx));
+            .map_or(Poll::Ready(()), |sender| sender.as_mut().poll(cx));
         if done.is_ready() {
             self.0 = None;
         }
@@ -394,15 +398,18 @@ impl Future for Telling {
     }
 }
 
-fn notification(note: Note, context: &RequestContext<RoleServer>) -> Option<ServerNotification> {
+fn notification(
+    note: ClientNotification,
+    context: &RequestContext<RoleServer>,
+) -> Option<ServerNotification> {
     Some(match note {
-        Note::Progress { done, total, text } => {
+        ClientNotification::Progress { done, total, text } => {
             let mut params =
                 ProgressNotificationParam::new(context.meta.get_progress_token()?, done);
             (params.total, params.message) = (total, text);
             ServerNotification::ProgressNotification(ProgressNotification::new(params))
         }
-        Note::Log {
+        ClientNotification::Log {
             level,
             logger,
             data,
@@ -427,7 +434,7 @@ fn logging(level: ClientLogLevel) -> LoggingLevel {
     }
 }
 
-/// The level from which on a client wants to know things.
+/// Converts the protocol's log level.
 pub(super) fn level(level: LoggingLevel) -> ClientLogLevel {
     match level {
         LoggingLevel::Debug => ClientLogLevel::Debug,

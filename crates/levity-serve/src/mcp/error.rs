@@ -6,46 +6,46 @@ use serde_json::{Value, json};
 
 use super::ask::{AskError, AskErrorKind};
 
-/// Why a request is not answered as it was asked for.
+/// An error of a request.
 ///
-/// What went wrong inside a tool is told to the model, as the tool's result; the rest is told to
-/// the program that asked, as an error of the protocol. A [`ToolError`] and an [`AskError`] become
-/// the right one by `?`.
+/// The model gets the errors inside a tool, as the tool's result. The calling program gets all
+/// other errors, as protocol errors. `?` converts a [`ToolError`] and an [`AskError`] to the right
+/// kind.
 #[derive(Clone, Debug)]
 pub struct RequestError(pub(super) Cause);
 
 #[derive(Clone, Debug)]
 pub(super) enum Cause {
-    /// For the model.
+    /// An error for the model.
     Tool(ToolError),
-    /// For the program.
+    /// An error for the calling program.
     Refused {
         code: i32,
         message: String,
         data: Option<Value>,
     },
-    /// Asking the client did not work.
+    /// A failed question to the client.
     Asked(AskError),
 }
 
 impl RequestError {
-    /// There is no such thing.
+    /// Creates an error for a resource or prompt that does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode::RESOURCE_NOT_FOUND, message, None)
     }
 
-    /// What was asked for makes no sense.
+    /// Creates an error for invalid parameters.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode::INVALID_PARAMS, message, None)
     }
 
-    /// It was tried, and failed. `message` goes to the client, so it says nothing that is not the
-    /// client's to know.
+    /// Creates an error for failed work. The client gets `message`, so it must not contain
+    /// confidential data.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode::INTERNAL_ERROR, message, None)
     }
 
-    /// Whether there is no such thing.
+    /// Returns `true` if the requested item does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(&self.0, Cause::Refused { code, .. } if *code == ErrorCode::RESOURCE_NOT_FOUND.0)
     }
@@ -54,7 +54,7 @@ impl RequestError {
         Self::refused(ErrorCode(-32000), message, None)
     }
 
-    /// The client lacks what the request needs.
+    /// Creates an error for a client that lacks a required capability.
     pub(super) fn lacks(needed: ClientCapabilities) -> Self {
         let ErrorData {
             code,
@@ -65,7 +65,7 @@ impl RequestError {
         Self::refused(code, message, data)
     }
 
-    /// The caller's token does not allow it.
+    /// Creates an error for a token that lacks a scope.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode(-32003), message, None)
     }
@@ -78,7 +78,7 @@ impl RequestError {
         })
     }
 
-    /// Adds what a program can read.
+    /// Adds machine-readable data.
     pub(super) fn with_data(mut self, value: Value) -> Self {
         if let Cause::Refused { data, .. } = &mut self.0 {
             *data = Some(value);
@@ -86,7 +86,7 @@ impl RequestError {
         self
     }
 
-    /// An error of the protocol.
+    /// Converts the error to a protocol error.
     pub(super) fn into_error(self, modern: bool) -> ErrorData {
         match self.0 {
             Cause::Tool(error) => ErrorData::internal_error(error.explain(), None),
@@ -99,11 +99,11 @@ impl RequestError {
         }
     }
 
-    /// What a model is told, where it is for the model.
+    /// Converts the error to one for the model, if it is meant for the model.
     pub(super) fn into_tool_error(self, modern: bool) -> Result<ToolError, ErrorData> {
         match self.0 {
             Cause::Tool(error) => Ok(error),
-            // Programs of 2026-07-28 know what to do about it; those before can only show it.
+            // Programs of 2026-07-28 can handle this error; older ones can only display it.
             Cause::Asked(error) if error.kind() == AskErrorKind::Unsupported && modern => {
                 Err(asked(&error, true))
             }

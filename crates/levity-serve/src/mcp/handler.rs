@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use super::{Client, HandlerReply, RequestError, TaskSupport};
 
-/// A tool that also talks to who calls it.
+/// A tool that also talks to its caller.
 ///
-/// A plain [`Tool`](levity_core::Tool) needs none of this:
-/// [`McpServerBuilder::tool`](super::McpServerBuilder::tool) takes it as it is.
+/// A plain [`Tool`](levity_core::Tool) needs none of this: pass it to
+/// [`McpServerBuilder::tool`](super::McpServerBuilder::tool) directly.
 ///
 /// # Contract
-/// - `spec` always returns the same. It goes to clients as it was written.
-/// - `call` is only given arguments that match the input schema.
-/// - Dropping the future of `call` cancels it. That happens when the client takes the call back,
-///   goes away, or does not answer a question within
+/// - `spec` always returns the same value, which is sent to clients unchanged.
+/// - `call` receives only arguments that match the input schema.
+/// - Dropping the future of `call` cancels it. That happens if the client cancels the call,
+///   disconnects, or does not answer a question within
 ///   [`McpLimits::answer`](super::McpLimits::answer).
-/// - Between a question and its answer the future may be polled by another task than before.
+/// - Between a question and its answer, another task than before may poll the future.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -46,19 +46,19 @@ use super::{Client, HandlerReply, RequestError, TaskSupport};
 /// ```
 #[async_trait]
 pub trait Handler: Send + Sync {
-    /// Name, docs, schemas and hints.
+    /// Returns the name, description, schemas and hints.
     fn spec(&self) -> &ToolSpec;
 
-    /// Says whether calls go on as tasks. They do not, by default.
+    /// Returns how calls use tasks. By default, they do not.
     fn task_support(&self) -> TaskSupport {
         TaskSupport::Forbidden
     }
 
-    /// Does the work.
+    /// Handles a call.
     ///
     /// # Errors
-    /// A [`ToolError`](levity_core::ToolError) is told to the model, and any other [`RequestError`]
-    /// to the program that called.
+    /// The model gets a [`ToolError`](levity_core::ToolError), and the calling program any other
+    /// [`RequestError`].
     async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError>;
 }
 
@@ -82,14 +82,14 @@ impl<H: Handler + ?Sized> Handler for Arc<H> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HandlerCall {
-    /// The arguments.
+    /// The arguments of the call.
     pub args: Value,
-    /// An id of this server's for the call.
+    /// The id of the call, assigned by this server.
     pub id: CallId,
-    /// Who calls.
+    /// The client that calls.
     pub client: Client,
-    /// Takes word of how far the work is; the client is told where it wants to know.
+    /// Reports progress to the client, if the client wants it.
     pub progress: Progress,
-    /// Set when nobody wants the result any more.
+    /// Cancelled when the result is no longer needed.
     pub cancel: CancelToken,
 }

@@ -1,4 +1,4 @@
-//! What clients are asked, as the protocol has it, and what they answer.
+//! Converts questions for clients to the protocol, and parses the responses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -27,7 +27,11 @@ pub(super) fn roots() -> Result<InputRequest, AskError> {
 }
 
 pub(super) fn sample(ask: &SampleAsk) -> Result<InputRequest, AskError> {
-    let messages: Vec<Value> = ask.messages.iter().map(|message| said(message)).collect();
+    let messages: Vec<Value> = ask
+        .messages
+        .iter()
+        .map(|message| message_json(message))
+        .collect();
     let mut params = Map::new();
     params.insert("messages".into(), messages.into());
     params.insert("maxTokens".into(), ask.max_tokens.into());
@@ -54,27 +58,26 @@ pub(super) fn sample(ask: &SampleAsk) -> Result<InputRequest, AskError> {
     if !ask.tools.is_empty() {
         params.insert(
             "tools".into(),
-            ask.tools.iter().map(|tool| offered(tool)).collect(),
+            ask.tools.iter().map(|tool| tool_json(tool)).collect(),
         );
-        params.insert("toolChoice".into(), choice(&ask.tool_choice));
+        params.insert("toolChoice".into(), choice_json(&ask.tool_choice));
     }
     request("sampling/createMessage", &Value::Object(params))
 }
 
 fn request(method: &str, params: &Value) -> Result<InputRequest, AskError> {
     serde_json::from_value(json!({"method": method, "params": params})).map_err(|_| {
-        let message = format!(
-            "`{method}` cannot be asked like this: the protocol has no such form or content"
-        );
+        let message =
+            format!("cannot send `{method}` with this content: the protocol does not support it");
         AskError::new(AskErrorKind::Invalid, message)
     })
 }
 
-fn offered(tool: &ToolSpec) -> Value {
+fn tool_json(tool: &ToolSpec) -> Value {
     json!({"name": tool.name, "description": tool.description, "inputSchema": tool.input})
 }
 
-fn choice(choice: &ToolChoice) -> Value {
+fn choice_json(choice: &ToolChoice) -> Value {
     match choice {
         ToolChoice::None => json!({"mode": "none"}),
         ToolChoice::Required | ToolChoice::Tool(_) => json!({"mode": "required"}),
@@ -82,14 +85,14 @@ fn choice(choice: &ToolChoice) -> Value {
     }
 }
 
-fn said(message: &Message) -> Value {
+fn message_json(message: &Message) -> Value {
     let role = if message.role == Role::Assistant {
         "assistant"
     } else {
         "user"
     };
-    let mut blocks: Vec<Value> = message.parts.iter().filter_map(block).collect();
-    // Clients of older versions know one block only.
+    let mut blocks: Vec<Value> = message.parts.iter().filter_map(block_json).collect();
+    // Clients of older versions support only one block.
     let content = if blocks.len() == 1 {
         blocks.swap_remove(0)
     } else {
@@ -98,10 +101,10 @@ fn said(message: &Message) -> Value {
     json!({"role": role, "content": content})
 }
 
-fn block(part: &Part) -> Option<Value> {
+fn block_json(part: &Part) -> Option<Value> {
     match part {
         Part::Text(text) => Some(json!({"type": "text", "text": text.text})),
-        Part::Media(media) => shown(media),
+        Part::Media(media) => media_json(media),
         Part::ToolCall(call) => {
             let input = if call.args.is_object() {
                 call.args.clone()
@@ -112,7 +115,7 @@ fn block(part: &Part) -> Option<Value> {
         }
         Part::ToolResult(result) => {
             let piece = |content: &Content| match content {
-                Content::Media(media) => shown(media),
+                Content::Media(media) => media_json(media),
                 Content::Text(text) => Some(json!({"type": "text", "text": text})),
                 _ => None,
             };
@@ -129,7 +132,7 @@ fn block(part: &Part) -> Option<Value> {
     }
 }
 
-fn shown(media: &Media) -> Option<Value> {
+fn media_json(media: &Media) -> Option<Value> {
     let MediaSource::Bytes(bytes) = &media.source else {
         return None;
     };
@@ -143,8 +146,11 @@ fn shown(media: &Media) -> Option<Value> {
         .then(|| json!({"type": kind, "mimeType": media.mime, "data": data}))
 }
 
-/// What a person said to a form. What was filled in fits the form.
-pub(super) fn elicited(form: Option<&ElicitForm>, answer: &Value) -> Result<ElicitReply, AskError> {
+/// Parses a user's response to a form. Accepted content matches the form.
+pub(super) fn parse_elicit(
+    form: Option<&ElicitForm>,
+    answer: &Value,
+) -> Result<ElicitReply, AskError> {
     match answer.get("action").and_then(Value::as_str) {
         Some("accept") => {
             let content = answer
@@ -157,7 +163,7 @@ pub(super) fn elicited(form: Option<&ElicitForm>, answer: &Value) -> Result<Elic
                 None => Ok(Map::new()),
             };
             let wrong = |flaws: Vec<String>| {
-                format!("the answer does not fit the form: {}", flaws.join(", "))
+                format!("the response does not match the form: {}", flaws.join(", "))
             };
             filled
                 .map(ElicitReply::Accept)
@@ -166,14 +172,14 @@ pub(super) fn elicited(form: Option<&ElicitForm>, answer: &Value) -> Result<Elic
         Some("decline") => Ok(ElicitReply::Decline),
         Some("cancel") => Ok(ElicitReply::Cancel),
         _ => Err(AskError::bad(
-            "the answer to a form says neither `accept`, `decline` nor `cancel`",
+            "the response to a form must be `accept`, `decline` or `cancel`",
         )),
     }
 }
 
-pub(super) fn listed(answer: &Value) -> Result<Vec<Root>, AskError> {
+pub(super) fn parse_roots(answer: &Value) -> Result<Vec<Root>, AskError> {
     let list = answer.get("roots").and_then(Value::as_array);
-    let list = list.ok_or_else(|| AskError::bad("the answer has no list of `roots`"))?;
+    let list = list.ok_or_else(|| AskError::bad("the response has no list of `roots`"))?;
     let text = |root: &Value, key: &str| root.get(key).and_then(Value::as_str).map(str::to_owned);
     let root = |root: &Value| {
         Some(Root {
@@ -186,8 +192,8 @@ pub(super) fn listed(answer: &Value) -> Result<Vec<Root>, AskError> {
         .collect()
 }
 
-/// What a client's model replied.
-pub(super) fn sampled(answer: &Value) -> Result<SampleReply, AskError> {
+/// Parses the reply of a client's model.
+pub(super) fn parse_sample(answer: &Value) -> Result<SampleReply, AskError> {
     let content = answer
         .get("content")
         .ok_or_else(|| AskError::bad("the reply has no `content`"))?;
@@ -199,14 +205,14 @@ pub(super) fn sampled(answer: &Value) -> Result<SampleReply, AskError> {
         .and_then(Value::as_str)
         .unwrap_or_default();
     let mut reply = SampleReply::text(model, "");
-    reply.parts = blocks.iter().map(part).collect::<Result<_, _>>()?;
+    reply.parts = blocks.iter().map(parse_part).collect::<Result<_, _>>()?;
     reply.finish = match answer.get("stopReason").and_then(Value::as_str) {
         Some("maxTokens") => Finish::Length,
         Some("toolUse") => Finish::ToolCalls,
         None | Some("endTurn" | "stopSequence") => Finish::Stop,
         Some(other) => Finish::Other(other.chars().take(64).collect()),
     };
-    // Some clients say `endTurn` to calls.
+    // Some clients send `endTurn` with tool calls.
     if reply
         .parts
         .iter()
@@ -217,16 +223,16 @@ pub(super) fn sampled(answer: &Value) -> Result<SampleReply, AskError> {
     Ok(reply)
 }
 
-fn part(block: &Value) -> Result<Part, AskError> {
+fn parse_part(block: &Value) -> Result<Part, AskError> {
     let text = |key: &str| block.get(key).and_then(Value::as_str);
     match text("type") {
         Some("text") => text("text")
             .map(Part::text)
-            .ok_or_else(|| AskError::bad("a text has no `text`")),
+            .ok_or_else(|| AskError::bad("a text block has no `text`")),
         Some("image" | "audio") => {
             let bytes = text("data").and_then(|data| STANDARD.decode(data).ok());
             let bytes = bytes
-                .ok_or_else(|| AskError::bad("the data of an image or a sound is no base64"))?;
+                .ok_or_else(|| AskError::bad("the data of an image or audio is not base64"))?;
             Ok(Part::Media(Media::bytes(
                 text("mimeType").unwrap_or_default(),
                 bytes,
@@ -235,12 +241,12 @@ fn part(block: &Value) -> Result<Part, AskError> {
         Some("tool_use") => {
             let (id, name) = text("id")
                 .zip(text("name"))
-                .ok_or_else(|| AskError::bad("a call has no name"))?;
+                .ok_or_else(|| AskError::bad("a tool call has no `id` or `name`"))?;
             let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
             Ok(Part::ToolCall(ToolCall::new(id, name, input)))
         }
         _ => Err(AskError::bad(
-            "the reply has content of a kind that replies do not have",
+            "the reply has content of an unsupported type",
         )),
     }
 }
