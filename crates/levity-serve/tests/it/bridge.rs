@@ -1,4 +1,4 @@
-//! A host and those who come to it.
+//! Tests of a bridge host and its clients.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
-mod crowd;
 mod files;
 mod hostile;
+mod many_clients;
+mod outcomes;
 mod tasks;
-mod truth;
 
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A host that is served, in a folder of its own.
+/// A running host in its own temporary folder.
 pub struct Stage {
     pub folder: TempDir,
     pub host: BridgeHost,
@@ -37,7 +37,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// With these limits, and nobody who works on tasks yet.
+    /// Starts a host with these limits and without a commander.
     pub async fn loading(limits: HostLimits) -> Self {
         Self::build(tempfile::tempdir().unwrap(), limits, |listener| listener).await
     }
@@ -48,14 +48,16 @@ impl Stage {
         listen: impl FnOnce(Listener) -> Listener,
     ) -> Self {
         let notices = watch::Sender::new(Vec::new());
-        let told = notices.clone();
+        let was_notified = notices.clone();
         let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap())
             .limits(limits)
-            .on_notice(move |notice| told.send_modify(|told| told.push(notice.to_string())))
+            .on_notice(move |notice| {
+                was_notified.send_modify(|was_notified| was_notified.push(notice.to_string()))
+            })
             .build()
             .unwrap();
-        let gate = AccessControl::new(Token::new(TOKEN).unwrap());
-        let listener = listen(Listener::bind("127.0.0.1:0", gate).await.unwrap());
+        let access = AccessControl::new(Token::new(TOKEN).unwrap());
+        let listener = listen(Listener::bind("127.0.0.1:0", access).await.unwrap());
         let address = listener.address().to_string();
         let (mut served, serving) = (JoinSet::new(), host.clone());
         served.spawn(async move { serving.serve(listener).await.unwrap() });
@@ -68,7 +70,7 @@ impl Stage {
         }
     }
 
-    /// With a commander that follows a script.
+    /// Starts a host with a commander that follows a script.
     pub async fn scripted(model: ScriptedModel) -> Self {
         let stage = Self::loading(HostLimits::new()).await;
         stage.host.commander(stage.runs(model)).await.unwrap();
@@ -100,26 +102,26 @@ impl Stage {
         Raw::connect(&self.address, Some(TOKEN)).await.unwrap()
     }
 
-    pub fn told(&self, part: &str) -> bool {
+    pub fn was_notified(&self, part: &str) -> bool {
         self.notices
             .borrow()
             .iter()
             .any(|notice| notice.contains(part))
     }
 
-    /// Waits until whoever sits at the host is told this.
-    pub async fn until_told(&self, part: &str) {
-        let mut told = self.notices.subscribe();
+    /// Waits until the operator gets this notice.
+    pub async fn wait_for_notice(&self, part: &str) {
+        let mut was_notified = self.notices.subscribe();
         let is_told = |notices: &Vec<String>| notices.iter().any(|notice| notice.contains(part));
-        within(told.wait_for(is_told)).await.unwrap();
+        within(was_notified.wait_for(is_told)).await.unwrap();
     }
 }
 
-/// A client that sends whatever it is told to.
+/// A client that sends arbitrary messages.
 pub struct Raw {
     pub socket: WebSocketStream<TcpStream>,
-    /// What it was told while it waited for an answer.
-    pub told: Vec<Value>,
+    /// The notifications that arrived while it waited for a response.
+    pub was_notified: Vec<Value>,
     next: u64,
 }
 
@@ -138,7 +140,7 @@ impl Raw {
         match tokio_tungstenite::client_async(request, stream).await {
             Ok((socket, _)) => Ok(Self {
                 socket,
-                told: Vec::new(),
+                was_notified: Vec::new(),
                 next: 0,
             }),
             Err(tokio_tungstenite::tungstenite::Error::Http(answer)) => {
@@ -155,7 +157,7 @@ impl Raw {
             .unwrap();
     }
 
-    /// The next message of the host; `Err` is the code it closed with.
+    /// Returns the next message of the host; `Err` is the close code.
     pub async fn next(&mut self) -> Result<Value, u16> {
         within(self.message()).await
     }
@@ -188,18 +190,18 @@ impl Raw {
                     None => Ok(answer["result"].take()),
                 };
             }
-            self.told.push(answer);
+            self.was_notified.push(answer);
         }
     }
 
-    /// The kind of refusal that a request meets.
+    /// Returns the error kind of a request.
     pub async fn refusal(&mut self, method: &str, params: Value) -> String {
         let error = self.request(method, params).await.unwrap_err();
         error["data"]["kind"].as_str().unwrap().to_owned()
     }
 }
 
-/// Nothing here takes long; what hangs is a failure.
+/// Fails the test if a step hangs: nothing here takes long.
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await

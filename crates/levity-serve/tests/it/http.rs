@@ -1,4 +1,4 @@
-//! Runs by HTTP, through real connections.
+//! Tests of the HTTP API through real connections.
 
 #![expect(
     clippy::unwrap_used,
@@ -6,19 +6,19 @@
     reason = "a test fails by panicking"
 )]
 
-mod client;
-mod crowd;
-mod heads;
-mod hostile;
-mod kept;
-mod life;
-mod limits;
 #[cfg(feature = "dag")]
-mod many;
-pub(crate) mod shares;
+mod child_runs;
+mod client;
+mod hostile;
+mod lifecycle;
+mod limits;
+mod many_readers;
+mod pending_commands;
+mod request_heads;
+mod stored;
 mod stream;
 mod support;
 mod tenants;
 mod tls;
-mod told;
+pub(crate) mod token_shares;
 mod tools;

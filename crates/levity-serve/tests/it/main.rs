@@ -1,4 +1,4 @@
-//! Whole stories of this crate.
+//! Scenario tests of this crate.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
@@ -21,8 +21,8 @@ mod mcp;
 mod offer;
 mod runs;
 
-/// Says whether this process is here for this test alone; if not, one that is has just run it. What
-/// a test measures of its process would be that of its neighbours, too, otherwise.
+/// Returns `true` if this process runs only this test; otherwise runs the test in a new process.
+/// Measurements of the process would otherwise include other tests.
 fn is_alone(test: &str) -> bool {
     const ALONE: &str = "LEVITY_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {

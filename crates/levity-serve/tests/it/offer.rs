@@ -38,7 +38,7 @@ fn runs(model: impl Model + 'static) -> Runs {
     Runs::new(agent.build().unwrap())
 }
 
-/// Our end of a pipe to a server that is served until the test ends.
+/// Returns our end of a pipe to a server that runs until the test ends.
 fn pipe(server: &McpServer, tasks: &mut JoinSet<()>) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (read, write) = tokio::io::split(theirs);
@@ -61,13 +61,13 @@ impl Connected {
         self.server().call(tool, args).await
     }
 
-    /// The value that a tool returns.
+    /// Returns the value of a tool's result.
     async fn value(&self, tool: &str, args: Value) -> Value {
         self.call(tool, args).await.unwrap().value.unwrap()
     }
 }
 
-/// Connects in the newest way, as our own client does.
+/// Connects with the latest protocol version, as our own client does.
 async fn connect(
     server: AgentServer,
     set: impl FnOnce(ServersBuilder) -> ServersBuilder,
@@ -88,7 +88,7 @@ async fn connect(
     }
 }
 
-async fn plainly(server: AgentServer) -> Connected {
+async fn connect_plain(server: AgentServer) -> Connected {
     connect(server, |servers| servers).await
 }
 
@@ -96,7 +96,7 @@ fn offered(runs: Runs) -> AgentServer {
     AgentServer::new("levity", "1.0", runs)
 }
 
-/// Says the same to everything.
+/// A client that gives the same answer to every question.
 struct Person(Value);
 
 #[async_trait]
@@ -118,7 +118,7 @@ impl Elicitor for Person {
 }
 
 #[tokio::test]
-async fn a_query_has_an_answer_a_session_and_statistics() {
+async fn query_returns_answer_session_and_statistics() {
     let model = FunctionModel::new(|request| {
         let said = request
             .history
@@ -130,7 +130,7 @@ async fn a_query_has_an_answer_a_session_and_statistics() {
             said.count()
         ))))
     });
-    let client = plainly(offered(runs(model))).await;
+    let client = connect_plain(offered(runs(model))).await;
     let first = client.value("query", json!({"prompt": "One?"})).await;
     assert_eq!(first["answer"], "1 so far");
     assert_eq!(first["complete"], true);
@@ -162,7 +162,7 @@ async fn a_query_has_an_answer_a_session_and_statistics() {
 }
 
 #[tokio::test]
-async fn query_has_its_messages_when_they_are_wanted() {
+async fn query_returns_its_messages_on_request() {
     let script = ScriptedModel::new()
         .call("send", json!({"to": "you"}))
         .reply("Done.")
@@ -194,10 +194,9 @@ async fn query_has_its_messages_when_they_are_wanted() {
     }
 }
 
-/// Checks that each call of a tool is answered, by a message that follows it, before the model
-/// speaks again.
+/// Checks that each tool call has a result in a following message, before the model's next message.
 #[track_caller]
-fn is_whole(answer: &Value) {
+fn assert_every_call_answered(answer: &Value) {
     let messages: Vec<Message> = serde_json::from_value(answer["messages"].clone()).unwrap();
     let mut open = Vec::new();
     for message in &messages {
@@ -214,7 +213,7 @@ fn is_whole(answer: &Value) {
 }
 
 #[tokio::test]
-async fn messages_of_a_query_answer_every_call() {
+async fn query_messages_answer_every_tool_call() {
     let calls = || {
         ScriptedModel::new()
             .call("send", json!({"to": "you"}))
@@ -222,12 +221,12 @@ async fn messages_of_a_query_answer_every_call() {
             .by_history()
     };
     let query = json!({"prompt": "Send it", "include_messages": true});
-    // Denied by a person, allowed by one, denied since nobody can be asked.
+    // Denied by a user, allowed by a user, and denied because no user can be asked.
     for (decision, word) in [("deny", "denied"), ("allow", "sent")] {
         let said = Person(json!({"decision": decision}));
         let client = connect(offered(runs(calls())), |servers| servers.elicitor(said)).await;
         let answer = client.value("query", query.clone()).await;
-        is_whole(&answer);
+        assert_every_call_answered(&answer);
         let roles: Vec<_> = answer["messages"]
             .as_array()
             .unwrap()
@@ -241,11 +240,11 @@ async fn messages_of_a_query_answer_every_call() {
         );
         assert!(answer["messages"][2].to_string().contains(word), "{answer}");
     }
-    let answer = plainly(offered(runs(calls())))
+    let answer = connect_plain(offered(runs(calls())))
         .await
         .value("query", query.clone())
         .await;
-    is_whole(&answer);
+    assert_every_call_answered(&answer);
     assert_eq!(answer["messages"].as_array().unwrap().len(), 4, "{answer}");
     // Denied by policy, unknown, and several at once.
     let tool = |name: &str| RecordingTool::new(name, |_| Ok(ToolOutput::text("sent")));
@@ -259,11 +258,11 @@ async fn messages_of_a_query_answer_every_call() {
         .tool(tool("send"))
         .policy(policy)
         .runtime(runtime());
-    let answer = plainly(offered(Runs::new(agent.build().unwrap())))
+    let answer = connect_plain(offered(Runs::new(agent.build().unwrap())))
         .await
         .value("query", query)
         .await;
-    is_whole(&answer);
+    assert_every_call_answered(&answer);
     assert!(
         answer["messages"].to_string().contains("not allowed"),
         "{answer}"
@@ -271,7 +270,7 @@ async fn messages_of_a_query_answer_every_call() {
 }
 
 #[tokio::test]
-async fn passing_sessions_last_an_hour_and_are_bounded() {
+async fn passing_sessions_expire_after_an_hour_and_are_limited() {
     let world = Arc::new(ManualWorld::new());
     let sessions = AgentServer::passing_sessions().world(world.clone());
     let say = async |id: &str, text: String| {
@@ -308,7 +307,7 @@ async fn passing_sessions_last_an_hour_and_are_bounded() {
 }
 
 #[tokio::test]
-async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
+async fn tenant_with_many_sessions_displaces_only_its_own() {
     let world = Arc::new(ManualWorld::new());
     let sessions = AgentServer::passing_sessions().world(world.clone());
     let say = async |id: &str, bytes: usize| {
@@ -334,7 +333,7 @@ async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
         (count("ann-").await, count("0").await, count("bob-").await),
         (100, 100, 250)
     );
-    // Few large ones are no other way to the same end.
+    // A few large sessions cannot displace others either.
     for number in 0..40 {
         say(&format!("bob-large-{number}"), 3 << 20).await;
     }
@@ -344,7 +343,7 @@ async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
         "{} of 3 MiB in 16 MiB",
         count("bob-").await
     );
-    // The owner may have the rest, and what is more goes from its own.
+    // The owner may use the rest, and further sessions displace its own.
     for number in 0..2_000 {
         say(&format!("{number:08x}"), 10).await;
     }
@@ -353,7 +352,7 @@ async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
 }
 
 #[tokio::test]
-async fn messages_of_a_query_are_bounded() {
+async fn query_messages_stay_within_their_limit() {
     let long = || "x".repeat(400 << 10);
     let tell = RecordingTool::new("tell", move |_| Ok(ToolOutput::text(long())))
         .with_hints(Hints::new().read_only());
@@ -365,7 +364,7 @@ async fn messages_of_a_query_are_bounded() {
         .tool(tell)
         .max_tool_output(1 << 20)
         .runtime(runtime());
-    let client = plainly(offered(Runs::new(agent.build().unwrap()))).await;
+    let client = connect_plain(offered(Runs::new(agent.build().unwrap()))).await;
     let answer = client
         .value("query", json!({"prompt": "Tell", "include_messages": true}))
         .await;
@@ -387,7 +386,7 @@ async fn messages_of_a_query_are_bounded() {
 }
 
 #[tokio::test]
-async fn first_page_of_resources_has_something() {
+async fn first_page_of_resources_is_not_empty() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "one").unwrap();
     let server = offered(runs(ScriptedModel::new()))
@@ -405,7 +404,7 @@ async fn first_page_of_resources_has_something() {
 }
 
 #[tokio::test]
-async fn what_a_run_asks_is_asked_by_the_client() {
+async fn questions_of_a_run_are_forwarded_to_the_client() {
     let script = || {
         ScriptedModel::new()
             .call("send", json!({}))
@@ -425,7 +424,7 @@ async fn what_a_run_asks_is_asked_by_the_client() {
         let answer = client.value("query", json!({"prompt": "Send it"})).await;
         assert_eq!(sent(answer), goes, "{said}");
     }
-    let client = plainly(offered(runs(script()))).await;
+    let client = connect_plain(offered(runs(script()))).await;
     assert!(
         !sent(client.value("query", json!({"prompt": "Send it"})).await),
         "nobody can be asked"
@@ -441,7 +440,7 @@ async fn what_a_run_asks_is_asked_by_the_client() {
     );
 }
 
-/// Allows everything that it may, and remembers what it was asked.
+/// A client that allows everything it may, and records the questions.
 #[derive(Clone, Default)]
 struct Agreeable(Arc<std::sync::Mutex<Vec<levity_mcp::ElicitForm>>>);
 
@@ -458,7 +457,7 @@ impl Elicitor for Agreeable {
 }
 
 #[tokio::test]
-async fn query_has_a_person_allow_only_calls_that_are_shown_whole() {
+async fn query_allows_only_calls_that_are_displayed_in_full() {
     for (text, goes, shown) in [
         ("x".repeat(5_000) + "; rm -rf", true, "; rm -rf\"}?"),
         ("x".repeat(8_000) + "; rm -rf", true, "; rm -rf\"}?"),
@@ -499,7 +498,7 @@ async fn query_has_a_person_allow_only_calls_that_are_shown_whole() {
 }
 
 #[tokio::test]
-async fn the_model_of_the_client_answers() {
+async fn client_agent_answers_with_the_clients_model() {
     let base = Agent::builder(ScriptedModel::new())
         .runtime(runtime())
         .build()
@@ -529,14 +528,14 @@ async fn the_model_of_the_client_answers() {
 }
 
 #[tokio::test]
-async fn a_client_without_a_model_is_told_so() {
+async fn client_agent_without_client_model_returns_error() {
     let base = Agent::builder(ScriptedModel::new())
         .runtime(runtime())
         .build()
         .unwrap();
     let server = offered(Runs::new(base.clone()))
         .client_agent(move |model: ClientModel| base.to_builder().model(model).build());
-    let error = plainly(server)
+    let error = connect_plain(server)
         .await
         .call("query", json!({"prompt": "x"}))
         .await
@@ -546,7 +545,7 @@ async fn a_client_without_a_model_is_told_so() {
 }
 
 #[tokio::test]
-async fn documents_are_searched_and_fetched() {
+async fn documents_can_be_searched_and_fetched() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("tides.md", "High water is at six, low water at noon.");
@@ -558,7 +557,7 @@ async fn documents_are_searched_and_fetched() {
     write(".gitignore", "*.log\n");
     write("image.bin", "high water\0\u{1}");
     let workspace = Workspace::open(folder.path()).unwrap();
-    let client = plainly(offered(runs(ScriptedModel::new())).workspace(workspace)).await;
+    let client = connect_plain(offered(runs(ScriptedModel::new())).workspace(workspace)).await;
     let found = client
         .value("search", json!({"query": "When is high water?"}))
         .await;
@@ -596,7 +595,7 @@ async fn documents_are_searched_and_fetched() {
             .unwrap_err()
             .to_string();
         assert!(
-            !error.is_empty() && error.matches("cannot be given").count() < 2,
+            !error.is_empty() && error.matches("cannot read").count() < 2,
             "{id}: {error}"
         );
     }
@@ -605,14 +604,14 @@ async fn documents_are_searched_and_fetched() {
 }
 
 #[tokio::test]
-async fn files_logs_and_prompts_are_there_to_be_read() {
+async fn files_logs_and_prompts_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "one").unwrap();
     std::fs::write(folder.path().join("b.bin"), [0, 159, 146, 150]).unwrap();
     std::fs::write(folder.path().join("c 100%.txt"), "three").unwrap();
     let server = offered(runs(ScriptedModel::new().reply("Yes.")))
         .workspace(Workspace::open(folder.path()).unwrap());
-    let client = plainly(server).await;
+    let client = connect_plain(server).await;
     let run = client.value("query", json!({"prompt": "Is it?"})).await["run_id"]
         .as_str()
         .unwrap()
@@ -698,24 +697,24 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
 }
 
 #[tokio::test]
-async fn a_query_for_which_there_is_no_room_says_so_once() {
+async fn query_beyond_the_run_limit_returns_one_error() {
     let runs = runs(ScriptedModel::new().hang()).most(1);
     let _first = runs.start(NewRun::new("Wait")).unwrap();
-    let client = plainly(offered(runs.clone())).await;
+    let client = connect_plain(offered(runs.clone())).await;
     let error = client
         .call("query", json!({"prompt": "Go"}))
         .await
         .unwrap_err()
         .to_string();
-    assert_eq!(error.matches("under way").count(), 1, "{error}");
+    assert_eq!(error.matches("in progress").count(), 1, "{error}");
 }
 
 #[tokio::test]
-async fn logs_are_there_without_a_journal() {
+async fn logs_can_be_read_without_a_journal() {
     let agent = Agent::builder(ScriptedModel::new().reply("Yes.").reply("No."))
         .build()
         .unwrap();
-    let client = plainly(offered(Runs::new(agent))).await;
+    let client = connect_plain(offered(Runs::new(agent))).await;
     let mut ids = Vec::new();
     for answer in ["Yes.", "No."] {
         let told = client.value("query", json!({"prompt": "Is it?"})).await;
@@ -742,9 +741,9 @@ async fn logs_are_there_without_a_journal() {
 }
 
 #[tokio::test]
-async fn a_query_that_is_taken_back_ends_its_run() {
+async fn cancelled_query_ends_its_run() {
     let runs = runs(ScriptedModel::new().hang());
-    let client = plainly(offered(runs.clone())).await;
+    let client = connect_plain(offered(runs.clone())).await;
     let (server, cx) = (client.server(), ToolCx::detached());
     let call = server.call_with("query", json!({"prompt": "Wait"}), &cx);
     let _ = tokio::time::timeout(Duration::from_millis(300), call)
@@ -757,7 +756,7 @@ async fn a_query_that_is_taken_back_ends_its_run() {
     }
 }
 
-/// A client as there were before 2026-07-28, word for word.
+/// A client of a version before 2026-07-28, with literal messages.
 struct Old {
     lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<DuplexStream>>>,
     write: tokio::io::WriteHalf<DuplexStream>,
@@ -800,7 +799,7 @@ impl Old {
 }
 
 #[tokio::test]
-async fn an_older_client_is_asked_and_told_how_far_it_is() {
+async fn older_client_gets_questions_and_progress() {
     let script = ScriptedModel::new().call("send", json!({})).reply("Done.");
     let server = offered(runs(script)).build().unwrap();
     let mut tasks = JoinSet::new();
@@ -849,7 +848,7 @@ async fn an_older_client_is_asked_and_told_how_far_it_is() {
 }
 
 #[tokio::test]
-async fn a_swarm_is_served_like_an_agent() {
+async fn swarm_is_served_like_an_agent() {
     use levity_swarm::{Router, Swarm, Worker};
     let router = ScriptedModel::new()
         .reply(r#"{"delegations": [{"id": "tide", "worker": "pilot", "task": "When?"}]}"#);
@@ -859,7 +858,7 @@ async fn a_swarm_is_served_like_an_agent() {
     let swarm = Swarm::builder(Router::new(router))
         .worker(Worker::new("pilot", "Knows tides.", pilot))
         .runtime(runtime());
-    let client = plainly(offered(Runs::new(swarm.build().unwrap()))).await;
+    let client = connect_plain(offered(Runs::new(swarm.build().unwrap()))).await;
     let answer = client
         .value("query", json!({"prompt": "When is high water?"}))
         .await;

@@ -1,4 +1,4 @@
-//! Runs that are worked on for others.
+//! Runs that are driven for clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ async fn decide(run: &LiveRun, decision: Decision) {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_when_nobody_waits_for_it() {
+async fn run_continues_without_a_waiting_client() {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = seen.clone();
     let runs =
@@ -82,7 +82,7 @@ async fn a_run_goes_on_when_nobody_waits_for_it() {
         told.last().unwrap().1["kind"]["run_ended"]["text"],
         "Paris."
     );
-    // It is found again by its id, and so is all that it told.
+    // The run is found again by its id, and so are all its events.
     let after = told[1].0.clone().unwrap();
     let mut again = runs.events(run.id(), Some(&after)).await.unwrap();
     assert_eq!(rest(&mut again).await, told[2..]);
@@ -90,7 +90,7 @@ async fn a_run_goes_on_when_nobody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn what_has_left_memory_is_read_from_the_journal() {
+async fn evicted_run_is_read_from_the_journal() {
     let runtime = in_memory();
     let runs = Runs::new(agent(ScriptedModel::new().reply("Yes."), runtime.clone()));
     let run = runs.start(NewRun::new("Is it?").id("r")).unwrap();
@@ -122,7 +122,7 @@ async fn what_has_left_memory_is_read_from_the_journal() {
 }
 
 #[tokio::test]
-async fn no_more_runs_than_may_be() {
+async fn start_beyond_the_limit_returns_full() {
     let model = ScriptedModel::new().hang().reply("One.");
     let runs = Runs::new(agent(model, in_memory())).most(1);
     let first = runs.start(NewRun::new("1")).unwrap();
@@ -141,7 +141,7 @@ async fn no_more_runs_than_may_be() {
 }
 
 #[tokio::test]
-async fn ids_are_taken_once_and_have_no_dots() {
+async fn start_rejects_existing_and_dotted_ids() {
     let runs = Runs::new(agent(ScriptedModel::new().hang(), in_memory()));
     let run = runs.start(NewRun::new("1").id("r")).unwrap();
     run.opened().await.unwrap();
@@ -166,7 +166,7 @@ async fn ids_are_taken_once_and_have_no_dots() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_process_left_goes_on() {
+async fn runs_of_an_earlier_process_are_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = || Runtime::new().with_journal(FileJournal::new(folder.path()).unwrap());
     let script = || {
@@ -184,11 +184,11 @@ async fn what_an_earlier_process_left_goes_on() {
     let done = before.start(NewRun::new("Send it").id("done")).unwrap();
     decide(&done, Decision::Allow).await;
     assert_eq!(text(&done).await, "Sent.");
-    let last = told_by_now(&mut events).await;
+    let last = last_available_id(&mut events).await;
     drop((before, asks, done, events));
 
     let after = Runs::new(agent(script(), runtime()));
-    // The tasks of the first are gone once they have been dropped.
+    // The tasks of the first set end once it has been dropped.
     while !after.resume_all().await.unwrap().is_empty() || after.get(&"asks".into()).is_none() {
         tokio::task::yield_now().await;
     }
@@ -211,8 +211,8 @@ async fn what_an_earlier_process_left_goes_on() {
     assert!(after.list(&waiting).await.unwrap().is_empty());
 }
 
-/// Reads what there is, and gives the last id.
-async fn told_by_now(events: &mut Reader) -> Option<String> {
+/// Reads the available events, and returns the last id.
+async fn last_available_id(events: &mut Reader) -> Option<String> {
     let mut last = None;
     let soon = std::time::Duration::from_millis(50);
     while let Ok(Some(item)) = tokio::time::timeout(soon, events.next()).await {
@@ -224,7 +224,7 @@ async fn told_by_now(events: &mut Reader) -> Option<String> {
 }
 
 #[tokio::test]
-async fn dropping_the_runs_stops_what_is_under_way() {
+async fn dropping_runs_stops_those_in_progress() {
     let folder = tempfile::tempdir().unwrap();
     let journal = FileJournal::new(folder.path()).unwrap();
     let runs = Runs::new(agent(
@@ -244,7 +244,7 @@ async fn dropping_the_runs_stops_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever_for_what_is_driven_no_more() {
+async fn outcome_of_abandoned_run_resolves() {
     let soon = std::time::Duration::from_secs(5);
     let runs = Runs::new(agent(ScriptedModel::new().hang(), in_memory()));
     let run = runs.start(NewRun::new("1").id("r")).unwrap();
@@ -260,7 +260,7 @@ async fn nobody_waits_for_ever_for_what_is_driven_no_more() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_begin_hides_no_other_of_its_id() {
+async fn failed_start_does_not_hide_existing_run() {
     let runs = Runs::new(agent(ScriptedModel::new().reply("One."), in_memory()));
     assert_eq!(
         text(&runs.start(NewRun::new("1").id("r")).unwrap()).await,
@@ -287,7 +287,7 @@ async fn one_that_cannot_begin_hides_no_other_of_its_id() {
     assert_eq!(told.last().unwrap().1["kind"]["run_ended"]["text"], "One.");
 }
 
-/// An agent whose runs take for ever to be gone on with.
+/// An agent whose runs never finish resuming.
 struct Slow(Agent);
 
 #[async_trait::async_trait]
@@ -318,7 +318,7 @@ impl Runner for Slow {
 }
 
 #[tokio::test]
-async fn who_leaves_while_a_run_is_taken_up_leaves_no_place_taken() {
+async fn dropped_resume_releases_its_slot() {
     let runtime = in_memory();
     let before = Runs::new(agent(ScriptedModel::new().hang(), runtime.clone()));
     before
@@ -336,7 +336,7 @@ async fn who_leaves_while_a_run_is_taken_up_leaves_no_place_taken() {
     assert!(runs.get(&id).is_none());
 }
 
-/// A run that holds a place until it is let go on.
+/// Returns a run that holds its slot until the test releases it.
 fn holding(runtime: Runtime) -> (Agent, Arc<Semaphore>) {
     let (permits, spec) = (Arc::new(Semaphore::new(0)), ToolSpec::new("hold", "Waits."));
     let model = ScriptedModel::new()
@@ -368,8 +368,8 @@ impl Tool for Held {
     }
 }
 
-/// Leaves so many runs in a journal.
-async fn leave(runtime: &Runtime, many: usize) {
+/// Leaves this many unfinished runs in a journal.
+async fn leave_runs(runtime: &Runtime, many: usize) {
     let runs = Runs::new(holding(runtime.clone()).0);
     for number in 0..many {
         runs.start(NewRun::new("Hold.").id(format!("r{number}")))
@@ -392,9 +392,9 @@ async fn leave(runtime: &Runtime, many: usize) {
 }
 
 #[tokio::test]
-async fn what_was_left_is_taken_up_as_places_become_free() {
+async fn queued_runs_resume_as_slots_become_free() {
     let runtime = in_memory();
-    leave(&runtime, 7).await;
+    leave_runs(&runtime, 7).await;
     let (agent, permits) = holding(runtime.clone());
     let runs = Runs::new(agent).most(2);
     assert!(runs.resume_all().await.unwrap().is_empty());
@@ -403,7 +403,7 @@ async fn what_was_left_is_taken_up_as_places_become_free() {
         runs.start(NewRun::new("New.")),
         Err(Error::Full { .. })
     ));
-    // One that is cancelled while it waits for its place is not worked on.
+    // A run that is cancelled while it waits for its slot is not started.
     let reason = "too late".to_owned();
     let post = levity_core::RunRequest::Command(levity_core::ControlCommand::Cancel { reason });
     runtime.tell(&"r5".into(), post).await.unwrap();
@@ -430,9 +430,9 @@ async fn what_was_left_is_taken_up_as_places_become_free() {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_place_is_taken_up_once_and_by_request_too() {
+async fn queued_run_resumes_once_also_on_request() {
     let runtime = in_memory();
-    leave(&runtime, 3).await;
+    leave_runs(&runtime, 3).await;
     let (agent, permits) = holding(runtime);
     let runs = Runs::new(agent).most(1);
     runs.resume_all().await.unwrap();
@@ -458,7 +458,7 @@ async fn what_waits_for_a_place_is_taken_up_once_and_by_request_too() {
     assert_eq!(permits.available_permits(), 0, "each was worked on once");
 }
 
-/// An agent that can go on with one run, and then with none for now.
+/// An agent that can resume one run, and then temporarily none.
 struct Flaky(Agent, Arc<AtomicUsize>);
 
 #[async_trait::async_trait]
@@ -495,9 +495,9 @@ impl Runner for Flaky {
 }
 
 #[tokio::test]
-async fn what_cannot_be_taken_up_now_is_tried_once_for_each_place() {
+async fn failing_queued_run_is_retried_once_per_free_slot() {
     let runtime = in_memory();
-    leave(&runtime, 4).await;
+    leave_runs(&runtime, 4).await;
     let (agent, permits) = holding(runtime);
     let tried = Arc::new(AtomicUsize::new(0));
     let runs = Runs::new(Flaky(agent, tried.clone())).most(1);

@@ -18,7 +18,7 @@ async fn empty() -> Stage {
 }
 
 #[tokio::test]
-async fn files_are_written_read_and_listed() {
+async fn files_can_be_written_read_and_listed() {
     let stage = empty().await;
     let client = stage.client();
     let written = client
@@ -68,13 +68,13 @@ async fn files_are_written_read_and_listed() {
         5
     );
     assert!(
-        stage.told("made src/a.rs (11 bytes)"),
+        stage.was_notified("created src/a.rs (11 bytes)"),
         "whoever sits at the host sees it"
     );
 }
 
 #[tokio::test]
-async fn long_files_are_read_in_parts_and_others_not_at_all() {
+async fn long_file_is_rejected_whole_and_read_in_parts() {
     let stage = empty().await;
     let lines: String = (1..=300).map(|line| format!("line {line}\n")).collect();
     fs::write(stage.folder.path().join("long"), &lines).unwrap();
@@ -123,7 +123,7 @@ async fn long_files_are_read_in_parts_and_others_not_at_all() {
 }
 
 #[tokio::test]
-async fn no_path_leads_out() {
+async fn paths_outside_the_workspace_are_rejected() {
     let stage = empty().await;
     let secret = tempfile::tempdir().unwrap();
     fs::write(secret.path().join("key"), "secret").unwrap();
@@ -181,7 +181,7 @@ async fn no_path_leads_out() {
             "{path:?}: {kind}"
         );
     }
-    // On this system these are plain names, and stay where they are.
+    // On this system these are plain names, and stay inside the workspace.
     for odd in ["C:\\Windows\\x", "..\\key", "CON", "a:b"] {
         assert_eq!(
             raw.request("fs/write", json!({"path": odd, "content": "x"}))
@@ -199,9 +199,9 @@ async fn no_path_leads_out() {
 }
 
 #[cfg(target_os = "linux")]
-/// While one swaps a folder for a link that leads out, another reads and writes through it.
+/// One task swaps a folder for a link that leads out, while another reads and writes through it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_that_is_swapped_meanwhile_leads_nowhere() {
+async fn symlink_swapped_during_access_does_not_escape() {
     let stage = empty().await;
     let secret = tempfile::tempdir().unwrap();
     fs::write(secret.path().join("f"), "secret").unwrap();
@@ -239,7 +239,7 @@ async fn a_link_that_is_swapped_meanwhile_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn others_are_told_of_a_write_and_who_wrote_is_not() {
+async fn write_notifies_all_clients_except_the_writer() {
     let stage = empty().await;
     let (mut writer, mut other) = (stage.raw().await, stage.raw().await);
     other.request("ping", json!({})).await.unwrap();
@@ -247,27 +247,30 @@ async fn others_are_told_of_a_write_and_who_wrote_is_not() {
         .request("fs/write", json!({"path": "a", "content": "1"}))
         .await
         .unwrap();
-    let told = other.next().await.unwrap();
-    assert_eq!(told["method"], "fs/changed");
+    let was_notified = other.next().await.unwrap();
+    assert_eq!(was_notified["method"], "fs/changed");
     assert_eq!(
-        (&told["params"]["path"], &told["params"]["kind"]),
+        (
+            &was_notified["params"]["path"],
+            &was_notified["params"]["kind"]
+        ),
         (&json!("a"), &json!("written"))
     );
-    assert!(told["params"]["by"]["client"].is_u64());
+    assert!(was_notified["params"]["by"]["client"].is_u64());
     other
         .request("fs/write", json!({"path": "b", "content": "1"}))
         .await
         .unwrap();
     assert!(
-        writer.told.is_empty(),
+        writer.was_notified.is_empty(),
         "its own write was told it: {:?}",
-        writer.told
+        writer.was_notified
     );
     assert_eq!(writer.next().await.unwrap()["params"]["path"], "b");
 }
 
 #[tokio::test]
-async fn a_file_is_waited_for() {
+async fn wait_returns_when_the_file_appears() {
     let stage = empty().await;
     let client = stage.client();
     let found = |value: Value| value["found"].clone();
@@ -276,7 +279,7 @@ async fn a_file_is_waited_for() {
         .await
         .unwrap();
     assert_eq!(none, json!({"found": [], "timed_out": true}));
-    // By somebody who is no client.
+    // The file is written by a process that is not a client.
     let late = client.request("fs/wait", json!({"path": "signals/x", "timeout": 30}));
     let path = stage.folder.path().join("signals");
     let (late, ()) = within(async {
@@ -288,7 +291,7 @@ async fn a_file_is_waited_for() {
     })
     .await;
     assert_eq!(found(late.unwrap()), json!(["signals/x"]));
-    // Ignored ones, too, in the workspace's own folder.
+    // Ignored files in the workspace's root folder are found as well.
     fs::write(stage.folder.path().join(".gitignore"), "DONE_*\n").unwrap();
     fs::write(stage.folder.path().join("DONE_1"), "").unwrap();
     let glob = client
@@ -311,7 +314,7 @@ async fn a_file_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_wait_is_taken_back() {
+async fn cancelled_wait_releases_its_slot() {
     let stage = empty().await;
     let mut raw = stage.raw().await;
     raw.send(
@@ -326,7 +329,7 @@ async fn a_wait_is_taken_back() {
         (&answer["id"], &answer["error"]["data"]["kind"]),
         (&json!("w"), &json!("cancelled"))
     );
-    // A future that is dropped does the same: the place is free again.
+    // Dropping the future does the same: the slot is free again.
     let client = stage.client();
     client.request("ping", json!({})).await.unwrap();
     for _ in 0..100 {
@@ -339,7 +342,7 @@ async fn a_wait_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_wait_whose_id_was_used_twice_is_taken_back_after_the_first_has_ended() {
+async fn wait_with_reused_id_is_cancellable_after_the_first_ended() {
     let stage = empty().await;
     let mut raw = stage.raw().await;
     for path in ["first", "second"] {
@@ -360,9 +363,9 @@ async fn a_wait_whose_id_was_used_twice_is_taken_back_after_the_first_has_ended(
     );
 }
 
-/// It may come with the request in one piece, before anybody has begun with that.
+/// The cancellation may arrive together with the request, before the request starts.
 #[tokio::test]
-async fn what_is_taken_back_at_once_is_not_done() {
+async fn request_cancelled_at_once_has_no_effect() {
     let stage = empty().await;
     let mut raw = stage.raw().await;
     for (method, params) in [
@@ -387,9 +390,9 @@ async fn what_is_taken_back_at_once_is_not_done() {
     assert!(!stage.folder.path().join("x").exists());
 }
 
-/// Whoever reads a part of a file by the tool is told which one it is, and where it goes on.
+/// The tool reports the range of lines that it returns, and where to continue.
 #[tokio::test]
-async fn a_part_of_a_file_says_that_it_is_one() {
+async fn partial_read_reports_its_line_range() {
     let stage = Stage::loading(HostLimits::new()).await;
     fs::write(stage.folder.path().join("long"), "one\ntwo\nthree\n").unwrap();
     let tools = BridgeTools::new(stage.client()).into_tools();

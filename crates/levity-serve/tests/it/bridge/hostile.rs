@@ -1,4 +1,4 @@
-//! Clients that mean no good, or are broken: each is refused cleanly, and the host lives.
+//! Hostile and broken clients: each is rejected cleanly, and the host keeps running.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::{Raw, Stage, TOKEN, within};
 
-/// How much memory this process has used at most, in MiB.
+/// Returns the peak memory of this process in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -43,7 +43,7 @@ async fn status(address: &str, headers: &[(&'static str, &str)]) -> u16 {
 }
 
 #[tokio::test]
-async fn nobody_comes_in_without_the_token_or_from_elsewhere() {
+async fn client_without_token_or_from_foreign_origin_is_rejected() {
     let stage = Stage::loading(HostLimits::new()).await;
     let good = format!("Bearer {TOKEN}");
     let at = &stage.address;
@@ -105,15 +105,15 @@ async fn nobody_comes_in_without_the_token_or_from_elsewhere() {
             .notices
             .borrow()
             .iter()
-            .filter(|notice| notice.ends_with("came in"))
+            .filter(|notice| notice.ends_with("connected"))
             .count(),
         1
     );
 }
 
-/// Everything that a client sends to a process that has taken the host's port and answers `answer`
-/// to each request.
-async fn told_to(answer: &'static str) -> (levity_serve::bridge::Error, String) {
+/// Returns everything that a client sends to a process that has taken the host's port and answers
+/// `answer` to each request.
+async fn bytes_sent_to(answer: &'static str) -> (levity_serve::bridge::Error, String) {
     let stranger = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", stranger.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
@@ -134,7 +134,7 @@ async fn told_to(answer: &'static str) -> (levity_serve::bridge::Error, String) 
 }
 
 #[tokio::test]
-async fn process_that_has_taken_the_port_learns_nothing_of_the_token() {
+async fn impostor_on_the_port_does_not_learn_the_token() {
     for answer in [
         "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
@@ -146,7 +146,7 @@ async fn process_that_has_taken_the_port_learns_nothing_of_the_token() {
         "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n",
         "220 mail.example ESMTP\r\n\r\n",
     ] {
-        let (error, heard) = told_to(answer).await;
+        let (error, heard) = bytes_sent_to(answer).await;
         assert!(
             !heard.contains(TOKEN) && !heard.to_lowercase().contains("authorization"),
             "{answer}: {heard}"
@@ -156,7 +156,7 @@ async fn process_that_has_taken_the_port_learns_nothing_of_the_token() {
 }
 
 #[tokio::test]
-async fn process_in_between_that_passes_everything_on_is_found_out() {
+async fn relaying_process_is_rejected() {
     let stage = Stage::loading(HostLimits::new()).await;
     let between = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", between.local_addr().unwrap());
@@ -175,14 +175,14 @@ async fn process_in_between_that_passes_everything_on_is_found_out() {
         error.to_string().contains("nothing was sent to it"),
         "{error}"
     );
-    assert!(!stage.told("came in"));
+    assert!(!stage.was_notified("connected"));
     within(stage.client().request("ping", json!({})))
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn challenge_without_a_nonce_or_from_elsewhere_is_refused() {
+async fn challenge_without_nonce_or_with_foreign_host_is_rejected() {
     let stage = Stage::loading(HostLimits::new()).await;
     let host = stage.address.to_string();
     for (query, host, expected) in [
@@ -210,7 +210,7 @@ async fn challenge_without_a_nonce_or_from_elsewhere_is_refused() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_not_there_is_said_to_be() {
+async fn client_reports_absent_host() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -220,7 +220,7 @@ async fn a_host_that_is_not_there_is_said_to_be() {
     let error = client.request("ping", json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Absent);
     assert!(error.to_string().contains("levity bridge host"), "{error}");
-    // Something else that listens there is no host.
+    // Another program that listens there is not a host.
     let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = other.local_addr().unwrap();
     let client = BridgeClient::new(&format!("ws://{at}"), Token::new(TOKEN).unwrap()).unwrap();
@@ -236,7 +236,7 @@ async fn a_host_that_is_not_there_is_said_to_be() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_answered_and_what_is_no_message_ends_the_connection() {
+async fn invalid_request_gets_error_and_invalid_frame_closes_connection() {
     let stage = Stage::loading(HostLimits::new()).await;
     let mut raw = stage.raw().await;
     for (text, code) in [
@@ -260,7 +260,7 @@ async fn what_is_no_request_is_answered_and_what_is_no_message_ends_the_connecti
     }
     raw.send("[".repeat(500_000)).await;
     assert_eq!(raw.next().await.unwrap()["error"]["code"], -32700);
-    // Notifications of methods that change something do nothing.
+    // Notifications of methods with side effects do nothing.
     raw.send(r#"{"jsonrpc":"2.0","method":"fs/write","params":{"path":"a","content":"x"}}"#)
         .await;
     raw.request("ping", json!({})).await.unwrap();
@@ -271,7 +271,7 @@ async fn what_is_no_request_is_answered_and_what_is_no_message_ends_the_connecti
         .await
         .unwrap();
     assert_eq!(raw.next().await, Err(1003));
-    // A text frame of three bytes that are no UTF-8.
+    // A text frame of three bytes that are not UTF-8.
     assert_eq!(
         bytes(&stage, b"\x81\x83\0\0\0\0\xff\xfe\xfd").await,
         Err(1007)
@@ -281,7 +281,7 @@ async fn what_is_no_request_is_answered_and_what_is_no_message_ends_the_connecti
     lives(&stage).await;
 }
 
-/// Sends these bytes on a connection, past what makes frames, and says how it ended.
+/// Sends these bytes on a connection without framing them, and returns how the connection ended.
 async fn bytes(stage: &Stage, bytes: &[u8]) -> Result<serde_json::Value, u16> {
     let mut raw = stage.raw().await;
     raw.socket.get_mut().write_all(bytes).await.unwrap();
@@ -289,8 +289,8 @@ async fn bytes(stage: &Stage, bytes: &[u8]) -> Result<serde_json::Value, u16> {
 }
 
 #[tokio::test]
-async fn a_huge_message_is_refused_by_its_head() {
-    if !crate::is_alone("bridge::hostile::a_huge_message_is_refused_by_its_head") {
+async fn huge_message_is_rejected_by_its_header() {
+    if !crate::is_alone("bridge::hostile::huge_message_is_rejected_by_its_header") {
         return;
     }
     let stage = Stage::loading(HostLimits::new()).await;
@@ -303,7 +303,7 @@ async fn a_huge_message_is_refused_by_its_head() {
     for _ in 0..20 {
         assert_eq!(bytes(&stage, &head).await, Err(1009));
     }
-    // As many small pieces as one likes do not make a larger one.
+    // Any number of small pieces does not make a larger message.
     let mut raw = stage.raw().await;
     let mut piece = b"\x01\xfe\x80\x00\0\0\0\0".to_vec();
     piece.extend(std::iter::repeat_n(b'x', 0x8000));
@@ -316,7 +316,7 @@ async fn a_huge_message_is_refused_by_its_head() {
     }
     assert!(matches!(raw.next().await, Err(1009 | 1006)));
     assert!(peak() - before < 32, "{} MiB more", peak() - before);
-    // A client that keeps to the rules is told before it sends.
+    // A well-behaved client gets the error before it sends.
     let long = json!({"path": "a", "content": "\u{1}".repeat(300_000)});
     assert_eq!(
         stage
@@ -331,7 +331,7 @@ async fn a_huge_message_is_refused_by_its_head() {
 }
 
 #[tokio::test]
-async fn who_takes_forever_to_knock_is_let_go() {
+async fn client_that_never_finishes_its_head_is_disconnected() {
     let listen = |listener: Listener| listener.header_time(Duration::from_millis(300));
     let stage = Stage::build(tempfile::tempdir().unwrap(), HostLimits::new(), listen).await;
     let mut slow = TcpStream::connect(&stage.address).await.unwrap();
@@ -350,13 +350,13 @@ async fn who_takes_forever_to_knock_is_let_go() {
 }
 
 #[tokio::test]
-async fn who_has_gone_without_a_word_is_let_go() {
+async fn silent_client_is_disconnected() {
     let stage = Stage::loading(HostLimits::new().ping(Duration::from_millis(100))).await;
-    // Nothing is read, so nothing is answered either: as if the cable had been pulled.
+    // Nothing is read and nothing answered, as if the cable had been pulled.
     let raw = stage.raw().await;
-    stage.until_told("silent for too long").await;
+    stage.wait_for_notice("silent for too long").await;
     drop(raw);
-    // One that only answers what it is asked stays, however often it is asked.
+    // A client that only answers pings stays connected.
     let mut idle = stage.raw().await;
     let mut asked = 0;
     while asked < 8 {
@@ -370,7 +370,7 @@ async fn who_has_gone_without_a_word_is_let_go() {
 }
 
 #[tokio::test]
-async fn too_much_at_once_is_refused() {
+async fn requests_beyond_the_limits_are_rejected() {
     let stage = Stage::loading(HostLimits::new().clients(3)).await;
     let mut raw = stage.raw().await;
     for id in 0..40 {
@@ -392,10 +392,8 @@ async fn too_much_at_once_is_refused() {
 }
 
 #[tokio::test]
-async fn ten_thousand_tasks_are_refused_but_for_those_there_is_room_for() {
-    if !crate::is_alone(
-        "bridge::hostile::ten_thousand_tasks_are_refused_but_for_those_there_is_room_for",
-    ) {
+async fn tasks_beyond_the_limit_are_rejected() {
+    if !crate::is_alone("bridge::hostile::tasks_beyond_the_limit_are_rejected") {
         return;
     }
     let stage = Stage::loading(HostLimits::new()).await;
@@ -435,7 +433,7 @@ async fn ten_thousand_tasks_are_refused_but_for_those_there_is_room_for() {
 }
 
 #[tokio::test]
-async fn prompt_without_a_visible_character_is_refused() {
+async fn invisible_prompt_is_rejected() {
     let stage = Stage::scripted(ScriptedModel::new().reply("1")).await;
     let mut client = stage.raw().await;
     for blank in ["", " \n", "\u{200b}", "\0", "\u{feff}\u{2060}\u{3164}"] {

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::{Stage, TOKEN, within};
 
 #[tokio::test]
-async fn a_task_is_dispatched_and_its_end_is_seen() {
+async fn dispatched_task_ends_with_a_signal_file() {
     let model = ScriptedModel::new()
         .call(
             "write_file",
@@ -22,7 +22,7 @@ async fn a_task_is_dispatched_and_its_end_is_seen() {
         .reply("It is planned.");
     let stage = Stage::scripted(model).await;
     let client = stage.client();
-    let mut told = client.notifications();
+    let mut was_notified = client.notifications();
     let begun = client
         .request(
             "agent/dispatch",
@@ -64,28 +64,30 @@ async fn a_task_is_dispatched_and_its_end_is_seen() {
     );
     let list = client.request("agent/list", json!({})).await.unwrap();
     assert_eq!(list["tasks"][0]["task"], json!(task));
-    // The agent's change, the task's events and its signal were told.
+    // Clients were notified of the agent's change, the task's events and its signal.
     let (mut changed, mut ended) = (Vec::new(), false);
     while !ended || changed.len() < 2 {
-        let told = within(told.next()).await.unwrap();
-        match told["method"].as_str().unwrap() {
+        let was_notified = within(was_notified.next()).await.unwrap();
+        match was_notified["method"].as_str().unwrap() {
             "fs/changed" => {
-                assert_eq!(told["params"]["by"]["task"], json!(task));
-                changed.push(told["params"]["path"].as_str().unwrap().to_owned());
+                assert_eq!(was_notified["params"]["by"]["task"], json!(task));
+                changed.push(was_notified["params"]["path"].as_str().unwrap().to_owned());
             }
-            "agent/event" => ended |= told["params"]["event"]["kind"]["run_ended"].is_object(),
+            "agent/event" => {
+                ended |= was_notified["params"]["event"]["kind"]["run_ended"].is_object()
+            }
             other => panic!("{other}"),
         }
     }
     assert_eq!(changed, ["ARCHITECTURE.md", "DONE_plan"]);
     assert!(
-        stage.told(&format!("dispatched task {task}: Plan it."))
-            && stage.told("ended (complete): DONE_plan")
+        stage.was_notified(&format!("dispatched task {task}: Plan it."))
+            && stage.was_notified("ended (complete): DONE_plan")
     );
 }
 
 #[tokio::test]
-async fn a_task_that_fails_or_is_cancelled_says_so() {
+async fn failed_or_cancelled_task_reports_its_status() {
     let stage = Stage::scripted(ScriptedModel::new()).await;
     let client = stage.client();
     let begun = client.dispatch("x", None).await.unwrap();
@@ -129,7 +131,7 @@ async fn a_task_that_fails_or_is_cancelled_says_so() {
 }
 
 #[tokio::test]
-async fn a_task_is_begun_once_however_often_it_is_asked_for() {
+async fn repeated_dispatch_with_same_id_starts_one_task() {
     let stage = Stage::scripted(ScriptedModel::new().reply("one").reply("two")).await;
     let client = stage.client();
     let order = json!({"prompt": "p", "task": "mine"});
@@ -164,7 +166,7 @@ async fn a_task_is_begun_once_however_often_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_a_task_cannot_have_is_refused_before_it_begins() {
+async fn dispatch_with_invalid_parameters_is_rejected() {
     let stage = Stage::scripted(ScriptedModel::new()).await;
     fs::write(stage.folder.path().join("there"), "mine").unwrap();
     let mut raw = stage.raw().await;
@@ -201,7 +203,7 @@ async fn what_a_task_cannot_have_is_refused_before_it_begins() {
         raw.refusal("agent/status", json!({"task": "nope"})).await,
         "not_found"
     );
-    // Also where the names follow from the task's own id.
+    // This also holds if the names follow from the task's own id.
     for name in ["DONE_mine", "FAILED_mine"] {
         fs::write(stage.folder.path().join(name), "another's").unwrap();
         for order in [
@@ -224,9 +226,9 @@ async fn what_a_task_cannot_have_is_refused_before_it_begins() {
     );
 }
 
-/// Whoever waits for a task never takes another one's signal for its own.
+/// A client that waits for a task never mistakes another task's signal for its own.
 #[tokio::test]
-async fn a_signal_belongs_to_one_task() {
+async fn signal_file_name_belongs_to_one_task() {
     let stage = Stage::scripted(ScriptedModel::new().hang().hang()).await;
     let mut raw = stage.raw().await;
     let first = json!({"prompt": "p", "task": "a", "done": "READY"});
@@ -261,9 +263,9 @@ async fn a_signal_belongs_to_one_task() {
     .await;
 }
 
-/// An id that the journal knows, and the host does not, is another task's.
+/// An id that the journal has but the host does not belongs to another task.
 #[tokio::test]
-async fn an_id_of_the_journal_is_taken() {
+async fn dispatch_with_existing_run_id_is_rejected() {
     let journal = MemoryJournal::new();
     for expected in [None, Some(ErrorKind::Exists)] {
         let folder = tempfile::tempdir().unwrap();
@@ -291,9 +293,9 @@ async fn an_id_of_the_journal_is_taken() {
     }
 }
 
-/// The glob that a dispatch names finds its signal also where `.gitignore` names the folder.
+/// The glob that a dispatch returns finds its signal even if `.gitignore` names the folder.
 #[tokio::test]
-async fn a_signal_in_an_ignored_folder_is_found() {
+async fn signal_in_ignored_folder_is_found() {
     let stage = Stage::scripted(ScriptedModel::new().reply("x")).await;
     fs::write(stage.folder.path().join(".gitignore"), "signals/\n").unwrap();
     let client = stage.client();
@@ -306,7 +308,7 @@ async fn a_signal_in_an_ignored_folder_is_found() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_still_loading_says_so_and_is_waited_for() {
+async fn client_retries_while_the_host_is_loading() {
     let stage = Stage::loading(HostLimits::new()).await;
     let client = stage.client();
     assert_eq!(
@@ -343,9 +345,9 @@ async fn a_host_that_is_still_loading_says_so_and_is_waited_for() {
     assert_eq!(begun.unwrap()["known"], false);
 }
 
-/// What an earlier host left is gone on with as there is room, and what had ended is signalled.
+/// Tasks of an earlier host are resumed as slots become free, and ended ones are signalled.
 #[tokio::test]
-async fn tasks_of_an_earlier_host_are_gone_on_with() {
+async fn tasks_of_an_earlier_host_are_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let (work, notes) = (folder.path().join("work"), folder.path().join("notes"));
     fs::create_dir(&work).unwrap();
@@ -407,14 +409,14 @@ async fn tasks_of_an_earlier_host_are_gone_on_with() {
     }
 }
 
-/// Those that end while the others are still being looked through make room, too, and a signal says
-/// when its task ended.
+/// Tasks that end while others are being recovered free slots as well, and a signal has the time at
+/// which its task ended.
 #[tokio::test]
-async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
+async fn queued_tasks_are_resumed_when_slots_become_free() {
     let folder = tempfile::tempdir().unwrap();
     let (work, notes) = (folder.path().join("work"), folder.path().join("notes"));
     fs::create_dir(&work).unwrap();
-    // One that has others do something meanwhile.
+    // A tool that runs other code in the meantime.
     let journal = FileJournal::new(folder.path().join("journal")).unwrap();
     let runs = |model: ScriptedModel, most: usize| {
         let runtime = Runtime::new().with_journal(journal.clone());
@@ -455,7 +457,7 @@ async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
         .iter()
         .fold(ScriptedModel::new(), |model, _| model.reply("x"));
     second.commander(runs(model, 1)).await.unwrap();
-    // Another one is refused, and takes nothing from the first.
+    // A second commander is rejected, and changes nothing of the first.
     let other = Runs::new(Agent::builder(ScriptedModel::new()).build().unwrap());
     assert!(second.commander(other).await.is_err());
     let (address, _served) = serve(&second).await;
@@ -474,8 +476,8 @@ async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
 }
 
 async fn serve(host: &BridgeHost) -> (String, JoinSet<()>) {
-    let gate = AccessControl::new(Token::new(TOKEN).unwrap());
-    let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap();
+    let access = AccessControl::new(Token::new(TOKEN).unwrap());
+    let listener = Listener::bind("127.0.0.1:0", access).await.unwrap();
     let (address, host) = (format!("ws://{}", listener.address()), host.clone());
     let mut served = JoinSet::new();
     served.spawn(async move { host.serve(listener).await.unwrap() });

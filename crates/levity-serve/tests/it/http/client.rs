@@ -1,4 +1,4 @@
-//! A client that sends exactly what it is told to.
+//! A client that sends exactly the given bytes.
 
 use std::net::SocketAddr;
 
@@ -8,11 +8,11 @@ use tokio::net::TcpStream;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef-of-a-test";
 
-/// Where a server is, and how it is asked.
+/// The address of a server and the token for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client(pub(crate) SocketAddr);
 
-/// What was answered.
+/// A response of the server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -27,7 +27,7 @@ impl Answer {
         self.json
     }
 
-    /// Checks that it is refused, by this code.
+    /// Checks that the response is an error with this status and code.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, code: &str) {
         assert_eq!(
@@ -79,7 +79,7 @@ impl Client {
             .await
     }
 
-    /// Asks with these headers alone.
+    /// Sends a request with only these headers.
     pub(crate) async fn ask_as(
         &self,
         method: &str,
@@ -103,10 +103,11 @@ impl Client {
         self.raw(format!("{text}\r\n{body}").as_bytes()).await
     }
 
-    /// Sends these bytes, and reads all that comes.
+    /// Sends these bytes, and reads the whole response.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.0).await.unwrap();
-        // A server that refuses what is coming may close before it has all come.
+        // A server that rejects a request may close the connection before it has received all of
+        // it.
         let _ = stream.write_all(bytes).await;
         let mut all = Vec::new();
         let _ = stream.read_to_end(&mut all).await;
@@ -153,7 +154,7 @@ fn read(text: &str) -> Answer {
     }
 }
 
-/// A stream of events, as it comes in chunks.
+/// A stream of events that arrives in chunks.
 pub(crate) struct Events {
     lines: BufReader<TcpStream>,
     text: String,
@@ -168,7 +169,7 @@ pub(crate) struct Sse {
 }
 
 impl Events {
-    /// The next event; nothing when the stream has ended.
+    /// Returns the next event; `None` when the stream has ended.
     pub(crate) async fn next(&mut self) -> Option<Sse> {
         loop {
             while let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -184,8 +185,7 @@ impl Events {
         }
     }
 
-    /// The next line, for those who do not look into events; what is between the pieces of the
-    /// stream is among them.
+    /// Returns the next line without parsing events; chunk borders are among the lines.
     pub(crate) async fn line(&mut self) -> Option<String> {
         if let Some((line, rest)) = self.text.split_once('\n') {
             let line = line.to_owned();
@@ -197,7 +197,7 @@ impl Events {
         (read > 0 && line != "0\r\n").then(|| line.trim_end().to_owned())
     }
 
-    /// Until an event of this name, which is in the list, too.
+    /// Reads up to and including an event of this name.
     pub(crate) async fn until(&mut self, name: &str) -> Vec<Sse> {
         let mut found = Vec::new();
         while let Some(event) = self.next().await {
@@ -209,7 +209,7 @@ impl Events {
         panic!("the stream ended before `{name}`: {found:?}");
     }
 
-    /// Whether a sign of life comes next.
+    /// Returns `true` if a heartbeat is next.
     pub(crate) async fn comment(&mut self) -> bool {
         while !self.text.contains("\n\n") {
             assert!(self.chunk().await);
@@ -217,7 +217,7 @@ impl Events {
         self.text.starts_with(":\n\n")
     }
 
-    /// All that is still to come.
+    /// Reads all remaining events.
     pub(crate) async fn rest(&mut self) -> Vec<Sse> {
         let mut found = Vec::new();
         while let Some(event) = self.next().await {
@@ -237,14 +237,14 @@ impl Events {
             return false;
         }
         self.over = size == 0;
-        // A piece ends where an event does, or at a border of characters: events are JSON in UTF-8.
+        // A chunk ends at the end of an event or at a character border: events are JSON in UTF-8.
         self.text
             .push_str(std::str::from_utf8(&bytes[..size]).unwrap());
         true
     }
 }
 
-/// An event of a stream; nothing when it is only a comment or a setting.
+/// Parses an event of a stream; `None` for a comment or a setting.
 fn parse(text: &str) -> Option<Sse> {
     let field = |name: &str| {
         text.lines()

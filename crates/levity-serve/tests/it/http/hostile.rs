@@ -1,4 +1,4 @@
-//! Clients that mean harm, or know no better: refused cleanly, and the server lives.
+//! Hostile or mistaken clients: rejected cleanly, and the server keeps running.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn bearer(token: &str) -> (&'static str, String) {
 }
 
 #[tokio::test]
-async fn whoever_may_not_come_in_is_told_why() {
+async fn rejected_client_gets_the_reason() {
     let server = server().await;
     let client = server.client;
     for path in [
@@ -78,7 +78,7 @@ async fn whoever_may_not_come_in_is_told_why() {
         .ask_as("GET", "/v1/runs", &[bearer(TOKEN), host], "")
         .await
         .refused(403, "host_refused");
-    // A browser asks first whether it may; nobody from elsewhere may.
+    // A browser sends a preflight request first; foreign origins are rejected.
     let preflight = [("Origin", "http://localhost:1".to_owned()), bearer(TOKEN)];
     let options = client.ask_as("OPTIONS", "/v1/runs", &preflight, "").await;
     assert!(!options.has("access-control-"));
@@ -88,7 +88,7 @@ async fn whoever_may_not_come_in_is_told_why() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused() {
+async fn malformed_requests_are_rejected() {
     let server = server().await;
     let client = server.client;
     let post = async |body: &str| client.ask("POST", "/v1/runs", &[], Some(body)).await;
@@ -208,7 +208,7 @@ async fn what_is_no_request_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_refused() {
+async fn requests_for_missing_items_are_rejected() {
     let server = server().await;
     let client = server.client;
     for path in [
@@ -291,7 +291,7 @@ async fn what_is_not_there_is_refused() {
         .get("/v1/sessions/x?kind=plan")
         .await
         .refused(404, "no_sessions");
-    // A plan is not forgotten, and so no conversation of that name is in its place.
+    // A plan cannot be deleted, and a conversation of that name is not deleted in its place.
     client
         .ask("DELETE", "/v1/sessions/x?kind=plan", &[], None)
         .await
@@ -315,12 +315,12 @@ async fn what_is_not_there_is_refused() {
     server.stop().await;
 }
 
-/// A server with little patience.
-async fn hasty() -> Server {
+/// A server with short timeouts.
+async fn impatient_server() -> Server {
     let stop = CancelToken::new();
-    let gate = AccessControl::new(Token::new(TOKEN).unwrap());
+    let access = AccessControl::new(Token::new(TOKEN).unwrap());
     let time = Duration::from_millis(150);
-    let listener = Listener::bind("127.0.0.1:0", gate)
+    let listener = Listener::bind("127.0.0.1:0", access)
         .await
         .unwrap()
         .header_time(time)
@@ -342,7 +342,7 @@ fn head(client: Client, length: u64) -> String {
 }
 
 #[tokio::test]
-async fn what_is_announced_too_large_is_not_read() {
+async fn body_announced_as_too_large_is_not_read() {
     let server = server().await;
     let client = server.client;
     client
@@ -353,7 +353,7 @@ async fn what_is_announced_too_large_is_not_read() {
         client.raw(head(client, u64::MAX).as_bytes()).await.status,
         400 | 413 | 431
     ));
-    // Without an announcement, it is read as far as it may go.
+    // Without an announced length, the body is read up to the limit.
     let chunked = format!(
         "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: \
             application/json\r\n\
@@ -392,10 +392,10 @@ async fn what_is_announced_too_large_is_not_read() {
 }
 
 #[tokio::test]
-async fn whoever_is_slow_is_not_waited_for() {
-    let server = hasty().await;
+async fn slow_clients_time_out() {
+    let server = impatient_server().await;
     let client = server.client;
-    // The head never ends; the body never comes; the body comes one byte at a time.
+    // The head never ends; the body never arrives; the body arrives one byte at a time.
     let answer = client.raw(b"GET /v1/runs HTTP/1.1\r\nHost: loc").await;
     assert!(matches!(answer.status, 0 | 408), "{answer:?}");
     client
@@ -406,7 +406,7 @@ async fn whoever_is_slow_is_not_waited_for() {
         .raw(format!("{}{{\"goal\":", head(client, 20)).as_bytes())
         .await
         .refused(408, "too_slow");
-    // Hundreds of them do not keep others out.
+    // Hundreds of slow clients do not lock out others.
     let mut slow = Vec::new();
     for _ in 0..300 {
         let mut stream = TcpStream::connect(client.0).await.unwrap();
@@ -426,7 +426,7 @@ async fn whoever_is_slow_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn ten_thousand_orders_beyond_the_limit_start_none() {
+async fn ten_thousand_requests_beyond_the_limit_start_no_run() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let agent = agent(model, &MemoryJournal::new())
@@ -445,7 +445,7 @@ async fn ten_thousand_orders_beyond_the_limit_start_none() {
     let mut asking = JoinSet::new();
     for _ in 0..20 {
         asking.spawn(async move {
-            // One connection sends one after the other.
+            // Each connection sends its requests one after the other.
             let body = r#"{"goal": "Hold."}"#;
             let order = format!("{}{body}", head(client, body.len() as u64));
             let mut stream = TcpStream::connect(client.0).await.unwrap();
@@ -468,7 +468,7 @@ async fn ten_thousand_orders_beyond_the_limit_start_none() {
 }
 
 #[tokio::test]
-async fn refused_input_is_described_without_its_values() {
+async fn errors_about_input_do_not_quote_its_values() {
     const KEY: &str = "sk-live-0123456789abcdef";
     let server = server().await;
     let client = server.client;

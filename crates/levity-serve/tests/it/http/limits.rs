@@ -1,4 +1,4 @@
-//! How many may come, for how long, and what those are told who may not.
+//! Limits of connections and timeouts, and the responses beyond them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,19 +23,19 @@ async fn limited(
     limits: ConnectionLimits,
     set: impl FnOnce(Listener) -> Listener,
 ) -> (Server, Notices) {
-    let gate = AccessControl::new(Token::new(TOKEN).unwrap());
-    behind(gate, limits, set).await
+    let access = AccessControl::new(Token::new(TOKEN).unwrap());
+    behind(access, limits, set).await
 }
 
 async fn behind(
-    gate: AccessControl,
+    access: AccessControl,
     limits: ConnectionLimits,
     set: impl FnOnce(Listener) -> Listener,
 ) -> (Server, Notices) {
     let stop = CancelToken::new();
     let notices = Notices::default();
     let told = notices.clone();
-    let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap();
+    let listener = Listener::bind("127.0.0.1:0", access).await.unwrap();
     let listener = listener.limits(limits).until(stop.clone());
     let listener = listener.on_notice(move |notice| told.lock().unwrap().push(notice.clone()));
     let runs = Runs::new(agent(
@@ -62,7 +62,7 @@ async fn connect(client: Client) -> TcpStream {
     TcpStream::connect(client.0).await.unwrap()
 }
 
-/// Asks on a connection that stays open, and gives the status and the head.
+/// Sends a request on a connection that stays open, and returns the status and the head.
 async fn keep(stream: &mut TcpStream, client: Client, token: &str) -> String {
     let host = client.0;
     let text =
@@ -80,7 +80,7 @@ async fn rest(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn idle_connections_without_a_token_lock_nobody_out() {
+async fn idle_connections_without_token_do_not_lock_out_others() {
     let (server, notices) = limited(small(), |listener| listener).await;
     let client = server.client;
     let mut known = connect(client).await;
@@ -129,7 +129,7 @@ async fn idle_connections_without_a_token_lock_nobody_out() {
 }
 
 #[tokio::test]
-async fn more_idle_connections_than_there_may_be_lock_nobody_out() {
+async fn idle_connections_beyond_the_limit_do_not_lock_out_others() {
     let (server, _) = limited(small(), |listener| listener.connections(64)).await;
     let client = server.client;
     let mut idle = Vec::new();
@@ -143,7 +143,7 @@ async fn more_idle_connections_than_there_may_be_lock_nobody_out() {
 }
 
 #[tokio::test]
-async fn connections_above_the_limit_are_told_to_come_again() {
+async fn connections_above_the_limit_get_retry_after() {
     let (server, _) = limited(small(), |listener| listener).await;
     let client = server.client;
     let mut known = Vec::new();
@@ -162,7 +162,7 @@ async fn connections_above_the_limit_are_told_to_come_again() {
         "{refused:?}"
     );
     refused.refused(503, "too_many_connections");
-    // Whether the server is up is told to everybody.
+    // Every client may check the health of the server.
     client.ask_as("GET", "/v1/health", &[], "").await.is(200);
     drop(known.pop());
     while client.get("/v1/runs").await.status != 200 {
@@ -172,7 +172,7 @@ async fn connections_above_the_limit_are_told_to_come_again() {
 }
 
 #[tokio::test]
-async fn one_named_token_does_not_take_every_place() {
+async fn named_token_cannot_use_all_connections() {
     let mut tokens = Tokens::new();
     let (ci, bob) = (
         tokens.add("ci", [TokenScope::Run]).unwrap(),
@@ -200,7 +200,7 @@ async fn one_named_token_does_not_take_every_place() {
         .ask_as("GET", "/v1/runs", &[bearer(ci.reveal())], "")
         .await
         .refused(503, "too_many_connections");
-    // The users of a tenant have no more of them together.
+    // The users of a tenant share its connections.
     client
         .ask_as("GET", "/v1/runs", &[bearer(boss.reveal())], "")
         .await
@@ -213,7 +213,7 @@ async fn one_named_token_does_not_take_every_place() {
 }
 
 #[tokio::test]
-async fn connection_that_shows_no_token_in_time_is_closed() {
+async fn connection_without_token_is_closed_after_timeout() {
     let limits = ConnectionLimits {
         unauthenticated_time: Duration::from_secs(1),
         ..small()
@@ -231,7 +231,7 @@ async fn connection_that_shows_no_token_in_time_is_closed() {
     let mut slow = connect(client).await;
     slow.write_all(b"GET /v1/runs HTTP/1.1\r\n").await.unwrap();
     assert_eq!(rest(&mut slow).await, "");
-    // Asking whether the server is up again and again is no token, either.
+    // Repeated health checks do not replace a token.
     let mut health = connect(client).await;
     let ask = format!("GET /v1/health HTTP/1.1\r\nHost: {}\r\n\r\n", client.0);
     let mut asked = 0;
@@ -245,7 +245,7 @@ async fn connection_that_shows_no_token_in_time_is_closed() {
             tokio::task::yield_now().await;
         }
     };
-    // It would go on for ever.
+    // Without the timeout, this loop would never end.
     tokio::time::timeout(Duration::from_secs(60), asking)
         .await
         .expect("it is closed");
@@ -260,7 +260,7 @@ async fn connection_that_shows_no_token_in_time_is_closed() {
 }
 
 #[tokio::test]
-async fn wrong_tokens_are_throttled_and_reported_and_right_ones_pass() {
+async fn wrong_tokens_are_throttled_and_valid_ones_pass() {
     let delay = Duration::from_millis(300);
     let limits = ConnectionLimits {
         wrong_tokens: 3,
@@ -292,7 +292,7 @@ async fn wrong_tokens_are_throttled_and_reported_and_right_ones_pass() {
                 .await
         });
     }
-    // While those wait, the right token is let in from the same address, also on a new connection.
+    // While those wait, a valid token is admitted from the same address, also on a new connection.
     for _ in 0..5 {
         client.get("/v1/runs").await.is(200);
     }
@@ -315,7 +315,7 @@ async fn wrong_tokens_are_throttled_and_reported_and_right_ones_pass() {
 }
 
 #[tokio::test]
-async fn wrong_token_costs_its_connection() {
+async fn wrong_token_closes_its_connection() {
     let (server, _) = limited(ConnectionLimits::default(), |listener| listener).await;
     let client = server.client;
     let mut stream = connect(client).await;
@@ -334,14 +334,14 @@ async fn wrong_token_costs_its_connection() {
 }
 
 #[tokio::test]
-async fn access_log_says_who_and_what_without_secrets() {
+async fn access_log_names_client_and_request_without_secrets() {
     let mut tokens = Tokens::new();
     let ci = tokens.add("ci", [TokenScope::Run]).unwrap();
     let lines = Arc::new(Mutex::new(Vec::new()));
     let noted = lines.clone();
-    let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
+    let access = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
     let log = AccessLog::new(move |record| noted.lock().unwrap().push(record.line()));
-    let (server, _) = behind(gate, ConnectionLimits::default(), |listener| {
+    let (server, _) = behind(access, ConnectionLimits::default(), |listener| {
         listener.access_log(log)
     })
     .await;

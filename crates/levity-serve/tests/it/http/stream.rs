@@ -1,4 +1,4 @@
-//! Streams that break off and are gone on with: nothing is lost, and nothing told twice.
+//! Interrupted and resumed streams: no event is lost or repeated.
 
 use levity_core::{Journal as _, RunId};
 use levity_loop::Agent;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::client::{Client, Sse};
 use super::support::{Held, Server, agent};
 
-/// What lasts of a stream, without the last word.
-fn lasting(events: &[Sse]) -> Vec<Value> {
+/// Returns the durable events of a stream, without the final one.
+fn durable(events: &[Sse]) -> Vec<Value> {
     events
         .iter()
         .filter(|event| event.id.is_some())
@@ -19,7 +19,7 @@ fn lasting(events: &[Sse]) -> Vec<Value> {
         .collect()
 }
 
-/// A script that calls a tool so many times.
+/// Returns a script that calls a tool this many times.
 fn calls(count: usize) -> ScriptedModel {
     let call = |model: ScriptedModel, n: usize| model.call("look", json!({"path": n.to_string()}));
     (0..count).fold(ScriptedModel::new(), call).reply("Done.")
@@ -36,7 +36,7 @@ async fn ended(server: &Server, goal: &str, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_behind_any_event_of_it() {
+async fn stream_resumes_after_any_of_its_events() {
     let server = Server::new(Runs::new(agent(calls(3), &MemoryJournal::new()))).await;
     let path = ended(&server, "Look.", "r").await;
     let whole = server.client.events(&path, None).await.rest().await;
@@ -52,7 +52,7 @@ async fn a_stream_goes_on_behind_any_event_of_it() {
             .await;
         assert_eq!(rest, whole[place + 1..], "behind {id}");
     }
-    // The header is newer than the address.
+    // The header takes precedence over the query.
     let last = whole.iter().rev().find_map(|event| event.id.as_deref());
     let rest = server
         .client
@@ -81,7 +81,7 @@ async fn a_stream_goes_on_behind_any_event_of_it() {
 }
 
 #[tokio::test]
-async fn a_run_that_has_ended_is_told_by_the_next_process() {
+async fn ended_run_is_streamed_by_the_next_process() {
     let journal = MemoryJournal::new();
     let server = Server::new(Runs::new(agent(calls(2), &journal))).await;
     let path = ended(&server, "Look.", "r").await;
@@ -110,7 +110,7 @@ async fn a_run_that_has_ended_is_told_by_the_next_process() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_after_a_restart_in_the_middle() {
+async fn stream_resumes_after_a_restart() {
     let journal = MemoryJournal::new();
     let build = |held: Held| {
         let model = ScriptedModel::new()
@@ -147,7 +147,7 @@ async fn a_stream_goes_on_after_a_restart_in_the_middle() {
     }
     server.stop().await;
     assert_eq!(events.rest().await, []);
-    // The server stands for a process: nothing of it is left.
+    // The server represents a process: nothing of it remains.
     while journal.open(&RunId::from("r")).await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -184,7 +184,7 @@ async fn a_stream_goes_on_after_a_restart_in_the_middle() {
     server.stop().await;
 }
 
-/// An agent that hands work to another one.
+/// Returns an agent that delegates work to another one.
 fn lead(journal: &MemoryJournal) -> Agent {
     let helper = Agent::builder(ScriptedModel::new().reply("helped").by_history())
         .build()
@@ -202,7 +202,7 @@ fn lead(journal: &MemoryJournal) -> Agent {
 }
 
 #[tokio::test]
-async fn runs_below_are_told_where_they_are_wanted() {
+async fn events_of_child_runs_are_included_on_request() {
     let journal = MemoryJournal::new();
     let server = Server::new(Runs::new(lead(&journal))).await;
     let path = ended(&server, "Lead.", "r").await;
@@ -264,7 +264,7 @@ async fn runs_below_are_told_where_they_are_wanted() {
         .refused(409, "child");
     server.stop().await;
 
-    // The order among runs was that of the first process, so what comes behind a child begins anew
+    // The order among runs is specific to the first process, so ids after a child event are reset
     // in the second.
     let server = Server::new(Runs::new(lead(&journal))).await;
     let mixed = whole
@@ -275,11 +275,11 @@ async fn runs_below_are_told_where_they_are_wanted() {
     assert!(mixed.contains('~'));
     let again = server.client.events(&path, Some(mixed)).await.rest().await;
     assert_eq!(again[0].name, "reset");
-    assert_eq!(lasting(&again), lasting(&own));
-    // Before the child, ids are the same everywhere.
+    assert_eq!(durable(&again), durable(&own));
+    // Before the child event, ids are the same in every process.
     let rest = server.client.events(&path, Some("2")).await.rest().await;
-    assert_eq!(lasting(&rest), lasting(&own)[2..]);
-    // And those of the journal hold in every process.
+    assert_eq!(durable(&rest), durable(&own)[2..]);
+    // Ids from the journal are valid in every process.
     let kept = again
         .iter()
         .rev()
@@ -298,14 +298,14 @@ async fn runs_below_are_told_where_they_are_wanted() {
     server.stop().await;
 }
 
-/// Reads a run by many short connections, each of which breaks off somewhere, and goes on behind
-/// the last event that came.
+/// Reads a run over many short connections. Each of them breaks somewhere, and resumes after the
+/// last received event.
 async fn by_pieces(client: Client, path: String, mut seed: u64) -> Vec<Sse> {
     let mut told: Vec<Sse> = Vec::new();
     loop {
         let last = told.iter().rev().find_map(|event| event.id.clone());
         let mut events = client.events(&path, last.as_deref()).await;
-        // A linear congruence is chance enough for a test that must be repeatable.
+        // A linear congruential generator is random enough, and makes the test repeatable.
         seed = seed
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
@@ -320,7 +320,7 @@ async fn by_pieces(client: Client, path: String, mut seed: u64) -> Vec<Sse> {
 }
 
 #[tokio::test]
-async fn no_event_is_lost_or_told_twice_however_often_a_reader_breaks_off() {
+async fn interrupted_reader_gets_each_event_exactly_once() {
     for seed in 0..8 {
         let (held, permits) = Held::new();
         let hold = |model: ScriptedModel, n: usize| match n % 10 {
@@ -349,7 +349,7 @@ async fn no_event_is_lost_or_told_twice_however_often_a_reader_breaks_off() {
             readers.spawn(by_pieces(server.client, path.clone(), seed * 31 + reader));
         }
         let mut watch = server.client.events(&path, None).await;
-        // The run waits now and then, so that readers are at its end and not only in its past.
+        // The run pauses now and then, so that readers also wait at its end.
         for _ in 0..6 {
             while watch.until("tool_started").await.last().unwrap().data["kind"]["tool_started"]["call"]
                 ["name"]
@@ -368,7 +368,7 @@ async fn no_event_is_lost_or_told_twice_however_often_a_reader_breaks_off() {
 }
 
 #[tokio::test]
-async fn those_who_wait_get_signs_of_life_and_the_end_of_the_server() {
+async fn waiting_reader_gets_heartbeats_until_the_server_stops() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let agent = agent(model, &MemoryJournal::new())
@@ -389,8 +389,7 @@ async fn those_who_wait_get_signs_of_life_and_the_end_of_the_server() {
     let full = server.client.get("/v1/runs/r/events").await;
     assert!(full.has("retry-after: 1"));
     full.refused(503, "too_many_readers");
-    // Whoever follows does not hold up the end of the server, and is not told that the run has
-    // ended.
+    // A reader does not delay the shutdown of the server, and gets no end of the run.
     server.stop().await;
     assert_eq!(events.rest().await, []);
 }

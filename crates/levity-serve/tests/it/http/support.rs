@@ -1,4 +1,4 @@
-//! Servers, and agents to serve.
+//! Servers and agents for the tests.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::client::{Client, TOKEN};
 
-/// A server that ends with this value.
+/// A server that stops when this value is dropped.
 pub(crate) struct Server {
     pub(crate) client: Client,
     pub(crate) runs: Runs,
@@ -30,9 +30,9 @@ impl Server {
     }
 
     pub(crate) async fn with(runs: Runs, set: impl FnOnce(HttpApi) -> HttpApi) -> Self {
-        let gate = AccessControl::new(Token::new(TOKEN).unwrap());
+        let access = AccessControl::new(Token::new(TOKEN).unwrap());
         let stop = CancelToken::new();
-        let listener = Listener::bind("127.0.0.1:0", gate)
+        let listener = Listener::bind("127.0.0.1:0", access)
             .await
             .unwrap()
             .until(stop.clone());
@@ -56,14 +56,15 @@ impl Server {
         }
     }
 
-    /// Ends the server in order.
+    /// Shuts the server down gracefully.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         self.serving.join_next().await.unwrap().unwrap().unwrap();
     }
 }
 
-/// An agent that follows a script, keeps its runs in this journal, and asks before it deletes.
+/// Returns an agent that follows a script, stores its runs in this journal, and asks before it
+/// deletes.
 pub(crate) fn agent(model: ScriptedModel, journal: &MemoryJournal) -> Agent {
     let runtime = Runtime::new().with_journal(journal.clone());
     let policy = Policy::new().rule(Rule::tool("delete").ask("nothing is deleted unasked"));
@@ -78,7 +79,7 @@ pub(crate) fn agent(model: ScriptedModel, journal: &MemoryJournal) -> Agent {
         .unwrap()
 }
 
-/// Says what it was called with.
+/// A tool that returns its arguments.
 pub(crate) struct Echo(ToolSpec);
 
 impl Echo {
@@ -103,7 +104,7 @@ impl Tool for Echo {
     }
 }
 
-/// A tool that waits until it is let go on: one call for each permit.
+/// A tool that waits for a permit for each call.
 pub(crate) struct Held(ToolSpec, Arc<Semaphore>);
 
 impl Held {

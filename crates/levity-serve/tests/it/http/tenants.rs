@@ -1,4 +1,4 @@
-//! Tokens with names: each sees its own runs and conversations, and does what its scopes allow.
+//! Named tokens: each sees its own runs and conversations, within its scopes.
 
 use levity_core::CancelToken;
 use levity_loop::AgentBuilder;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::client::{Answer, Client, TOKEN};
 use super::support::{Server, agent};
 
-/// A client with a token of its own.
+/// A client with its own token.
 pub(super) struct As<'a>(pub(super) Client, pub(super) &'a str);
 
 impl As<'_> {
@@ -101,8 +101,8 @@ impl Site {
             .build()
             .unwrap();
         let stop = CancelToken::new();
-        let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
-        let listener = Listener::bind("127.0.0.1:0", gate)
+        let access = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
+        let listener = Listener::bind("127.0.0.1:0", access)
             .await
             .unwrap()
             .until(stop.clone());
@@ -128,7 +128,7 @@ impl Site {
 }
 
 #[tokio::test]
-async fn token_sees_only_its_own_runs() {
+async fn named_token_sees_only_its_own_runs() {
     let site = Site::new(ScriptedModel::new().reply("1")).await;
     let (ann, bob, owner) = (
         site.as_("ann"),
@@ -202,7 +202,7 @@ async fn token_sees_only_its_own_runs() {
         (site.as_("top").runs().await.len(), owner.runs().await.len()),
         (7, 7)
     );
-    // Its own are reached with and without the prefix, others' not at all.
+    // Its own runs are reachable with and without the prefix, those of others not at all.
     assert_eq!(ann.get("/v1/runs/monday").await.is(200)["id"], "ann-monday");
     assert_eq!(
         ann.get("/v1/runs/ann-monday").await.is(200)["id"],
@@ -246,7 +246,7 @@ async fn token_sees_only_its_own_runs() {
 }
 
 #[tokio::test]
-async fn token_sees_only_its_own_conversations() {
+async fn named_token_sees_only_its_own_conversations() {
     let site = Site::new(ScriptedModel::new().reply("1").reply("2")).await;
     let (ann, bob) = (site.as_("ann"), site.as_("bob"));
     for who in [&ann, &bob] {
@@ -304,10 +304,10 @@ async fn token_sees_only_its_own_conversations() {
 }
 
 #[tokio::test]
-async fn every_route_needs_its_scope() {
+async fn every_route_requires_its_scope() {
     let site = Site::new(ScriptedModel::new().reply("1")).await;
-    // What each of them is refused for lack of a scope; `ann` may run, `yes` may approve, `eye` may
-    // read.
+    // The requests that each token is denied for lack of a scope; `ann` may run, `yes` may approve,
+    // `eye` may read.
     let (run, approve, read): (&[&str], &[&str], &[&str]) = (
         &["ann", "bob"],
         &["bob", "yes"],
@@ -440,7 +440,7 @@ async fn no_spelling_of_an_id_reaches_the_run_of_another_token() {
             .is(200);
         assert_eq!(listed["runs"], json!([]), "{query}");
     }
-    // Starting the same is no way to see it, either.
+    // Starting the same run does not reveal it either.
     let same = ann
         .post(
             "/v1/runs",
@@ -455,7 +455,7 @@ async fn no_spelling_of_an_id_reaches_the_run_of_another_token() {
 }
 
 #[tokio::test]
-async fn only_a_token_with_approve_decides() {
+async fn decision_requires_the_scope_approve() {
     let model = || {
         ScriptedModel::new()
             .call("delete", json!({"path": "x"}))
@@ -483,7 +483,7 @@ async fn only_a_token_with_approve_decides() {
     ann.post(&path(&questions[0]), allow.clone())
         .await
         .refused(403, "scope_missing");
-    // One of the same tenant may decide, and do no more.
+    // A user of the same tenant may decide, and do nothing else.
     let boss = site.as_("ann.boss");
     assert_eq!(boss.runs().await, ["ann-d"]);
     boss.post("/v1/runs", json!({"goal": "Go"}))
@@ -492,7 +492,7 @@ async fn only_a_token_with_approve_decides() {
     boss.post("/v1/runs/d/cancel", json!({}))
         .await
         .refused(403, "scope_missing");
-    // The question of another token is none of its own.
+    // The question of another token is not visible.
     let other = bob.post(&path(&questions[0]), allow.clone()).await;
     assert!(matches!(other.status, 404 | 409), "{other:?}");
     bob.post(&path(&questions[1]), allow).await.is(200);
@@ -517,7 +517,7 @@ async fn only_a_token_with_approve_decides() {
 }
 
 #[tokio::test]
-async fn answer_to_the_model_needs_the_scope_run() {
+async fn answer_to_the_model_requires_the_scope_run() {
     let model = ScriptedModel::new()
         .call("ask_user", json!({"question": "Which?"}))
         .reply("Done.");

@@ -1,4 +1,4 @@
-//! Encrypted connections.
+//! TLS connections.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ async fn listener() -> Listener {
 }
 
 #[tokio::test]
-async fn encrypted_server_answers_encrypted_clients_alone() {
+async fn tls_server_answers_only_tls_clients() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = files(folder.path());
     let stop = CancelToken::new();
@@ -98,7 +98,7 @@ async fn encrypted_server_answers_encrypted_clients_alone() {
         "{answer}"
     );
 
-    // Whoever speaks plainly learns nothing, and whoever says nothing is not waited for.
+    // A plain-text client learns nothing, and a silent client times out.
     let plain = server.client.get("/v1/health").await;
     assert_eq!(plain.status, 0, "{plain:?}");
     let mut silent = TcpStream::connect(address).await.unwrap();
@@ -109,7 +109,7 @@ async fn encrypted_server_answers_encrypted_clients_alone() {
 }
 
 #[tokio::test]
-async fn tls_files_that_cannot_be_used_are_refused_by_name() {
+async fn unusable_tls_files_are_rejected_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = files(folder.path());
     let (none, empty) = (folder.path().join("none"), folder.path().join("empty"));
@@ -145,7 +145,7 @@ async fn tls_files_that_cannot_be_used_are_refused_by_name() {
 }
 
 #[test]
-fn plain_text_beyond_the_loopback_needs_to_be_allowed() {
+fn plain_text_beyond_the_loopback_must_be_allowed() {
     for (address, reachable) in [
         ("127.0.0.1:80", false),
         ("127.8.8.8:80", false),

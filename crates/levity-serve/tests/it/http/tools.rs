@@ -1,4 +1,4 @@
-//! Tools by their routes, and answers to paths that are none.
+//! Tool routes, and responses to invalid paths.
 
 use levity_runtime::MemoryJournal;
 use levity_serve::Runs;
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::support::{Held, Server, agent};
 
 #[tokio::test]
-async fn tools_are_listed_and_called_under_policy() {
+async fn tools_can_be_listed_and_called_under_policy() {
     let (held, permits) = Held::new();
     let agent = agent(ScriptedModel::new(), &MemoryJournal::new())
         .to_builder()
@@ -97,7 +97,7 @@ async fn tools_are_listed_and_called_under_policy() {
 }
 
 #[tokio::test]
-async fn server_without_tools_says_so() {
+async fn tool_routes_without_tools_return_not_found() {
     let server = Server::new(Runs::new(agent(
         ScriptedModel::new(),
         &MemoryJournal::new(),
@@ -117,7 +117,7 @@ async fn server_without_tools_says_so() {
 }
 
 #[tokio::test]
-async fn every_wrong_path_is_answered_in_the_form_of_the_api() {
+async fn errors_for_wrong_paths_have_the_api_format() {
     let server = Server::new(Runs::new(agent(
         ScriptedModel::new(),
         &MemoryJournal::new(),
@@ -161,7 +161,7 @@ async fn every_wrong_path_is_answered_in_the_form_of_the_api() {
 }
 
 #[tokio::test]
-async fn conversation_ids_that_a_store_refuses_are_refused_at_the_edge() {
+async fn invalid_conversation_ids_are_rejected_by_the_api() {
     use levity_memory::{Conversations, FileMemory};
     let folder = tempfile::tempdir().unwrap();
     let conversations = Conversations::new(FileMemory::new(folder.path()).unwrap());

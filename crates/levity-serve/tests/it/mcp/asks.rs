@@ -1,4 +1,4 @@
-//! Questions to the client, in both eras.
+//! Questions to the client, in both protocol eras.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn form() -> ElicitForm {
     ElicitForm::new("Who?", schema)
 }
 
-async fn who(call: HandlerCall) -> Result<HandlerReply, RequestError> {
+async fn ask_name(call: HandlerCall) -> Result<HandlerReply, RequestError> {
     Ok(HandlerReply::text(
         match call.client.elicit(form()).await? {
             ElicitReply::Accept(said) => format!("{} is {}", said["name"], said["age"]),
@@ -36,8 +36,8 @@ fn all() -> Value {
     json!({"elicitation": {}, "sampling": {"tools": {}}, "roots": {}})
 }
 
-/// Calls a tool, and answers what it asks by `say`: from its method and parameters.
-async fn played(
+/// Calls a tool, and answers its questions with `say`, given the method and parameters.
+async fn call_with_answers(
     peer: &mut Peer,
     era: Era,
     tool: &str,
@@ -81,11 +81,11 @@ fn text(answer: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_person_is_asked() {
-    let server = builder().offer(Talk::new("who", who)).build().unwrap();
+async fn elicit_returns_the_users_answer() {
+    let server = builder().offer(Talk::new("who", ask_name)).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, all()).await;
-        let answer = played(&mut peer, era, "who", |method, params| {
+        let answer = call_with_answers(&mut peer, era, "who", |method, params| {
             assert_eq!(
                 (method, &params["message"]),
                 ("elicitation/create", &json!("Who?"))
@@ -99,7 +99,8 @@ async fn a_person_is_asked() {
             "the form's default is there"
         );
         for (action, said) in [("decline", "Decline"), ("cancel", "Cancel")] {
-            let answer = played(&mut peer, era, "who", |_, _| json!({ "action": action })).await;
+            let answer =
+                call_with_answers(&mut peer, era, "who", |_, _| json!({ "action": action })).await;
             assert_eq!(text(&answer), said);
         }
         for bad in [
@@ -108,16 +109,16 @@ async fn a_person_is_asked() {
             json!({"action": "dance"}),
             json!({}),
         ] {
-            let answer = played(&mut peer, era, "who", |_, _| bad.clone()).await;
+            let answer = call_with_answers(&mut peer, era, "who", |_, _| bad.clone()).await;
             assert_eq!(answer["result"]["isError"], true, "{bad}: {answer}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_client_that_cannot_is_not_asked() {
+async fn unsupported_question_fails_without_asking() {
     let server = builder()
-        .offer(Talk::new("who", who))
+        .offer(Talk::new("who", ask_name))
         .offer(Talk::new("sample", |call| async move {
             let error = call
                 .client
@@ -145,8 +146,8 @@ async fn a_client_that_cannot_is_not_asked() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_to_the_tool() {
-    let server = builder().offer(Talk::new("who", who)).build().unwrap();
+async fn client_refusal_is_returned_to_the_tool() {
+    let server = builder().offer(Talk::new("who", ask_name)).build().unwrap();
     let mut peer = Peer::connect(&server, Era::Old, all()).await;
     let id = peer.send("tools/call", json!({"name": "who"})).await;
     let ask = peer.next().await;
@@ -157,7 +158,7 @@ async fn a_refusal_is_told_to_the_tool() {
 }
 
 #[tokio::test]
-async fn what_is_asked_at_once_is_asked_together() {
+async fn concurrent_questions_are_sent_together() {
     let talk = Talk::new("all", |call| async move {
         let client = &call.client;
         let sample = client.sample(SampleAsk::new("Hello", 5));
@@ -169,7 +170,7 @@ async fn what_is_asked_at_once_is_asked_together() {
             roots?[0].uri
         )))
     });
-    // The same, from tasks of their own.
+    // The same, from separate tasks.
     let spread = Talk::new("spread", |call| async move {
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..3 {
@@ -190,9 +191,12 @@ async fn what_is_asked_at_once_is_asked_together() {
     };
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, all()).await;
-        let answer = played(&mut peer, era, "all", say).await;
+        let answer = call_with_answers(&mut peer, era, "all", say).await;
         assert_eq!(text(&answer), "true m file:///r");
-        assert_eq!(text(&played(&mut peer, era, "spread", say).await), "true");
+        assert_eq!(
+            text(&call_with_answers(&mut peer, era, "spread", say).await),
+            "true"
+        );
     }
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     for tool in ["all", "spread"] {
@@ -206,7 +210,7 @@ async fn what_is_asked_at_once_is_asked_together() {
 }
 
 #[tokio::test]
-async fn the_clients_model_is_one_of_ours() {
+async fn client_model_works_as_levity_model() {
     let talk = Talk::new("model", |call| async move {
         let model = call.client.model().prefer("small");
         assert!(model.card().abilities.tools && !model.card().abilities.output_schema);
@@ -231,7 +235,7 @@ async fn the_clients_model_is_one_of_ours() {
     let server = builder().offer(talk).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, all()).await;
-        let answer = played(&mut peer, era, "model", |method, params| {
+        let answer = call_with_answers(&mut peer, era, "model", |method, params| {
             assert_eq!(method, "sampling/createMessage");
             assert_eq!(params["systemPrompt"], "Be brief.");
             assert_eq!(
@@ -255,7 +259,7 @@ async fn the_clients_model_is_one_of_ours() {
 }
 
 #[tokio::test]
-async fn logs_go_to_those_who_want_them() {
+async fn log_messages_respect_the_client_level() {
     let talk = Talk::new("log", |call| async move {
         call.client.log(ClientLogLevel::Debug, "small");
         call.client
@@ -310,10 +314,10 @@ fn again(tool: &str, args: Value, key: &str, state: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_answer_belongs_to_one_question() {
+async fn answer_is_accepted_only_for_its_question() {
     let server = builder()
-        .offer(Talk::new("who", who))
-        .offer(Talk::new("other", who))
+        .offer(Talk::new("who", ask_name))
+        .offer(Talk::new("other", ask_name))
         .build()
         .unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
@@ -337,10 +341,10 @@ async fn an_answer_belongs_to_one_question() {
     let answer = peer
         .ask("tools/call", again("who", json!({}), &key, &forged))
         .await;
-    refused(&answer, "not of this server");
+    refused(&answer, "not from this server");
     let mut number = again("who", json!({}), &key, &state);
     number["inputResponses"][&key] = json!(5);
-    refused(&peer.ask("tools/call", number).await, "no object");
+    refused(&peer.ask("tools/call", number).await, "not a JSON object");
     let nothing =
         json!({"name": "who", "arguments": {}, "requestState": state, "inputResponses": {"x": {}}});
     let (key, next) = asked(&peer.ask("tools/call", nothing).await);
@@ -363,7 +367,7 @@ async fn an_answer_belongs_to_one_question() {
             "used before",
         );
     }
-    // Another connection may go on where this one was: what waits belongs to the server.
+    // Another connection may resume the call: a paused call belongs to the server.
     let (key, state) = asked(&peer.call("who", json!({})).await);
     peer.close().await;
     let mut peer = Peer::connect(&server, Era::New, all()).await;
@@ -374,7 +378,7 @@ async fn an_answer_belongs_to_one_question() {
 }
 
 #[tokio::test]
-async fn a_named_question_can_be_answered_in_advance() {
+async fn named_question_can_be_answered_in_advance() {
     let talk = Talk::new("who", |call| async move {
         let reply = call.client.named("who").elicit(form()).await?;
         Ok(HandlerReply::text(format!(
@@ -403,7 +407,7 @@ fn waiting(limits: McpLimits, world: &Arc<ManualWorld>, gone: &Arc<Notify>) -> M
         let gone = Gone(gone.clone());
         async move {
             let _gone = gone;
-            who(call).await
+            ask_name(call).await
         }
     });
     builder()
@@ -415,7 +419,7 @@ fn waiting(limits: McpLimits, world: &Arc<ManualWorld>, gone: &Arc<Notify>) -> M
 }
 
 #[tokio::test]
-async fn who_does_not_answer_is_not_waited_for() {
+async fn unanswered_question_times_out() {
     let (world, gone) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
     let limits = McpLimits::default()
         .answer(Duration::from_secs(60))
@@ -437,7 +441,7 @@ async fn who_does_not_answer_is_not_waited_for() {
         .await;
     assert_eq!(late["error"]["code"], -32602, "{late}");
     asked(&peer.call("who", json!({})).await);
-    // And in the other way:
+    // The same in the other era:
     let mut peer = Peer::connect(&server, Era::Old, all()).await;
     let id = peer.send("tools/call", json!({"name": "who"})).await;
     peer.notified("elicitation/create").await;
@@ -448,7 +452,7 @@ async fn who_does_not_answer_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_waits_goes_on_by_itself() {
+async fn paused_call_continues_in_background() {
     let went = Arc::new(Notify::new());
     let goes = went.clone();
     let talk = Talk::new("both", move |call| {
@@ -476,7 +480,7 @@ async fn what_waits_goes_on_by_itself() {
 }
 
 #[tokio::test]
-async fn what_ends_while_it_waits_is_not_kept_for_ever() {
+async fn finished_paused_call_expires() {
     let (world, end) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
     let ends = end.clone();
     let talk = Talk::new("brief", move |call| {
@@ -518,7 +522,7 @@ async fn what_ends_while_it_waits_is_not_kept_for_ever() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_waits_for_is_taken_back() {
+async fn abandoned_question_is_cancelled() {
     let (world, end) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
     let ends = end.clone();
     let talk = Talk::new("brief", move |call| {
@@ -558,7 +562,7 @@ async fn a_question_that_nobody_waits_for_is_taken_back() {
     }
 }
 
-/// Lets all others come as far as they can: everything is on this one thread.
+/// Lets all other tasks run as far as they can: everything is on this one thread.
 async fn others() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;

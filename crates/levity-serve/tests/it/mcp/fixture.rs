@@ -1,4 +1,4 @@
-//! A server with a bit of everything, and a client that says what a test wants it to say.
+//! A server with all features, and a client that the test controls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use tokio::io::DuplexStream;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, ReadHalf, WriteHalf};
 use tokio::task::JoinSet;
 
-/// Which of the two ways of the protocol is spoken.
+/// The era of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Era {
-    /// With `initialize`; clients are asked by requests.
+    /// With `initialize`; questions to clients are requests.
     Old,
-    /// Without; each request says all, and clients are asked by results.
+    /// Without `initialize`; each request is self-contained, and questions to clients are results.
     New,
 }
 
@@ -29,7 +29,7 @@ pub(super) const ERAS: [Era; 2] = [Era::Old, Era::New];
 
 type Work = Pin<Box<dyn Future<Output = Result<HandlerReply, RequestError>> + Send>>;
 
-/// A tool that talks to its client, made of a function.
+/// A handler made of a function.
 pub(super) struct Talk {
     spec: ToolSpec,
     tasks: TaskSupport,
@@ -79,7 +79,7 @@ impl Handler for Talk {
     }
 }
 
-/// `count` pages of text, some at a time.
+/// `count` pages of text, a few at a time.
 pub(super) struct NumberedResources(pub(super) usize);
 
 #[async_trait]
@@ -154,7 +154,7 @@ impl Completer for Greetings {
     }
 }
 
-/// Tools that come and go.
+/// A tool source that changes.
 #[derive(Clone, Default)]
 pub(super) struct Changing(Arc<ChangingTools>);
 
@@ -189,20 +189,20 @@ pub(super) fn builder() -> McpServerBuilder {
     McpServer::builder("fixture", "1.2.3").title("A fixture")
 }
 
-/// A client of a server that lives as long as this does.
+/// A client of a server that lives as long as this value.
 pub(super) struct Peer {
     era: Era,
     able: Value,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: Option<WriteHalf<DuplexStream>>,
     next: i64,
-    /// What came while something else was waited for.
+    /// The messages that arrived while the client waited for something else.
     pub(super) heard: Vec<Value>,
     server: JoinSet<()>,
 }
 
 impl Peer {
-    /// Connects, and goes through the handshake where there is one.
+    /// Connects, and performs the handshake if there is one.
     pub(super) async fn connect(server: &McpServer, era: Era, able: Value) -> Self {
         let (here, there) = tokio::io::duplex(1 << 20);
         let mut peer = Self::raw(server, there, here, era, able);
@@ -261,7 +261,7 @@ impl Peer {
         writer.write_all(b"\n").await.unwrap();
     }
 
-    /// Sends a request and says its id.
+    /// Sends a request, and returns its id.
     pub(super) async fn send(&mut self, method: &str, mut params: Value) -> i64 {
         let id = self.next;
         self.next += 1;
@@ -275,7 +275,7 @@ impl Peer {
         id
     }
 
-    /// The next message, whatever it is.
+    /// Returns the next message of any kind.
     pub(super) async fn next(&mut self) -> Value {
         let line = self
             .lines
@@ -286,7 +286,7 @@ impl Peer {
         serde_json::from_str(&line).expect("nothing but messages is written")
     }
 
-    /// Waits for the answer to a request; the rest is in `heard`.
+    /// Waits for the response to a request; other messages go to `heard`.
     pub(super) async fn answer(&mut self, id: i64) -> Value {
         loop {
             let message = self.next().await;
@@ -307,7 +307,7 @@ impl Peer {
             .await
     }
 
-    /// The text of a tool's result.
+    /// Returns the text of a tool's result.
     pub(super) async fn text(&mut self, tool: &str, args: Value) -> String {
         let answer = self.call(tool, args).await;
         answer["result"]["content"][0]["text"]

@@ -1,4 +1,4 @@
-//! Clients that do not keep to anything, over a pair of pipes.
+//! Clients that violate the protocol, over a pair of pipes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn lives(peer: &mut Peer) {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_answered_or_left_alone() {
+async fn invalid_lines_get_errors_or_are_ignored() {
     let server = builder().tool(echo()).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
@@ -48,7 +48,7 @@ async fn what_is_no_request_is_answered_or_left_alone() {
                 "{line}"
             );
         }
-        // A notice, or an answer that nobody waits for, has no answer itself.
+        // A notification, or a response without a request, gets no response.
         for line in [
             "",
             "   ",
@@ -67,7 +67,7 @@ async fn what_is_no_request_is_answered_or_left_alone() {
 }
 
 #[tokio::test]
-async fn wrong_types_are_errors() {
+async fn parameters_of_wrong_type_return_errors() {
     let server = builder()
         .tool(echo())
         .resources(NumberedResources(1))
@@ -109,7 +109,7 @@ async fn wrong_types_are_errors() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_is_refused_by_its_id() {
+async fn too_long_line_is_rejected_with_its_id() {
     let server = builder()
         .tool(echo())
         .limits(McpLimits::default().line(64 << 10))
@@ -136,13 +136,13 @@ async fn a_line_that_is_too_long_is_refused_by_its_id() {
         );
     }
     lives(&mut peer).await;
-    // One that fits is taken, however it arrives.
+    // A line that fits is accepted, however it arrives.
     let fits = "y".repeat(60 << 10);
     assert!(peer.text("echo", json!({ "x": fits })).await.len() > 60 << 10);
 }
 
 #[tokio::test]
-async fn a_last_line_that_is_too_long_and_lacks_its_end_is_refused_by_its_id() {
+async fn too_long_unterminated_last_line_is_rejected_with_its_id() {
     let server = builder()
         .tool(echo())
         .limits(McpLimits::default().line(64 << 10))
@@ -166,8 +166,8 @@ async fn a_last_line_that_is_too_long_and_lacks_its_end_is_refused_by_its_id() {
 }
 
 #[tokio::test]
-async fn a_line_without_an_end_takes_no_memory() {
-    if !crate::is_alone("mcp::hostile::a_line_without_an_end_takes_no_memory") {
+async fn unterminated_line_uses_bounded_memory() {
+    if !crate::is_alone("mcp::hostile::unterminated_line_uses_bounded_memory") {
         return;
     }
     let server = builder()
@@ -194,7 +194,7 @@ async fn a_line_without_an_end_takes_no_memory() {
     );
 }
 
-/// How much memory this process has, in bytes; nothing where that cannot be seen.
+/// Returns the memory of this process in bytes; `None` if it cannot be read.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -210,7 +210,7 @@ fn memory() -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_calls_at_once_are_all_answered() {
+async fn concurrent_calls_are_all_answered() {
     let server = builder().tool(echo()).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
@@ -233,7 +233,7 @@ async fn many_calls_at_once_are_all_answered() {
 }
 
 #[tokio::test]
-async fn more_calls_than_there_may_be_are_told_to_come_back() {
+async fn calls_beyond_the_limit_are_rejected_as_busy() {
     let go = Arc::new(Notify::new());
     let goes = go.clone();
     let talk = Talk::new("wait", move |_| {
@@ -272,7 +272,7 @@ async fn more_calls_than_there_may_be_are_told_to_come_back() {
     lives(&mut peer).await;
 }
 
-/// A client that asks and never reads.
+/// A client that sends requests and never reads.
 async fn flood(server: &McpServer, here: DuplexStream, there: DuplexStream) -> usize {
     let (read, write) = tokio::io::split(there);
     let serving = server.serve(read, write);
@@ -295,7 +295,7 @@ async fn flood(server: &McpServer, here: DuplexStream, there: DuplexStream) -> u
 }
 
 #[tokio::test]
-async fn who_does_not_read_makes_only_themselves_wait() {
+async fn client_that_never_reads_delays_only_itself() {
     let server = builder().tool(echo()).build().unwrap();
     let (here, there) = tokio::io::duplex(4096);
     let sent = flood(&server, here, there).await;
@@ -308,7 +308,7 @@ async fn who_does_not_read_makes_only_themselves_wait() {
 }
 
 #[tokio::test]
-async fn the_order_of_things_is_not_trusted() {
+async fn requests_out_of_order_are_handled() {
     let server = builder().tool(echo()).build().unwrap();
     let (here, there) = tokio::io::duplex(1 << 16);
     let mut peer = Peer::raw(&server, there, here, Era::Old, json!({}));
@@ -327,7 +327,7 @@ async fn the_order_of_things_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn what_was_asked_before_the_end_is_answered() {
+async fn requests_before_the_end_of_input_are_answered() {
     let server = builder().tool(echo()).build().unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! The server over HTTP.
+//! The MCP server over HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::fixture::{Talk, builder};
-use super::web::{Site, modern_meta};
+use super::raw_http::{Site, modern_meta};
 
 fn echo() -> RecordingTool {
     RecordingTool::new("echo", |args| Ok(ToolOutput::text(args.to_string())))
@@ -29,7 +29,7 @@ fn call(id: i64, tool: &str, args: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": args}})
 }
 
-/// A tool that waits: it tells when it has begun, and is told when to end.
+/// A tool that waits: it signals its start, and the test signals its end.
 fn waiting() -> (Talk, Arc<Notify>, Arc<Notify>) {
     let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (begins, goes) = (begun.clone(), go.clone());
@@ -45,7 +45,7 @@ fn waiting() -> (Talk, Arc<Notify>, Arc<Notify>) {
 }
 
 #[tokio::test]
-async fn both_ways_are_served() {
+async fn both_protocol_eras_are_served() {
     let site = Site::open(&plain()).await;
     let session = site.session().await.unwrap();
     let headers = [
@@ -80,7 +80,7 @@ async fn both_ways_are_served() {
 }
 
 #[tokio::test]
-async fn strangers_stay_outside() {
+async fn request_without_valid_token_is_rejected() {
     let site = Site::behind(
         &plain(),
         AccessControl::new(Token::new("0123456789abcdef").unwrap()),
@@ -106,7 +106,7 @@ async fn strangers_stay_outside() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_requests_are_rejected() {
     let server = builder()
         .tool(echo())
         .limits(McpLimits::default().body(64 << 10))
@@ -162,7 +162,7 @@ async fn what_makes_no_sense_is_refused() {
 }
 
 #[tokio::test]
-async fn sessions_have_a_limit_and_an_end() {
+async fn sessions_are_limited_and_can_be_closed() {
     let world = Arc::new(ManualWorld::new());
     let limits = McpLimits::default()
         .sessions(3)
@@ -198,8 +198,7 @@ async fn sessions_have_a_limit_and_an_end() {
                 == 200
         }
     };
-    // One that was not used for a while makes room for the next, and the one that was used longest
-    // ago goes first.
+    // An idle session makes room for the next, and the least recently used one goes first.
     world.advance(Duration::from_secs(30));
     assert!(alive(sessions[0].clone()).await);
     world.advance(Duration::from_secs(31));
@@ -219,7 +218,7 @@ async fn sessions_have_a_limit_and_an_end() {
 }
 
 #[tokio::test]
-async fn sessions_that_nobody_uses_end_though_nobody_comes() {
+async fn idle_sessions_end_without_new_requests() {
     let world = Arc::new(ManualWorld::new());
     let limits = McpLimits::default().idle(Duration::from_secs(60));
     let server = builder()
@@ -243,8 +242,8 @@ async fn sessions_that_nobody_uses_end_though_nobody_comes() {
             .expect("nobody sweeps");
     };
     sleeping().await;
-    // Asking for it is to use it, so it is asked for once only: when those who sweep have slept and
-    // sleep again.
+    // Asking for the session counts as use, so the test asks only once: after the sweeper has slept
+    // and sleeps again.
     world.advance(Duration::from_secs(61));
     sleeping().await;
     assert_eq!(
@@ -256,7 +255,7 @@ async fn sessions_that_nobody_uses_end_though_nobody_comes() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_worked_for_is_not_idle() {
+async fn session_with_call_in_progress_is_not_idle() {
     let world = Arc::new(ManualWorld::new());
     let (talk, begun, go) = waiting();
     let limits = McpLimits::default()
@@ -282,9 +281,10 @@ async fn a_session_that_is_worked_for_is_not_idle() {
     assert_eq!(answer.message()["result"]["content"][0]["text"], "done");
 }
 
-/// In a session a call goes on when its client is cut off, and the answer waits for it.
+/// In a session, a call continues when its client is disconnected, and the response waits for the
+/// client.
 #[tokio::test]
-async fn who_is_cut_off_comes_back_for_the_answer() {
+async fn disconnected_client_resumes_and_gets_its_response() {
     let (talk, begun, go) = waiting();
     let site = Site::open(&builder().offer(talk).build().unwrap()).await;
     let session = site.session().await.unwrap();
@@ -321,10 +321,9 @@ async fn who_is_cut_off_comes_back_for_the_answer() {
     );
 }
 
-/// Clients of old come back to a request that they took back, and to one that failed, until they
-/// are told that there is nothing.
+/// Old clients reconnect to cancelled and failed requests until they learn that there is nothing.
 #[tokio::test]
-async fn who_comes_back_for_nothing_is_told() {
+async fn resuming_a_finished_stream_returns_no_content() {
     let site = Site::open(&plain()).await;
     let session = site.session().await.unwrap();
     let headers = [
@@ -344,9 +343,9 @@ async fn who_comes_back_for_nothing_is_told() {
     }
 }
 
-/// Questions of old go out on the stream of the call that they belong to, whichever task asks them.
+/// Questions of the old era go out on the stream of their call, whichever task asks them.
 #[tokio::test]
-async fn questions_go_where_their_call_came_from() {
+async fn questions_are_sent_on_the_stream_of_their_call() {
     let talk = Talk::new("who", |call| async move {
         call.client.log(ClientLogLevel::Info, "asking");
         let form = ElicitForm::new(
@@ -403,7 +402,7 @@ async fn questions_go_where_their_call_came_from() {
 }
 
 #[tokio::test]
-async fn questions_of_today_go_by_results() {
+async fn questions_are_sent_as_results_since_2026_07_28() {
     let talk = Talk::new("who", |call| async move {
         let form = ElicitForm::new(
             "Who?",
@@ -434,9 +433,9 @@ async fn questions_of_today_go_by_results() {
     );
 }
 
-/// Who hangs up has taken the call back, where there are no sessions to come back to.
+/// Without sessions, a client that hangs up has cancelled the call.
 #[tokio::test]
-async fn who_hangs_up_is_not_worked_for() {
+async fn hanging_up_cancels_the_call() {
     struct Gone(Arc<Notify>);
 
     impl Drop for Gone {
@@ -474,9 +473,9 @@ async fn who_hangs_up_is_not_worked_for() {
     gone.notified().await;
 }
 
-/// When the listener ends, so does all that it served: no session is left behind.
+/// When the listener ends, so does everything that it served: no session remains.
 #[tokio::test]
-async fn nothing_is_left_when_it_stops() {
+async fn stopping_the_listener_ends_all_sessions() {
     struct Gone(Arc<Notify>);
 
     impl Drop for Gone {

@@ -1,4 +1,4 @@
-//! Lists, what is read, prompts, completions, and word of changes.
+//! Lists, resources, prompts, completions, and notifications of changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ fn full() -> McpServer {
         .unwrap()
 }
 
-/// All items of a list, part by part.
-async fn collected(peer: &mut Peer, method: &str, list: &str, key: &str) -> Vec<String> {
+/// Returns all items of a list, page by page.
+async fn collect_items(peer: &mut Peer, method: &str, list: &str, key: &str) -> Vec<String> {
     let (mut found, mut params) = (Vec::new(), json!({}));
     loop {
         let answer = peer.ask(method, params.clone()).await;
@@ -42,7 +42,7 @@ async fn collected(peer: &mut Peer, method: &str, list: &str, key: &str) -> Vec<
 }
 
 #[tokio::test]
-async fn a_server_names_itself_and_says_what_it_can() {
+async fn server_reports_its_info_and_capabilities() {
     let server = builder()
         .instructions("Be kind.")
         .resources(NumberedResources(1))
@@ -86,7 +86,7 @@ async fn a_server_names_itself_and_says_what_it_can() {
 }
 
 #[tokio::test]
-async fn lists_come_in_parts() {
+async fn lists_are_paginated() {
     let mut many = builder()
         .resources(NumberedResources(5))
         .resources(NumberedResources(3))
@@ -99,17 +99,17 @@ async fn lists_come_in_parts() {
     let server = many.build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
-        let tools = collected(&mut peer, "tools/list", "tools", "name").await;
+        let tools = collect_items(&mut peer, "tools/list", "tools", "name").await;
         assert_eq!(tools.len(), 20);
         assert_eq!(tools.iter().collect::<BTreeSet<_>>().len(), 20);
         assert_eq!(
-            collected(&mut peer, "resources/list", "resources", "uri")
+            collect_items(&mut peer, "resources/list", "resources", "uri")
                 .await
                 .len(),
             8
         );
         assert_eq!(
-            collected(
+            collect_items(
                 &mut peer,
                 "resources/templates/list",
                 "resourceTemplates",
@@ -135,7 +135,7 @@ async fn lists_come_in_parts() {
 }
 
 #[tokio::test]
-async fn resources_are_read() {
+async fn resources_can_be_read() {
     let server = full();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
@@ -165,7 +165,7 @@ async fn resources_are_read() {
 }
 
 #[tokio::test]
-async fn prompts_are_filled_and_values_proposed() {
+async fn prompts_are_filled_and_completed() {
     let server = full();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
@@ -206,7 +206,7 @@ async fn prompts_are_filled_and_values_proposed() {
 }
 
 #[tokio::test]
-async fn changes_are_told() {
+async fn changes_notify_listeners() {
     let talk = Talk::new("change", |call| async move {
         call.client.changes().tools();
         call.client.changes().prompts();
@@ -263,7 +263,7 @@ async fn changes_are_told() {
 }
 
 #[tokio::test]
-async fn tools_that_come_are_told_and_can_be_called() {
+async fn new_tools_are_announced_and_callable() {
     let (world, source) = (Arc::new(ManualWorld::new()), Changing::default());
     let server = builder()
         .source(source.clone())
@@ -289,7 +289,7 @@ async fn tools_that_come_are_told_and_can_be_called() {
         world.advance(Duration::from_secs(1));
         peer.notified("notifications/tools/list_changed").await;
         assert!(
-            collected(&mut peer, "tools/list", "tools", "name")
+            collect_items(&mut peer, "tools/list", "tools", "name")
                 .await
                 .contains(&name)
         );
@@ -298,7 +298,7 @@ async fn tools_that_come_are_told_and_can_be_called() {
 }
 
 #[tokio::test]
-async fn listeners_and_subscriptions_have_a_limit() {
+async fn listeners_and_subscriptions_are_limited() {
     let limits = McpLimits::default().listeners(1).subscriptions(2);
     let server = builder()
         .resources(NumberedResources(5))

@@ -1,10 +1,9 @@
-//! Clients that others wrote, where they are installed, against the server of the conformance
-//! suite.
+//! Third-party clients, if they are installed, against the server of the conformance suite.
 //!
 //! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules` has the TypeScript libraries, the
-//! inspector and `node`; `LEVITY_TEST_MCP_PYTHON` a Python with the library of today, and
+//! inspector and `node`. `LEVITY_TEST_MCP_PYTHON` names a Python with the current library, and
 //! `LEVITY_TEST_MCP_PYTHON1` one with the older line. `LEVITY_TEST_MCP_SERVER` names the example
-//! `mcp_conformance_server`; it is looked for beside this program, too.
+//! `mcp_conformance_server`, which is also searched beside this program.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -16,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use super::fixture::builder;
-use super::web::Site;
+use super::raw_http::Site;
 
 fn from_env(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name);
@@ -47,7 +46,7 @@ fn server() -> Option<PathBuf> {
     server
 }
 
-/// The server in a process that ends with this.
+/// The server in a process that ends with this value.
 struct Running {
     url: String,
     _process: Child,
@@ -83,7 +82,7 @@ async fn seen(mut command: Command) -> Value {
         .unwrap_or_else(|_| panic!("{out}\n{err}"))
 }
 
-/// What every client sees, whichever way it speaks.
+/// Checks the results that every client sees, in either era.
 #[track_caller]
 fn check(seen: &Value, version: Option<&str>) {
     if let Some(version) = version {
@@ -137,7 +136,7 @@ async fn python(variable: &str, ways: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn python_of_today() {
+async fn current_python_client_works() {
     python(
         "LEVITY_TEST_MCP_PYTHON",
         &[("auto", "2026-07-28"), ("legacy", "2025-11-25")],
@@ -146,16 +145,16 @@ async fn python_of_today() {
 }
 
 #[tokio::test]
-async fn python_of_old() {
+async fn older_python_client_works() {
     python("LEVITY_TEST_MCP_PYTHON1", &[("legacy", "2025-11-25")]).await;
 }
 
 #[tokio::test]
-async fn typescript_of_both_lines() {
+async fn typescript_clients_of_both_lines_work() {
     let (Some(node), Some(server)) = (from_env("LEVITY_TEST_MCP_NODE"), server()) else {
         return;
     };
-    // A module finds its libraries beside itself.
+    // A module finds its libraries in its own folder.
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("client.mjs");
     std::fs::copy(
@@ -200,7 +199,7 @@ fn inspector(node: &std::path::Path, era: &str, target: &[&str], rest: &[&str]) 
 }
 
 #[tokio::test]
-async fn the_inspector_over_pipes_and_http() {
+async fn inspector_works_over_stdio_and_http() {
     let (Some(node), Some(server)) = (from_env("LEVITY_TEST_MCP_NODE"), server()) else {
         return;
     };
@@ -226,10 +225,9 @@ async fn the_inspector_over_pipes_and_http() {
     }
 }
 
-/// What our own tools look like passes the inspector's look at what model providers take, and holds
-/// under load.
+/// Our tools pass the inspector's check for model providers, and work under load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_inspector_finds_nothing_and_loads_it() {
+async fn inspector_reports_no_problems_under_load() {
     let Some(node) = from_env("LEVITY_TEST_MCP_NODE") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! A server in a process of its own, over its standard input and output.
+//! A server in a separate process, over its standard input and output.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::fixture::builder;
 /// Set for the process that is the server.
 const CHILD: &str = "LEVITY_TEST_MCP_CHILD";
 
-/// Is the server, in the process that `child` starts.
+/// Runs the server in the process that `child` starts.
 #[test]
-fn serves() {
+fn stdio_server_process() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
@@ -27,7 +27,7 @@ fn serves() {
         .build()
         .unwrap();
     runtime.block_on(server.stdio()).unwrap();
-    // What tests write at their end is not the server's.
+    // The output of the test harness is not the server's.
     std::process::exit(0);
 }
 
@@ -35,7 +35,7 @@ fn child() -> tokio::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "mcp::stdio::serves",
+            "mcp::stdio::stdio_server_process",
             "--nocapture",
             "--test-threads=1",
         ])
@@ -49,7 +49,7 @@ fn child() -> tokio::process::Child {
 }
 
 #[tokio::test]
-async fn a_process_answers_until_its_input_ends() {
+async fn stdio_server_answers_until_its_input_ends() {
     let mut child = child();
     let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut lines = BufReader::new(output).lines();
@@ -71,7 +71,7 @@ async fn a_process_answers_until_its_input_ends() {
             .await
             .unwrap()
             .expect("the server goes on");
-        // The test's own words come before the server's first.
+        // The output of the test harness precedes the server's first message.
         let words = if answered.is_empty() {
             line.find("{\"jsonrpc\"").unwrap_or(line.len())
         } else {

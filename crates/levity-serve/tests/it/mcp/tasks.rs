@@ -1,4 +1,4 @@
-//! Calls that go on as tasks.
+//! Calls that continue as tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +31,8 @@ async fn named(call: HandlerCall, name: &str) -> Result<String, RequestError> {
     }
 }
 
-/// A tool that works until it is let go.
-fn waits(gate: &Arc<Notify>, tasks: TaskSupport) -> Talk {
+/// A tool that works until the test releases it.
+fn waiting_tool(gate: &Arc<Notify>, tasks: TaskSupport) -> Talk {
     let gate = gate.clone();
     let work = move |_| {
         let gate = gate.clone();
@@ -45,7 +45,7 @@ fn waits(gate: &Arc<Notify>, tasks: TaskSupport) -> Talk {
 }
 
 async fn started(peer: &mut Peer, tool: &str) -> String {
-    // A call that became no task would be answered when its work is done, which may be never.
+    // A call that did not become a task would be answered when its work is done, possibly never.
     let answer = peer.ask("tools/call", json!({"name": tool, "arguments": {}}));
     let answer = tokio::time::timeout(Duration::from_secs(60), answer)
         .await
@@ -67,7 +67,7 @@ async fn state(peer: &mut Peer, task: &str) -> Value {
     peer.ask("tasks/get", json!({"taskId": task})).await["result"].clone()
 }
 
-/// The state of a task once it is another one than this.
+/// Returns the state of a task once it differs from this one.
 async fn after(peer: &mut Peer, task: &str, status: &str) -> Value {
     loop {
         let state = state(peer, task).await;
@@ -83,10 +83,10 @@ async fn connect(server: &McpServer) -> Peer {
 }
 
 #[tokio::test]
-async fn task_outlives_its_connection_and_keeps_its_result() {
+async fn task_outlives_its_connection_and_retains_its_result() {
     let gate = Arc::new(Notify::new());
     let server = builder()
-        .offer(waits(&gate, TaskSupport::Optional))
+        .offer(waiting_tool(&gate, TaskSupport::Optional))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -105,7 +105,7 @@ async fn task_outlives_its_connection_and_keeps_its_result() {
 }
 
 #[tokio::test]
-async fn tool_error_completes_a_task_and_a_fault_fails_it() {
+async fn tool_error_completes_task_and_protocol_error_fails_it() {
     let error = |_| async { Err(ToolError::failed("no luck").into()) };
     let fault = |_| async { Err(RequestError::failed("broke off")) };
     let panics = |_| async { panic!("on purpose") };
@@ -139,7 +139,7 @@ async fn tool_error_completes_a_task_and_a_fault_fails_it() {
 }
 
 #[tokio::test]
-async fn task_asks_and_is_answered_one_by_one() {
+async fn task_questions_are_answered_one_by_one() {
     let both = |call: HandlerCall| async move {
         let (one, two) = tokio::join!(named(call.clone(), "one"), named(call, "two"));
         Ok(HandlerReply::text(format!("{} and {}", one?, two?)))
@@ -214,14 +214,14 @@ async fn cancelled_task_stops_its_work_and_stays_cancelled() {
 }
 
 #[tokio::test]
-async fn client_without_tasks_waits_or_is_refused() {
+async fn client_without_tasks_waits_or_is_rejected() {
     let gate = Arc::new(Notify::new());
     for (tasks, refused) in [
         (TaskSupport::Optional, false),
         (TaskSupport::Required, true),
         (TaskSupport::Deferred, true),
     ] {
-        let server = builder().offer(waits(&gate, tasks)).build().unwrap();
+        let server = builder().offer(waiting_tool(&gate, tasks)).build().unwrap();
         let mut peer = Peer::connect(&server, Era::New, json!({})).await;
         gate.notify_one();
         let answer = peer
@@ -241,7 +241,7 @@ async fn client_without_tasks_waits_or_is_refused() {
         }
         let gated = peer.ask("tasks/get", json!({"taskId": "x"})).await;
         assert_eq!(gated["error"]["code"], -32021, "{gated}");
-        // Before 2026-07-28 everybody waits.
+        // Before 2026-07-28, every client waits.
         gate.notify_one();
         let mut older = Peer::connect(&server, Era::Old, json!({})).await;
         assert_eq!(older.text("wait", json!({})).await, "done");
@@ -296,13 +296,13 @@ async fn deferred_call_asks_first_and_then_becomes_a_task() {
 }
 
 #[tokio::test]
-async fn tasks_are_bounded_in_number_and_in_time() {
+async fn tasks_are_limited_in_number_and_lifetime() {
     let (gate, world) = (Arc::new(Notify::new()), Arc::new(ManualWorld::new()));
     let limits = McpLimits::default()
         .tasks(2)
         .task_life(Duration::from_secs(60));
     let server = builder()
-        .offer(waits(&gate, TaskSupport::Optional))
+        .offer(waiting_tool(&gate, TaskSupport::Optional))
         .limits(limits)
         .world(world.clone())
         .build()

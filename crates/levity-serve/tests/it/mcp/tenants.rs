@@ -1,4 +1,4 @@
-//! Tokens with names over MCP, and bodies that do not come.
+//! Named tokens over MCP, and bodies that never arrive.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::super::http::shares::{HeldLists, with_ended};
+use super::super::http::token_shares::{HeldLists, with_ended};
 use super::fixture::{Talk, builder};
-use super::web::{Answer, Site, modern_meta};
+use super::raw_http::{Answer, Site, modern_meta};
 
 fn echo(name: &str, hints: Hints) -> RecordingTool {
     RecordingTool::new(name, |args| Ok(ToolOutput::text(args.to_string()))).with_hints(hints)
 }
 
-/// The tokens of three people, and a gate for them.
+/// Returns the tokens of three people, and an access control for them.
 fn people() -> (AccessControl, Vec<String>) {
     let mut tokens = Tokens::new();
     let all = [
@@ -79,7 +79,7 @@ async fn call(site: &Site, token: &str, tool: &str, args: Value) -> Value {
 }
 
 #[tokio::test]
-async fn tools_need_the_scope_that_fits_what_they_do() {
+async fn tools_require_the_scope_of_their_effect() {
     let asks = Policy::new()
         .rule(Rule::tool("send").ask("nothing is sent unasked"))
         .rule(Rule::any().allow());
@@ -116,7 +116,7 @@ async fn tools_need_the_scope_that_fits_what_they_do() {
             );
         }
     }
-    // Who may not approve is not even asked.
+    // A caller that may not approve is not asked.
     let refused = call(&site, &people[0], "send", json!({})).await;
     assert!(
         refused["result"]["content"][0]["text"]
@@ -127,7 +127,7 @@ async fn tools_need_the_scope_that_fits_what_they_do() {
     );
     let asked = call(&site, &people[1], "send", json!({})).await;
     assert!(asked["result"].get("inputRequests").is_some(), "{asked}");
-    // Its ticket is of no use to another, who makes the very same call.
+    // Its ticket is invalid for another caller that makes the same call.
     let state = asked["result"]["requestState"].as_str().unwrap();
     let name = asked["result"]["inputRequests"]
         .as_object()
@@ -154,7 +154,7 @@ async fn tools_need_the_scope_that_fits_what_they_do() {
 }
 
 #[tokio::test]
-async fn session_of_one_token_is_none_for_another() {
+async fn session_of_one_token_is_unknown_to_another() {
     let server = builder()
         .tool(echo("look", Hints::new().read_only()))
         .build()
@@ -182,7 +182,7 @@ async fn session_of_one_token_is_none_for_another() {
 }
 
 #[tokio::test]
-async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
+async fn arguments_in_progress_stay_within_the_tenant_share() {
     let limits = McpLimits::default();
     assert_eq!(
         (limits.arguments, limits.token_share, limits.body),
@@ -214,7 +214,7 @@ async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
             .map(str::to_owned)
             .ok_or(answer)
     };
-    // A tenant has a quarter of 4 MiB. A list of numbers takes far more memory than it is long.
+    // A tenant has a quarter of 4 MiB. A list of numbers takes far more memory than its JSON.
     for (who, args) in [
         (0, json!({"text": "x".repeat(200 << 10)})),
         (
@@ -232,7 +232,8 @@ async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
         };
         assert_eq!(taken.len(), 5, "{who}");
         assert!(refused.to_string().contains("try again"), "{refused}");
-        // Small calls of a tenant that has its share are refused too, and those of others are not.
+        // Small calls of a tenant that has used its share are rejected as well, and those of others
+        // are not.
         assert!(
             call(
                 &site,
@@ -267,7 +268,7 @@ async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
             .await
             .unwrap_or_else(|answer| panic!("what has ended makes no room: {answer}"));
     }
-    // One that is larger than a share is taken alone.
+    // A call above a tenant's share is accepted alone.
     let large = json!({"text": "x".repeat(2 << 20)});
     assert_eq!(
         call(&site, &people[2], "look", large).await["result"]["isError"],
@@ -276,7 +277,7 @@ async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
 }
 
 #[tokio::test]
-async fn task_of_one_token_is_none_for_another() {
+async fn task_of_one_token_is_unknown_to_another() {
     let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
     let server = builder()
         .offer(Talk::new("wait", waits).tasks(TaskSupport::Required))
@@ -322,7 +323,7 @@ async fn task_of_one_token_is_none_for_another() {
                     answer["error"]["message"]
                         .as_str()
                         .unwrap()
-                        .contains("there is no task"),
+                        .contains("no task has the id"),
                     "{answer}"
                 );
             }
@@ -331,7 +332,7 @@ async fn task_of_one_token_is_none_for_another() {
 }
 
 #[tokio::test]
-async fn session_that_was_opened_in_an_odd_way_belongs_to_its_token() {
+async fn session_opened_with_unusual_headers_belongs_to_its_token() {
     let server = builder()
         .tool(echo("look", Hints::new().read_only()))
         .build()
@@ -366,7 +367,7 @@ async fn session_that_was_opened_in_an_odd_way_belongs_to_its_token() {
 }
 
 #[tokio::test]
-async fn one_token_opens_a_quarter_of_the_sessions_at_most() {
+async fn named_token_is_limited_to_a_quarter_of_the_sessions() {
     let server = builder()
         .limits(McpLimits::default().sessions(8))
         .build()
@@ -387,7 +388,7 @@ async fn one_token_opens_a_quarter_of_the_sessions_at_most() {
         let answer = site.post(&[("authorization", &people[who])], &init).await;
         assert_eq!(answer.status, status, "{who}: {answer:?}");
     }
-    // Who says that it needs no session, and opens one, has no more of them.
+    // A client that claims to need no session and opens one gets no more of them.
     for version in ["2026-07-28", "2027-01-01", "x", ""] {
         let headers = [
             ("authorization", &*people[0]),
@@ -427,7 +428,7 @@ fn agent_server(limit: usize) -> McpServer {
 }
 
 #[tokio::test]
-async fn queries_of_one_token_are_nothing_to_another() {
+async fn queries_of_one_token_are_invisible_to_another() {
     let (gate, people) = people();
     let site = Site::behind(&agent_server(1000), gate).await;
     let first =
@@ -449,7 +450,7 @@ async fn queries_of_one_token_are_nothing_to_another() {
     )
     .await;
     assert_eq!(again["result"]["structuredContent"]["answer"], "2 so far");
-    // Another one who knows the id begins a conversation of its own.
+    // Another caller that knows the id starts its own conversation.
     let other = call(
         &site,
         &people[1],
@@ -521,7 +522,7 @@ async fn lists_of_runs_leave_room_for_other_tokens() {
 }
 
 #[tokio::test]
-async fn query_of_a_token_without_approve_is_denied_what_its_run_asks_for() {
+async fn query_without_scope_approve_is_denied_its_approvals() {
     let script = ScriptedModel::new()
         .call("send", json!({}))
         .reply("Done.")
@@ -550,7 +551,7 @@ async fn query_of_a_token_without_approve_is_denied_what_its_run_asks_for() {
 }
 
 #[tokio::test]
-async fn prompts_of_queries_have_a_limit_and_words() {
+async fn empty_or_too_long_query_prompt_is_rejected() {
     let (gate, people) = people();
     let site = Site::behind(&agent_server(1000), gate).await;
     for (prompt, words) in [
@@ -581,8 +582,8 @@ async fn prompts_of_queries_have_a_limit_and_words() {
     assert_eq!(answer["result"]["isError"], false, "{answer}");
 }
 
-/// All that comes on a connection until it is closed. A server that never does so fails the test,
-/// and does not hang it.
+/// Reads a connection until it is closed. If the server never closes it, the test fails instead of
+/// hanging.
 async fn rest(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut all)).await;
@@ -591,7 +592,7 @@ async fn rest(mut stream: TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn slow_and_large_bodies_are_refused() {
+async fn slow_and_large_bodies_are_rejected() {
     let limits = McpLimits::default()
         .body(64 << 10)
         .body_time(Duration::from_millis(200));
@@ -606,7 +607,7 @@ async fn slow_and_large_bodies_are_refused() {
     )
     .await;
     let good = ("authorization", "Bearer 0123456789abcdef");
-    // Nothing comes; a little comes; it is never closed by the client.
+    // Nothing arrives; a little arrives; the client never closes.
     for begun in ["", "{\"jsonrpc\":"] {
         for head in [
             site.head("POST", &[good], 1000),
@@ -630,8 +631,8 @@ async fn slow_and_large_bodies_are_refused() {
             );
         }
     }
-    // What is announced as too large is refused before any of it comes, also without a word of the
-    // protocol.
+    // A body announced as too large is rejected before any of it arrives, also for invalid
+    // requests.
     for (method, length) in [
         ("POST", (64 << 10) + 1),
         ("POST", 1 << 40),
@@ -661,7 +662,7 @@ async fn slow_and_large_bodies_are_refused() {
 }
 
 #[tokio::test]
-async fn every_refusal_is_json() {
+async fn every_rejection_is_json() {
     let server = builder().tool(echo("look", Hints::new())).build().unwrap();
     let site = Site::behind(&server, AccessControl::open()).await;
     for (method, headers, body, status) in [
@@ -701,7 +702,7 @@ async fn every_refusal_is_json() {
 }
 
 #[tokio::test]
-async fn handler_is_told_who_calls() {
+async fn handler_gets_its_caller() {
     let who = Talk::new("who", |call| async move {
         Ok(HandlerReply::text(
             call.client
@@ -724,7 +725,7 @@ async fn handler_is_told_who_calls() {
     assert_eq!(answer["result"]["content"][0]["text"], "the owner");
 }
 
-/// A tool that waits until its call is dropped, as a task where the client knows tasks.
+/// A tool that waits until its call is dropped, as a task if the client supports tasks.
 fn endless(tasks: TaskSupport) -> Talk {
     Talk::new("wait", |_| std::future::pending()).tasks(tasks)
 }
@@ -783,7 +784,7 @@ async fn tasks_of_one_token_leave_room_for_others() {
                 .map(|task| (who, task.to_owned())),
         );
     }
-    // Tasks of others are none, by any verb.
+    // Tasks of other callers do not exist for any method.
     for (owner, task) in &tasks {
         for who in [0, 1, 2] {
             let get = ask(&site, &people[who], "tasks/get", json!({"taskId": task}))
@@ -814,7 +815,7 @@ async fn tasks_of_one_token_leave_room_for_others() {
 }
 
 #[tokio::test]
-async fn calls_of_one_token_that_wait_leave_room_for_others() {
+async fn paused_calls_of_one_token_leave_room_for_others() {
     let asks = Policy::new().rule(Rule::any().ask("nothing is sent unasked"));
     let limits = McpLimits::default().waiting(8);
     let server = builder()
@@ -884,7 +885,7 @@ async fn requests_of_one_token_leave_room_for_others() {
     }
 }
 
-/// Says for which run it is called.
+/// A tool that returns the run it is called for.
 struct Where(ToolSpec);
 
 #[async_trait]
@@ -899,7 +900,7 @@ impl Tool for Where {
 }
 
 #[tokio::test]
-async fn tools_are_called_for_a_run_of_the_tenant() {
+async fn tool_calls_use_a_run_id_of_the_tenant() {
     let spec = ToolSpec::new("where", "Says its run.").with_hints(Hints::new().read_only());
     let server = builder().tool(Where(spec)).build().unwrap();
     let (gate, people) = people();

@@ -30,7 +30,7 @@ fn add() -> RecordingTool {
 }
 
 #[tokio::test]
-async fn tools_are_listed_and_called() {
+async fn tools_can_be_listed_and_called() {
     let server = builder()
         .tool(add())
         .offer(Talk::new("talk", |_| async {
@@ -60,7 +60,7 @@ async fn tools_are_listed_and_called() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said() {
+async fn invalid_calls_return_descriptive_errors() {
     let strict = Talk::new("strict", |_| async { Ok(HandlerReply::default()) })
         .spec(|spec| spec.with_input(json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false})));
     let server = builder().tool(add()).offer(strict).build().unwrap();
@@ -93,7 +93,7 @@ async fn what_is_wrong_is_said() {
 }
 
 #[tokio::test]
-async fn failures_are_told_to_the_model() {
+async fn tool_failures_are_results_for_the_model() {
     let server = builder()
         .tool(FaultyTool::panics().named("panics"))
         .tool(RecordingTool::new("fails", |_| {
@@ -126,7 +126,7 @@ async fn failures_are_told_to_the_model() {
 }
 
 #[tokio::test]
-async fn time_is_limited() {
+async fn slow_tools_time_out() {
     let world = Arc::new(ManualWorld::auto());
     let slow = Talk::new("slow", |_| std::future::pending())
         .spec(|spec| spec.with_hints(Hints::new().timeout(Duration::from_secs(3))));
@@ -146,13 +146,13 @@ async fn time_is_limited() {
         assert!(
             peer.text("slow", json!({}))
                 .await
-                .contains("not done within 3s")
+                .contains("timed out after 3s")
         );
     }
 }
 
 #[tokio::test]
-async fn a_call_can_be_taken_back() {
+async fn cancelled_call_is_dropped() {
     struct Dropped(Arc<Notify>);
 
     impl Drop for Dropped {
@@ -203,7 +203,7 @@ async fn a_call_can_be_taken_back() {
 }
 
 #[tokio::test]
-async fn progress_is_told_before_the_result() {
+async fn progress_arrives_before_the_result() {
     let talk = Talk::new("steps", |call| async move {
         for step in 1..=3 {
             call.client
@@ -250,7 +250,7 @@ async fn progress_is_told_before_the_result() {
 }
 
 #[tokio::test]
-async fn plain_tools_tell_their_progress_too() {
+async fn plain_tools_report_progress() {
     let server = builder().tool(Slow).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
@@ -285,7 +285,7 @@ impl levity_core::Tool for Slow {
 }
 
 #[tokio::test]
-async fn all_kinds_of_content_go_out() {
+async fn all_kinds_of_content_are_sent() {
     let talk = Talk::new("show", |_| async {
         let document = Media::bytes("application/pdf", vec![1, 2, 3]);
         let reply = HandlerReply::text("text")
@@ -320,7 +320,7 @@ async fn all_kinds_of_content_go_out() {
 }
 
 #[tokio::test]
-async fn policy_has_the_person_at_the_client_asked() {
+async fn policy_asks_the_clients_user_for_approval() {
     let policy = Policy::allow_all().rule(Rule::tool("add").ask("it costs money"));
     let server = builder().tool(add()).policy(policy).build().unwrap();
     let mut peer = Peer::connect(&server, Era::New, json!({"elicitation": {}})).await;
@@ -356,12 +356,12 @@ async fn policy_has_the_person_at_the_client_asked() {
     assert!(
         peer.text("add", json!({"a": 1, "b": 1}))
             .await
-            .contains("cannot ask anybody")
+            .contains("cannot ask its user")
     );
 }
 
 #[test]
-fn what_cannot_be_served_is_said_when_it_is_built() {
+fn build_rejects_invalid_tools_and_limits() {
     let talk = |name: &str| Talk::new(name, |_| async { Ok(HandlerReply::default()) });
     let built = |builder: levity_serve::mcp::McpServerBuilder, word: &str| {
         let error = builder.build().unwrap_err();

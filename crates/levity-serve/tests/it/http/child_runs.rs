@@ -1,4 +1,4 @@
-//! Runs that have others work for them: a swarm and a team.
+//! Runs with child runs: a swarm and a team.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
 use super::client::{Client, Events, Sse};
+use super::pending_commands::Stuck;
 use super::support::{Held, Server};
-use super::told::Stuck;
 
-/// Holds a tool, and then says that it is drawn.
+/// Returns a model that calls a blocking tool, and then reports that the drawing is done.
 fn artist(held: Held) -> Agent {
     let model = ScriptedModel::new()
         .call("hold", json!({}))
@@ -78,7 +78,7 @@ fn team(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
     )
 }
 
-/// Starts a run, and follows it until the one below it is at work. Gives the id of that one.
+/// Starts a run, and follows it until its child run works. Returns the id of the child.
 async fn at_work(client: Client) -> (Events, String) {
     client
         .post("/v1/runs", json!({"goal": "I need a boat.", "id": "r"}))
@@ -86,7 +86,7 @@ async fn at_work(client: Client) -> (Events, String) {
         .is(201);
     let mut events = client.events("/v1/runs/r/events?fleeting=0", None).await;
     loop {
-        // A team's planner is at work first, in the run itself.
+        // A team's planner works first, in the run itself.
         let told = events.until("tool_started").await;
         let at_work = told.last().unwrap().data["run"].as_str().unwrap();
         if at_work != "r" {
@@ -95,15 +95,15 @@ async fn at_work(client: Client) -> (Events, String) {
     }
 }
 
-/// Which runs told something of this name.
-fn who<'a>(told: &'a [Sse], name: &str) -> Vec<&'a str> {
+/// Returns the runs that emitted events of this name.
+fn runs_with_event<'a>(told: &'a [Sse], name: &str) -> Vec<&'a str> {
     let named = told.iter().filter(|event| event.name == name);
     named
         .filter_map(|event| event.data["run"].as_str())
         .collect()
 }
 
-async fn a_child_is_seen_and_goes_on_with_the_one_above((runs, permits): (Runs, Arc<Semaphore>)) {
+async fn child_run_is_visible_and_resumes_with_its_parent((runs, permits): (Runs, Arc<Semaphore>)) {
     let server = Server::new(runs).await;
     let client = server.client;
     let (mut events, child) = at_work(client).await;
@@ -146,9 +146,9 @@ async fn a_child_is_seen_and_goes_on_with_the_one_above((runs, permits): (Runs, 
     client.post("/v1/runs/r/resume", json!({})).await.is(200);
     permits.add_permits(1);
     let told = events.rest().await;
-    assert_eq!(who(&told, "said"), [&*child]);
+    assert_eq!(runs_with_event(&told, "said"), [&*child]);
     for name in ["paused", "resumed"] {
-        assert_eq!(who(&told, name), ["r", &*child], "{name}");
+        assert_eq!(runs_with_event(&told, name), ["r", &*child], "{name}");
     }
     assert_eq!(told.last().unwrap().data["state"], "answered");
     let own = client
@@ -156,7 +156,7 @@ async fn a_child_is_seen_and_goes_on_with_the_one_above((runs, permits): (Runs, 
         .await
         .rest()
         .await;
-    assert_eq!(who(&own, "run_ended"), [&*child]);
+    assert_eq!(runs_with_event(&own, "run_ended"), [&*child]);
     assert!(
         own.iter()
             .all(|event| event.name == "end" || event.data["run"] == child.as_str())
@@ -166,7 +166,7 @@ async fn a_child_is_seen_and_goes_on_with_the_one_above((runs, permits): (Runs, 
     server.stop().await;
 }
 
-async fn a_child_ends_with_the_one_above((runs, _permits): (Runs, Arc<Semaphore>)) {
+async fn child_run_ends_with_its_parent((runs, _permits): (Runs, Arc<Semaphore>)) {
     let server = Server::new(runs).await;
     let client = server.client;
     let (mut events, child) = at_work(client).await;
@@ -175,7 +175,7 @@ async fn a_child_ends_with_the_one_above((runs, _permits): (Runs, Arc<Semaphore>
         .await
         .is(200);
     let told = events.rest().await;
-    assert_eq!(who(&told, "run_ended"), [&*child, "r"]);
+    assert_eq!(runs_with_event(&told, "run_ended"), [&*child, "r"]);
     assert_eq!(
         told.last().unwrap().data["status"],
         json!({"cancelled": {"reason": "no boat"}})
@@ -193,9 +193,9 @@ async fn a_child_ends_with_the_one_above((runs, _permits): (Runs, Arc<Semaphore>
     server.stop().await;
 }
 
-/// Whoever told the run to pause does not wait until the one below has heard it, and it hears it
-/// all the same.
-async fn a_pause_reaches_a_child_when_nobody_waits(
+/// The client that pauses the run does not wait until the child has received it, and the child
+/// receives it nevertheless.
+async fn check_pause_reaches_child_without_waiting_client(
     journal: Stuck,
     (runs, permits): (Runs, Arc<Semaphore>),
 ) {
@@ -213,7 +213,7 @@ async fn a_pause_reaches_a_child_when_nobody_waits(
     drop(stuck);
     let mut told = events.until("paused").await;
     told.extend(events.until("paused").await);
-    assert_eq!(who(&told, "paused"), ["r", &*child]);
+    assert_eq!(runs_with_event(&told, "paused"), ["r", &*child]);
     server.client.post("/v1/runs/r/resume", json!({})).await;
     permits.add_permits(1);
     assert_eq!(
@@ -224,24 +224,24 @@ async fn a_pause_reaches_a_child_when_nobody_waits(
 }
 
 #[tokio::test]
-async fn a_swarm() {
-    a_child_is_seen_and_goes_on_with_the_one_above(swarm(MemoryJournal::new())).await;
-    a_child_ends_with_the_one_above(swarm(MemoryJournal::new())).await;
+async fn pause_reaches_swarm_child_without_waiting_client() {
+    child_run_is_visible_and_resumes_with_its_parent(swarm(MemoryJournal::new())).await;
+    child_run_ends_with_its_parent(swarm(MemoryJournal::new())).await;
     let journal = Stuck::default();
-    a_pause_reaches_a_child_when_nobody_waits(journal.clone(), swarm(journal)).await;
+    check_pause_reaches_child_without_waiting_client(journal.clone(), swarm(journal)).await;
 }
 
 #[tokio::test]
-async fn a_team() {
-    a_child_is_seen_and_goes_on_with_the_one_above(team(MemoryJournal::new())).await;
-    a_child_ends_with_the_one_above(team(MemoryJournal::new())).await;
+async fn pause_reaches_team_child_without_waiting_client() {
+    child_run_is_visible_and_resumes_with_its_parent(team(MemoryJournal::new())).await;
+    child_run_ends_with_its_parent(team(MemoryJournal::new())).await;
     let journal = Stuck::default();
-    a_pause_reaches_a_child_when_nobody_waits(journal.clone(), team(journal)).await;
+    check_pause_reaches_child_without_waiting_client(journal.clone(), team(journal)).await;
 }
 
-/// Where another process drives them, word is left for the run and for those below it.
+/// If another process drives them, the command is posted to the run and its child runs.
 #[tokio::test]
-async fn a_pause_reaches_a_child_of_another_process() {
+async fn pause_reaches_child_of_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let open = || SqliteJournal::new(folder.path().join("runs.db")).unwrap();
     let (there, permits) = swarm(open());
@@ -257,7 +257,7 @@ async fn a_pause_reaches_a_child_of_another_process() {
         assert_eq!(told["told"], "posted");
         let mut told = events.until(name).await;
         told.extend(events.until(name).await);
-        let mut runs = who(&told, name);
+        let mut runs = runs_with_event(&told, name);
         runs.sort_unstable();
         assert_eq!(runs, ["r", &*child], "{name}");
     }
@@ -270,7 +270,7 @@ async fn a_pause_reaches_a_child_of_another_process() {
     driving.stop().await;
 }
 
-/// Leaves word only when it is let.
+/// A journal that accepts posts only when the test allows it.
 struct Slow {
     inner: SqliteJournal,
     begun: Arc<Notify>,
@@ -298,9 +298,9 @@ impl Journal for Slow {
     }
 }
 
-/// All of them are told, though whoever wanted it has left in between.
+/// All runs receive the command, although the client has disconnected in between.
 #[tokio::test]
-async fn a_pause_goes_on_when_its_client_leaves() {
+async fn pause_continues_when_its_client_disconnects() {
     let folder = tempfile::tempdir().unwrap();
     let open = || SqliteJournal::new(folder.path().join("runs.db")).unwrap();
     let (there, permits) = swarm(open());
@@ -317,7 +317,7 @@ async fn a_pause_goes_on_when_its_client_leaves() {
         answer = server.client.post("/v1/runs/r/pause", json!({})) => panic!("{answer:?}"),
         () = begun.notified() => {}
     }
-    // By now it is known there that the client has left.
+    // By now the server has noticed that the client disconnected.
     for _ in 0..20 {
         server.client.get("/v1/runs/r").await.is(200);
     }
@@ -325,7 +325,7 @@ async fn a_pause_goes_on_when_its_client_leaves() {
     let paused = async {
         let mut told = events.until("paused").await;
         told.extend(events.until("paused").await);
-        let mut runs: Vec<_> = who(&told, "paused")
+        let mut runs: Vec<_> = runs_with_event(&told, "paused")
             .into_iter()
             .map(str::to_owned)
             .collect();

@@ -1,4 +1,4 @@
-//! HTTP by hand, so that a client can do what no library lets it do.
+//! HTTP by hand, so that a client can do what no library allows.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// A server that listens for as long as this lives.
+/// A server that listens for as long as this value lives.
 pub(super) struct Site {
     pub(super) address: SocketAddr,
     pub(super) stop: CancelToken,
@@ -37,7 +37,7 @@ impl Site {
         }
     }
 
-    /// Sends a request with these headers beside the usual ones, and waits for the whole answer.
+    /// Sends a request with these additional headers, and waits for the whole response.
     pub(super) async fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream
@@ -99,7 +99,7 @@ impl Site {
         .await
     }
 
-    /// A session of 2025-11-25, or the answer that there is none.
+    /// Opens a session of 2025-11-25; returns the response if there is none.
     pub(super) async fn session(&self) -> Result<String, Answer> {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
         let answer = self
@@ -165,7 +165,7 @@ impl Answer {
             .map(|(_, value)| &**value)
     }
 
-    /// The messages in it, whichever way they were sent.
+    /// Returns the messages in the response, in either format.
     pub(super) fn messages(&self) -> Vec<Value> {
         if let Ok(value) = serde_json::from_str(&self.body) {
             return vec![value];
@@ -178,7 +178,7 @@ impl Answer {
             .collect()
     }
 
-    /// The last of them.
+    /// Returns the last message.
     pub(super) fn message(&self) -> Value {
         self.messages().pop().unwrap_or_else(|| panic!("{self:?}"))
     }

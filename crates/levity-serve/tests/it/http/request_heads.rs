@@ -1,4 +1,4 @@
-//! Heads of requests that are too long, no HTTP, or about another host.
+//! Request heads that are too long, not HTTP, or for another host.
 
 use levity_runtime::MemoryJournal;
 use levity_serve::Runs;
@@ -17,7 +17,7 @@ async fn server() -> Server {
     .await
 }
 
-/// A head of exactly so many bytes.
+/// Returns a head of exactly this many bytes.
 fn head(client: Client, length: usize) -> String {
     let start = format!(
         "GET /v1/runs HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer \
@@ -29,7 +29,7 @@ fn head(client: Client, length: usize) -> String {
 }
 
 #[tokio::test]
-async fn head_has_64_kib_at_most() {
+async fn head_above_64_kib_is_rejected() {
     let server = server().await;
     let client = server.client;
     for (length, status) in [
@@ -51,8 +51,7 @@ async fn head_has_64_kib_at_most() {
     server.stop().await;
 }
 
-/// What is in the buffer behind a head is no part of it, and a head that comes in pieces has the
-/// same limit.
+/// Bytes after the head do not count, and a head that arrives in pieces has the same limit.
 #[tokio::test]
 async fn head_limit_is_the_same_in_pieces_and_before_a_body() {
     let server = server().await;
@@ -82,7 +81,7 @@ async fn head_limit_is_the_same_in_pieces_and_before_a_body() {
 }
 
 #[tokio::test]
-async fn refusals_of_the_parser_are_json() {
+async fn parser_errors_are_json() {
     let server = server().await;
     let client = server.client;
     let many: String = (0..200)
@@ -175,7 +174,7 @@ async fn refusals_of_the_parser_are_json() {
         );
         answer.refused(status, code);
     }
-    // Behind a request that was answered, on the same connection.
+    // The invalid request follows an answered one on the same connection.
     let good = format!("GET /v1/health HTTP/1.1\r\nHost: {}\r\n\r\n", client.0);
     let mut stream = TcpStream::connect(client.0).await.unwrap();
     stream
@@ -195,7 +194,7 @@ async fn refusals_of_the_parser_are_json() {
 }
 
 #[tokio::test]
-async fn request_line_that_names_another_host_is_refused() {
+async fn request_line_with_foreign_host_is_rejected() {
     let server = server().await;
     let client = server.client;
     let (own, port) = (client.0, client.0.port());

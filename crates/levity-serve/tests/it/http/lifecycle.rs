@@ -1,4 +1,4 @@
-//! The whole life of a run.
+//! The whole life cycle of a run.
 
 use levity_runtime::MemoryJournal;
 use levity_serve::Runs;
@@ -12,7 +12,7 @@ fn deletes(path: &str) -> Turn {
     Turn::new().call("delete", json!({"path": path}))
 }
 
-/// Starts a run, and gives its id.
+/// Starts a run, and returns its id.
 async fn start(client: Client, goal: &str) -> String {
     let answer = client.post("/v1/runs", json!({"goal": goal})).await;
     let location = answer
@@ -28,14 +28,14 @@ async fn start(client: Client, goal: &str) -> String {
     id
 }
 
-/// The question that a stream tells of.
+/// Returns the question in a stream.
 fn question(events: &[Sse]) -> String {
     let ask = &events.last().unwrap().data["kind"]["asked"];
     format!("{}:{}", ask["run"].as_str().unwrap(), ask["effect"])
 }
 
 #[tokio::test]
-async fn a_run_is_started_followed_and_shown() {
+async fn run_can_be_started_followed_and_read() {
     let model = ScriptedModel::new()
         .call("look", json!({"path": "a"}))
         .reply("Seen.");
@@ -72,7 +72,7 @@ async fn a_run_is_started_followed_and_shown() {
 }
 
 #[tokio::test]
-async fn questions_are_decided_on() {
+async fn questions_can_be_decided() {
     let model = ScriptedModel::new()
         .turn(deletes("a"))
         .turn(deletes("b"))
@@ -137,7 +137,7 @@ async fn questions_are_decided_on() {
 }
 
 #[tokio::test]
-async fn what_is_decided_must_make_sense() {
+async fn invalid_decisions_are_rejected() {
     let journal = MemoryJournal::new();
     let server = Server::new(Runs::new(agent(
         ScriptedModel::new().turn(deletes("a")).reply("."),
@@ -182,7 +182,7 @@ async fn what_is_decided_must_make_sense() {
         )
         .await
         .refused(409, "not_asked");
-    // The number alone will do where the run itself asks.
+    // The number alone is enough if the run itself asks.
     let number = ask.rsplit_once(':').unwrap().1;
     client
         .post(
@@ -201,7 +201,7 @@ async fn what_is_decided_must_make_sense() {
 }
 
 #[tokio::test]
-async fn a_run_is_paused_spoken_to_resumed_and_cancelled() {
+async fn run_can_be_paused_messaged_resumed_and_cancelled() {
     let (held, permits) = super::support::Held::new();
     let journal = MemoryJournal::new();
     let model = ScriptedModel::new()
@@ -269,7 +269,7 @@ async fn a_run_is_paused_spoken_to_resumed_and_cancelled() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_sent_again_starts_nothing_twice() {
+async fn repeated_start_request_starts_one_run() {
     let journal = MemoryJournal::new();
     let server = Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &journal))).await;
     let client = server.client;
@@ -315,7 +315,7 @@ async fn a_request_that_is_sent_again_starts_nothing_twice() {
     both.refused(400, "two_ids");
     server.stop().await;
 
-    // Another process knows them from the journal.
+    // Another process reads the runs from the journal.
     let server = Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &journal))).await;
     assert_eq!(
         by_key(server.client, "Count.", "abc").await.is(200)["id"],
@@ -332,7 +332,7 @@ async fn a_request_that_is_sent_again_starts_nothing_twice() {
 }
 
 #[tokio::test]
-async fn many_at_once_start_one() {
+async fn concurrent_requests_with_one_key_start_one_run() {
     let server = Server::new(Runs::new(agent(
         ScriptedModel::new().reply("1"),
         &MemoryJournal::new(),
@@ -368,7 +368,7 @@ async fn many_at_once_start_one() {
 }
 
 #[tokio::test]
-async fn runs_are_listed_page_by_page_and_removed() {
+async fn runs_can_be_listed_by_page_and_removed() {
     for keeps in [true, false] {
         let journal = MemoryJournal::new();
         let mut agent = agent(ScriptedModel::new().reply("1"), &journal);
@@ -446,7 +446,7 @@ async fn runs_are_listed_page_by_page_and_removed() {
                 .await
                 .refused(400, "bad_query");
         }
-        // Where every run is audited, it is kept in any case.
+        // If every run is audited, the run is retained in any case.
         match server.runs.runtime().journal().keeps() {
             true => {
                 client.delete("/v1/runs/r3").await.is(204);
@@ -460,7 +460,7 @@ async fn runs_are_listed_page_by_page_and_removed() {
 }
 
 #[tokio::test]
-async fn a_run_can_be_started_without_waiting_and_only_so_many() {
+async fn start_without_waiting_respects_the_run_limit() {
     let (held, permits) = super::support::Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let agent = agent(model, &MemoryJournal::new())

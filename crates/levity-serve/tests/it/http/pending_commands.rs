@@ -1,5 +1,4 @@
-//! What runs are told while they cannot listen: it is done in full, or it is said that it was not
-//! taken.
+//! Commands to runs that cannot receive them: each is delivered in full, or rejected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +17,7 @@ use tokio::task::JoinSet;
 
 use super::support::{Held, Server};
 
-/// A journal that writes nothing of the runs that were started while it is held. Those below them
-/// go on.
+/// A journal that blocks writes of root runs while it is held. Child runs continue.
 #[derive(Clone, Default)]
 pub(crate) struct Stuck {
     inner: MemoryJournal,
@@ -27,7 +25,7 @@ pub(crate) struct Stuck {
 }
 
 impl Stuck {
-    /// Holds it, once what is being written is written.
+    /// Holds the journal, once pending writes are done.
     pub(crate) async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
         self.gate.clone().write_owned().await
     }
@@ -76,7 +74,7 @@ impl RunLog for StuckLog {
 }
 
 #[tokio::test]
-async fn what_is_told_is_taken_or_refused_and_never_lost() {
+async fn command_to_blocked_run_is_accepted_or_rejected() {
     let (held, _permits) = Held::new();
     let journal = Stuck::default();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
@@ -117,12 +115,12 @@ async fn what_is_told_is_taken_or_refused_and_never_lost() {
         assert!(answer.has("retry-after: 1"));
         answer.refused(429, "told_enough");
     }
-    // What ends the run is not behind all that.
+    // A cancellation does not wait behind the other commands.
     assert_eq!(
         client.post("/v1/runs/r/cancel", json!({})).await.is(202)["told"],
         "waiting"
     );
-    // Nor does it keep anybody from seeing the run.
+    // The pending commands do not prevent reading the run.
     assert_eq!(client.get("/v1/runs/r").await.is(200)["state"], "open");
     assert_eq!(
         client.get("/v1/runs/r/asks").await.is(200)["asks"],

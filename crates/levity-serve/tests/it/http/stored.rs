@@ -1,4 +1,4 @@
-//! What is kept: conversations, plans, and runs that other processes drive.
+//! Stored data: conversations, plans, and runs that other processes drive.
 
 use levity_core::{ConversationChange, ConversationId, Message, RunId, Timestamp};
 use levity_loop::{Agent, SecretGuard};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::support::{Held, Server, agent};
 
 #[tokio::test]
-async fn conversations_are_listed_read_and_forgotten() {
+async fn conversations_can_be_listed_read_and_deleted() {
     let conversations = Conversations::new(InMemory::new()).never_expire();
     let journal = MemoryJournal::new();
     let agent = agent(
@@ -115,7 +115,7 @@ async fn conversations_are_listed_read_and_forgotten() {
 }
 
 #[tokio::test]
-async fn page_of_messages_has_a_size_and_says_how_to_read_on() {
+async fn page_of_messages_is_limited_and_has_a_next_position() {
     let conversations = Conversations::new(InMemory::new()).never_expire();
     let runs = Runs::new(agent(
         ScriptedModel::new().reply("1"),
@@ -123,7 +123,7 @@ async fn page_of_messages_has_a_size_and_says_how_to_read_on() {
     ));
     let server = Server::with(runs, |api| api.conversations(conversations.clone())).await;
     let id = ConversationId::new("c");
-    // The last one is larger than a page.
+    // The last message is larger than a page.
     let sizes = [vec![300 << 10; 10], vec![2 << 20]].concat();
     let messages = sizes.iter().map(|size| Message::user("x".repeat(*size)));
     let change = ConversationChange::at(0)
@@ -165,7 +165,7 @@ async fn page_of_messages_has_a_size_and_says_how_to_read_on() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_nobody_keeps_is_refused() {
+async fn run_in_conversation_without_store_is_rejected() {
     let server = Server::new(Runs::new(agent(
         ScriptedModel::new().reply("1"),
         &MemoryJournal::new(),
@@ -181,7 +181,7 @@ async fn a_conversation_that_nobody_keeps_is_refused() {
 
 #[cfg(feature = "dag")]
 #[tokio::test]
-async fn plans_that_were_kept_can_be_read() {
+async fn stored_plans_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let day = folder.path().join("2025/01/02");
     std::fs::create_dir_all(&day).unwrap();
@@ -226,8 +226,8 @@ async fn plans_that_were_kept_can_be_read() {
     server.stop().await;
 }
 
-/// A run that waits for a decision in the journal, and nobody drives it.
-async fn left(journal: &MemoryJournal) {
+/// Leaves a run in the journal that waits for a decision and that no process drives.
+async fn leave_waiting_run(journal: &MemoryJournal) {
     let model = ScriptedModel::new()
         .call("delete", json!({"path": "a"}))
         .reply("Done.");
@@ -257,9 +257,9 @@ fn script() -> ScriptedModel {
 }
 
 #[tokio::test]
-async fn a_run_that_nobody_drives_is_told_by_its_journal_and_revived() {
+async fn undriven_run_gets_commands_by_journal_and_is_resumed() {
     let journal = MemoryJournal::new();
-    left(&journal).await;
+    leave_waiting_run(&journal).await;
     let server = Server::new(Runs::new(agent(script(), &journal))).await;
     let client = server.client;
     let run = client.get("/v1/runs/r").await.is(200);
@@ -298,7 +298,7 @@ async fn a_run_that_nobody_drives_is_told_by_its_journal_and_revived() {
 }
 
 #[tokio::test]
-async fn words_for_a_run_with_guards_wait_until_somebody_drives_it() {
+async fn message_to_undriven_run_with_guards_is_rejected() {
     let journal = MemoryJournal::new();
     let model = ScriptedModel::new()
         .call("ask_user", json!({"question": "Which?"}))
@@ -327,9 +327,9 @@ async fn words_for_a_run_with_guards_wait_until_somebody_drives_it() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_left_is_revived_by_the_request_that_began_it() {
+async fn repeated_start_request_resumes_abandoned_run() {
     let journal = MemoryJournal::new();
-    left(&journal).await;
+    leave_waiting_run(&journal).await;
     let server = Server::new(Runs::new(agent(script(), &journal))).await;
     let run = server
         .client
@@ -344,7 +344,7 @@ async fn a_run_that_was_left_is_revived_by_the_request_that_began_it() {
 }
 
 #[tokio::test]
-async fn a_run_of_another_process_is_seen_and_left_to_it() {
+async fn run_of_another_process_is_visible_and_not_resumed() {
     let journal = MemoryJournal::new();
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
@@ -371,7 +371,7 @@ async fn a_run_of_another_process_is_seen_and_left_to_it() {
         (&shown["here"], &shown["goal"]),
         (&json!(false), &json!("Hold."))
     );
-    // This journal takes no word for others; SQLite does.
+    // This journal accepts no posts for other processes; SQLite does.
     for command in ["pause", "resume", "cancel"] {
         client
             .post(&format!("/v1/runs/r/{command}"), json!({}))
@@ -379,7 +379,7 @@ async fn a_run_of_another_process_is_seen_and_left_to_it() {
             .refused(409, "driven_elsewhere");
     }
     client.delete("/v1/runs/r").await.refused(409, "not_ended");
-    // Trying to go on with it leaves no trace of a failure.
+    // A failed attempt to resume leaves no trace.
     server.runs.resume_all().await.unwrap();
     while server.runs.under_way() > 0 {
         tokio::task::yield_now().await;
@@ -389,7 +389,7 @@ async fn a_run_of_another_process_is_seen_and_left_to_it() {
     server.stop().await;
 }
 
-/// A store that is shared by two servers.
+/// Returns a store that two servers share.
 fn sqlite(path: &std::path::Path, held: Held) -> Agent {
     let model = ScriptedModel::new()
         .call("hold", json!({}))
@@ -404,7 +404,7 @@ fn sqlite(path: &std::path::Path, held: Held) -> Agent {
 }
 
 #[tokio::test]
-async fn word_is_left_for_the_process_that_drives_a_run() {
+async fn command_is_posted_to_the_process_that_drives_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     let (held, _permits) = Held::new();

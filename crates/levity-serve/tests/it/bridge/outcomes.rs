@@ -1,5 +1,4 @@
-//! What is answered is what was done: where a request is taken back, and where the connection
-//! breaks.
+//! Responses state what was done, also if a request is cancelled or the connection breaks.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -19,18 +18,18 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::{Raw, TOKEN, within};
 
-/// What is taken back when it is being done is done, and said to be.
+/// A request that is cancelled while it runs is completed, and its response says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_begun_is_not_said_to_be_taken_back() {
+async fn running_write_completes_despite_cancellation() {
     let folder = tempfile::tempdir().unwrap();
     let (begun, begins) = mpsc::channel();
     let (go, goes) = mpsc::channel::<()>();
     let goes = Mutex::new(goes);
-    // Whoever does it is held up half-way: the file is there, and the answer is not sent yet.
+    // The host is held up half-way: the file exists, and the response is not sent yet.
     let host =
         BridgeHost::builder(Workspace::open(folder.path()).unwrap()).on_notice(move |notice| {
             let words = notice.to_string();
-            if words.contains("made a") || words.contains("dispatched task t") {
+            if words.contains("created a") || words.contains("dispatched task t") {
                 begun.send(words).unwrap();
                 goes.lock().unwrap().recv().unwrap();
             }
@@ -68,9 +67,11 @@ async fn what_was_begun_is_not_said_to_be_taken_back() {
         raw.send(back.to_string()).await;
         raw.request("ping", json!({})).await.unwrap();
         assert!(
-            raw.told.iter().all(|told| told["id"] != method),
+            raw.was_notified
+                .iter()
+                .all(|was_notified| was_notified["id"] != method),
             "{:?}",
-            raw.told
+            raw.was_notified
         );
         go.send(()).unwrap();
         let answer = within(async {
@@ -87,7 +88,7 @@ async fn what_was_begun_is_not_said_to_be_taken_back() {
     assert!(folder.path().join("a").exists());
 }
 
-/// Answers a client's challenge as the page of the bridge says.
+/// Answers a client's challenge as `docs/bridge.md` describes.
 async fn prove(stream: &mut TcpStream) {
     use base64::Engine as _;
     let to = stream.local_addr().unwrap();
@@ -114,15 +115,14 @@ async fn prove(stream: &mut TcpStream) {
     stream.write_all(answer.as_bytes()).await.unwrap();
 }
 
-/// Something that says it is a host: it answers what it is asked first, and then does as it is
-/// told.
-async fn pretend(listener: &TcpListener) -> WebSocketStream<TcpStream> {
+/// A fake host: it answers the first request, and then follows the test's instructions.
+async fn fake_host(listener: &TcpListener) -> WebSocketStream<TcpStream> {
     let (mut stream, _) = listener.accept().await.unwrap();
     prove(&mut stream).await;
     tokio_tungstenite::accept_async(stream).await.unwrap()
 }
 
-async fn hear(host: &mut WebSocketStream<TcpStream>) -> Value {
+async fn receive(host: &mut WebSocketStream<TcpStream>) -> Value {
     loop {
         if let Message::Text(text) = host.next().await.unwrap().unwrap() {
             return serde_json::from_str(&text).unwrap();
@@ -131,7 +131,7 @@ async fn hear(host: &mut WebSocketStream<TcpStream>) -> Value {
 }
 
 async fn answer(host: &mut WebSocketStream<TcpStream>, result: Value) {
-    let asked = hear(host).await;
+    let asked = receive(host).await;
     let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": result});
     host.send(Message::Text(answer.to_string().into()))
         .await
@@ -139,36 +139,41 @@ async fn answer(host: &mut WebSocketStream<TcpStream>, result: Value) {
 }
 
 #[tokio::test]
-async fn a_write_that_was_never_sent_is_known_to_be_undone() {
+async fn unsent_write_is_reported_as_not_done() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
         .unwrap()
         .patience(Duration::ZERO);
     let write = || client.request("fs/write", json!({"path": "a", "content": "x"}));
-    // The host goes away when it is asked who it is.
+    // The host disconnects when it is asked for its info.
     let (written, ()) = tokio::join!(write(), async {
-        let mut host = pretend(&listener).await;
-        assert_eq!(hear(&mut host).await["method"], "host/info");
+        let mut host = fake_host(&listener).await;
+        assert_eq!(receive(&mut host).await["method"], "host/info");
     });
     let error = written.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Absent, "{error}");
     assert!(error.to_string().contains("nothing was done"), "{error}");
-    // It goes away when it has the write.
+    // The host disconnects when it has received the write.
     let (written, ()) = tokio::join!(write(), async {
-        let mut host = pretend(&listener).await;
+        let mut host = fake_host(&listener).await;
         answer(&mut host, json!({})).await;
-        assert_eq!(hear(&mut host).await["method"], "fs/write");
+        assert_eq!(receive(&mut host).await["method"], "fs/write");
     });
     let error = written.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
-    assert!(error.to_string().contains("nobody knows"), "{error}");
-    // One that was not sent is sent to the host that comes next.
+    assert!(
+        error
+            .to_string()
+            .contains("may or may not have been written"),
+        "{error}"
+    );
+    // An unsent write is sent to the next host.
     let client = client.clone().patience(Duration::from_secs(20));
     let write = client.request("fs/write", json!({"path": "a", "content": "x"}));
     let (written, ()) = tokio::join!(within(write), async {
-        drop(pretend(&listener).await);
-        let mut host = pretend(&listener).await;
+        drop(fake_host(&listener).await);
+        let mut host = fake_host(&listener).await;
         answer(&mut host, json!({})).await;
         answer(&mut host, json!({"path": "a"})).await;
     });
@@ -178,7 +183,7 @@ async fn a_write_that_was_never_sent_is_known_to_be_undone() {
 /// While a write is being sent to a host that does not read, the next one waits, and nothing of it
 /// is sent.
 #[tokio::test]
-async fn a_write_behind_another_that_is_stuck_is_known_to_be_undone() {
+async fn write_behind_a_stuck_one_is_reported_as_not_done() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
@@ -187,15 +192,15 @@ async fn a_write_behind_another_that_is_stuck_is_known_to_be_undone() {
     let write =
         |content: String| client.request("fs/write", json!({"path": "a", "content": content}));
     let (first, second, ()) = tokio::join!(
-        // More than the system holds for one that does not read.
+        // The content exceeds the system's buffers for a peer that does not read.
         write("x".repeat(32 << 20)),
         async {
-            // It is asked for when the first is on its way, for it is asked for behind it.
+            // The second write starts when the first is being sent, so it queues behind it.
             tokio::task::yield_now().await;
             write("y".to_owned()).await
         },
         async {
-            let mut host = pretend(&listener).await;
+            let mut host = fake_host(&listener).await;
             answer(&mut host, json!({})).await;
             let mut part = [0; 1 << 10];
             host.get_mut().readable().await.unwrap();
@@ -209,7 +214,7 @@ async fn a_write_behind_another_that_is_stuck_is_known_to_be_undone() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_not_there_is_absent_whether_or_not_there_is_a_token() {
+async fn missing_host_is_absent_with_and_without_token() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
@@ -217,7 +222,7 @@ async fn a_host_that_is_not_there_is_absent_whether_or_not_there_is_a_token() {
         .unwrap()
         .patience(Duration::ZERO);
     let client = client.token_file(folder.path().join("token"));
-    // Somebody is there, so it is the token that is missing.
+    // A host is running, so the token is what is missing.
     let error = client.request("ping", json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthorized);
     assert!(error.to_string().contains("--token-file"), "{error}");
@@ -228,7 +233,7 @@ async fn a_host_that_is_not_there_is_absent_whether_or_not_there_is_a_token() {
 }
 
 #[tokio::test]
-async fn host_that_proves_itself_is_shown_a_proof_and_not_the_token() {
+async fn proven_host_gets_a_proof_instead_of_the_token() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
@@ -254,7 +259,7 @@ async fn host_that_proves_itself_is_shown_a_proof_and_not_the_token() {
 }
 
 #[tokio::test]
-async fn named_token_reaches_the_host_only_as_its_owner() {
+async fn named_token_needs_admin_to_reach_the_host() {
     let folder = tempfile::tempdir().unwrap();
     let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap())
         .build()

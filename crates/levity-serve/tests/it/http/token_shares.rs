@@ -1,4 +1,4 @@
-//! One named token takes a share of what the server has, and leaves the rest to others.
+//! One named token uses its share of the server, and leaves the rest to others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use super::client::TOKEN;
 use super::support::{Held, agent};
 use super::tenants::{As, Site};
 
-/// Opens a stream of events, and gives the status and the stream.
+/// Opens an event stream, and returns the status and the stream.
 async fn follow(who: &As<'_>, path: &str) -> (u16, BufReader<TcpStream>) {
     let mut stream = TcpStream::connect(who.0.0).await.unwrap();
     let text = format!(
@@ -34,7 +34,7 @@ async fn follow(who: &As<'_>, path: &str) -> (u16, BufReader<TcpStream>) {
 }
 
 #[tokio::test]
-async fn named_token_has_a_quarter_of_the_runs() {
+async fn named_token_is_limited_to_a_quarter_of_the_runs() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let site = Site::offering(
@@ -59,7 +59,7 @@ async fn named_token_has_a_quarter_of_the_runs() {
             .await;
         assert_eq!(answer.status, status, "{who}: {answer:?}");
     }
-    // Who may do everything may have all that is left.
+    // An admin may use all that remains.
     for who in [&owner, &site.as_("top"), &owner, &owner] {
         who.post("/v1/runs", json!({"goal": "Hold."})).await.is(201);
     }
@@ -93,7 +93,7 @@ async fn runs_started_at_once_stay_within_the_share() {
 }
 
 #[tokio::test]
-async fn tool_routes_keep_places_for_other_tokens() {
+async fn tool_routes_reserve_calls_for_other_tokens() {
     let (held, permits) = Held::new();
     let model = ScriptedModel::new().reply("1");
     let set_api = |api: HttpApi| api.tool_calls(8);
@@ -109,7 +109,7 @@ async fn tool_routes_keep_places_for_other_tokens() {
                 .status
         });
     }
-    // Those that are too many are refused at once, and the others wait for a permit.
+    // Calls beyond the limit are rejected at once, and the others wait for a permit.
     while site
         .as_("ann")
         .post("/v1/tools/look", json!({}))
@@ -143,7 +143,7 @@ async fn tool_routes_keep_places_for_other_tokens() {
 }
 
 #[tokio::test]
-async fn event_streams_keep_places_for_other_tokens() {
+async fn event_streams_reserve_readers_for_other_tokens() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let set_api = |api: HttpApi| api.readers(8);
@@ -194,7 +194,7 @@ async fn token_share_can_be_set() {
 }
 
 #[tokio::test]
-async fn large_bodies_that_do_not_come_leave_room_for_other_tokens() {
+async fn pending_large_bodies_leave_room_for_other_tokens() {
     let site = Site::new(ScriptedModel::new().reply("1")).await;
     let goal = json!({"goal": "x".repeat(100_000)});
     let mut held = Vec::new();
@@ -217,7 +217,7 @@ async fn large_bodies_that_do_not_come_leave_room_for_other_tokens() {
     assert!(refused.has("retry-after: 1"), "{refused:?}");
     refused.refused(503, "too_many_bodies");
     site.as_("bob").post("/v1/runs", goal).await.is(201);
-    // Small requests need no such place.
+    // Small requests need no such permit.
     site.as_("ann")
         .post("/v1/tools/look", json!({}))
         .await
@@ -226,7 +226,7 @@ async fn large_bodies_that_do_not_come_leave_room_for_other_tokens() {
 }
 
 #[tokio::test]
-async fn requests_that_wait_leave_room_for_other_tokens() {
+async fn waiting_requests_leave_room_for_other_tokens() {
     let model = ScriptedModel::new().reply("1");
     let set_api = |api: HttpApi| api.requests(8);
     let site = Site::offering(model, |agent| agent, |runs| runs, set_api).await;
@@ -261,7 +261,7 @@ async fn requests_that_wait_leave_room_for_other_tokens() {
 }
 
 #[tokio::test]
-async fn runs_of_one_token_do_not_push_ended_runs_of_others_out_of_memory() {
+async fn ended_runs_of_one_token_do_not_evict_those_of_others() {
     let site = Site::new(ScriptedModel::new().reply("1")).await;
     let start = async |who: &As<'_>, id: String| {
         let run = who
@@ -291,7 +291,8 @@ async fn runs_of_one_token_do_not_push_ended_runs_of_others_out_of_memory() {
     site.server.stop().await;
 }
 
-/// A journal that counts who reads whole runs, and has those of one tenant wait for permits.
+/// A journal that counts concurrent reads of whole runs, and makes those of one tenant wait for
+/// permits.
 #[derive(Clone)]
 pub(crate) struct SlowJournal(Arc<Slow>);
 
@@ -317,12 +318,12 @@ impl SlowJournal {
         }))
     }
 
-    /// Lets all who wait go on, and those who come.
+    /// Releases all waiting and later reads.
     pub(crate) fn hurry(&self) {
         self.0.permits.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
-    /// How many runs have been read, and how many at most at the same time.
+    /// Returns the number of reads, and the maximum number of concurrent ones.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (
             self.0.reads.load(Ordering::SeqCst),
@@ -368,7 +369,7 @@ impl Journal for SlowJournal {
     }
 }
 
-/// A journal in which these runs have ended.
+/// Returns a journal in which these runs have ended.
 pub(crate) async fn with_ended(runs: &[&str]) -> MemoryJournal {
     let journal = MemoryJournal::new();
     let there = Runs::new(agent(ScriptedModel::new().reply("1"), &journal));
@@ -383,7 +384,7 @@ pub(crate) async fn with_ended(runs: &[&str]) -> MemoryJournal {
 }
 
 #[tokio::test]
-async fn ended_run_is_refused_commands_without_a_read_of_its_records() {
+async fn command_to_ended_run_is_rejected_without_reading_records() {
     let journal = SlowJournal::new(with_ended(&["r"]).await, "nobody-");
     let runtime = Runtime::new().with_journal(journal.clone());
     let site = Site::offering(
@@ -431,7 +432,7 @@ async fn reads_of_old_runs_leave_room_for_other_tokens() {
     .await;
     let (client, token) = (site.server.client, site.as_("ann").1.to_owned());
     let mut asking = JoinSet::new();
-    // As many as the token may have under way at once.
+    // The number of reads that the token may have in progress.
     for path in ["", "", "", "/asks", "/asks", "/events"] {
         let token = token.clone();
         let path = format!("/v1/runs/r{path}");
@@ -452,8 +453,7 @@ async fn reads_of_old_runs_leave_room_for_other_tokens() {
     site.server.stop().await;
 }
 
-/// A journal that counts the lists of its runs, and holds those that begin until it is told
-/// otherwise.
+/// A journal that counts lists of its runs, and holds new ones until the test releases them.
 #[derive(Clone)]
 pub(crate) struct HeldLists(Arc<Lists>);
 
@@ -479,7 +479,7 @@ impl HeldLists {
         }))
     }
 
-    /// Waits until so many lists have begun, and lets those pass that begin from then on.
+    /// Waits until this many lists have started, and lets later ones pass.
     pub(crate) async fn hold(&self, lists: usize) {
         while self.begun() < lists {
             tokio::task::yield_now().await;
@@ -543,7 +543,7 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
         site.as_(who).get("/v1/runs").await.is(200);
         site.as_(who).get("/v1/sessions").await.is(200);
     }
-    // A command to a run that nobody drives looks it up, and does not wait for a list.
+    // A command to a run that no process drives looks it up, and does not wait for a list.
     site.as_("ann")
         .post("/v1/runs/r/say", json!({"text": "x"}))
         .await
@@ -559,7 +559,7 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
 }
 
 #[tokio::test]
-async fn client_that_leaves_keeps_its_place_until_its_runs_are_listed() {
+async fn disconnected_client_holds_its_permit_until_its_list_ends() {
     let journal = HeldLists::new(with_ended(&["ann-r"]).await);
     let runtime = Runtime::new().with_journal(journal.clone());
     let model = ScriptedModel::new().reply("1");
@@ -570,7 +570,7 @@ async fn client_that_leaves_keeps_its_place_until_its_runs_are_listed() {
         let mut asking = JoinSet::new();
         let token = token.clone();
         asking.spawn(async move { As(client, &token).get("/v1/runs").await.status });
-        // It is under way: this token has one place.
+        // The list is in progress: this token has one permit.
         while site.as_("ann").get("/v1/tools").await.status != 429 {
             tokio::task::yield_now().await;
         }
@@ -589,7 +589,7 @@ async fn client_that_leaves_keeps_its_place_until_its_runs_are_listed() {
 }
 
 #[tokio::test]
-async fn client_that_leaves_keeps_its_place_until_its_run_is_read() {
+async fn disconnected_client_holds_its_permit_until_its_read_ends() {
     let journal = SlowJournal::new(with_ended(&["ann-r"]).await, "ann-");
     let runtime = Runtime::new().with_journal(journal.clone());
     let site = Site::offering(
@@ -605,7 +605,7 @@ async fn client_that_leaves_keeps_its_place_until_its_run_is_read() {
         let mut asking = JoinSet::new();
         let token = token.clone();
         asking.spawn(async move { As(client, &token).get("/v1/runs/r").await.status });
-        // It is under way: this token has one place.
+        // The read is in progress: this token has one permit.
         while site.as_("ann").get("/v1/runs").await.status != 429 {
             tokio::task::yield_now().await;
         }
@@ -623,7 +623,7 @@ async fn client_that_leaves_keeps_its_place_until_its_run_is_read() {
     site.server.stop().await;
 }
 
-/// A connection whose client asks for something and takes only the beginning of the answer.
+/// Sends a request on a connection, and reads only the beginning of the response.
 async fn ask_and_wait(who: &As<'_>, path: &str) -> BufReader<TcpStream> {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -639,7 +639,7 @@ async fn ask_and_wait(who: &As<'_>, path: &str) -> BufReader<TcpStream> {
     lines
 }
 
-/// How large the answer is that clients do not read: more than the system takes for them.
+/// The size of the unread response: more than the system buffers.
 const LARGE: usize = 8 << 20;
 
 async fn large_answers(set_api: impl FnOnce(HttpApi) -> HttpApi) -> Site {
@@ -659,7 +659,7 @@ async fn large_answers(set_api: impl FnOnce(HttpApi) -> HttpApi) -> Site {
 }
 
 #[tokio::test]
-async fn request_keeps_its_place_until_its_answer_is_sent() {
+async fn request_holds_its_permit_until_its_response_is_sent() {
     let site = large_answers(|api| api.requests(4)).await;
     let ann = site.as_("ann");
     let mut slow = ask_and_wait(&ann, "/v1/runs/r").await;
@@ -670,7 +670,7 @@ async fn request_keeps_its_place_until_its_answer_is_sent() {
     while ann.get("/v1/runs").await.status != 200 {
         tokio::task::yield_now().await;
     }
-    // Who leaves has no place, either.
+    // A client that disconnects releases its permit.
     drop(ask_and_wait(&ann, "/v1/runs/r").await);
     while ann.get("/v1/runs").await.status != 200 {
         tokio::task::yield_now().await;
@@ -679,7 +679,7 @@ async fn request_keeps_its_place_until_its_answer_is_sent() {
 }
 
 #[tokio::test]
-async fn client_that_takes_an_answer_too_slowly_is_closed() {
+async fn client_that_reads_a_response_too_slowly_is_closed() {
     let site = large_answers(|api| api.requests(4).answer_time(Duration::from_secs(1))).await;
     let ann = site.as_("ann");
     let mut slow = ask_and_wait(&ann, "/v1/runs/r").await;

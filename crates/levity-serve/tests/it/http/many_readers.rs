@@ -1,4 +1,4 @@
-//! Many who follow one run, and one who does not read.
+//! Many readers of one run, one of which does not read.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use super::support::{Held, Server, agent};
 
 const READERS: usize = 500;
 
-/// The memory that the system holds for this process, in KiB.
+/// Returns the resident memory of this process in KiB.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -26,8 +26,8 @@ fn resident() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Asks for events, and never reads any.
-async fn deaf(client: Client, path: &str) -> TcpStream {
+/// Requests events, and never reads any.
+async fn never_reading(client: Client, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(client.0).await.unwrap();
@@ -38,7 +38,7 @@ async fn deaf(client: Client, path: &str) -> TcpStream {
     stream
 }
 
-/// A run that holds still at first, and then calls tools many times with results of some size.
+/// A run that waits at first, and then calls tools many times with large results.
 fn runs(calls: usize, bytes: usize) -> (Runs, std::sync::Arc<tokio::sync::Semaphore>) {
     let (held, permits) = Held::new();
     let hold = ScriptedModel::new().call("hold", json!({}));
@@ -55,10 +55,8 @@ fn runs(calls: usize, bytes: usize) -> (Runs, std::sync::Arc<tokio::sync::Semaph
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nobody_up() {
-    if !crate::is_alone(
-        "http::crowd::five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nobody_up",
-    ) {
+async fn reader_that_never_reads_does_not_delay_500_others() {
+    if !crate::is_alone("http::many_readers::reader_that_never_reads_does_not_delay_500_others") {
         return;
     }
     let calls = 130;
@@ -70,11 +68,11 @@ async fn five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nob
         .await
         .is(201);
     let path = "/v1/runs/r/events?fleeting=0";
-    let _deaf = deaf(client, path).await;
+    let _deaf = never_reading(client, path).await;
     let mut readers = JoinSet::new();
     for _ in 0..READERS {
         let mut events = client.events(path, None).await;
-        // Everybody is there before the run goes on.
+        // All readers are connected before the run continues.
         assert_eq!(events.next().await.unwrap().name, "run_started");
         readers.spawn(async move {
             let (mut next, mut last) = (2, String::new());
@@ -103,14 +101,14 @@ async fn five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nob
         told.iter()
             .all(|(count, last)| *count == events && last == "end")
     );
-    // All that waits for readers is there once; each of them has a buffer of its own.
+    // Events that wait for readers are stored once; each reader has its own buffer.
     let grown = resident().saturating_sub(before);
     assert!(grown < 160 << 10, "{grown} KiB");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_run_takes_the_same_steps_whether_or_not_somebody_does_not_read() {
+async fn run_takes_the_same_steps_with_a_stuck_reader() {
     let mut polls = Vec::new();
     for deaf_readers in [0, 20] {
         let (runs, permits) = runs(60, 60_000);
@@ -122,12 +120,11 @@ async fn a_run_takes_the_same_steps_whether_or_not_somebody_does_not_read() {
             .is(201);
         let mut deaf_ones = Vec::new();
         for _ in 0..deaf_readers {
-            deaf_ones.push(deaf(server.client, "/v1/runs/r/events").await);
+            deaf_ones.push(never_reading(server.client, "/v1/runs/r/events").await);
         }
         permits.add_permits(1);
         let run = server.runs.get(&RunId::from("r")).unwrap();
-        // What those who do not read leave unread is far more than any buffer holds, and the run
-        // has ended all the same.
+        // The unread data exceeds every buffer, and the run has ended nevertheless.
         run.outcome().await;
         let mut standing = run.standing();
         assert_eq!(standing.stats.tool_calls, 61, "{standing:?}");
@@ -139,7 +136,7 @@ async fn a_run_takes_the_same_steps_whether_or_not_somebody_does_not_read() {
 }
 
 #[tokio::test]
-async fn who_takes_nothing_is_closed_in_the_end() {
+async fn reader_that_reads_nothing_is_closed() {
     use levity_core::CancelToken;
     use levity_serve::{AccessControl, Listener, Token};
 
@@ -160,13 +157,13 @@ async fn who_takes_nothing_is_closed_in_the_end() {
         .post("/v1/runs", json!({"goal": "Go.", "id": "r"}))
         .await
         .is(201);
-    let _deaf = deaf(client, "/v1/runs/r/events").await;
+    let _deaf = never_reading(client, "/v1/runs/r/events").await;
     while client.get("/v1/runs/r/events").await.status != 503 {}
     permits.add_permits(1);
     let run = server.runs.get(&RunId::from("r")).unwrap();
     run.outcome().await;
     assert_eq!(run.standing().stats.tool_calls, 101);
-    // Its place is free again once it is closed.
+    // Its permit is free again once it is closed.
     while client
         .ask("HEAD", "/v1/runs/r/events", &[], None)
         .await
