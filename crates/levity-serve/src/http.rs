@@ -161,16 +161,16 @@ impl HttpApi {
     /// Sets the maximum number of concurrent tool calls;
     /// [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by default. One named token gets the share
     /// that [`Runs::token_share`] sets.
-    pub fn tool_calls(mut self, most: usize) -> Self {
-        self.settings.tool_calls = most;
+    pub fn tool_calls(mut self, limit: usize) -> Self {
+        self.settings.tool_calls = limit;
         self
     }
 
     /// Sets the maximum number of requests in progress;
     /// [`DEFAULT_REQUESTS`](Self::DEFAULT_REQUESTS) by default. One named token gets the share that
     /// [`Runs::token_share`] sets.
-    pub fn requests(mut self, most: usize) -> Self {
-        self.settings.requests = most;
+    pub fn requests(mut self, limit: usize) -> Self {
+        self.settings.requests = limit;
         self
     }
 
@@ -206,8 +206,8 @@ impl HttpApi {
     /// Sets the maximum number of concurrent event streams;
     /// [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default. One named token gets the share that
     /// [`Runs::token_share`] sets.
-    pub fn readers(mut self, most: usize) -> Self {
-        self.settings.readers = most;
+    pub fn readers(mut self, limit: usize) -> Self {
+        self.settings.readers = limit;
         self
     }
 

@@ -164,9 +164,9 @@ impl Listener {
     /// by default. A quarter of them may be unauthenticated; use [`limits`](Self::limits) to set
     /// each limit.
     #[must_use]
-    pub fn connections(mut self, most: usize) -> Self {
-        let unauthenticated = (most / 4).max(1);
-        let authenticated = most.saturating_sub(unauthenticated).max(1);
+    pub fn connections(mut self, limit: usize) -> Self {
+        let unauthenticated = (limit / 4).max(1);
+        let authenticated = limit.saturating_sub(unauthenticated).max(1);
         self.limits.unauthenticated = unauthenticated;
         self.limits.per_address = unauthenticated.div_ceil(2);
         self.limits.authenticated = authenticated;

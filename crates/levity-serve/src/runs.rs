@@ -72,7 +72,7 @@ struct Inner {
 
 #[derive(Clone)]
 struct Settings {
-    most: usize,
+    max_runs: usize,
     prompt_limit: usize,
     share: TokenShare,
     watchers: Vec<Watcher>,
@@ -179,9 +179,9 @@ impl Runs {
         )
         .into();
         let prompt_limit = Self::DEFAULT_PROMPT_LIMIT;
-        let (most, share) = (Self::DEFAULT_MOST, TokenShare::DEFAULT);
+        let (max_runs, share) = (Self::DEFAULT_MOST, TokenShare::DEFAULT);
         let settings = Settings {
-            most,
+            max_runs,
             prompt_limit,
             share,
             watchers: Vec::new(),
@@ -215,7 +215,7 @@ impl Runs {
     #[must_use]
     pub fn most(self, runs: usize) -> Self {
         let settings = Settings {
-            most: runs,
+            max_runs: runs,
             ..self.inner.settings.clone()
         };
         Self::from_parts(self.inner.runner.clone(), settings, self.inner.boot.clone())
@@ -425,7 +425,7 @@ impl Runs {
 
     /// Fails if no further run can start now. Use it before preparing a run.
     pub(crate) fn check_capacity(&self) -> Result<()> {
-        let (most, known) = (self.inner.settings.most, self.known());
+        let (most, known) = (self.inner.settings.max_runs, self.known());
         if known.live.len() + known.reserved < most {
             Ok(())
         } else {
@@ -580,7 +580,11 @@ impl Runs {
 
     /// Fails if a caller cannot have another run.
     fn check_share(&self, known: &Known, caller: &Caller) -> Result<()> {
-        let Settings { most, share, .. } = self.inner.settings;
+        let Settings {
+            max_runs: most,
+            share,
+            ..
+        } = self.inner.settings;
         if known.live.len() + known.reserved >= most {
             return Err(Error::Full { most });
         }

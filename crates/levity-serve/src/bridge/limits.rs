@@ -75,9 +75,9 @@ impl HostLimits {
 
     /// Sets the maximum number of connected clients.
     #[must_use]
-    pub fn clients(self, most: usize) -> Self {
+    pub fn clients(self, limit: usize) -> Self {
         Self {
-            clients: most,
+            clients: limit,
             ..self
         }
     }

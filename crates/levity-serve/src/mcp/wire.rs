@@ -87,15 +87,16 @@ fn result(mut content: Vec<ContentBlock>, value: Option<Value>, failed: bool) ->
 }
 
 pub(super) fn prompt(reply: PromptReply) -> GetPromptResult {
-    let said = |(role, said): (Role, Block)| {
+    let message = |(role, content): (Role, Block)| {
         let role = if role == Role::Assistant {
             "assistant"
         } else {
             "user"
         };
-        serde_json::from_value::<PromptMessage>(json!({"role": role, "content": block(said)})).ok()
+        serde_json::from_value::<PromptMessage>(json!({"role": role, "content": block(content)}))
+            .ok()
     };
-    let mut result = GetPromptResult::new(reply.messages.into_iter().filter_map(said).collect());
+    let mut result = GetPromptResult::new(reply.messages.into_iter().filter_map(message).collect());
     result.description = reply.description;
     result
 }

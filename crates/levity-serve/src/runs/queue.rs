@@ -92,7 +92,7 @@ impl Runs {
     /// Returns the next run of the queue, and a slot reserved for it.
     fn next_queued(&self) -> Option<(RunId, ReservedSlot)> {
         let mut known = self.known();
-        if known.live.len() + known.reserved >= self.inner.settings.most {
+        if known.live.len() + known.reserved >= self.inner.settings.max_runs {
             return None;
         }
         let run = known.queue.pop_front()?;

@@ -28,7 +28,7 @@ mod tasks;
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A running host in its own temporary folder.
-pub struct Stage {
+pub struct TestHost {
     pub folder: TempDir,
     pub host: BridgeHost,
     pub address: String,
@@ -36,7 +36,7 @@ pub struct Stage {
     _served: JoinSet<()>,
 }
 
-impl Stage {
+impl TestHost {
     /// Starts a host with these limits and without a commander.
     pub async fn loading(limits: HostLimits) -> Self {
         Self::build(tempfile::tempdir().unwrap(), limits, |listener| listener).await
@@ -98,8 +98,10 @@ impl Stage {
         .unwrap()
     }
 
-    pub async fn raw(&self) -> Raw {
-        Raw::connect(&self.address, Some(TOKEN)).await.unwrap()
+    pub async fn raw(&self) -> RawClient {
+        RawClient::connect(&self.address, Some(TOKEN))
+            .await
+            .unwrap()
     }
 
     pub fn was_notified(&self, part: &str) -> bool {
@@ -118,14 +120,14 @@ impl Stage {
 }
 
 /// A client that sends arbitrary messages.
-pub struct Raw {
+pub struct RawClient {
     pub socket: WebSocketStream<TcpStream>,
     /// The notifications that arrived while it waited for a response.
     pub was_notified: Vec<Value>,
     next: u64,
 }
 
-impl Raw {
+impl RawClient {
     pub async fn connect(address: &str, token: Option<&str>) -> Result<Self, u16> {
         let headers = token.map(|token| ("authorization", format!("Bearer {token}")));
         Self::with(address, headers.as_slice()).await

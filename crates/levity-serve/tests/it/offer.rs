@@ -47,12 +47,12 @@ fn pipe(server: &McpServer, tasks: &mut JoinSet<()>) -> DuplexStream {
     ours
 }
 
-struct Connected {
+struct ConnectedClient {
     servers: Servers,
     _tasks: Arc<std::sync::Mutex<JoinSet<()>>>,
 }
 
-impl Connected {
+impl ConnectedClient {
     fn server(&self) -> Server {
         self.servers.get("levity").unwrap()
     }
@@ -71,7 +71,7 @@ impl Connected {
 async fn connect(
     server: AgentServer,
     set: impl FnOnce(ServersBuilder) -> ServersBuilder,
-) -> Connected {
+) -> ConnectedClient {
     let (server, tasks) = (
         server.build().unwrap(),
         Arc::new(std::sync::Mutex::new(JoinSet::new())),
@@ -82,13 +82,13 @@ async fn connect(
     let servers = set(Servers::builder().server(config)).start().unwrap();
     let status = servers.wait(WaitFor::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
-    Connected {
+    ConnectedClient {
         servers,
         _tasks: tasks,
     }
 }
 
-async fn connect_plain(server: AgentServer) -> Connected {
+async fn connect_plain(server: AgentServer) -> ConnectedClient {
     connect(server, |servers| servers).await
 }
 
@@ -97,10 +97,10 @@ fn offered(runs: Runs) -> AgentServer {
 }
 
 /// A client that gives the same answer to every question.
-struct Person(Value);
+struct FixedAnswer(Value);
 
 #[async_trait]
-impl Elicitor for Person {
+impl Elicitor for FixedAnswer {
     async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
         let ElicitAsk::Form(form) = ask else {
             return ElicitReply::Cancel;
@@ -167,7 +167,7 @@ async fn query_returns_its_messages_on_request() {
         .call("send", json!({"to": "you"}))
         .reply("Done.")
         .by_history();
-    let said = Person(json!({"decision": "allow"}));
+    let said = FixedAnswer(json!({"decision": "allow"}));
     let client = connect(offered(runs(script)), |servers| servers.elicitor(said)).await;
     let plain = client.value("query", json!({"prompt": "Send it"})).await;
     assert!(plain.get("messages").is_none(), "{plain}");
@@ -223,7 +223,7 @@ async fn query_messages_answer_every_tool_call() {
     let query = json!({"prompt": "Send it", "include_messages": true});
     // Denied by a user, allowed by a user, and denied because no user can be asked.
     for (decision, word) in [("deny", "denied"), ("allow", "sent")] {
-        let said = Person(json!({"decision": decision}));
+        let said = FixedAnswer(json!({"decision": decision}));
         let client = connect(offered(runs(calls())), |servers| servers.elicitor(said)).await;
         let answer = client.value("query", query.clone()).await;
         assert_every_call_answered(&answer);
@@ -394,7 +394,7 @@ async fn first_page_of_resources_is_not_empty() {
         .build()
         .unwrap();
     let mut tasks = JoinSet::new();
-    let mut client = Old::connect(&server, &mut tasks, json!({})).await;
+    let mut client = OldClient::connect(&server, &mut tasks, json!({})).await;
     client
         .say(json!({"id": 1, "method": "resources/list"}))
         .await;
@@ -418,7 +418,7 @@ async fn questions_of_a_run_are_forwarded_to_the_client() {
         (Value::Null, false),
     ] {
         let client = connect(offered(runs(script())), |servers| {
-            servers.elicitor(Person(said.clone()))
+            servers.elicitor(FixedAnswer(said.clone()))
         })
         .await;
         let answer = client.value("query", json!({"prompt": "Send it"})).await;
@@ -432,7 +432,7 @@ async fn questions_of_a_run_are_forwarded_to_the_client() {
     let asks = ScriptedModel::new()
         .call("ask_user", json!({"question": "Which colour?"}))
         .reply("Thanks.");
-    let blue = Person(json!({"answer": "blue"}));
+    let blue = FixedAnswer(json!({"answer": "blue"}));
     let client = connect(offered(runs(asks)), |servers| servers.elicitor(blue)).await;
     assert_eq!(
         client.value("query", json!({"prompt": "Paint"})).await["statistics"]["failed_calls"],
@@ -442,10 +442,10 @@ async fn questions_of_a_run_are_forwarded_to_the_client() {
 
 /// A client that allows everything it may, and records the questions.
 #[derive(Clone, Default)]
-struct Agreeable(Arc<std::sync::Mutex<Vec<levity_mcp::ElicitForm>>>);
+struct AllowingUser(Arc<std::sync::Mutex<Vec<levity_mcp::ElicitForm>>>);
 
 #[async_trait]
-impl Elicitor for Agreeable {
+impl Elicitor for AllowingUser {
     async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
         let ElicitAsk::Form(form) = ask else {
             return ElicitReply::Cancel;
@@ -473,7 +473,7 @@ async fn query_allows_only_calls_that_are_displayed_in_full() {
             .call("send", json!({"to": text}))
             .reply("Done.")
             .by_history();
-        let person = Agreeable::default();
+        let person = AllowingUser::default();
         let client = connect(offered(runs(script)), |servers| {
             servers.elicitor(person.clone())
         })
@@ -757,12 +757,12 @@ async fn cancelled_query_ends_its_run() {
 }
 
 /// A client of a version before 2026-07-28, with literal messages.
-struct Old {
+struct OldClient {
     lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<DuplexStream>>>,
     write: tokio::io::WriteHalf<DuplexStream>,
 }
 
-impl Old {
+impl OldClient {
     async fn connect(server: &McpServer, tasks: &mut JoinSet<()>, abilities: Value) -> Self {
         let (read, write) = tokio::io::split(pipe(server, tasks));
         let mut client = Self {
@@ -803,7 +803,7 @@ async fn older_client_gets_questions_and_progress() {
     let script = ScriptedModel::new().call("send", json!({})).reply("Done.");
     let server = offered(runs(script)).build().unwrap();
     let mut tasks = JoinSet::new();
-    let mut client = Old::connect(&server, &mut tasks, json!({"elicitation": {}})).await;
+    let mut client = OldClient::connect(&server, &mut tasks, json!({"elicitation": {}})).await;
     let params = json!({"name": "query", "arguments": {"prompt": "Send it"}, "_meta": {"progressToken": "p"}});
     client
         .say(json!({"id": 1, "method": "tools/call", "params": params}))

@@ -288,10 +288,10 @@ async fn failed_start_does_not_hide_existing_run() {
 }
 
 /// An agent whose runs never finish resuming.
-struct Slow(Agent);
+struct NeverResuming(Agent);
 
 #[async_trait::async_trait]
-impl Runner for Slow {
+impl Runner for NeverResuming {
     fn runtime(&self) -> &Runtime {
         self.0.runtime()
     }
@@ -328,7 +328,7 @@ async fn dropped_resume_releases_its_slot() {
         .await
         .unwrap();
     drop(before);
-    let runs = Runs::new(Slow(agent(ScriptedModel::new(), runtime)));
+    let runs = Runs::new(NeverResuming(agent(ScriptedModel::new(), runtime)));
     let id = "r".into();
     let left = tokio::time::timeout(std::time::Duration::from_millis(50), runs.resume(&id)).await;
     assert!(left.is_err(), "{left:?}");
@@ -343,7 +343,7 @@ fn holding(runtime: Runtime) -> (Agent, Arc<Semaphore>) {
         .call("hold", json!({}))
         .reply("Done.")
         .by_history();
-    let held = Held(spec.with_hints(Hints::new().read_only()), permits.clone());
+    let held = HeldTool(spec.with_hints(Hints::new().read_only()), permits.clone());
     (
         Agent::builder(model)
             .tool(held)
@@ -354,10 +354,10 @@ fn holding(runtime: Runtime) -> (Agent, Arc<Semaphore>) {
     )
 }
 
-struct Held(ToolSpec, Arc<Semaphore>);
+struct HeldTool(ToolSpec, Arc<Semaphore>);
 
 #[async_trait::async_trait]
-impl Tool for Held {
+impl Tool for HeldTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }

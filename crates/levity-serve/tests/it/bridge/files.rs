@@ -11,10 +11,10 @@ use rustix::fs::{CWD, RenameFlags};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{Stage, within};
+use super::{TestHost, within};
 
-async fn empty() -> Stage {
-    Stage::loading(HostLimits::new().read(1000)).await
+async fn empty() -> TestHost {
+    TestHost::loading(HostLimits::new().read(1000)).await
 }
 
 #[tokio::test]
@@ -393,7 +393,7 @@ async fn request_cancelled_at_once_has_no_effect() {
 /// The tool reports the range of lines that it returns, and where to continue.
 #[tokio::test]
 async fn partial_read_reports_its_line_range() {
-    let stage = Stage::loading(HostLimits::new()).await;
+    let stage = TestHost::loading(HostLimits::new()).await;
     fs::write(stage.folder.path().join("long"), "one\ntwo\nthree\n").unwrap();
     let tools = BridgeTools::new(stage.client()).into_tools();
     let tool = tools

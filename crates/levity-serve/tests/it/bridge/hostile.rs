@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{Raw, Stage, TOKEN, within};
+use super::{RawClient, TOKEN, TestHost, within};
 
 /// Returns the peak memory of this process in MiB.
 fn peak() -> u64 {
@@ -28,7 +28,7 @@ fn peak() -> u64 {
         / 1024
 }
 
-async fn lives(stage: &Stage) {
+async fn lives(stage: &TestHost) {
     within(stage.raw().await.request("ping", json!({})))
         .await
         .unwrap();
@@ -39,12 +39,15 @@ async fn status(address: &str, headers: &[(&'static str, &str)]) -> u16 {
         .iter()
         .map(|(name, value)| (*name, (*value).to_owned()))
         .collect();
-    Raw::with(address, &headers).await.err().unwrap_or(101)
+    RawClient::with(address, &headers)
+        .await
+        .err()
+        .unwrap_or(101)
 }
 
 #[tokio::test]
 async fn client_without_token_or_from_foreign_origin_is_rejected() {
-    let stage = Stage::loading(HostLimits::new()).await;
+    let stage = TestHost::loading(HostLimits::new()).await;
     let good = format!("Bearer {TOKEN}");
     let at = &stage.address;
     assert_eq!(status(at, &[]).await, 401);
@@ -157,7 +160,7 @@ async fn impostor_on_the_port_does_not_learn_the_token() {
 
 #[tokio::test]
 async fn relaying_process_is_rejected() {
-    let stage = Stage::loading(HostLimits::new()).await;
+    let stage = TestHost::loading(HostLimits::new()).await;
     let between = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", between.local_addr().unwrap());
     let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
@@ -183,7 +186,7 @@ async fn relaying_process_is_rejected() {
 
 #[tokio::test]
 async fn challenge_without_nonce_or_with_foreign_host_is_rejected() {
-    let stage = Stage::loading(HostLimits::new()).await;
+    let stage = TestHost::loading(HostLimits::new()).await;
     let host = stage.address.to_string();
     for (query, host, expected) in [
         ("?client=0123456789abcdef", &*host, "200"),
@@ -237,7 +240,7 @@ async fn client_reports_absent_host() {
 
 #[tokio::test]
 async fn invalid_request_gets_error_and_invalid_frame_closes_connection() {
-    let stage = Stage::loading(HostLimits::new()).await;
+    let stage = TestHost::loading(HostLimits::new()).await;
     let mut raw = stage.raw().await;
     for (text, code) in [
         ("{", -32700),
@@ -282,7 +285,7 @@ async fn invalid_request_gets_error_and_invalid_frame_closes_connection() {
 }
 
 /// Sends these bytes on a connection without framing them, and returns how the connection ended.
-async fn bytes(stage: &Stage, bytes: &[u8]) -> Result<serde_json::Value, u16> {
+async fn bytes(stage: &TestHost, bytes: &[u8]) -> Result<serde_json::Value, u16> {
     let mut raw = stage.raw().await;
     raw.socket.get_mut().write_all(bytes).await.unwrap();
     raw.next().await
@@ -293,7 +296,7 @@ async fn huge_message_is_rejected_by_its_header() {
     if !crate::is_alone("bridge::hostile::huge_message_is_rejected_by_its_header") {
         return;
     }
-    let stage = Stage::loading(HostLimits::new()).await;
+    let stage = TestHost::loading(HostLimits::new()).await;
     lives(&stage).await;
     let before = peak();
     let gigabyte = 1u64 << 30;
@@ -333,7 +336,7 @@ async fn huge_message_is_rejected_by_its_header() {
 #[tokio::test]
 async fn client_that_never_finishes_its_head_is_disconnected() {
     let listen = |listener: Listener| listener.header_time(Duration::from_millis(300));
-    let stage = Stage::build(tempfile::tempdir().unwrap(), HostLimits::new(), listen).await;
+    let stage = TestHost::build(tempfile::tempdir().unwrap(), HostLimits::new(), listen).await;
     let mut slow = TcpStream::connect(&stage.address).await.unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
         .await
@@ -351,7 +354,7 @@ async fn client_that_never_finishes_its_head_is_disconnected() {
 
 #[tokio::test]
 async fn silent_client_is_disconnected() {
-    let stage = Stage::loading(HostLimits::new().ping(Duration::from_millis(100))).await;
+    let stage = TestHost::loading(HostLimits::new().ping(Duration::from_millis(100))).await;
     // Nothing is read and nothing answered, as if the cable had been pulled.
     let raw = stage.raw().await;
     stage.wait_for_notice("silent for too long").await;
@@ -371,7 +374,7 @@ async fn silent_client_is_disconnected() {
 
 #[tokio::test]
 async fn requests_beyond_the_limits_are_rejected() {
-    let stage = Stage::loading(HostLimits::new().clients(3)).await;
+    let stage = TestHost::loading(HostLimits::new().clients(3)).await;
     let mut raw = stage.raw().await;
     for id in 0..40 {
         let wait = json!({"jsonrpc": "2.0", "id": id, "method": "fs/wait", "params": {"path": "x", "timeout": 60}});
@@ -382,13 +385,19 @@ async fn requests_beyond_the_limits_are_rejected() {
     }
     let (_two, _three) = (stage.raw().await, stage.raw().await);
     assert_eq!(
-        Raw::connect(&stage.address, Some(TOKEN)).await.err(),
+        RawClient::connect(&stage.address, Some(TOKEN)).await.err(),
         Some(503)
     );
     let error = stage.client().request("ping", json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
     drop(raw);
-    within(async { while Raw::connect(&stage.address, Some(TOKEN)).await.is_err() {} }).await;
+    within(async {
+        while RawClient::connect(&stage.address, Some(TOKEN))
+            .await
+            .is_err()
+        {}
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -396,7 +405,7 @@ async fn tasks_beyond_the_limit_are_rejected() {
     if !crate::is_alone("bridge::hostile::tasks_beyond_the_limit_are_rejected") {
         return;
     }
-    let stage = Stage::loading(HostLimits::new()).await;
+    let stage = TestHost::loading(HostLimits::new()).await;
     let model = (0..8).fold(ScriptedModel::new(), |model, _| model.hang());
     stage
         .host
@@ -434,7 +443,7 @@ async fn tasks_beyond_the_limit_are_rejected() {
 
 #[tokio::test]
 async fn invisible_prompt_is_rejected() {
-    let stage = Stage::scripted(ScriptedModel::new().reply("1")).await;
+    let stage = TestHost::scripted(ScriptedModel::new().reply("1")).await;
     let mut client = stage.raw().await;
     for blank in ["", " \n", "\u{200b}", "\0", "\u{feff}\u{2060}\u{3164}"] {
         let refused = within(client.request("agent/dispatch", json!({"prompt": blank}))).await;

@@ -13,7 +13,7 @@ use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{Stage, within};
+use super::{TestHost, within};
 
 const CLIENTS: usize = 500;
 /// The number of reports that the tool makes: more than the system and the host buffer for a
@@ -21,10 +21,10 @@ const CLIENTS: usize = 500;
 const REPORTS: usize = 60_000;
 
 /// A tool that makes many reports.
-struct Talker(ToolSpec);
+struct ReportingTool(ToolSpec);
 
 #[async_trait::async_trait]
-impl Tool for Talker {
+impl Tool for ReportingTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -51,13 +51,13 @@ fn raise_files() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_never_reads_does_not_delay_500_others() {
     raise_files();
-    let stage = Stage::loading(HostLimits::new().send(Duration::from_millis(500))).await;
+    let stage = TestHost::loading(HostLimits::new().send(Duration::from_millis(500))).await;
     let spec =
         ToolSpec::new("talk", "Talks.").with_hints(Hints::new().timeout(Duration::from_secs(60)));
     let model = ScriptedModel::new().call("talk", json!({})).reply("done");
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let agent = Agent::builder(model)
-        .tool(Talker(spec))
+        .tool(ReportingTool(spec))
         .runtime(runtime)
         .build()
         .unwrap();

@@ -16,13 +16,13 @@ use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{Raw, TOKEN, within};
+use super::{RawClient, TOKEN, within};
 
 /// A request that is cancelled while it runs is completed, and its response says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn running_write_completes_despite_cancellation() {
     let folder = tempfile::tempdir().unwrap();
-    let (begun, begins) = mpsc::channel();
+    let (started, begins) = mpsc::channel();
     let (go, goes) = mpsc::channel::<()>();
     let goes = Mutex::new(goes);
     // The host is held up half-way: the file exists, and the response is not sent yet.
@@ -30,7 +30,7 @@ async fn running_write_completes_despite_cancellation() {
         BridgeHost::builder(Workspace::open(folder.path()).unwrap()).on_notice(move |notice| {
             let words = notice.to_string();
             if words.contains("created a") || words.contains("dispatched task t") {
-                begun.send(words).unwrap();
+                started.send(words).unwrap();
                 goes.lock().unwrap().recv().unwrap();
             }
         });
@@ -45,7 +45,7 @@ async fn running_write_completes_despite_cancellation() {
     .unwrap();
     let (address, mut served) = (listener.address().to_string(), JoinSet::new());
     served.spawn(async move { host.serve(listener).await.unwrap() });
-    let mut raw = Raw::connect(&address, Some(TOKEN)).await.unwrap();
+    let mut raw = RawClient::connect(&address, Some(TOKEN)).await.unwrap();
     let begins = Arc::new(Mutex::new(begins));
     for (method, params, result) in [
         ("fs/write", json!({"path": "a", "content": "x"}), "/path"),
@@ -275,9 +275,11 @@ async fn named_token_needs_admin_to_reach_the_host() {
     let (address, mut served) = (listener.address().to_string(), JoinSet::new());
     served.spawn(async move { host.serve(listener).await.unwrap() });
     assert_eq!(
-        Raw::connect(&address, Some(run.reveal())).await.err(),
+        RawClient::connect(&address, Some(run.reveal())).await.err(),
         Some(403)
     );
-    let mut raw = Raw::connect(&address, Some(admin.reveal())).await.unwrap();
+    let mut raw = RawClient::connect(&address, Some(admin.reveal()))
+        .await
+        .unwrap();
     raw.request("ping", json!({})).await.unwrap();
 }

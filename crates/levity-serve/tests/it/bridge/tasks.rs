@@ -10,7 +10,7 @@ use levity_test::ScriptedModel;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{Stage, TOKEN, within};
+use super::{TOKEN, TestHost, within};
 
 #[tokio::test]
 async fn dispatched_task_ends_with_a_signal_file() {
@@ -20,19 +20,19 @@ async fn dispatched_task_ends_with_a_signal_file() {
             json!({"path": "ARCHITECTURE.md", "content": "# Plan\n"}),
         )
         .reply("It is planned.");
-    let stage = Stage::scripted(model).await;
+    let stage = TestHost::scripted(model).await;
     let client = stage.client();
     let mut was_notified = client.notifications();
-    let begun = client
+    let started = client
         .request(
             "agent/dispatch",
             json!({"prompt": "Plan it.", "done": "DONE_plan"}),
         )
         .await
         .unwrap();
-    let task = begun["task"].as_str().unwrap().to_owned();
+    let task = started["task"].as_str().unwrap().to_owned();
     assert_eq!(
-        begun["signal"],
+        started["signal"],
         json!({"done": "DONE_plan", "failed": format!("FAILED_{task}")})
     );
     let found = client
@@ -88,24 +88,24 @@ async fn dispatched_task_ends_with_a_signal_file() {
 
 #[tokio::test]
 async fn failed_or_cancelled_task_reports_its_status() {
-    let stage = Stage::scripted(ScriptedModel::new()).await;
+    let stage = TestHost::scripted(ScriptedModel::new()).await;
     let client = stage.client();
-    let begun = client.dispatch("x", None).await.unwrap();
-    let failed = format!("FAILED_{}", begun["task"].as_str().unwrap());
+    let started = client.dispatch("x", None).await.unwrap();
+    let failed = format!("FAILED_{}", started["task"].as_str().unwrap());
     client
         .request("fs/wait", json!({"path": failed, "timeout": 30}))
         .await
         .unwrap();
     let status = client
-        .request("agent/status", json!({"task": begun["task"]}))
+        .request("agent/status", json!({"task": started["task"]}))
         .await
         .unwrap();
     assert_eq!(status["state"], "failed");
 
-    let stage = Stage::scripted(ScriptedModel::new().hang()).await;
+    let stage = TestHost::scripted(ScriptedModel::new().hang()).await;
     let client = stage.client();
-    let begun = client.dispatch("x", Some("sub/READY")).await.unwrap();
-    let which = json!({"task": begun["task"]});
+    let started = client.dispatch("x", Some("sub/READY")).await.unwrap();
+    let which = json!({"task": started["task"]});
     assert_eq!(
         client.request("agent/status", which.clone()).await.unwrap()["state"],
         "running"
@@ -132,7 +132,7 @@ async fn failed_or_cancelled_task_reports_its_status() {
 
 #[tokio::test]
 async fn repeated_dispatch_with_same_id_starts_one_task() {
-    let stage = Stage::scripted(ScriptedModel::new().reply("one").reply("two")).await;
+    let stage = TestHost::scripted(ScriptedModel::new().reply("one").reply("two")).await;
     let client = stage.client();
     let order = json!({"prompt": "p", "task": "mine"});
     let many = (0..10).map(|_| client.request("agent/dispatch", order.clone()));
@@ -167,7 +167,7 @@ async fn repeated_dispatch_with_same_id_starts_one_task() {
 
 #[tokio::test]
 async fn dispatch_with_invalid_parameters_is_rejected() {
-    let stage = Stage::scripted(ScriptedModel::new()).await;
+    let stage = TestHost::scripted(ScriptedModel::new()).await;
     fs::write(stage.folder.path().join("there"), "mine").unwrap();
     let mut raw = stage.raw().await;
     for (done, kind) in [
@@ -229,7 +229,7 @@ async fn dispatch_with_invalid_parameters_is_rejected() {
 /// A client that waits for a task never mistakes another task's signal for its own.
 #[tokio::test]
 async fn signal_file_name_belongs_to_one_task() {
-    let stage = Stage::scripted(ScriptedModel::new().hang().hang()).await;
+    let stage = TestHost::scripted(ScriptedModel::new().hang().hang()).await;
     let mut raw = stage.raw().await;
     let first = json!({"prompt": "p", "task": "a", "done": "READY"});
     raw.request("agent/dispatch", first.clone()).await.unwrap();
@@ -280,10 +280,10 @@ async fn dispatch_with_existing_run_id_is_rejected() {
         host.commander(Runs::new(agent)).await.unwrap();
         let (address, _served) = serve(&host).await;
         let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
-        let begun = client
+        let started = client
             .request("agent/dispatch", json!({"prompt": "p", "task": "a"}))
             .await;
-        assert_eq!(begun.err().map(|error| error.kind()), expected);
+        assert_eq!(started.err().map(|error| error.kind()), expected);
         if expected.is_none() {
             client
                 .request("fs/wait", json!({"path": "DONE_a", "timeout": 30}))
@@ -296,7 +296,7 @@ async fn dispatch_with_existing_run_id_is_rejected() {
 /// The glob that a dispatch returns finds its signal even if `.gitignore` names the folder.
 #[tokio::test]
 async fn signal_in_ignored_folder_is_found() {
-    let stage = Stage::scripted(ScriptedModel::new().reply("x")).await;
+    let stage = TestHost::scripted(ScriptedModel::new().reply("x")).await;
     fs::write(stage.folder.path().join(".gitignore"), "signals/\n").unwrap();
     let client = stage.client();
     client.dispatch("p", Some("signals/plan")).await.unwrap();
@@ -309,7 +309,7 @@ async fn signal_in_ignored_folder_is_found() {
 
 #[tokio::test]
 async fn client_retries_while_the_host_is_loading() {
-    let stage = Stage::loading(HostLimits::new()).await;
+    let stage = TestHost::loading(HostLimits::new()).await;
     let client = stage.client();
     assert_eq!(
         client.request("host/info", json!({})).await.unwrap()["ready"],
@@ -331,7 +331,7 @@ async fn client_retries_while_the_host_is_loading() {
     let error = impatient.dispatch("p", None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReady);
     assert!(error.to_string().contains("still loading"), "{error}");
-    let (begun, ()) = within(async {
+    let (started, ()) = within(async {
         tokio::join!(client.dispatch("p", None), async {
             client.request("ping", json!({})).await.unwrap();
             stage
@@ -342,7 +342,7 @@ async fn client_retries_while_the_host_is_loading() {
         })
     })
     .await;
-    assert_eq!(begun.unwrap()["known"], false);
+    assert_eq!(started.unwrap()["known"], false);
 }
 
 /// Tasks of an earlier host are resumed as slots become free, and ended ones are signalled.

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
 use super::client::{Client, Events, Sse};
-use super::pending_commands::Stuck;
-use super::support::{Held, Server};
+use super::pending_commands::HeldJournal;
+use super::support::{HeldTool, Server};
 
 /// Returns a model that calls a blocking tool, and then reports that the drawing is done.
-fn artist(held: Held) -> Agent {
+fn artist(held: HeldTool) -> Agent {
     let model = ScriptedModel::new()
         .call("hold", json!({}))
         .reply(r#"{"boat": "drawn"}"#)
@@ -30,7 +30,7 @@ fn artist(held: Held) -> Agent {
 }
 
 fn swarm(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
-    let (held, permits) = Held::new();
+    let (held, permits) = HeldTool::new();
     let plan = r#"{"delegations": [{"id": "draw", "worker": "artist", "task": "Draw a boat."}]}"#;
     let router = ScriptedModel::new()
         .reply(plan)
@@ -49,10 +49,10 @@ fn swarm(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
     )
 }
 
-struct Draws;
+struct DrawingPlanner;
 
 #[async_trait::async_trait]
-impl TeamPlanner for Draws {
+impl TeamPlanner for DrawingPlanner {
     async fn plan(&self, _: &Brief) -> Result<Value, ToolError> {
         let plan = Plan::new().step(
             Step::new("draw", "Artist")
@@ -64,10 +64,10 @@ impl TeamPlanner for Draws {
 }
 
 fn team(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
-    let (held, permits) = Held::new();
+    let (held, permits) = HeldTool::new();
     let team = Team::builder()
         .agent("Artist", "draws", artist(held))
-        .planner(Draws);
+        .planner(DrawingPlanner);
     (
         Runs::new(
             team.runtime(Runtime::new().with_journal(journal))
@@ -196,7 +196,7 @@ async fn child_run_ends_with_its_parent((runs, _permits): (Runs, Arc<Semaphore>)
 /// The client that pauses the run does not wait until the child has received it, and the child
 /// receives it nevertheless.
 async fn check_pause_reaches_child_without_waiting_client(
-    journal: Stuck,
+    journal: HeldJournal,
     (runs, permits): (Runs, Arc<Semaphore>),
 ) {
     let server = Server::with(runs, |api| api.patience(Duration::from_millis(100))).await;
@@ -227,7 +227,7 @@ async fn check_pause_reaches_child_without_waiting_client(
 async fn pause_reaches_swarm_child_without_waiting_client() {
     child_run_is_visible_and_resumes_with_its_parent(swarm(MemoryJournal::new())).await;
     child_run_ends_with_its_parent(swarm(MemoryJournal::new())).await;
-    let journal = Stuck::default();
+    let journal = HeldJournal::default();
     check_pause_reaches_child_without_waiting_client(journal.clone(), swarm(journal)).await;
 }
 
@@ -235,7 +235,7 @@ async fn pause_reaches_swarm_child_without_waiting_client() {
 async fn pause_reaches_team_child_without_waiting_client() {
     child_run_is_visible_and_resumes_with_its_parent(team(MemoryJournal::new())).await;
     child_run_ends_with_its_parent(team(MemoryJournal::new())).await;
-    let journal = Stuck::default();
+    let journal = HeldJournal::default();
     check_pause_reaches_child_without_waiting_client(journal.clone(), team(journal)).await;
 }
 
@@ -271,14 +271,14 @@ async fn pause_reaches_child_of_another_process() {
 }
 
 /// A journal that accepts posts only when the test allows it.
-struct Slow {
+struct SlowPosts {
     inner: SqliteJournal,
-    begun: Arc<Notify>,
+    started: Arc<Notify>,
     gate: Arc<Semaphore>,
 }
 
 #[async_trait::async_trait]
-impl Journal for Slow {
+impl Journal for SlowPosts {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         self.inner.open(run).await
     }
@@ -292,7 +292,7 @@ impl Journal for Slow {
     }
 
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
-        self.begun.notify_one();
+        self.started.notify_one();
         let _open = self.gate.acquire().await.unwrap();
         self.inner.post(run, post).await
     }
@@ -306,16 +306,16 @@ async fn pause_continues_when_its_client_disconnects() {
     let (there, permits) = swarm(open());
     let driving = Server::new(there).await;
     let (mut events, child) = at_work(driving.client).await;
-    let (begun, gate) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
-    let slow = Slow {
+    let (started, gate) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
+    let slow = SlowPosts {
         inner: open(),
-        begun: begun.clone(),
+        started: started.clone(),
         gate: gate.clone(),
     };
     let server = Server::new(swarm(slow).0).await;
     tokio::select! {
         answer = server.client.post("/v1/runs/r/pause", json!({})) => panic!("{answer:?}"),
-        () = begun.notified() => {}
+        () = started.notified() => {}
     }
     // By now the server has noticed that the client disconnected.
     for _ in 0..20 {

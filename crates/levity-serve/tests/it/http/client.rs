@@ -14,13 +14,13 @@ pub(crate) struct Client(pub(crate) SocketAddr);
 
 /// A response of the server.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) json: Value,
 }
 
-impl Answer {
+impl HttpResponse {
     #[track_caller]
     pub(crate) fn is(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}\n{}", self.head, self.json);
@@ -49,15 +49,15 @@ impl Answer {
 }
 
 impl Client {
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> HttpResponse {
         self.ask("GET", path, &[], None).await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> HttpResponse {
         self.ask("DELETE", path, &[], None).await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> HttpResponse {
         self.ask("POST", path, &[], Some(&body.to_string())).await
     }
 
@@ -67,7 +67,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&str>,
-    ) -> Answer {
+    ) -> HttpResponse {
         let mut all = vec![("Authorization", format!("Bearer {TOKEN}"))];
         all.extend(body.map(|_| ("Content-Type", "application/json".to_owned())));
         all.extend(
@@ -86,7 +86,7 @@ impl Client {
         path: &str,
         headers: &[(&str, String)],
         body: &str,
-    ) -> Answer {
+    ) -> HttpResponse {
         let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         if !headers
             .iter()
@@ -104,7 +104,7 @@ impl Client {
     }
 
     /// Sends these bytes, and reads the whole response.
-    pub(crate) async fn raw(&self, bytes: &[u8]) -> Answer {
+    pub(crate) async fn raw(&self, bytes: &[u8]) -> HttpResponse {
         let mut stream = TcpStream::connect(self.0).await.unwrap();
         // A server that rejects a request may close the connection before it has received all of
         // it.
@@ -140,14 +140,14 @@ impl Client {
     }
 }
 
-fn read(text: &str) -> Answer {
+fn read(text: &str) -> HttpResponse {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
     let status = head
         .split(' ')
         .nth(1)
         .and_then(|status| status.parse().ok())
         .unwrap_or(0);
-    Answer {
+    HttpResponse {
         status,
         head: head.to_owned(),
         json: serde_json::from_str(body).unwrap_or(Value::Null),

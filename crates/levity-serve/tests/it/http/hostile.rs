@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::client::{Client, TOKEN};
-use super::support::{Held, Server, agent};
+use super::support::{HeldTool, Server, agent};
 
 async fn server() -> Server {
     Server::new(Runs::new(agent(
@@ -427,7 +427,7 @@ async fn slow_clients_time_out() {
 
 #[tokio::test]
 async fn ten_thousand_requests_beyond_the_limit_start_no_run() {
-    let (held, _permits) = Held::new();
+    let (held, _permits) = HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let agent = agent(model, &MemoryJournal::new())
         .to_builder()
@@ -472,7 +472,7 @@ async fn errors_about_input_do_not_quote_its_values() {
     const KEY: &str = "sk-live-0123456789abcdef";
     let server = server().await;
     let client = server.client;
-    let shows_none = |answer: super::client::Answer, sent: &str| {
+    let shows_none = |answer: super::client::HttpResponse, sent: &str| {
         let message = answer.json["error"]["message"]
             .as_str()
             .unwrap_or_default()

@@ -202,7 +202,7 @@ async fn invalid_decisions_are_rejected() {
 
 #[tokio::test]
 async fn run_can_be_paused_messaged_resumed_and_cancelled() {
-    let (held, permits) = super::support::Held::new();
+    let (held, permits) = super::support::HeldTool::new();
     let journal = MemoryJournal::new();
     let model = ScriptedModel::new()
         .call("hold", json!({}))
@@ -461,7 +461,7 @@ async fn runs_can_be_listed_by_page_and_removed() {
 
 #[tokio::test]
 async fn start_without_waiting_respects_the_run_limit() {
-    let (held, permits) = super::support::Held::new();
+    let (held, permits) = super::support::HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let agent = agent(model, &MemoryJournal::new())
         .to_builder()

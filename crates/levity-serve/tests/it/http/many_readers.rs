@@ -12,7 +12,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use super::client::{Client, TOKEN};
-use super::support::{Held, Server, agent};
+use super::support::{HeldTool, Server, agent};
 
 const READERS: usize = 500;
 
@@ -40,7 +40,7 @@ async fn never_reading(client: Client, path: &str) -> TcpStream {
 
 /// A run that waits at first, and then calls tools many times with large results.
 fn runs(calls: usize, bytes: usize) -> (Runs, std::sync::Arc<tokio::sync::Semaphore>) {
-    let (held, permits) = Held::new();
+    let (held, permits) = HeldTool::new();
     let hold = ScriptedModel::new().call("hold", json!({}));
     let look = |model: ScriptedModel, n: usize| {
         model.call("look", json!({"n": n, "path": "x".repeat(bytes)}))

@@ -15,16 +15,16 @@ use serde_json::json;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinSet;
 
-use super::support::{Held, Server};
+use super::support::{HeldTool, Server};
 
 /// A journal that blocks writes of root runs while it is held. Child runs continue.
 #[derive(Clone, Default)]
-pub(crate) struct Stuck {
+pub(crate) struct HeldJournal {
     inner: MemoryJournal,
     gate: Arc<RwLock<()>>,
 }
 
-impl Stuck {
+impl HeldJournal {
     /// Holds the journal, once pending writes are done.
     pub(crate) async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
         self.gate.clone().write_owned().await
@@ -32,14 +32,14 @@ impl Stuck {
 }
 
 #[async_trait]
-impl Journal for Stuck {
+impl Journal for HeldJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let OpenRun { records, log, .. } = self.inner.open(run).await?;
         match run.parent() {
             Some(_) => Ok(OpenRun::from_parts(records, log)),
             None => Ok(OpenRun::new(
                 records,
-                StuckLog {
+                HeldLog {
                     log,
                     gate: self.gate.clone(),
                 },
@@ -56,13 +56,13 @@ impl Journal for Stuck {
     }
 }
 
-struct StuckLog {
+struct HeldLog {
     log: Box<dyn RunLog>,
     gate: Arc<RwLock<()>>,
 }
 
 #[async_trait]
-impl RunLog for StuckLog {
+impl RunLog for HeldLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let _open = self.gate.read().await;
         self.log.append(records).await
@@ -75,8 +75,8 @@ impl RunLog for StuckLog {
 
 #[tokio::test]
 async fn command_to_blocked_run_is_accepted_or_rejected() {
-    let (held, _permits) = Held::new();
-    let journal = Stuck::default();
+    let (held, _permits) = HeldTool::new();
+    let journal = HeldJournal::default();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let runtime = Runtime::new().with_journal(journal.clone());
     let agent = Agent::builder(model)

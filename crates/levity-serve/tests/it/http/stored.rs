@@ -8,7 +8,7 @@ use levity_serve::Runs;
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 
-use super::support::{Held, Server, agent};
+use super::support::{HeldTool, Server, agent};
 
 #[tokio::test]
 async fn conversations_can_be_listed_read_and_deleted() {
@@ -346,7 +346,7 @@ async fn repeated_start_request_resumes_abandoned_run() {
 #[tokio::test]
 async fn run_of_another_process_is_visible_and_not_resumed() {
     let journal = MemoryJournal::new();
-    let (held, _permits) = Held::new();
+    let (held, _permits) = HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let there = agent(model.clone(), &journal)
         .to_builder()
@@ -358,7 +358,7 @@ async fn run_of_another_process_is_visible_and_not_resumed() {
         .start(levity_serve::NewRun::new("Hold.").id("r"))
         .unwrap();
     run.opened().await.unwrap();
-    let (held, _other) = Held::new();
+    let (held, _other) = HeldTool::new();
     let here = agent(model, &journal)
         .to_builder()
         .tool(held)
@@ -390,7 +390,7 @@ async fn run_of_another_process_is_visible_and_not_resumed() {
 }
 
 /// Returns a store that two servers share.
-fn sqlite(path: &std::path::Path, held: Held) -> Agent {
+fn sqlite(path: &std::path::Path, held: HeldTool) -> Agent {
     let model = ScriptedModel::new()
         .call("hold", json!({}))
         .reply("Done.")
@@ -407,13 +407,13 @@ fn sqlite(path: &std::path::Path, held: Held) -> Agent {
 async fn command_is_posted_to_the_process_that_drives_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
-    let (held, _permits) = Held::new();
+    let (held, _permits) = HeldTool::new();
     let there = Runs::new(sqlite(&path, held));
     let run = there
         .start(levity_serve::NewRun::new("Hold.").id("r"))
         .unwrap();
     run.opened().await.unwrap();
-    let (held, _other) = Held::new();
+    let (held, _other) = HeldTool::new();
     let server = Server::new(Runs::new(sqlite(&path, held))).await;
     let told = server
         .client

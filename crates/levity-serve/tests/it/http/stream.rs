@@ -8,7 +8,7 @@ use levity_test::{ScriptedModel, Turn};
 use serde_json::{Value, json};
 
 use super::client::{Client, Sse};
-use super::support::{Held, Server, agent};
+use super::support::{HeldTool, Server, agent};
 
 /// Returns the durable events of a stream, without the final one.
 fn durable(events: &[Sse]) -> Vec<Value> {
@@ -112,7 +112,7 @@ async fn ended_run_is_streamed_by_the_next_process() {
 #[tokio::test]
 async fn stream_resumes_after_a_restart() {
     let journal = MemoryJournal::new();
-    let build = |held: Held| {
+    let build = |held: HeldTool| {
         let model = ScriptedModel::new()
             .call("look", json!({}))
             .call("hold", json!({}))
@@ -125,7 +125,7 @@ async fn stream_resumes_after_a_restart() {
                 .unwrap(),
         )
     };
-    let (held, _never) = Held::new();
+    let (held, _never) = HeldTool::new();
     let server = Server::new(build(held)).await;
     server
         .client
@@ -152,7 +152,7 @@ async fn stream_resumes_after_a_restart() {
         tokio::task::yield_now().await;
     }
 
-    let (held, permits) = Held::new();
+    let (held, permits) = HeldTool::new();
     let runs = build(held);
     assert!(runs.resume_all().await.unwrap().is_empty());
     let server = Server::new(runs).await;
@@ -322,7 +322,7 @@ async fn by_pieces(client: Client, path: String, mut seed: u64) -> Vec<Sse> {
 #[tokio::test]
 async fn interrupted_reader_gets_each_event_exactly_once() {
     for seed in 0..8 {
-        let (held, permits) = Held::new();
+        let (held, permits) = HeldTool::new();
         let hold = |model: ScriptedModel, n: usize| match n % 10 {
             9 => model.call("hold", json!({})),
             _ => model.turn(
@@ -369,7 +369,7 @@ async fn interrupted_reader_gets_each_event_exactly_once() {
 
 #[tokio::test]
 async fn waiting_reader_gets_heartbeats_until_the_server_stops() {
-    let (held, _permits) = Held::new();
+    let (held, _permits) = HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let agent = agent(model, &MemoryJournal::new())
         .to_builder()

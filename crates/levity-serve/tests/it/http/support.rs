@@ -105,9 +105,9 @@ impl Tool for Echo {
 }
 
 /// A tool that waits for a permit for each call.
-pub(crate) struct Held(ToolSpec, Arc<Semaphore>);
+pub(crate) struct HeldTool(ToolSpec, Arc<Semaphore>);
 
-impl Held {
+impl HeldTool {
     pub(crate) fn new() -> (Self, Arc<Semaphore>) {
         let permits = Arc::new(Semaphore::new(0));
         let spec = ToolSpec::new("hold", "Waits.").with_hints(Hints::new().read_only());
@@ -116,7 +116,7 @@ impl Held {
 }
 
 #[async_trait]
-impl Tool for Held {
+impl Tool for HeldTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }

@@ -9,14 +9,14 @@ use levity_serve::{AccessControl, Listener, Runs, Token, TokenScope, Tokens};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 
-use super::client::{Answer, Client, TOKEN};
+use super::client::{Client, HttpResponse, TOKEN};
 use super::support::{Server, agent};
 
 /// A client with its own token.
-pub(super) struct As<'a>(pub(super) Client, pub(super) &'a str);
+pub(super) struct TokenClient<'a>(pub(super) Client, pub(super) &'a str);
 
-impl As<'_> {
-    pub(super) async fn ask(&self, method: &str, path: &str, body: Value) -> Answer {
+impl TokenClient<'_> {
+    pub(super) async fn ask(&self, method: &str, path: &str, body: Value) -> HttpResponse {
         let mut headers = vec![("Authorization", format!("Bearer {}", self.1))];
         let body = if body.is_null() {
             String::new()
@@ -29,11 +29,11 @@ impl As<'_> {
         self.0.ask_as(method, path, &headers, &body).await
     }
 
-    pub(super) async fn get(&self, path: &str) -> Answer {
+    pub(super) async fn get(&self, path: &str) -> HttpResponse {
         self.ask("GET", path, Value::Null).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(super) async fn post(&self, path: &str, body: Value) -> HttpResponse {
         self.ask("POST", path, body).await
     }
 
@@ -117,13 +117,13 @@ impl Site {
         }
     }
 
-    pub(super) fn as_(&self, name: &str) -> As<'_> {
+    pub(super) fn as_(&self, name: &str) -> TokenClient<'_> {
         let (_, token) = self
             .tokens
             .iter()
             .find(|(known, _)| *known == name)
             .unwrap();
-        As(self.server.client, token.reveal())
+        TokenClient(self.server.client, token.reveal())
     }
 }
 
@@ -133,7 +133,7 @@ async fn named_token_sees_only_its_own_runs() {
     let (ann, bob, owner) = (
         site.as_("ann"),
         site.as_("bob"),
-        As(site.server.client, TOKEN),
+        TokenClient(site.server.client, TOKEN),
     );
     let mut ids = Vec::new();
     for (who, id) in [

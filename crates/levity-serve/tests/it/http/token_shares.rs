@@ -17,11 +17,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::client::TOKEN;
-use super::support::{Held, agent};
-use super::tenants::{As, Site};
+use super::support::{HeldTool, agent};
+use super::tenants::{Site, TokenClient};
 
 /// Opens an event stream, and returns the status and the stream.
-async fn follow(who: &As<'_>, path: &str) -> (u16, BufReader<TcpStream>) {
+async fn follow(who: &TokenClient<'_>, path: &str) -> (u16, BufReader<TcpStream>) {
     let mut stream = TcpStream::connect(who.0.0).await.unwrap();
     let text = format!(
         "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -35,7 +35,7 @@ async fn follow(who: &As<'_>, path: &str) -> (u16, BufReader<TcpStream>) {
 
 #[tokio::test]
 async fn named_token_is_limited_to_a_quarter_of_the_runs() {
-    let (held, _permits) = Held::new();
+    let (held, _permits) = HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let site = Site::offering(
         model,
@@ -44,7 +44,7 @@ async fn named_token_is_limited_to_a_quarter_of_the_runs() {
         |api| api,
     )
     .await;
-    let owner = As(site.server.client, TOKEN);
+    let owner = TokenClient(site.server.client, TOKEN);
     for (who, status) in [
         ("ann", 201),
         ("ann", 201),
@@ -72,7 +72,7 @@ async fn named_token_is_limited_to_a_quarter_of_the_runs() {
 
 #[tokio::test]
 async fn runs_started_at_once_stay_within_the_share() {
-    let (held, _permits) = Held::new();
+    let (held, _permits) = HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let site = Site::offering(
         model,
@@ -94,7 +94,7 @@ async fn runs_started_at_once_stay_within_the_share() {
 
 #[tokio::test]
 async fn tool_routes_reserve_calls_for_other_tokens() {
-    let (held, permits) = Held::new();
+    let (held, permits) = HeldTool::new();
     let model = ScriptedModel::new().reply("1");
     let set_api = |api: HttpApi| api.tool_calls(8);
     let site = Site::offering(model, |agent| agent.tool(held), |runs| runs, set_api).await;
@@ -103,7 +103,7 @@ async fn tool_routes_reserve_calls_for_other_tokens() {
     for _ in 0..8 {
         let token = token.clone();
         calls.spawn(async move {
-            As(client, &token)
+            TokenClient(client, &token)
                 .post("/v1/tools/hold", json!({}))
                 .await
                 .status
@@ -123,7 +123,7 @@ async fn tool_routes_reserve_calls_for_other_tokens() {
         site.as_("bob"),
         site.as_("eye"),
         site.as_("top"),
-        As(client, TOKEN),
+        TokenClient(client, TOKEN),
     ] {
         who.post("/v1/tools/look", json!({})).await.is(200);
     }
@@ -144,7 +144,7 @@ async fn tool_routes_reserve_calls_for_other_tokens() {
 
 #[tokio::test]
 async fn event_streams_reserve_readers_for_other_tokens() {
-    let (held, _permits) = Held::new();
+    let (held, _permits) = HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let set_api = |api: HttpApi| api.readers(8);
     let site = Site::offering(model, |agent| agent.tool(held), |runs| runs, set_api).await;
@@ -175,7 +175,7 @@ async fn event_streams_reserve_readers_for_other_tokens() {
 
 #[tokio::test]
 async fn token_share_can_be_set() {
-    let (held, _permits) = Held::new();
+    let (held, _permits) = HeldTool::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let set_runs = |runs: Runs| runs.most(4).token_share(100);
     let site = Site::offering(model, |agent| agent.tool(held), set_runs, |api| api).await;
@@ -248,7 +248,7 @@ async fn waiting_requests_leave_room_for_other_tokens() {
         site.as_("bob"),
         site.as_("eye"),
         site.as_("top"),
-        As(site.server.client, TOKEN),
+        TokenClient(site.server.client, TOKEN),
     ] {
         who.get("/v1/runs").await.is(200);
     }
@@ -263,7 +263,7 @@ async fn waiting_requests_leave_room_for_other_tokens() {
 #[tokio::test]
 async fn ended_runs_of_one_token_do_not_evict_those_of_others() {
     let site = Site::new(ScriptedModel::new().reply("1")).await;
-    let start = async |who: &As<'_>, id: String| {
+    let start = async |who: &TokenClient<'_>, id: String| {
         let run = who
             .post("/v1/runs", json!({"goal": "Go", "id": id}))
             .await
@@ -276,7 +276,7 @@ async fn ended_runs_of_one_token_do_not_evict_those_of_others() {
             .await;
     };
     start(&site.as_("bob"), "r".to_owned()).await;
-    start(&As(site.server.client, TOKEN), "mine".to_owned()).await;
+    start(&TokenClient(site.server.client, TOKEN), "mine".to_owned()).await;
     for number in 0..70 {
         start(&site.as_("ann"), format!("r{number}")).await;
     }
@@ -394,7 +394,7 @@ async fn command_to_ended_run_is_rejected_without_reading_records() {
         |api| api,
     )
     .await;
-    let owner = As(site.server.client, TOKEN);
+    let owner = TokenClient(site.server.client, TOKEN);
     for (command, body) in [
         ("say", json!({"text": "x"})),
         ("pause", json!({})),
@@ -436,7 +436,7 @@ async fn reads_of_old_runs_leave_room_for_other_tokens() {
     for path in ["", "", "", "/asks", "/asks", "/events"] {
         let token = token.clone();
         let path = format!("/v1/runs/r{path}");
-        asking.spawn(async move { As(client, &token).get(&path).await.status });
+        asking.spawn(async move { TokenClient(client, &token).get(&path).await.status });
     }
     while site.as_("ann").get("/v1/runs").await.status != 429 {
         tokio::task::yield_now().await;
@@ -461,12 +461,12 @@ struct Lists {
     journal: MemoryJournal,
     held: Semaphore,
     passes: AtomicBool,
-    begun: AtomicUsize,
+    started: AtomicUsize,
 }
 
 impl HeldLists {
     pub(crate) fn new(journal: MemoryJournal) -> Self {
-        let (held, passes, begun) = (
+        let (held, passes, started) = (
             Semaphore::new(0),
             AtomicBool::new(false),
             AtomicUsize::new(0),
@@ -475,13 +475,13 @@ impl HeldLists {
             journal,
             held,
             passes,
-            begun,
+            started,
         }))
     }
 
     /// Waits until this many lists have started, and lets later ones pass.
     pub(crate) async fn hold(&self, lists: usize) {
-        while self.begun() < lists {
+        while self.started() < lists {
             tokio::task::yield_now().await;
         }
         self.0.passes.store(true, Ordering::SeqCst);
@@ -491,8 +491,8 @@ impl HeldLists {
         self.0.held.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
-    pub(crate) fn begun(&self) -> usize {
-        self.0.begun.load(Ordering::SeqCst)
+    pub(crate) fn started(&self) -> usize {
+        self.0.started.load(Ordering::SeqCst)
     }
 }
 
@@ -503,7 +503,7 @@ impl Journal for HeldLists {
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
-        self.0.begun.fetch_add(1, Ordering::SeqCst);
+        self.0.started.fetch_add(1, Ordering::SeqCst);
         if !self.0.passes.load(Ordering::SeqCst) {
             self.0.held.acquire().await.unwrap().forget();
         }
@@ -527,7 +527,7 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
     let mut asking = JoinSet::new();
     let mut ask = |path: &'static str| {
         let token = token.clone();
-        asking.spawn(async move { As(client, &token).get(path).await.status })
+        asking.spawn(async move { TokenClient(client, &token).get(path).await.status })
     };
     ask("/v1/runs");
     journal.hold(1).await;
@@ -549,7 +549,7 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
         .await
         .refused(409, "not_running");
     assert_eq!(
-        journal.begun(),
+        journal.started(),
         5,
         "one of ann's, three of others, and the run that was looked up"
     );
@@ -569,12 +569,12 @@ async fn disconnected_client_holds_its_permit_until_its_list_ends() {
     for _ in 0..4 {
         let mut asking = JoinSet::new();
         let token = token.clone();
-        asking.spawn(async move { As(client, &token).get("/v1/runs").await.status });
+        asking.spawn(async move { TokenClient(client, &token).get("/v1/runs").await.status });
         // The list is in progress: this token has one permit.
         while site.as_("ann").get("/v1/tools").await.status != 429 {
             tokio::task::yield_now().await;
         }
-        while journal.begun() == 0 {
+        while journal.started() == 0 {
             tokio::task::yield_now().await;
         }
         asking.abort_all();
@@ -582,7 +582,7 @@ async fn disconnected_client_holds_its_permit_until_its_list_ends() {
             tokio::task::yield_now().await;
         }
     }
-    assert_eq!(journal.begun(), 1);
+    assert_eq!(journal.started(), 1);
     journal.release();
     site.as_("ann").get("/v1/runs").await.is(200);
     site.server.stop().await;
@@ -604,7 +604,7 @@ async fn disconnected_client_holds_its_permit_until_its_read_ends() {
         let before = journal.counts().0;
         let mut asking = JoinSet::new();
         let token = token.clone();
-        asking.spawn(async move { As(client, &token).get("/v1/runs/r").await.status });
+        asking.spawn(async move { TokenClient(client, &token).get("/v1/runs/r").await.status });
         // The read is in progress: this token has one permit.
         while site.as_("ann").get("/v1/runs").await.status != 429 {
             tokio::task::yield_now().await;
@@ -624,7 +624,7 @@ async fn disconnected_client_holds_its_permit_until_its_read_ends() {
 }
 
 /// Sends a request on a connection, and reads only the beginning of the response.
-async fn ask_and_wait(who: &As<'_>, path: &str) -> BufReader<TcpStream> {
+async fn ask_and_wait(who: &TokenClient<'_>, path: &str) -> BufReader<TcpStream> {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(who.0.0).await.unwrap();

@@ -5,11 +5,11 @@ use levity_serve::Runs;
 use levity_test::ScriptedModel;
 use serde_json::json;
 
-use super::support::{Held, Server, agent};
+use super::support::{HeldTool, Server, agent};
 
 #[tokio::test]
 async fn tools_can_be_listed_and_called_under_policy() {
-    let (held, permits) = Held::new();
+    let (held, permits) = HeldTool::new();
     let agent = agent(ScriptedModel::new(), &MemoryJournal::new())
         .to_builder()
         .tool(held)

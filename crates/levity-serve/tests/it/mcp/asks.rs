@@ -12,7 +12,7 @@ use levity_test::ManualWorld;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::fixture::{ERAS, Era, Peer, Talk, builder};
+use super::fixture::{ERAS, Era, Peer, TestHandler, builder};
 
 fn form() -> ElicitForm {
     let schema = json!({
@@ -82,7 +82,10 @@ fn text(answer: &Value) -> &str {
 
 #[tokio::test]
 async fn elicit_returns_the_users_answer() {
-    let server = builder().offer(Talk::new("who", ask_name)).build().unwrap();
+    let server = builder()
+        .offer(TestHandler::new("who", ask_name))
+        .build()
+        .unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, all()).await;
         let answer = call_with_answers(&mut peer, era, "who", |method, params| {
@@ -118,8 +121,8 @@ async fn elicit_returns_the_users_answer() {
 #[tokio::test]
 async fn unsupported_question_fails_without_asking() {
     let server = builder()
-        .offer(Talk::new("who", ask_name))
-        .offer(Talk::new("sample", |call| async move {
+        .offer(TestHandler::new("who", ask_name))
+        .offer(TestHandler::new("sample", |call| async move {
             let error = call
                 .client
                 .sample(SampleAsk::new("Hello", 5))
@@ -147,7 +150,10 @@ async fn unsupported_question_fails_without_asking() {
 
 #[tokio::test]
 async fn client_refusal_is_returned_to_the_tool() {
-    let server = builder().offer(Talk::new("who", ask_name)).build().unwrap();
+    let server = builder()
+        .offer(TestHandler::new("who", ask_name))
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, all()).await;
     let id = peer.send("tools/call", json!({"name": "who"})).await;
     let ask = peer.next().await;
@@ -159,7 +165,7 @@ async fn client_refusal_is_returned_to_the_tool() {
 
 #[tokio::test]
 async fn concurrent_questions_are_sent_together() {
-    let talk = Talk::new("all", |call| async move {
+    let talk = TestHandler::new("all", |call| async move {
         let client = &call.client;
         let sample = client.sample(SampleAsk::new("Hello", 5));
         let (name, reply, roots) = tokio::join!(client.elicit(form()), sample, client.roots());
@@ -171,7 +177,7 @@ async fn concurrent_questions_are_sent_together() {
         )))
     });
     // The same, from separate tasks.
-    let spread = Talk::new("spread", |call| async move {
+    let spread = TestHandler::new("spread", |call| async move {
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..3 {
             let client = call.client.clone();
@@ -211,7 +217,7 @@ async fn concurrent_questions_are_sent_together() {
 
 #[tokio::test]
 async fn client_model_works_as_levity_model() {
-    let talk = Talk::new("model", |call| async move {
+    let talk = TestHandler::new("model", |call| async move {
         let model = call.client.model().prefer("small");
         assert!(model.card().abilities.tools && !model.card().abilities.output_schema);
         let request = Request::new()
@@ -260,7 +266,7 @@ async fn client_model_works_as_levity_model() {
 
 #[tokio::test]
 async fn log_messages_respect_the_client_level() {
-    let talk = Talk::new("log", |call| async move {
+    let talk = TestHandler::new("log", |call| async move {
         call.client.log(ClientLogLevel::Debug, "small");
         call.client
             .log(ClientLogLevel::Warning, json!({"what": "large"}));
@@ -316,8 +322,8 @@ fn again(tool: &str, args: Value, key: &str, state: &Value) -> Value {
 #[tokio::test]
 async fn answer_is_accepted_only_for_its_question() {
     let server = builder()
-        .offer(Talk::new("who", ask_name))
-        .offer(Talk::new("other", ask_name))
+        .offer(TestHandler::new("who", ask_name))
+        .offer(TestHandler::new("other", ask_name))
         .build()
         .unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
@@ -379,7 +385,7 @@ async fn answer_is_accepted_only_for_its_question() {
 
 #[tokio::test]
 async fn named_question_can_be_answered_in_advance() {
-    let talk = Talk::new("who", |call| async move {
+    let talk = TestHandler::new("who", |call| async move {
         let reply = call.client.named("who").elicit(form()).await?;
         Ok(HandlerReply::text(format!(
             "{}",
@@ -394,17 +400,17 @@ async fn named_question_can_be_answered_in_advance() {
 }
 
 fn waiting(limits: McpLimits, world: &Arc<ManualWorld>, gone: &Arc<Notify>) -> McpServer {
-    struct Gone(Arc<Notify>);
+    struct NotifyOnDrop(Arc<Notify>);
 
-    impl Drop for Gone {
+    impl Drop for NotifyOnDrop {
         fn drop(&mut self) {
             self.0.notify_one();
         }
     }
 
     let gone = gone.clone();
-    let talk = Talk::new("who", move |call| {
-        let gone = Gone(gone.clone());
+    let talk = TestHandler::new("who", move |call| {
+        let gone = NotifyOnDrop(gone.clone());
         async move {
             let _gone = gone;
             ask_name(call).await
@@ -455,7 +461,7 @@ async fn unanswered_question_times_out() {
 async fn paused_call_continues_in_background() {
     let went = Arc::new(Notify::new());
     let goes = went.clone();
-    let talk = Talk::new("both", move |call| {
+    let talk = TestHandler::new("both", move |call| {
         let goes = goes.clone();
         async move {
             let beside = async {
@@ -483,7 +489,7 @@ async fn paused_call_continues_in_background() {
 async fn finished_paused_call_expires() {
     let (world, end) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
     let ends = end.clone();
-    let talk = Talk::new("brief", move |call| {
+    let talk = TestHandler::new("brief", move |call| {
         let ends = ends.clone();
         async move {
             tokio::select! {
@@ -525,7 +531,7 @@ async fn finished_paused_call_expires() {
 async fn abandoned_question_is_cancelled() {
     let (world, end) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
     let ends = end.clone();
-    let talk = Talk::new("brief", move |call| {
+    let talk = TestHandler::new("brief", move |call| {
         let ends = ends.clone();
         async move {
             tokio::select! {

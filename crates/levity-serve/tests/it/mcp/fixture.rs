@@ -30,13 +30,13 @@ pub(super) const ERAS: [Era; 2] = [Era::Old, Era::New];
 type Work = Pin<Box<dyn Future<Output = Result<HandlerReply, RequestError>> + Send>>;
 
 /// A handler made of a function.
-pub(super) struct Talk {
+pub(super) struct TestHandler {
     spec: ToolSpec,
     tasks: TaskSupport,
     work: Box<dyn Fn(HandlerCall) -> Work + Send + Sync>,
 }
 
-impl Talk {
+impl TestHandler {
     pub(super) fn new<F>(
         name: &str,
         work: impl Fn(HandlerCall) -> F + Send + Sync + 'static,
@@ -65,7 +65,7 @@ impl Talk {
 }
 
 #[async_trait]
-impl Handler for Talk {
+impl Handler for TestHandler {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

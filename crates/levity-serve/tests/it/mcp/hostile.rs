@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::Notify;
 
-use super::fixture::{ERAS, Era, Greetings, NumberedResources, Peer, Talk, builder};
+use super::fixture::{ERAS, Era, Greetings, NumberedResources, Peer, TestHandler, builder};
 
 fn echo() -> RecordingTool {
     RecordingTool::new("echo", |args| Ok(ToolOutput::text(args.to_string())))
@@ -236,7 +236,7 @@ async fn concurrent_calls_are_all_answered() {
 async fn calls_beyond_the_limit_are_rejected_as_busy() {
     let go = Arc::new(Notify::new());
     let goes = go.clone();
-    let talk = Talk::new("wait", move |_| {
+    let talk = TestHandler::new("wait", move |_| {
         let goes = goes.clone();
         async move {
             goes.notified().await;

@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::fixture::{Talk, builder};
+use super::fixture::{TestHandler, builder};
 use super::raw_http::{Site, modern_meta};
 
 fn echo() -> RecordingTool {
@@ -30,10 +30,10 @@ fn call(id: i64, tool: &str, args: Value) -> Value {
 }
 
 /// A tool that waits: it signals its start, and the test signals its end.
-fn waiting() -> (Talk, Arc<Notify>, Arc<Notify>) {
-    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (begins, goes) = (begun.clone(), go.clone());
-    let talk = Talk::new("wait", move |_| {
+fn waiting() -> (TestHandler, Arc<Notify>, Arc<Notify>) {
+    let (started, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, goes) = (started.clone(), go.clone());
+    let talk = TestHandler::new("wait", move |_| {
         let (begins, goes) = (begins.clone(), goes.clone());
         async move {
             begins.notify_one();
@@ -41,7 +41,7 @@ fn waiting() -> (Talk, Arc<Notify>, Arc<Notify>) {
             Ok(HandlerReply::text("done"))
         }
     });
-    (talk, begun, go)
+    (talk, started, go)
 }
 
 #[tokio::test]
@@ -257,7 +257,7 @@ async fn idle_sessions_end_without_new_requests() {
 #[tokio::test]
 async fn session_with_call_in_progress_is_not_idle() {
     let world = Arc::new(ManualWorld::new());
-    let (talk, begun, go) = waiting();
+    let (talk, started, go) = waiting();
     let limits = McpLimits::default()
         .sessions(1)
         .idle(Duration::from_secs(60));
@@ -272,7 +272,7 @@ async fn session_with_call_in_progress_is_not_idle() {
     let (headers, wait) = ([("mcp-session-id", &*session)], call(1, "wait", json!({})));
     let waiting = site.post(&headers, &wait);
     let meanwhile = async {
-        begun.notified().await;
+        started.notified().await;
         world.advance(Duration::from_secs(3600));
         assert_eq!(site.session().await.unwrap_err().status, 503);
         go.notify_one();
@@ -285,7 +285,7 @@ async fn session_with_call_in_progress_is_not_idle() {
 /// client.
 #[tokio::test]
 async fn disconnected_client_resumes_and_gets_its_response() {
-    let (talk, begun, go) = waiting();
+    let (talk, started, go) = waiting();
     let site = Site::open(&builder().offer(talk).build().unwrap()).await;
     let session = site.session().await.unwrap();
     let headers = [
@@ -309,7 +309,7 @@ async fn disconnected_client_resumes_and_gets_its_response() {
             break id.trim().to_owned();
         }
     };
-    begun.notified().await;
+    started.notified().await;
     drop(lines);
     go.notify_one();
     let again = [headers[0], headers[1], ("last-event-id", &*last)];
@@ -346,7 +346,7 @@ async fn resuming_a_finished_stream_returns_no_content() {
 /// Questions of the old era go out on the stream of their call, whichever task asks them.
 #[tokio::test]
 async fn questions_are_sent_on_the_stream_of_their_call() {
-    let talk = Talk::new("who", |call| async move {
+    let talk = TestHandler::new("who", |call| async move {
         call.client.log(ClientLogLevel::Info, "asking");
         let form = ElicitForm::new(
             "Who?",
@@ -403,7 +403,7 @@ async fn questions_are_sent_on_the_stream_of_their_call() {
 
 #[tokio::test]
 async fn questions_are_sent_as_results_since_2026_07_28() {
-    let talk = Talk::new("who", |call| async move {
+    let talk = TestHandler::new("who", |call| async move {
         let form = ElicitForm::new(
             "Who?",
             json!({"type": "object", "properties": {"name": {"type": "string"}}}),
@@ -436,18 +436,18 @@ async fn questions_are_sent_as_results_since_2026_07_28() {
 /// Without sessions, a client that hangs up has cancelled the call.
 #[tokio::test]
 async fn hanging_up_cancels_the_call() {
-    struct Gone(Arc<Notify>);
+    struct NotifyOnDrop(Arc<Notify>);
 
-    impl Drop for Gone {
+    impl Drop for NotifyOnDrop {
         fn drop(&mut self) {
             self.0.notify_one();
         }
     }
 
-    let (begun, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (begins, goes) = (begun.clone(), gone.clone());
-    let talk = Talk::new("wait", move |_| {
-        let (begins, gone) = (begins.clone(), Gone(goes.clone()));
+    let (started, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, goes) = (started.clone(), gone.clone());
+    let talk = TestHandler::new("wait", move |_| {
+        let (begins, gone) = (begins.clone(), NotifyOnDrop(goes.clone()));
         async move {
             let _gone = gone;
             begins.notify_one();
@@ -468,7 +468,7 @@ async fn hanging_up_cancels_the_call() {
         .write_all((site.head("POST", &headers, body.len()) + &body).as_bytes())
         .await
         .unwrap();
-    begun.notified().await;
+    started.notified().await;
     drop(stream);
     gone.notified().await;
 }
@@ -476,18 +476,18 @@ async fn hanging_up_cancels_the_call() {
 /// When the listener ends, so does everything that it served: no session remains.
 #[tokio::test]
 async fn stopping_the_listener_ends_all_sessions() {
-    struct Gone(Arc<Notify>);
+    struct NotifyOnDrop(Arc<Notify>);
 
-    impl Drop for Gone {
+    impl Drop for NotifyOnDrop {
         fn drop(&mut self) {
             self.0.notify_one();
         }
     }
 
-    let (begun, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (begins, goes) = (begun.clone(), gone.clone());
-    let talk = Talk::new("wait", move |_| {
-        let (begins, gone) = (begins.clone(), Gone(goes.clone()));
+    let (started, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, goes) = (started.clone(), gone.clone());
+    let talk = TestHandler::new("wait", move |_| {
+        let (begins, gone) = (begins.clone(), NotifyOnDrop(goes.clone()));
         async move {
             let _gone = gone;
             begins.notify_one();
@@ -500,7 +500,7 @@ async fn stopping_the_listener_ends_all_sessions() {
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     let head = site.head("POST", &[("mcp-session-id", &session)], body.len());
     stream.write_all((head + &body).as_bytes()).await.unwrap();
-    begun.notified().await;
+    started.notified().await;
     site.stop.cancel();
     while site.tasks.join_next().await.is_some() {}
     gone.notified().await;

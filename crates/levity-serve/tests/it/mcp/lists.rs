@@ -9,7 +9,9 @@ use levity_serve::mcp::{HandlerReply, McpLimits, McpServer};
 use levity_test::{ManualWorld, RecordingTool};
 use serde_json::{Value, json};
 
-use super::fixture::{Changing, ERAS, Era, Greetings, NumberedResources, Peer, Talk, builder};
+use super::fixture::{
+    Changing, ERAS, Era, Greetings, NumberedResources, Peer, TestHandler, builder,
+};
 
 fn full() -> McpServer {
     builder()
@@ -207,7 +209,7 @@ async fn prompts_are_filled_and_completed() {
 
 #[tokio::test]
 async fn changes_notify_listeners() {
-    let talk = Talk::new("change", |call| async move {
+    let talk = TestHandler::new("change", |call| async move {
         call.client.changes().tools();
         call.client.changes().prompts();
         call.client.changes().resources();

@@ -38,7 +38,12 @@ impl Site {
     }
 
     /// Sends a request with these additional headers, and waits for the whole response.
-    pub(super) async fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> HttpResponse {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream
             .write_all(self.head(method, headers, body.len()).as_bytes())
@@ -47,7 +52,7 @@ impl Site {
         let _ = stream.write_all(body.as_bytes()).await;
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes).await;
-        Answer::parse(&bytes)
+        HttpResponse::parse(&bytes)
     }
 
     pub(super) fn head(&self, method: &str, headers: &[(&str, &str)], length: usize) -> String {
@@ -72,12 +77,12 @@ impl Site {
         head + "\r\n"
     }
 
-    pub(super) async fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
+    pub(super) async fn post(&self, headers: &[(&str, &str)], message: &Value) -> HttpResponse {
         self.send("POST", headers, &message.to_string()).await
     }
 
     /// A request of 2026-07-28.
-    pub(super) async fn modern(&self, method: &str, mut params: Value) -> Answer {
+    pub(super) async fn modern(&self, method: &str, mut params: Value) -> HttpResponse {
         params["_meta"] = modern_meta();
         let name = params
             .get("name")
@@ -100,7 +105,7 @@ impl Site {
     }
 
     /// Opens a session of 2025-11-25; returns the response if there is none.
-    pub(super) async fn session(&self) -> Result<String, Answer> {
+    pub(super) async fn session(&self) -> Result<String, HttpResponse> {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
         let answer = self
             .post(
@@ -124,13 +129,13 @@ pub(super) fn modern_meta() -> Value {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     headers: Vec<(String, String)>,
     pub(super) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));

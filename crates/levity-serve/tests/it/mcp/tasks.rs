@@ -12,7 +12,7 @@ use levity_test::ManualWorld;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::fixture::{Era, Peer, Talk, builder};
+use super::fixture::{Era, Peer, TestHandler, builder};
 
 fn knows_tasks() -> Value {
     json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
@@ -32,7 +32,7 @@ async fn named(call: HandlerCall, name: &str) -> Result<String, RequestError> {
 }
 
 /// A tool that works until the test releases it.
-fn waiting_tool(gate: &Arc<Notify>, tasks: TaskSupport) -> Talk {
+fn waiting_tool(gate: &Arc<Notify>, tasks: TaskSupport) -> TestHandler {
     let gate = gate.clone();
     let work = move |_| {
         let gate = gate.clone();
@@ -41,7 +41,7 @@ fn waiting_tool(gate: &Arc<Notify>, tasks: TaskSupport) -> Talk {
             Ok(HandlerReply::text("done"))
         }
     };
-    Talk::new("wait", work).tasks(tasks)
+    TestHandler::new("wait", work).tasks(tasks)
 }
 
 async fn started(peer: &mut Peer, tool: &str) -> String {
@@ -110,9 +110,9 @@ async fn tool_error_completes_task_and_protocol_error_fails_it() {
     let fault = |_| async { Err(RequestError::failed("broke off")) };
     let panics = |_| async { panic!("on purpose") };
     let server = builder()
-        .offer(Talk::new("error", error).tasks(TaskSupport::Optional))
-        .offer(Talk::new("fault", fault).tasks(TaskSupport::Optional))
-        .offer(Talk::new("panics", panics).tasks(TaskSupport::Optional))
+        .offer(TestHandler::new("error", error).tasks(TaskSupport::Optional))
+        .offer(TestHandler::new("fault", fault).tasks(TaskSupport::Optional))
+        .offer(TestHandler::new("panics", panics).tasks(TaskSupport::Optional))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -145,7 +145,7 @@ async fn task_questions_are_answered_one_by_one() {
         Ok(HandlerReply::text(format!("{} and {}", one?, two?)))
     };
     let server = builder()
-        .offer(Talk::new("both", both).tasks(TaskSupport::Optional))
+        .offer(TestHandler::new("both", both).tasks(TaskSupport::Optional))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -200,7 +200,7 @@ async fn cancelled_task_stops_its_work_and_stays_cancelled() {
         }
     };
     let server = builder()
-        .offer(Talk::new("endless", work).tasks(TaskSupport::Optional))
+        .offer(TestHandler::new("endless", work).tasks(TaskSupport::Optional))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;
@@ -258,7 +258,7 @@ async fn deferred_call_asks_first_and_then_becomes_a_task() {
         Ok(HandlerReply::text(format!("{name}, {again}")))
     };
     let server = builder()
-        .offer(Talk::new("later", work).tasks(TaskSupport::Deferred))
+        .offer(TestHandler::new("later", work).tasks(TaskSupport::Deferred))
         .build()
         .unwrap();
     let mut peer = connect(&server).await;

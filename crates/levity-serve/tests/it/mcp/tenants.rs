@@ -16,8 +16,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::super::http::token_shares::{HeldLists, with_ended};
-use super::fixture::{Talk, builder};
-use super::raw_http::{Answer, Site, modern_meta};
+use super::fixture::{TestHandler, builder};
+use super::raw_http::{HttpResponse, Site, modern_meta};
 
 fn echo(name: &str, hints: Hints) -> RecordingTool {
     RecordingTool::new(name, |args| Ok(ToolOutput::text(args.to_string()))).with_hints(hints)
@@ -41,7 +41,7 @@ fn people() -> (AccessControl, Vec<String>) {
     (AccessControl::named(tokens), all.to_vec())
 }
 
-async fn ask(site: &Site, token: &str, method: &str, mut params: Value) -> Answer {
+async fn ask(site: &Site, token: &str, method: &str, mut params: Value) -> HttpResponse {
     params["_meta"] = modern_meta();
     if method.starts_with("tasks/") {
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] =
@@ -190,7 +190,7 @@ async fn arguments_in_progress_stay_within_the_tenant_share() {
     );
     let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
     let server = builder()
-        .offer(Talk::new("wait", waits).tasks(TaskSupport::Required))
+        .offer(TestHandler::new("wait", waits).tasks(TaskSupport::Required))
         .tool(echo("look", Hints::new().read_only()))
         .limits(limits.arguments(4 << 20))
         .build()
@@ -280,7 +280,7 @@ async fn arguments_in_progress_stay_within_the_tenant_share() {
 async fn task_of_one_token_is_unknown_to_another() {
     let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
     let server = builder()
-        .offer(Talk::new("wait", waits).tasks(TaskSupport::Required))
+        .offer(TestHandler::new("wait", waits).tasks(TaskSupport::Required))
         .build()
         .unwrap();
     let (gate, people) = people();
@@ -513,7 +513,7 @@ async fn lists_of_runs_leave_room_for_other_tokens() {
     let others = async {
         journal.hold(1).await;
         let found = (listed(1).await, listed(2).await, listed(3).await);
-        assert_eq!(journal.begun(), 4, "one of ann's, and three of others");
+        assert_eq!(journal.started(), 4, "one of ann's, and three of others");
         journal.release();
         found
     };
@@ -608,7 +608,7 @@ async fn slow_and_large_bodies_are_rejected() {
     .await;
     let good = ("authorization", "Bearer 0123456789abcdef");
     // Nothing arrives; a little arrives; the client never closes.
-    for begun in ["", "{\"jsonrpc\":"] {
+    for started in ["", "{\"jsonrpc\":"] {
         for head in [
             site.head("POST", &[good], 1000),
             site.head("POST", &[good], 1000)
@@ -616,13 +616,13 @@ async fn slow_and_large_bodies_are_rejected() {
         ] {
             let mut stream = TcpStream::connect(site.address).await.unwrap();
             stream.write_all(head.as_bytes()).await.unwrap();
-            if head.contains("chunked") && !begun.is_empty() {
+            if head.contains("chunked") && !started.is_empty() {
                 stream
-                    .write_all(format!("{:x}\r\n{begun}\r\n", begun.len()).as_bytes())
+                    .write_all(format!("{:x}\r\n{started}\r\n", started.len()).as_bytes())
                     .await
                     .unwrap();
             } else {
-                stream.write_all(begun.as_bytes()).await.unwrap();
+                stream.write_all(started.as_bytes()).await.unwrap();
             }
             let answer = rest(stream).await;
             assert!(
@@ -703,7 +703,7 @@ async fn every_rejection_is_json() {
 
 #[tokio::test]
 async fn handler_gets_its_caller() {
-    let who = Talk::new("who", |call| async move {
+    let who = TestHandler::new("who", |call| async move {
         Ok(HandlerReply::text(
             call.client
                 .caller()
@@ -726,8 +726,8 @@ async fn handler_gets_its_caller() {
 }
 
 /// A tool that waits until its call is dropped, as a task if the client supports tasks.
-fn endless(tasks: TaskSupport) -> Talk {
-    Talk::new("wait", |_| std::future::pending()).tasks(tasks)
+fn endless(tasks: TaskSupport) -> TestHandler {
+    TestHandler::new("wait", |_| std::future::pending()).tasks(tasks)
 }
 
 fn is_busy(answer: &Value) -> bool {
@@ -886,10 +886,10 @@ async fn requests_of_one_token_leave_room_for_others() {
 }
 
 /// A tool that returns the run it is called for.
-struct Where(ToolSpec);
+struct RunNameTool(ToolSpec);
 
 #[async_trait]
-impl Tool for Where {
+impl Tool for RunNameTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -902,7 +902,7 @@ impl Tool for Where {
 #[tokio::test]
 async fn tool_calls_use_a_run_id_of_the_tenant() {
     let spec = ToolSpec::new("where", "Says its run.").with_hints(Hints::new().read_only());
-    let server = builder().tool(Where(spec)).build().unwrap();
+    let server = builder().tool(RunNameTool(spec)).build().unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     for (who, run) in [(0, "ann-mcp"), (1, "bob-mcp"), (2, "eye-mcp"), (3, "mcp")] {

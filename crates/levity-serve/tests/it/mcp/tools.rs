@@ -11,7 +11,7 @@ use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::fixture::{ERAS, Era, Peer, Talk, builder};
+use super::fixture::{ERAS, Era, Peer, TestHandler, builder};
 
 fn add() -> RecordingTool {
     let number = json!({"type": "number", "format": "double"});
@@ -33,7 +33,7 @@ fn add() -> RecordingTool {
 async fn tools_can_be_listed_and_called() {
     let server = builder()
         .tool(add())
-        .offer(Talk::new("talk", |_| async {
+        .offer(TestHandler::new("talk", |_| async {
             Ok(HandlerReply::text("hi"))
         }))
         .build()
@@ -61,7 +61,7 @@ async fn tools_can_be_listed_and_called() {
 
 #[tokio::test]
 async fn invalid_calls_return_descriptive_errors() {
-    let strict = Talk::new("strict", |_| async { Ok(HandlerReply::default()) })
+    let strict = TestHandler::new("strict", |_| async { Ok(HandlerReply::default()) })
         .spec(|spec| spec.with_input(json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false})));
     let server = builder().tool(add()).offer(strict).build().unwrap();
     for era in ERAS {
@@ -99,8 +99,10 @@ async fn tool_failures_are_results_for_the_model() {
         .tool(RecordingTool::new("fails", |_| {
             Err(ToolError::failed("no luck"))
         }))
-        .offer(Talk::new("panics_too", |_| async { panic!("s3cret") }))
-        .offer(Talk::new("refuses", |_| async {
+        .offer(TestHandler::new("panics_too", |_| async {
+            panic!("s3cret")
+        }))
+        .offer(TestHandler::new("refuses", |_| async {
             Err(RequestError::invalid("not like this"))
         }))
         .build()
@@ -128,7 +130,7 @@ async fn tool_failures_are_results_for_the_model() {
 #[tokio::test]
 async fn slow_tools_time_out() {
     let world = Arc::new(ManualWorld::auto());
-    let slow = Talk::new("slow", |_| std::future::pending())
+    let slow = TestHandler::new("slow", |_| std::future::pending())
         .spec(|spec| spec.with_hints(Hints::new().timeout(Duration::from_secs(3))));
     let server = builder()
         .tool(FaultyTool::hangs().named("hangs"))
@@ -153,21 +155,21 @@ async fn slow_tools_time_out() {
 
 #[tokio::test]
 async fn cancelled_call_is_dropped() {
-    struct Dropped(Arc<Notify>);
+    struct NotifyOnDrop(Arc<Notify>);
 
-    impl Drop for Dropped {
+    impl Drop for NotifyOnDrop {
         fn drop(&mut self) {
             self.0.notify_one();
         }
     }
 
     for era in ERAS {
-        let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (begins, drops) = (begun.clone(), dropped.clone());
-        let talk = Talk::new("wait", move |call| {
+        let (started, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, drops) = (started.clone(), dropped.clone());
+        let talk = TestHandler::new("wait", move |call| {
             let (begins, drops) = (begins.clone(), drops.clone());
             async move {
-                let _dropped = Dropped(drops);
+                let _dropped = NotifyOnDrop(drops);
                 begins.notify_one();
                 call.cancel.cancelled().await;
                 std::future::pending().await
@@ -180,7 +182,7 @@ async fn cancelled_call_is_dropped() {
             .unwrap();
         let mut peer = Peer::connect(&server, era, json!({})).await;
         let id = peer.send("tools/call", json!({"name": "wait"})).await;
-        begun.notified().await;
+        started.notified().await;
         let hangs = peer.send("tools/call", json!({"name": "hangs"})).await;
         for id in [id, hangs] {
             peer.tell(
@@ -204,7 +206,7 @@ async fn cancelled_call_is_dropped() {
 
 #[tokio::test]
 async fn progress_arrives_before_the_result() {
-    let talk = Talk::new("steps", |call| async move {
+    let talk = TestHandler::new("steps", |call| async move {
         for step in 1..=3 {
             call.client
                 .progress(f64::from(step), Some(3.0), Some(format!("step {step}")));
@@ -286,7 +288,7 @@ impl levity_core::Tool for Slow {
 
 #[tokio::test]
 async fn all_kinds_of_content_are_sent() {
-    let talk = Talk::new("show", |_| async {
+    let talk = TestHandler::new("show", |_| async {
         let document = Media::bytes("application/pdf", vec![1, 2, 3]);
         let reply = HandlerReply::text("text")
             .with(Media::bytes("image/png", vec![1]))
@@ -362,7 +364,7 @@ async fn policy_asks_the_clients_user_for_approval() {
 
 #[test]
 fn build_rejects_invalid_tools_and_limits() {
-    let talk = |name: &str| Talk::new(name, |_| async { Ok(HandlerReply::default()) });
+    let talk = |name: &str| TestHandler::new(name, |_| async { Ok(HandlerReply::default()) });
     let built = |builder: levity_serve::mcp::McpServerBuilder, word: &str| {
         let error = builder.build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
