@@ -427,7 +427,7 @@ async fn questions_of_a_run_are_forwarded_to_the_client() {
     let client = connect_plain(offered(runs(script()))).await;
     assert!(
         !sent(client.value("query", json!({"prompt": "Send it"})).await),
-        "nobody can be asked"
+        "no user can be asked"
     );
     let asks = ScriptedModel::new()
         .call("ask_user", json!({"question": "Which colour?"}))

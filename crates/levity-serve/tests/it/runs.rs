@@ -200,12 +200,12 @@ async fn runs_of_an_earlier_process_are_resumed() {
     assert!(
         told.iter()
             .any(|(_, event)| event["kind"].get("decided").is_some()),
-        "it goes on where it was left"
+        "the run resumes where it stopped"
     );
     assert!(
         told.iter()
             .all(|(_, event)| event["kind"].get("run_started").is_none()),
-        "nothing is told twice"
+        "no event is repeated"
     );
     let waiting = RunQuery::new().state(RunState::Waiting);
     assert!(after.list(&waiting).await.unwrap().is_empty());
@@ -256,7 +256,7 @@ async fn outcome_of_abandoned_run_resolves() {
         .expect("it is over");
     assert!(outcome.ending().is_none(), "{outcome:?}");
     let read = tokio::time::timeout(soon, async { while events.next().await.is_some() {} }).await;
-    read.expect("nothing more is told");
+    read.expect("the stream ends");
 }
 
 #[tokio::test]
@@ -442,7 +442,7 @@ async fn queued_run_resumes_once_also_on_request() {
         .collect();
     assert!(
         matches!(runs.resume(&queued[1]).await, Err(Error::Full { .. })),
-        "there is no place yet"
+        "no slot is free yet"
     );
     permits.add_permits(3);
     let ended = async {

@@ -69,7 +69,7 @@ async fn files_can_be_written_read_and_listed() {
     );
     assert!(
         stage.was_notified("created src/a.rs (11 bytes)"),
-        "whoever sits at the host sees it"
+        "the operator gets a notice"
     );
 }
 
@@ -263,7 +263,7 @@ async fn write_notifies_all_clients_except_the_writer() {
         .unwrap();
     assert!(
         writer.was_notified.is_empty(),
-        "its own write was told it: {:?}",
+        "the writer was notified of its own write: {:?}",
         writer.was_notified
     );
     assert_eq!(writer.next().await.unwrap()["params"]["path"], "b");

@@ -365,9 +365,9 @@ async fn silent_client_is_disconnected() {
     while asked < 8 {
         let message = within(idle.socket.next())
             .await
-            .expect("it was let go")
+            .expect("the client was disconnected")
             .unwrap();
-        assert!(!message.is_close(), "it was let go");
+        assert!(!message.is_close(), "the client was disconnected");
         asked += usize::from(message.is_ping());
     }
 }

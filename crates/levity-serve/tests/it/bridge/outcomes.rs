@@ -249,7 +249,7 @@ async fn proven_host_gets_a_proof_instead_of_the_token() {
         String::from_utf8(head).unwrap()
     };
     let (answer, head) = tokio::join!(within(client.request("ping", json!({}))), within(hearing));
-    assert!(answer.is_err(), "nobody answers");
+    assert!(answer.is_err(), "no host answers");
     assert!(
         head.to_lowercase()
             .contains("\r\nauthorization: levity-proof "),

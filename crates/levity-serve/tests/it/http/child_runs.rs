@@ -185,7 +185,7 @@ async fn child_run_ends_with_its_parent((runs, _permits): (Runs, Arc<Semaphore>)
     client
         .post(&format!("/v1/runs/{child}/pause"), json!({}))
         .await
-        .refused(409, "not_running");
+        .assert_error(409, "not_running");
     assert_eq!(
         client.get("/v1/runs?roots=0&state=open").await.is(200)["runs"],
         json!([])
@@ -334,7 +334,7 @@ async fn pause_continues_when_its_client_disconnects() {
     };
     let paused = tokio::time::timeout(Duration::from_secs(20), paused)
         .await
-        .expect("nobody was told");
+        .expect("no run received the command");
     assert_eq!(paused, ["r", &*child]);
     server
         .client

@@ -29,7 +29,7 @@ impl HttpResponse {
 
     /// Checks that the response is an error with this status and code.
     #[track_caller]
-    pub(crate) fn refused(self, status: u16, code: &str) {
+    pub(crate) fn assert_error(self, status: u16, code: &str) {
         assert_eq!(
             (self.status, self.json["error"]["code"].as_str()),
             (status, Some(code)),

@@ -47,15 +47,15 @@ async fn rejected_client_gets_the_reason() {
     ] {
         let refused = client.ask_as("GET", path, &[], "").await;
         assert!(refused.has("www-authenticate: bearer"));
-        refused.refused(401, "token_missing");
+        refused.assert_error(401, "token_missing");
         client
             .ask_as("GET", path, &[bearer("0123456789abcdef-of-a-tesT")], "")
             .await
-            .refused(401, "token_wrong");
+            .assert_error(401, "token_wrong");
         client
             .ask_as("GET", path, &[bearer(TOKEN), bearer(TOKEN)], "")
             .await
-            .refused(401, "token_missing");
+            .assert_error(401, "token_missing");
     }
     for evil in [
         "http://evil.example",
@@ -67,22 +67,22 @@ async fn rejected_client_gets_the_reason() {
         client
             .ask_as("POST", "/v1/runs", &[bearer(TOKEN), origin.clone()], "")
             .await
-            .refused(403, "origin_refused");
+            .assert_error(403, "origin_refused");
         client
             .ask_as("GET", "/v1/health", &[origin], "")
             .await
-            .refused(403, "origin_refused");
+            .assert_error(403, "origin_refused");
     }
     let host = ("Host", "evil.example".to_owned());
     client
         .ask_as("GET", "/v1/runs", &[bearer(TOKEN), host], "")
         .await
-        .refused(403, "host_refused");
+        .assert_error(403, "host_refused");
     // A browser sends a preflight request first; foreign origins are rejected.
     let preflight = [("Origin", "http://localhost:1".to_owned()), bearer(TOKEN)];
     let options = client.ask_as("OPTIONS", "/v1/runs", &preflight, "").await;
     assert!(!options.has("access-control-"));
-    options.refused(405, "no_method");
+    options.assert_error(405, "no_method");
     lives(client).await;
     server.stop().await;
 }
@@ -103,9 +103,11 @@ async fn malformed_requests_are_rejected() {
         } else {
             post(bad).await
         };
-        answer.refused(status, code);
+        answer.assert_error(status, code);
     }
-    post(&"[".repeat(100_000)).await.refused(422, "invalid");
+    post(&"[".repeat(100_000))
+        .await
+        .assert_error(422, "invalid");
     let deep = format!("{{\"goal\": {}1{}}}", "[".repeat(500), "]".repeat(500));
     assert!(matches!(post(&deep).await.status, 400 | 422));
     for wrong in [
@@ -123,11 +125,11 @@ async fn malformed_requests_are_rejected() {
         json!({"goal": "x", "goals": "y"}),
         json!({"goal": "x", "id": 7}),
     ] {
-        post(&wrong.to_string()).await.refused(422, "invalid");
+        post(&wrong.to_string()).await.assert_error(422, "invalid");
     }
     post(r#"{"goal": "x", "goal": "y"}"#)
         .await
-        .refused(422, "invalid");
+        .assert_error(422, "invalid");
     for id in [
         "",
         ".",
@@ -144,7 +146,7 @@ async fn malformed_requests_are_rejected() {
     ] {
         post(&json!({"goal": "x", "id": id}).to_string())
             .await
-            .refused(422, "bad_id");
+            .assert_error(422, "bad_id");
     }
     for id in [
         "",
@@ -158,19 +160,19 @@ async fn malformed_requests_are_rejected() {
     ] {
         post(&json!({"goal": "x", "conversation": id}).to_string())
             .await
-            .refused(422, "bad_id");
+            .assert_error(422, "bad_id");
     }
     post(&json!({"goal": "x".repeat((256 << 10) + 1)}).to_string())
         .await
-        .refused(413, "goal_too_long");
+        .assert_error(413, "goal_too_long");
     let long = json!({"text": "x".repeat((256 << 10) + 1)});
     client
         .post("/v1/runs/none/say", long)
         .await
-        .refused(413, "goal_too_long");
+        .assert_error(413, "goal_too_long");
     post(&json!({"goal": "x".repeat(2 << 20)}).to_string())
         .await
-        .refused(413, "too_large");
+        .assert_error(413, "too_large");
     for kind in [
         "text/plain",
         "application/jsonp",
@@ -181,18 +183,18 @@ async fn malformed_requests_are_rejected() {
         client
             .ask_as("POST", "/v1/runs", &headers, r#"{"goal": "x"}"#)
             .await
-            .refused(415, "not_json");
+            .assert_error(415, "not_json");
     }
     let twice = [("Content-Type", "application/json")];
     client
         .ask("POST", "/v1/runs", &twice, Some(r#"{"goal": "x"}"#))
         .await
-        .refused(400, "bad_header");
+        .assert_error(400, "bad_header");
     let keys = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")];
     client
         .ask("POST", "/v1/runs", &keys, Some(r#"{"goal": "x"}"#))
         .await
-        .refused(400, "bad_header");
+        .assert_error(400, "bad_header");
     client
         .ask(
             "POST",
@@ -201,7 +203,7 @@ async fn malformed_requests_are_rejected() {
             Some(r#"{"goal": "x"}"#),
         )
         .await
-        .refused(400, "bad_header");
+        .assert_error(400, "bad_header");
     assert_eq!(server.runs.here().len(), 0);
     lives(client).await;
     server.stop().await;
@@ -220,7 +222,7 @@ async fn requests_for_missing_items_are_rejected() {
         "/v1/runs/r/nothing",
         "/v1/../etc/passwd",
     ] {
-        client.get(path).await.refused(404, "no_route");
+        client.get(path).await.assert_error(404, "no_route");
     }
     for (method, path) in [
         ("DELETE", "/v1/runs"),
@@ -232,7 +234,7 @@ async fn requests_for_missing_items_are_rejected() {
     ] {
         let refused = client.ask(method, path, &[], None).await;
         assert!(refused.has("allow: "), "{refused:?}");
-        refused.refused(405, "no_method");
+        refused.assert_error(405, "no_method");
     }
     for id in [
         "..",
@@ -262,53 +264,56 @@ async fn requests_for_missing_items_are_rejected() {
         client
             .get(&format!("/v1/runs/nobody{path}"))
             .await
-            .refused(404, "no_run");
+            .assert_error(404, "no_run");
     }
     for command in ["pause", "resume", "cancel"] {
         client
             .post(&format!("/v1/runs/nobody/{command}"), json!({}))
             .await
-            .refused(404, "no_run");
+            .assert_error(404, "no_run");
         client
             .post(&format!("/v1/runs/nobody/{command}"), json!({"odd": 1}))
             .await
-            .refused(422, "invalid");
+            .assert_error(422, "invalid");
     }
     client
         .post("/v1/runs/nobody/say", json!({"text": "x"}))
         .await
-        .refused(404, "no_run");
+        .assert_error(404, "no_run");
     client
         .post("/v1/runs/nobody/say", json!({"text": "\u{200b}\0"}))
         .await
-        .refused(422, "invalid");
+        .assert_error(422, "invalid");
     client
         .post("/v1/runs/nobody/asks/1", json!({"decision": "allow"}))
         .await
-        .refused(404, "no_run");
-    client.get("/v1/sessions").await.refused(404, "no_sessions");
+        .assert_error(404, "no_run");
+    client
+        .get("/v1/sessions")
+        .await
+        .assert_error(404, "no_sessions");
     client
         .get("/v1/sessions/x?kind=plan")
         .await
-        .refused(404, "no_sessions");
+        .assert_error(404, "no_sessions");
     // A plan cannot be deleted, and a conversation of that name is not deleted in its place.
     client
         .ask("DELETE", "/v1/sessions/x?kind=plan", &[], None)
         .await
-        .refused(400, "bad_query");
+        .assert_error(400, "bad_query");
     client
         .ask("DELETE", "/v1/runs/x?dry=1", &[], None)
         .await
-        .refused(400, "bad_query");
+        .assert_error(400, "bad_query");
     client
         .get("/v1/runs/x?full=1")
         .await
-        .refused(400, "bad_query");
+        .assert_error(400, "bad_query");
     client
         .post("/v1/runs/x/cancel?force=1", json!({}))
         .await
-        .refused(400, "bad_query");
-    client.get("/v1/runs/x?").await.refused(404, "no_run");
+        .assert_error(400, "bad_query");
+    client.get("/v1/runs/x?").await.assert_error(404, "no_run");
     let head = client.ask("HEAD", "/v1/runs", &[], None).await;
     assert_eq!((head.status, &head.json), (200, &Value::Null));
     lives(client).await;
@@ -348,7 +353,7 @@ async fn body_announced_as_too_large_is_not_read() {
     client
         .raw(head(client, 1 << 30).as_bytes())
         .await
-        .refused(413, "too_large");
+        .assert_error(413, "too_large");
     assert!(matches!(
         client.raw(head(client, u64::MAX).as_bytes()).await.status,
         400 | 413 | 431
@@ -364,7 +369,7 @@ async fn body_announced_as_too_large_is_not_read() {
     client
         .raw(format!("{chunked}{}", piece.repeat(40)).as_bytes())
         .await
-        .refused(413, "too_large");
+        .assert_error(413, "too_large");
     let both = head(client, 5).replace(
         "\r\n\r\n",
         "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -401,11 +406,11 @@ async fn slow_clients_time_out() {
     client
         .raw(head(client, 20).as_bytes())
         .await
-        .refused(408, "too_slow");
+        .assert_error(408, "too_slow");
     client
         .raw(format!("{}{{\"goal\":", head(client, 20)).as_bytes())
         .await
-        .refused(408, "too_slow");
+        .assert_error(408, "too_slow");
     // Hundreds of slow clients do not lock out others.
     let mut slow = Vec::new();
     for _ in 0..300 {

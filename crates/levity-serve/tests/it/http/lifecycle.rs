@@ -106,11 +106,14 @@ async fn questions_can_be_decided() {
             client
                 .post(&path, json!({"decision": "allow"}))
                 .await
-                .refused(422, "wants_answer");
+                .assert_error(422, "wants_answer");
         }
         let told = client.post(&path, decision.clone()).await.is(200);
         assert_eq!(told, json!({"id": id, "told": "heard"}));
-        client.post(&path, decision).await.refused(409, "not_asked");
+        client
+            .post(&path, decision)
+            .await
+            .assert_error(409, "not_asked");
     }
     let told = events.rest().await;
     assert_eq!(told.last().unwrap().name, "end");
@@ -166,7 +169,7 @@ async fn invalid_decisions_are_rejected() {
         json!("allow"),
     ];
     for wrong in wrong {
-        client.post(&path, wrong).await.refused(422, "invalid");
+        client.post(&path, wrong).await.assert_error(422, "invalid");
     }
     client
         .post(
@@ -174,14 +177,14 @@ async fn invalid_decisions_are_rejected() {
             json!({"decision": "allow"}),
         )
         .await
-        .refused(400, "bad_id");
+        .assert_error(400, "bad_id");
     client
         .post(
             &format!("/v1/runs/{id}/asks/777"),
             json!({"decision": "allow"}),
         )
         .await
-        .refused(409, "not_asked");
+        .assert_error(409, "not_asked");
     // The number alone is enough if the run itself asks.
     let number = ask.rsplit_once(':').unwrap().1;
     client
@@ -255,12 +258,12 @@ async fn run_can_be_paused_messaged_resumed_and_cancelled() {
         client
             .post(&format!("{run}/{command}"), json!({}))
             .await
-            .refused(409, "not_running");
+            .assert_error(409, "not_running");
     }
     client
         .post(&format!("{run}/say"), json!({"text": "x"}))
         .await
-        .refused(409, "not_running");
+        .assert_error(409, "not_running");
     assert_eq!(
         client.get(&run).await.is(200)["ending"]["why"],
         "cancelled: enough"
@@ -285,7 +288,7 @@ async fn repeated_start_request_starts_one_run() {
     client
         .post("/v1/runs", json!({"goal": "Other.", "id": "monday"}))
         .await
-        .refused(409, "run_exists");
+        .assert_error(409, "run_exists");
     let by_key = async |client: Client, goal: &str, key: &str| {
         let body = json!({"goal": goal}).to_string();
         client
@@ -303,7 +306,7 @@ async fn repeated_start_request_starts_one_run() {
     );
     by_key(client, "Other.", "abc")
         .await
-        .refused(409, "run_exists");
+        .assert_error(409, "run_exists");
     let both = client
         .ask(
             "POST",
@@ -312,7 +315,7 @@ async fn repeated_start_request_starts_one_run() {
             Some(&order.to_string()),
         )
         .await;
-    both.refused(400, "two_ids");
+    both.assert_error(400, "two_ids");
     server.stop().await;
 
     // Another process reads the runs from the journal.
@@ -323,7 +326,7 @@ async fn repeated_start_request_starts_one_run() {
     );
     by_key(server.client, "Other.", "abc")
         .await
-        .refused(409, "run_exists");
+        .assert_error(409, "run_exists");
     assert_eq!(
         server.client.post("/v1/runs", order).await.is(200)["state"],
         "answered"
@@ -444,16 +447,22 @@ async fn runs_can_be_listed_by_page_and_removed() {
             client
                 .get(&format!("/v1/runs?{wrong}"))
                 .await
-                .refused(400, "bad_query");
+                .assert_error(400, "bad_query");
         }
         // If every run is audited, the run is retained in any case.
         match server.runs.runtime().journal().keeps() {
             true => {
                 client.delete("/v1/runs/r3").await.is(204);
-                client.get("/v1/runs/r3").await.refused(404, "no_run");
-                client.delete("/v1/runs/r3").await.refused(404, "no_run");
+                client.get("/v1/runs/r3").await.assert_error(404, "no_run");
+                client
+                    .delete("/v1/runs/r3")
+                    .await
+                    .assert_error(404, "no_run");
             }
-            false => client.delete("/v1/runs/r3").await.refused(409, "not_kept"),
+            false => client
+                .delete("/v1/runs/r3")
+                .await
+                .assert_error(409, "not_kept"),
         }
         server.stop().await;
     }
@@ -480,12 +489,12 @@ async fn start_without_waiting_respects_the_run_limit() {
         .is(201);
     let full = client.post("/v1/runs", json!({"goal": "Hold."})).await;
     assert!(full.has("retry-after: 1"));
-    full.refused(429, "full");
+    full.assert_error(429, "full");
     let id = first["id"].as_str().unwrap();
     client
         .delete(&format!("/v1/runs/{id}"))
         .await
-        .refused(409, "not_ended");
+        .assert_error(409, "not_ended");
     permits.add_permits(2);
     for run in server.runs.here() {
         run.outcome().await;

@@ -34,10 +34,10 @@ async fn behind(
 ) -> (Server, Notices) {
     let stop = CancelToken::new();
     let notices = Notices::default();
-    let told = notices.clone();
+    let sink = notices.clone();
     let listener = Listener::bind("127.0.0.1:0", access).await.unwrap();
     let listener = listener.limits(limits).until(stop.clone());
-    let listener = listener.on_notice(move |notice| told.lock().unwrap().push(notice.clone()));
+    let listener = listener.on_notice(move |notice| sink.lock().unwrap().push(notice.clone()));
     let runs = Runs::new(agent(
         ScriptedModel::new().reply("1"),
         &MemoryJournal::new(),
@@ -105,18 +105,18 @@ async fn idle_connections_without_token_do_not_lock_out_others() {
                 keep(&mut known, client, TOKEN)
                     .await
                     .starts_with("HTTP/1.1 200"),
-                "it keeps its place"
+                "the connection stays open"
             );
         }
     }
-    let told = rest(&mut idle[0]).await;
+    let response = rest(&mut idle[0]).await;
     assert!(
-        told.starts_with("HTTP/1.1 503") && told.contains("retry-after: 1"),
-        "{told}"
+        response.starts_with("HTTP/1.1 503") && response.contains("retry-after: 1"),
+        "{response}"
     );
     assert!(
-        told.contains("too_many_connections") && told.contains("connection: close"),
-        "{told}"
+        response.contains("too_many_connections") && response.contains("connection: close"),
+        "{response}"
     );
     assert!(
         notices
@@ -161,7 +161,7 @@ async fn connections_above_the_limit_get_retry_after() {
         refused.has("retry-after: 1") && refused.has("connection: close"),
         "{refused:?}"
     );
-    refused.refused(503, "too_many_connections");
+    refused.assert_error(503, "too_many_connections");
     // Every client may check the health of the server.
     client.ask_as("GET", "/v1/health", &[], "").await.is(200);
     drop(known.pop());
@@ -199,12 +199,12 @@ async fn named_token_cannot_use_all_connections() {
     client
         .ask_as("GET", "/v1/runs", &[bearer(ci.reveal())], "")
         .await
-        .refused(503, "too_many_connections");
+        .assert_error(503, "too_many_connections");
     // The users of a tenant share its connections.
     client
         .ask_as("GET", "/v1/runs", &[bearer(boss.reveal())], "")
         .await
-        .refused(503, "too_many_connections");
+        .assert_error(503, "too_many_connections");
     client
         .ask_as("GET", "/v1/runs", &[bearer(bob.reveal())], "")
         .await
@@ -277,7 +277,7 @@ async fn wrong_tokens_are_throttled_and_valid_ones_pass() {
     for number in 0..3 {
         guess(format!("a-wrong-token-no-{number}"))
             .await
-            .refused(401, "token_wrong");
+            .assert_error(401, "token_wrong");
     }
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..8 {
@@ -298,7 +298,7 @@ async fn wrong_tokens_are_throttled_and_valid_ones_pass() {
     }
     for refused in waiting.join_all().await {
         assert!(refused.has("retry-after: 60"), "{refused:?}");
-        refused.refused(429, "too_many_wrong_tokens");
+        refused.assert_error(429, "too_many_wrong_tokens");
     }
     client.get("/v1/runs").await.is(200);
     let notices = std::mem::take(&mut *notices.lock().unwrap());
@@ -319,16 +319,16 @@ async fn wrong_token_closes_its_connection() {
     let (server, _) = limited(ConnectionLimits::default(), |listener| listener).await;
     let client = server.client;
     let mut stream = connect(client).await;
-    let told = keep(&mut stream, client, "a-wrong-token-of-a-test").await;
+    let response = keep(&mut stream, client, "a-wrong-token-of-a-test").await;
     assert!(
-        told.starts_with("HTTP/1.1 401") && told.contains("\r\nconnection: close\r\n"),
-        "{told}"
+        response.starts_with("HTTP/1.1 401") && response.contains("\r\nconnection: close\r\n"),
+        "{response}"
     );
     let mut stream = connect(client).await;
-    let told = keep(&mut stream, client, TOKEN).await;
+    let response = keep(&mut stream, client, TOKEN).await;
     assert!(
-        told.starts_with("HTTP/1.1 200") && !told.contains("connection: close"),
-        "{told}"
+        response.starts_with("HTTP/1.1 200") && !response.contains("connection: close"),
+        "{response}"
     );
     server.stop().await;
 }

@@ -113,7 +113,7 @@ async fn command_to_blocked_run_is_accepted_or_rejected() {
     assert_eq!((taken.len(), refused.len()), (Runs::TOLD, 16));
     for answer in refused {
         assert!(answer.has("retry-after: 1"));
-        answer.refused(429, "told_enough");
+        answer.assert_error(429, "told_enough");
     }
     // A cancellation does not wait behind the other commands.
     assert_eq!(

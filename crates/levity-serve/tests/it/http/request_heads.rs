@@ -45,7 +45,7 @@ async fn head_above_64_kib_is_rejected() {
         let answer = client.raw(head(client, length).as_bytes()).await;
         assert_eq!(answer.status, status, "{length}: {answer:?}");
         if status == 431 {
-            answer.refused(431, "head_too_large");
+            answer.assert_error(431, "head_too_large");
         }
     }
     server.stop().await;
@@ -172,7 +172,7 @@ async fn parser_errors_are_json() {
             answer.has("content-type: application/json") && answer.has("connection: close"),
             "{shown:?}: {answer:?}"
         );
-        answer.refused(status, code);
+        answer.assert_error(status, code);
     }
     // The invalid request follows an answered one on the same connection.
     let good = format!("GET /v1/health HTTP/1.1\r\nHost: {}\r\n\r\n", client.0);
@@ -253,7 +253,7 @@ async fn request_line_with_foreign_host_is_rejected() {
         let answer = client.raw(text.as_bytes()).await;
         assert_eq!(answer.status == 200, allowed, "{line} {host}: {answer:?}");
         if !allowed {
-            answer.refused(403, "host_refused");
+            answer.assert_error(403, "host_refused");
         }
     }
     server.stop().await;

@@ -91,11 +91,11 @@ async fn conversations_can_be_listed_read_and_deleted() {
     client
         .get("/v1/sessions/nobody")
         .await
-        .refused(404, "no_session");
+        .assert_error(404, "no_session");
     client
         .get("/v1/sessions/x?kind=odd")
         .await
-        .refused(400, "bad_query");
+        .assert_error(400, "bad_query");
 
     let open = conversations
         .open(&ConversationId::new("c1"), 1)
@@ -104,13 +104,13 @@ async fn conversations_can_be_listed_read_and_deleted() {
     client
         .delete("/v1/sessions/c1")
         .await
-        .refused(409, "session_busy");
+        .assert_error(409, "session_busy");
     drop(open);
     client.delete("/v1/sessions/c1").await.is(204);
     client
         .delete("/v1/sessions/c1")
         .await
-        .refused(404, "no_session");
+        .assert_error(404, "no_session");
     server.stop().await;
 }
 
@@ -175,7 +175,7 @@ async fn run_in_conversation_without_store_is_rejected() {
         .client
         .post("/v1/runs", json!({"goal": "x", "conversation": "c"}))
         .await;
-    answer.refused(422, "refused");
+    answer.assert_error(422, "refused");
     server.stop().await;
 }
 
@@ -212,17 +212,17 @@ async fn stored_plans_can_be_read() {
         .client
         .get("/v1/sessions/s2?kind=plan")
         .await
-        .refused(404, "no_session");
+        .assert_error(404, "no_session");
     server
         .client
         .get("/v1/sessions/..%2fx?kind=plan")
         .await
-        .refused(400, "bad_id");
+        .assert_error(400, "bad_id");
     server
         .client
         .get("/v1/sessions")
         .await
-        .refused(404, "no_sessions");
+        .assert_error(404, "no_sessions");
     server.stop().await;
 }
 
@@ -293,7 +293,7 @@ async fn undriven_run_gets_commands_by_journal_and_is_resumed() {
     client
         .post("/v1/runs/r/resume", json!({}))
         .await
-        .refused(409, "not_running");
+        .assert_error(409, "not_running");
     server.stop().await;
 }
 
@@ -315,7 +315,7 @@ async fn message_to_undriven_run_with_guards_is_rejected() {
     client
         .post("/v1/runs/r/say", said.clone())
         .await
-        .refused(409, "unheard");
+        .assert_error(409, "unheard");
     client.post("/v1/runs/r/resume", json!({})).await.is(202);
     client.post("/v1/runs/r/say", said).await.is(200);
     let kept = serde_json::to_string(&journal.records(&RunId::new("r"))).unwrap();
@@ -376,9 +376,12 @@ async fn run_of_another_process_is_visible_and_not_resumed() {
         client
             .post(&format!("/v1/runs/r/{command}"), json!({}))
             .await
-            .refused(409, "driven_elsewhere");
+            .assert_error(409, "driven_elsewhere");
     }
-    client.delete("/v1/runs/r").await.refused(409, "not_ended");
+    client
+        .delete("/v1/runs/r")
+        .await
+        .assert_error(409, "not_ended");
     // A failed attempt to resume leaves no trace.
     server.runs.resume_all().await.unwrap();
     while server.runs.under_way() > 0 {

@@ -105,7 +105,7 @@ async fn ended_run_is_streamed_by_the_next_process() {
         .client
         .get("/v1/runs/nobody/events")
         .await
-        .refused(404, "no_run");
+        .assert_error(404, "no_run");
     server.stop().await;
 }
 
@@ -261,7 +261,7 @@ async fn events_of_child_runs_are_included_on_request() {
         .client
         .delete(&format!("/v1/runs/{child}"))
         .await
-        .refused(409, "child");
+        .assert_error(409, "child");
     server.stop().await;
 
     // The order among runs is specific to the first process, so ids after a child event are reset
@@ -388,7 +388,7 @@ async fn waiting_reader_gets_heartbeats_until_the_server_stops() {
     assert!(events.comment().await);
     let full = server.client.get("/v1/runs/r/events").await;
     assert!(full.has("retry-after: 1"));
-    full.refused(503, "too_many_readers");
+    full.assert_error(503, "too_many_readers");
     // A reader does not delay the shutdown of the server, and gets no end of the run.
     server.stop().await;
     assert_eq!(events.rest().await, []);

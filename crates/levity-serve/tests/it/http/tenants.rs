@@ -215,13 +215,13 @@ async fn named_token_sees_only_its_own_runs() {
     for other in ["bob-monday", "root", "bob-monday.1", "ann-bob-monday"] {
         ann.get(&format!("/v1/runs/{other}"))
             .await
-            .refused(404, "no_run");
+            .assert_error(404, "no_run");
         ann.get(&format!("/v1/runs/{other}/events"))
             .await
-            .refused(404, "no_run");
+            .assert_error(404, "no_run");
         ann.get(&format!("/v1/runs/{other}/asks"))
             .await
-            .refused(404, "no_run");
+            .assert_error(404, "no_run");
         ann.ask("DELETE", &format!("/v1/runs/{other}"), Value::Null)
             .await;
         for verb in ["pause", "resume", "cancel"] {
@@ -235,13 +235,13 @@ async fn named_token_sees_only_its_own_runs() {
         }
         ann.post(&format!("/v1/runs/{other}/say"), json!({"text": "Hello"}))
             .await
-            .refused(404, "no_run");
+            .assert_error(404, "no_run");
     }
     owner.get("/v1/runs/bob-monday").await.is(200);
     owner.get("/v1/runs/root").await.is(200);
     ann.post("/v1/runs", json!({"goal": "Go", "id": "x".repeat(126)}))
         .await
-        .refused(422, "bad_id");
+        .assert_error(422, "bad_id");
     site.server.stop().await;
 }
 
@@ -282,20 +282,20 @@ async fn named_token_sees_only_its_own_conversations() {
     );
     ann.get("/v1/sessions/bob-day")
         .await
-        .refused(404, "no_session");
+        .assert_error(404, "no_session");
     ann.ask("DELETE", "/v1/sessions/bob-day", Value::Null)
         .await
-        .refused(404, "no_session");
+        .assert_error(404, "no_session");
     site.as_("eye")
         .get("/v1/sessions/ann-day")
         .await
-        .refused(404, "no_session");
+        .assert_error(404, "no_session");
     ann.get("/v1/sessions?kind=plan")
         .await
-        .refused(403, "scope_missing");
+        .assert_error(403, "scope_missing");
     ann.get("/v1/sessions/x?kind=plan")
         .await
-        .refused(403, "scope_missing");
+        .assert_error(403, "scope_missing");
     ann.ask("DELETE", "/v1/sessions/day", Value::Null)
         .await
         .is(204);
@@ -344,7 +344,7 @@ async fn every_route_requires_its_scope() {
                 "{name} {method} {path}: {answer:?}"
             );
             if !allowed && method != "HEAD" {
-                answer.refused(403, "scope_missing");
+                answer.assert_error(403, "scope_missing");
             }
         }
     }
@@ -482,16 +482,16 @@ async fn decision_requires_the_scope_approve() {
     let allow = json!({"decision": "allow"});
     ann.post(&path(&questions[0]), allow.clone())
         .await
-        .refused(403, "scope_missing");
+        .assert_error(403, "scope_missing");
     // A user of the same tenant may decide, and do nothing else.
     let boss = site.as_("ann.boss");
     assert_eq!(boss.runs().await, ["ann-d"]);
     boss.post("/v1/runs", json!({"goal": "Go"}))
         .await
-        .refused(403, "scope_missing");
+        .assert_error(403, "scope_missing");
     boss.post("/v1/runs/d/cancel", json!({}))
         .await
-        .refused(403, "scope_missing");
+        .assert_error(403, "scope_missing");
     // The question of another token is not visible.
     let other = bob.post(&path(&questions[0]), allow.clone()).await;
     assert!(matches!(other.status, 404 | 409), "{other:?}");
@@ -536,21 +536,23 @@ async fn answer_to_the_model_requires_the_scope_run() {
     let answer = json!({"decision": "answer", "text": "This."});
     boss.post(&ask, answer.clone())
         .await
-        .refused(403, "scope_missing");
+        .assert_error(403, "scope_missing");
     boss.post(&ask, json!({"decision": "deny"}))
         .await
-        .refused(403, "scope_missing");
+        .assert_error(403, "scope_missing");
     site.as_("eye")
         .post(&ask, answer.clone())
         .await
-        .refused(403, "scope_missing");
+        .assert_error(403, "scope_missing");
     for blank in ["", " ", "\u{200b}", "\0\u{feff}"] {
         ann.post(&ask, json!({"decision": "answer", "text": blank}))
             .await
-            .refused(422, "invalid");
+            .assert_error(422, "invalid");
     }
     let long = json!({"decision": "answer", "text": "x".repeat((256 << 10) + 1)});
-    ann.post(&ask, long).await.refused(413, "goal_too_long");
+    ann.post(&ask, long)
+        .await
+        .assert_error(413, "goal_too_long");
     ann.post(&ask, answer).await.is(200);
     let done = site
         .server

@@ -66,7 +66,7 @@ async fn named_token_is_limited_to_a_quarter_of_the_runs() {
     owner
         .post("/v1/runs", json!({"goal": "Hold."}))
         .await
-        .refused(429, "full");
+        .assert_error(429, "full");
     site.server.stop().await;
 }
 
@@ -130,7 +130,7 @@ async fn tool_routes_reserve_calls_for_other_tokens() {
     site.as_("ann.boss")
         .post("/v1/tools/look", json!({}))
         .await
-        .refused(429, "full");
+        .assert_error(429, "full");
     permits.add_permits(8);
     let mut statuses = calls.join_all().await;
     statuses.sort_unstable();
@@ -165,7 +165,7 @@ async fn event_streams_reserve_readers_for_other_tokens() {
     site.as_("ann")
         .get("/v1/runs/r/events")
         .await
-        .refused(503, "too_many_readers");
+        .assert_error(503, "too_many_readers");
     streams.clear();
     while follow(&site.as_("ann"), "/v1/runs/r/events").await.0 != 200 {
         tokio::task::yield_now().await;
@@ -215,7 +215,7 @@ async fn pending_large_bodies_leave_room_for_other_tokens() {
         }
     };
     assert!(refused.has("retry-after: 1"), "{refused:?}");
-    refused.refused(503, "too_many_bodies");
+    refused.assert_error(503, "too_many_bodies");
     site.as_("bob").post("/v1/runs", goal).await.is(201);
     // Small requests need no such permit.
     site.as_("ann")
@@ -404,18 +404,18 @@ async fn command_to_ended_run_is_rejected_without_reading_records() {
         owner
             .post(&format!("/v1/runs/r/{command}"), body)
             .await
-            .refused(409, "not_running");
+            .assert_error(409, "not_running");
     }
     // This journal removes nothing.
     owner
         .ask("DELETE", "/v1/runs/r", Value::Null)
         .await
-        .refused(422, "refused");
+        .assert_error(422, "refused");
     assert_eq!(journal.counts().0, 0);
     owner
         .post("/v1/runs/none/say", json!({"text": "x"}))
         .await
-        .refused(404, "no_run");
+        .assert_error(404, "no_run");
     site.server.stop().await;
 }
 
@@ -547,7 +547,7 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
     site.as_("ann")
         .post("/v1/runs/r/say", json!({"text": "x"}))
         .await
-        .refused(409, "not_running");
+        .assert_error(409, "not_running");
     assert_eq!(
         journal.started(),
         5,
@@ -663,7 +663,7 @@ async fn request_holds_its_permit_until_its_response_is_sent() {
     let site = large_answers(|api| api.requests(4)).await;
     let ann = site.as_("ann");
     let mut slow = ask_and_wait(&ann, "/v1/runs/r").await;
-    ann.get("/v1/runs").await.refused(429, "full");
+    ann.get("/v1/runs").await.assert_error(429, "full");
     site.as_("bob").get("/v1/runs").await.is(200);
     let mut rest = vec![0; LARGE];
     slow.read_exact(&mut rest).await.unwrap();
@@ -683,7 +683,7 @@ async fn client_that_reads_a_response_too_slowly_is_closed() {
     let site = large_answers(|api| api.requests(4).answer_time(Duration::from_secs(1))).await;
     let ann = site.as_("ann");
     let mut slow = ask_and_wait(&ann, "/v1/runs/r").await;
-    ann.get("/v1/runs").await.refused(429, "full");
+    ann.get("/v1/runs").await.assert_error(429, "full");
     while ann.get("/v1/runs").await.status != 200 {
         tokio::task::yield_now().await;
     }

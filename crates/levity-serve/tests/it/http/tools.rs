@@ -52,7 +52,7 @@ async fn tools_can_be_listed_and_called_under_policy() {
     client
         .post("/v1/tools/delete", json!({"args": {"path": "x"}}))
         .await
-        .refused(409, "needs_approval");
+        .assert_error(409, "needs_approval");
     let done = client
         .post(
             "/v1/tools/delete",
@@ -69,16 +69,19 @@ async fn tools_can_be_listed_and_called_under_policy() {
     client
         .post("/v1/tools/none", json!({}))
         .await
-        .refused(404, "no_tool");
+        .assert_error(404, "no_tool");
     client
         .post("/v1/tools/look", json!({"args": []}))
         .await
-        .refused(422, "invalid");
+        .assert_error(422, "invalid");
     client
         .post("/v1/tools/look", json!({"more": 1}))
         .await
-        .refused(422, "invalid");
-    client.get("/v1/tools/look").await.refused(405, "no_method");
+        .assert_error(422, "invalid");
+    client
+        .get("/v1/tools/look")
+        .await
+        .assert_error(405, "no_method");
     let mut holding = tokio::task::JoinSet::new();
     holding.spawn(async move { client.post("/v1/tools/hold", json!({})).await });
     while client.post("/v1/tools/look", json!({})).await.status != 429 {
@@ -87,7 +90,7 @@ async fn tools_can_be_listed_and_called_under_policy() {
     client
         .post("/v1/tools/look", json!({}))
         .await
-        .refused(429, "full");
+        .assert_error(429, "full");
     permits.add_permits(1);
     assert_eq!(
         holding.join_next().await.unwrap().unwrap().is(200)["text"],
@@ -107,12 +110,12 @@ async fn tool_routes_without_tools_return_not_found() {
         .client
         .get("/v1/tools")
         .await
-        .refused(404, "no_tools");
+        .assert_error(404, "no_tools");
     server
         .client
         .post("/v1/tools/look", json!({}))
         .await
-        .refused(404, "no_tools");
+        .assert_error(404, "no_tools");
     server.stop().await;
 }
 
@@ -155,7 +158,7 @@ async fn errors_for_wrong_paths_have_the_api_format() {
             answer.has("content-type: application/json"),
             "{method} {path}: {answer:?}"
         );
-        answer.refused(status, code);
+        answer.assert_error(status, code);
     }
     server.stop().await;
 }
@@ -198,7 +201,7 @@ async fn invalid_conversation_ids_are_rejected_by_the_api() {
                 .await;
             assert_eq!(ended.ending().unwrap().text, "1", "{id}");
         } else {
-            answer.refused(422, "bad_id");
+            answer.assert_error(422, "bad_id");
         }
     }
     server.stop().await;

@@ -517,7 +517,7 @@ async fn finished_paused_call_expires() {
     assert_eq!(
         text(&answer),
         "done",
-        "what it came to is there for whoever comes in time"
+        "the result is available until it expires"
     );
     asked(&peer.call("brief", json!({})).await);
     end.notify_one();

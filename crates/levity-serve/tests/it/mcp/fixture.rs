@@ -282,7 +282,7 @@ impl Peer {
             .next_line()
             .await
             .unwrap()
-            .expect("the server goes on");
+            .expect("the server keeps running");
         serde_json::from_str(&line).expect("nothing but messages is written")
     }
 

@@ -187,7 +187,7 @@ async fn sessions_are_limited_and_can_be_closed() {
     assert_eq!(
         site.modern("tools/list", json!({})).await.status,
         200,
-        "who needs no session is served"
+        "a client without a session is served"
     );
     let alive = |session: String| {
         let site = &site;
@@ -213,7 +213,7 @@ async fn sessions_are_limited_and_can_be_closed() {
     assert!(site.session().await.is_ok());
     assert!(
         !alive(sessions[0].clone()).await && !alive(fourth).await,
-        "nobody used them"
+        "the sessions are idle"
     );
 }
 
@@ -239,7 +239,7 @@ async fn idle_sessions_end_without_new_requests() {
     let sleeping = async || {
         tokio::time::timeout(Duration::from_secs(30), world.until_sleeping(1))
             .await
-            .expect("nobody sweeps");
+            .expect("the sweeper did not run");
     };
     sleeping().await;
     // Asking for the session counts as use, so the test asks only once: after the sweeper has slept
@@ -304,7 +304,7 @@ async fn disconnected_client_resumes_and_gets_its_response() {
             .next_line()
             .await
             .unwrap()
-            .expect("the stream goes on");
+            .expect("the stream stays open");
         if let Some(id) = line.strip_prefix("id:") {
             break id.trim().to_owned();
         }
@@ -385,7 +385,7 @@ async fn questions_are_sent_on_the_stream_of_their_call() {
             .next_line()
             .await
             .unwrap()
-            .expect("the stream goes on");
+            .expect("the stream stays open");
         if let Some(message) = line
             .strip_prefix("data:")
             .and_then(|data| serde_json::from_str::<Value>(data.trim()).ok())

@@ -70,7 +70,7 @@ async fn stdio_server_answers_until_its_input_ends() {
             .next_line()
             .await
             .unwrap()
-            .expect("the server goes on");
+            .expect("the server keeps running");
         // The output of the test harness precedes the server's first message.
         let words = if answered.is_empty() {
             line.find("{\"jsonrpc\"").unwrap_or(line.len())

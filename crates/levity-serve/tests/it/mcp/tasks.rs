@@ -101,7 +101,11 @@ async fn task_outlives_its_connection_and_retains_its_result() {
         (&json!("completed"), &json!("complete"))
     );
     assert_eq!(ended["result"]["content"][0]["text"], "done");
-    assert_eq!(state(&mut other, &task).await, ended, "it is kept");
+    assert_eq!(
+        state(&mut other, &task).await,
+        ended,
+        "the result is retained"
+    );
 }
 
 #[tokio::test]

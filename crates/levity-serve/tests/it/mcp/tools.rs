@@ -194,11 +194,11 @@ async fn cancelled_call_is_dropped() {
         let answer = peer.ask("tools/list", json!({})).await;
         assert!(
             answer["result"]["tools"].is_array(),
-            "the connection goes on"
+            "the connection stays open"
         );
         assert!(
             peer.heard.is_empty(),
-            "nobody is told of what they took back: {:?}",
+            "a cancelled call gets no response: {:?}",
             peer.heard
         );
     }
@@ -223,7 +223,7 @@ async fn progress_arrives_before_the_result() {
             json!({"name": "steps", "_meta": {"progressToken": "t"}}),
         )
         .await;
-        let told: Vec<(f64, Value)> = peer
+        let progress_values: Vec<(f64, Value)> = peer
             .heard
             .iter()
             .map(|note| {
@@ -233,13 +233,13 @@ async fn progress_arrives_before_the_result() {
                 )
             })
             .collect();
-        assert_eq!(told.len(), 5, "{:?}", peer.heard);
+        assert_eq!(progress_values.len(), 5, "{:?}", peer.heard);
         assert!(
-            told.windows(2).all(|two| two[0].0 <= two[1].0),
-            "it never goes back: {told:?}"
+            progress_values.windows(2).all(|two| two[0].0 <= two[1].0),
+            "progress never decreases: {progress_values:?}"
         );
-        assert_eq!(told[1], (2.0, json!("step 2")));
-        assert_eq!(told[4], (4.0, json!("and more")));
+        assert_eq!(progress_values[1], (2.0, json!("step 2")));
+        assert_eq!(progress_values[4], (4.0, json!("and more")));
         assert!(
             peer.heard
                 .iter()
@@ -247,7 +247,11 @@ async fn progress_arrives_before_the_result() {
         );
         peer.heard.clear();
         peer.call("steps", json!({})).await;
-        assert!(peer.heard.is_empty(), "nobody asked: {:?}", peer.heard);
+        assert!(
+            peer.heard.is_empty(),
+            "no progress was requested: {:?}",
+            peer.heard
+        );
     }
 }
 
