@@ -12,6 +12,13 @@ macro_rules! pages {
 }
 
 pages! {
+    architecture: "architecture.md",
+    budgets: "budgets.md",
+    journal: "journal.md",
+    json: "json.md",
+    kinds_of_runs: "kinds-of-runs.md",
+    runs: "runs.md",
+    sessions: "sessions.md",
     tutorial_approval: "tutorial/approval.md",
     tutorial_deploying: "tutorial/deploying.md",
     tutorial_durable_runs: "tutorial/durable-runs.md",
@@ -24,4 +31,5 @@ pages! {
     tutorial_testing: "tutorial/testing.md",
     tutorial_tools: "tutorial/tools.md",
     tutorial_typed_output: "tutorial/typed-output.md",
+    views: "views.md",
 }
