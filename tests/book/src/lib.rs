@@ -12,13 +12,11 @@ macro_rules! pages {
 }
 
 pages! {
-    architecture: "architecture.md",
-    budgets: "budgets.md",
-    journal: "journal.md",
-    json: "json.md",
-    kinds_of_runs: "kinds-of-runs.md",
-    runs: "runs.md",
-    sessions: "sessions.md",
+    commands: "commands.md",
+    files: "files.md",
+    guards: "guards.md",
+    python: "python.md",
+    tools: "tools.md",
     tutorial_approval: "tutorial/approval.md",
     tutorial_deploying: "tutorial/deploying.md",
     tutorial_durable_runs: "tutorial/durable-runs.md",
@@ -31,5 +29,7 @@ pages! {
     tutorial_testing: "tutorial/testing.md",
     tutorial_tools: "tutorial/tools.md",
     tutorial_typed_output: "tutorial/typed-output.md",
-    views: "views.md",
+    untrusted_folders: "untrusted-folders.md",
+    web: "web.md",
+    workspace: "workspace.md",
 }
