@@ -12,11 +12,7 @@ macro_rules! pages {
 }
 
 pages! {
-    agents: "agents.md",
-    graphs: "graphs.md",
-    patterns: "patterns.md",
-    plans: "plans.md",
-    swarm: "swarm.md",
+    mcp: "mcp.md",
     tutorial_approval: "tutorial/approval.md",
     tutorial_deploying: "tutorial/deploying.md",
     tutorial_durable_runs: "tutorial/durable-runs.md",
