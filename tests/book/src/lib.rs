@@ -13,6 +13,7 @@ macro_rules! pages {
 
 pages! {
     mcp: "mcp.md",
+    serve: "serve.md",
     tutorial_approval: "tutorial/approval.md",
     tutorial_deploying: "tutorial/deploying.md",
     tutorial_durable_runs: "tutorial/durable-runs.md",
