@@ -14,6 +14,7 @@ macro_rules! pages {
 pages! {
     mcp: "mcp.md",
     serve: "serve.md",
+    serve_mcp: "serve-mcp.md",
     tutorial_approval: "tutorial/approval.md",
     tutorial_deploying: "tutorial/deploying.md",
     tutorial_durable_runs: "tutorial/durable-runs.md",
