@@ -12,6 +12,7 @@ macro_rules! pages {
 }
 
 pages! {
+    http: "http.md",
     mcp: "mcp.md",
     serve: "serve.md",
     serve_mcp: "serve-mcp.md",
