@@ -12,6 +12,7 @@ macro_rules! pages {
 }
 
 pages! {
+    bridge: "bridge.md",
     http: "http.md",
     mcp: "mcp.md",
     serve: "serve.md",
