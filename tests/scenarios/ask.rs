@@ -88,7 +88,7 @@ async fn a_question_without_an_answer_does_not_end_the_run() {
         (Some(Decision::Allow), "the question was not answered; "),
         (
             None,
-            "the question was not answered: nobody is there to ask",
+            "the question was not answered: no one can be asked for approval",
         ),
     ] {
         let model = asks();

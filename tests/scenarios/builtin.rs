@@ -108,7 +108,7 @@ fn folder_tools_load_executables_without_wiring() {
         panic!("{problems:?}")
     };
     assert!(
-        problem.starts_with("`count.tool.json`: there is no executable `count` beside it"),
+        problem.starts_with("`count.tool.json`: no executable `count` is next to the manifest"),
         "{problem}"
     );
 }

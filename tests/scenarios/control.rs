@@ -100,7 +100,7 @@ async fn with_nobody_to_ask_the_call_is_denied_and_the_run_goes_on() {
     assert!(tool.calls().is_empty());
     let result = answer.history().calls().next().unwrap().1;
     assert!(
-        result.text().contains("nobody is there to ask"),
+        result.text().contains("no one can be asked for approval"),
         "{}",
         result.text()
     );
@@ -243,7 +243,7 @@ async fn every_command_is_in_the_journal() {
         "Go on.",
         "\"decision\":\"allow\"",
     ] {
-        assert!(text.contains(part), "{part} is not in the journal");
+        assert!(text.contains(part), "{part} is not in the journal; check its id");
     }
 }
 

@@ -199,7 +199,7 @@ fn what_contradicts_itself_is_found_in_build() {
     check(builder().max_turns(0), "`max_turns` is 0");
     check(
         builder().single_tool(),
-        "`single_tool` is set and there is no tool",
+        "`single_tool` is set, but there is no tool",
     );
     check(
         builder().model_for("writer", ScriptedModel::new()),

@@ -172,7 +172,7 @@ async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
         .runtime(runtime);
     check(
         other.build().unwrap().fork("old"),
-        "parts from its journal at record 3",
+        "diverges from its journal at record 3",
     )
     .await;
     assert_eq!(journal.list(&RunQuery::new()).await.unwrap().len(), 1);
@@ -205,13 +205,13 @@ async fn a_replay_names_what_has_changed() {
         "the instructions changed",
     )
     .await;
-    check(same().tool_as("plus", add), "tool `plus` is new").await;
+    check(same().tool_as("plus", add), "tool `plus` was added").await;
     check(same().max_turns(3), "the limits of a turn").await;
     let fewer = Agent::builder(ScriptedModel::new())
         .tool(add)
         .instructions("Ring.")
         .runtime(runtime.clone());
-    check(fewer, "tool `ring` is gone").await;
+    check(fewer, "tool `ring` was removed").await;
 }
 
 /// Tells under which keys it was called; the first call takes for ever.

@@ -115,7 +115,7 @@ fn a_changed_prompt_is_named() {
         &agent,
         &run,
         &records,
-        "record 1: the system of Model `main` is not what it was",
+        "record 1: the system of Model `main` changed",
     );
 }
 
@@ -130,7 +130,7 @@ fn a_changed_outcome_is_noticed_at_the_next_effect() {
         &agent,
         &run,
         &records,
-        "the arguments of Tool `add` is not what it was",
+        "the arguments of Tool `add` changed",
     );
 }
 
@@ -138,7 +138,7 @@ fn a_changed_outcome_is_noticed_at_the_next_effect() {
 fn a_missing_record_is_noticed() {
     let (agent, run, _, mut records) = recorded();
     records.remove(2);
-    diverges(&agent, &run, &records, "its number should be 2");
+    diverges(&agent, &run, &records, "the record number should be 2");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn another_end_is_noticed() {
         &agent,
         &run,
         &records,
-        "record 3: it ends the run, and the machine did not end like this",
+        "record 3: the record ends the run, but the machine has another ending",
     );
 }
 
@@ -173,7 +173,7 @@ fn an_end_before_the_end_is_noticed() {
         &agent,
         &run,
         &records,
-        "record 2: it ends the run, and the machine did not end like this",
+        "record 2: the record ends the run, but the machine has another ending",
     );
 }
 
@@ -210,6 +210,6 @@ async fn an_audit_finds_out_what_is_not_deterministic() {
     };
     assert_eq!(
         parted.what,
-        "the history of Model `main` is not what it was"
+        "the history of Model `main` changed"
     );
 }

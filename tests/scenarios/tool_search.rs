@@ -207,7 +207,7 @@ async fn what_is_wrong_with_a_search_is_told() {
         .collect();
     assert_eq!(
         results[0].text(),
-        "`query` must say in words what the tool should do"
+        "`query` must describe in words what the tool should do"
     );
     assert_eq!(
         results[1].text(),

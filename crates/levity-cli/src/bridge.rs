@@ -202,7 +202,7 @@ fn exposed(listener: &Listener, allowed: bool) -> Result<(), String> {
             Ok(())
         }
         Err(_) => Err(format!(
-            "{address} can be reached from other machines, and nothing on the way is encrypted; \
+            "{address} is reachable from other machines, and nothing on the way is encrypted; \
                 listen on 127.0.0.1 and use a tunnel, such as `ssh -L`, or say `--allow-plaintext`"
         )),
     }

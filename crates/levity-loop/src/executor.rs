@@ -341,7 +341,7 @@ impl AgentExecutor {
 
     async fn ask(&self, ask: &Ask) -> Outcome {
         Outcome::Decision(match &self.approver {
-            None => Decision::deny("nobody is there to ask"),
+            None => Decision::deny("no one can be asked for approval"),
             Some(approver) => match AssertUnwindSafe(approver.decide(ask)).catch_unwind().await {
                 Ok(decision) => decision,
                 Err(_) => Decision::deny("the approver panicked"),

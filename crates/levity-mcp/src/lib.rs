@@ -14,8 +14,8 @@
 //! );
 //! assert_eq!(config.problems().len(), 1, "`bad` has no command; `gone` is valid");
 //!
-//! The servers start in the background. An agent uses `servers` as a source of tools and does
-//! not have to wait.
+//! // The servers start in the background. An agent uses `servers` as a source of tools and does
+//! // not have to wait.
 //! let servers = Servers::builder().servers(config.into_servers()).start()?;
 //! let status = servers.wait(WaitFor::All).await;
 //! assert!(!status[0].state.is_ready(), "the program does not exist; levity retries the start");

@@ -23,7 +23,7 @@ pub(super) struct TokenCommand {
 enum What {
     /// Make a token, print it once, and keep its hash.
     Add {
-        /// Its name: small letters and digits, 32 at most. Ids of its runs begin with it.
+        /// Its name: lower-case letters and digits, 32 at most. Ids of its runs begin with it.
         /// `TENANT.USER` shares the runs of `TENANT`.
         name: String,
         /// What it allows: `read`, `run`, `approve` or `admin`; may be given more than once.

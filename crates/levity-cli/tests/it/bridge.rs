@@ -321,7 +321,7 @@ async fn an_mcp_client_works_with_a_host() {
     .await
     .unwrap();
     assert!(
-        written.contains("`src/a.rs` was made (10 bytes)"),
+        written.contains("`src/a.rs` was created (10 bytes)"),
         "{written}"
     );
     assert_eq!(
@@ -370,7 +370,7 @@ async fn an_mcp_client_works_with_a_host() {
         let refusal = ask(&bridge, "read_file", args).await.unwrap_err();
         assert!(refusal.contains(words), "{refusal}");
     }
-    host.until_said("made src/a.rs (10 bytes)").await;
+    host.until_said("created src/a.rs (10 bytes)").await;
     host.until_said(&format!("dispatched task {task}: Plan it."))
         .await;
     bridge.stop().await;
@@ -487,13 +487,13 @@ fn what_is_wrong_is_said() {
     check(
         &two(at, place.0.join("other.db").to_str().unwrap()),
         1,
-        "cannot be listened on",
+        "cannot listen on",
     );
     let mut same = place.command(&[&second[..], &["127.0.0.1:0"]].concat());
     check(
         &same.output().unwrap(),
         1,
-        "another host works with these tasks",
+        "another host uses this folder",
     );
     let short = place
         .command(&[&second[..], &["127.0.0.1:0"]].concat())
@@ -764,7 +764,7 @@ async fn a_task_outlives_a_host_that_is_killed() {
         fs::write(place.work("one"), "changed since").unwrap();
 
         let host = place.host(&args);
-        host.until_said(&format!("task {} goes on", begun["task"].as_str().unwrap()))
+        host.until_said(&format!("task {} resumed", begun["task"].as_str().unwrap()))
             .await;
         let client = place.client(&host);
         let found = client
@@ -972,7 +972,7 @@ fn host_beyond_the_loopback_needs_leave_and_warns() {
     ];
     let refused = super::ended(&mut place.command(&open));
     check(&refused, 2, "--allow-plaintext");
-    check(&refused, 2, "can be reached from other machines");
+    check(&refused, 2, "is reachable from other machines");
     let host = place.host(&["--listen", "0.0.0.0:0", "--allow-plaintext"]);
     drop(host);
     assert!(

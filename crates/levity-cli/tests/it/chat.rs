@@ -225,12 +225,12 @@ fn a_json_file_that_another_program_wrote_is_gone_on_with() {
     check(
         &levity(&["conversations", "list", "--memory", memory]),
         1,
-        "is damaged and was left as it is",
+        "is damaged and was left unchanged",
     );
     check(
         &chat(&["-q", "--memory", memory], "Go on.\n"),
         1,
-        "is damaged and was left as it is",
+        "is damaged and was left unchanged",
     );
     assert_eq!(fs::read(&path).unwrap(), b"{");
 }
@@ -250,12 +250,12 @@ fn a_run_of_a_conversation_does_not_go_on_without_its_memory() {
     check(
         &runs.levity(&["runs", "resume", "w"]),
         1,
-        "no memory to keep conversations in",
+        "no memory to store conversations in",
     );
     check(
         &runs.levity(&["run", "Sum.", "--id", "w"]),
         1,
-        "no memory to keep conversations in",
+        "no memory to store conversations in",
     );
 
     let done = runs.levity(&["run", "Sum.", "--id", "w", "--memory", memory]);

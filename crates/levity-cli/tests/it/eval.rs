@@ -88,7 +88,7 @@ fn eval_run_shows_progress_and_writes_all_reports() {
     check(
         &run(&suite, &out, &["--name", "other"], &script),
         2,
-        "`subject` is \"shout\" there and \"other\" here",
+        "`subject` is \"shout\" in the folder and \"other\" now",
     );
 }
 
@@ -513,12 +513,12 @@ fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
         &args("multi_turn_base", "old"),
         &["--", "/bin/sh", "-c", old],
     ));
-    assert!(noted.contains("asks for each by a line"), "{noted}");
+    assert!(noted.contains("must request each with a line"), "{noted}");
     let output = run(
         &args("multi_turn_base", "none"),
         &["--python", "/nowhere", "--", "true"],
     );
-    check(&output, 1, "`/nowhere` cannot be started");
+    check(&output, 1, "cannot start `/nowhere`");
     assert!(
         !folder.path().join("none").exists(),
         "it fails before it begins"

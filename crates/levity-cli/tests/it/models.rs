@@ -127,7 +127,7 @@ fn run_learns_the_mode_and_says_so() {
     let run = ["run", "What is 2 + 5?", "--model", &model];
     let output = command(&run).env("HOME", &home).output().unwrap();
     check(&output, 0, "It is seven.");
-    check(&output, 0, "the server takes no tools");
+    check(&output, 0, "the server does not accept tools");
     assert_eq!(
         asked.try_iter().count(),
         2,

@@ -401,7 +401,7 @@ fn guards_look_at_what_goes_in_and_out() {
     check(
         &run(&["--guard", "input:5"]),
         1,
-        "`size` blocked the input: it has 15 bytes, and 5 may pass",
+        "`size` blocked the input: it has 15 bytes, but the limit is 5",
     );
     check(
         &run(&["--guard", "answer:5"]),

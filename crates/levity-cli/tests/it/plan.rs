@@ -100,7 +100,7 @@ fn how_far_it_came_is_told_by_the_exit_code() {
     check(
         &levity(&["plan", "x", "--max-parallel", "0"]),
         2,
-        "1 runs one at a time",
+        "set 1 to run one step at a time",
     );
     check(
         &levity(&["plan", "x", "--limit-cost", "nan"]),
@@ -116,7 +116,7 @@ fn how_far_it_came_is_told_by_the_exit_code() {
     check(
         &levity(&["plan", "x", "--file", "nowhere.csv"]),
         2,
-        "`nowhere.csv` is not there",
+        "`nowhere.csv` does not exist",
     );
     let path = file(
         "circle.json",
@@ -185,14 +185,14 @@ fn a_session_is_kept_shown_gone_on_with_and_forked() {
     let again = kept.levity(&["plan", "--resume", first]);
     check(&again, 0, ANSWER);
     assert!(
-        !String::from_utf8_lossy(&again.stderr).contains("begins"),
+        !String::from_utf8_lossy(&again.stderr).contains("starts"),
         "{again:?}"
     );
     assert_eq!(kept.ids().len(), 1);
     let fork = kept.levity(&["plan", "--fork", first, "--redo", "answer"]);
-    check(&fork, 0, "answer: begins");
+    check(&fork, 0, "answer: starts");
     assert!(
-        !String::from_utf8_lossy(&fork.stderr).contains("first: begins"),
+        !String::from_utf8_lossy(&fork.stderr).contains("first: starts"),
         "{fork:?}"
     );
     assert_eq!(kept.ids().len(), 2);
@@ -252,14 +252,14 @@ fn nothing_of_a_long_plan_is_missed() {
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     let count = |part: &str| printed.lines().filter(|line| line.ends_with(part)).count();
     assert_eq!(
-        (count(": begins"), count(": is done")),
+        (count(": starts"), count(": completed")),
         (301, 300),
         "{printed}"
     );
     assert_eq!(
         printed
             .lines()
-            .filter(|line| line.contains(": is skipped: "))
+            .filter(|line| line.contains(": skipped: "))
             .count(),
         299
     );
@@ -297,7 +297,7 @@ fn a_run_that_reached_a_limit_is_gone_on_with() {
     check(&again, 0, "it goes on as a new session");
     let told = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(
-        text(&again).starts_with(ANSWER) && !told.contains("first: begins"),
+        text(&again).starts_with(ANSWER) && !told.contains("first: starts"),
         "{told}"
     );
     assert_eq!(kept.ids().len(), 2);
@@ -317,7 +317,7 @@ fn a_session_that_cannot_be_written_is_told_once() {
         1,
         "{told}"
     );
-    assert_eq!(told.matches("there is no session").count(), 1, "{told}");
+    assert_eq!(told.matches("no session matches the id").count(), 1, "{told}");
 }
 
 /// A script for `levity plan`: each is a reply, or a call of a tool.
@@ -418,7 +418,7 @@ fn tools_that_reach_no_agent_are_named() {
     let output = levity(&args);
     for part in [
         "the tool `shout` reaches no agent",
-        "something that runs Python reaches no agent",
+        "a program that runs Python reaches no agent",
     ] {
         check(&output, 0, part);
     }
@@ -486,7 +486,7 @@ fn plan_that_is_cut_by_the_reply_limit_is_asked_for_the_rest() {
     check(
         &output,
         0,
-        "the plan was cut off after 1 parts; the rest is asked for",
+        "the plan was truncated after 1 parts; requesting the rest",
     );
     assert_eq!(text(&output), "two\n");
 }

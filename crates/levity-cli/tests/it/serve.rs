@@ -392,7 +392,7 @@ fn named_tokens_are_made_used_and_removed() {
     check(
         &call(&["add", "a-b", "--scope", "read"]),
         2,
-        "small letters and digits",
+        "lower-case letters and digits",
     );
     check(
         &call(&["remove", "nobody"]),
@@ -470,7 +470,7 @@ fn server_beyond_the_loopback_needs_encryption_or_leave() {
     check(
         &command(&none).env("LEVITY_TOKEN", TOKEN).output().unwrap(),
         2,
-        "`nowhere` cannot be used",
+        "cannot use the TLS file `nowhere`",
     );
     let mut open = command(&[
         "serve",
@@ -525,7 +525,7 @@ fn what_is_wrong_with_a_server_is_said_with_the_way_out() {
         .env("LEVITY_TOKEN", TOKEN)
         .output()
         .unwrap();
-    check(&place, 2, "`nowhere` cannot be listened on");
+    check(&place, 2, "cannot listen on `nowhere`");
 }
 
 #[test]

@@ -206,6 +206,6 @@ fn what_is_wrong_is_said_with_the_way_out() {
     check(
         &levity(&["serve", "mcp", "--prompts", "nowhere"]),
         2,
-        "`nowhere` cannot be read",
+        "cannot read `nowhere`",
     );
 }

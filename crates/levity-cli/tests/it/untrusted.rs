@@ -192,7 +192,7 @@ const REFUSED: &[Case] = &[
         ],
         &[],
         &["complete", "--model", "openai:m", "Hi"],
-        "has the name of a provider that levity knows",
+        "has the name of a built-in provider",
     ),
     (
         &[(
@@ -315,7 +315,7 @@ fn model_that_a_file_chose_is_named_with_its_address() {
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(
             err.contains(&format!(
-                "at `{address}/v1`, by `OPENAI_BASE_URL` in `.env`"
+                "at `{address}/v1`, set by `OPENAI_BASE_URL` in `.env`"
             )),
             "{args:?}: {err}"
         );
@@ -375,8 +375,8 @@ fn address_from_a_file_is_told_once_however_the_model_is_named() {
         "spare": {"model": "compatible:m@http://HOST/v1", "fallback": ["mine"]}}}"#
         .replace("HOST", &host);
     let list = &[("LEVITY_MODELS", "{folder}/mine.json")][..];
-    let ollama = format!("the model is at `http://{host}`, by `OLLAMA_HOST` in `.env`");
-    let agent = format!("the model is at `http://{host}/v1`, by `agents/agent_config.yaml`");
+    let ollama = format!("the model is at `http://{host}`, set by `OLLAMA_HOST` in `.env`");
+    let agent = format!("the model is at `http://{host}/v1`, set by `agents/agent_config.yaml`");
     let files = [
         (".env", &*env),
         ("mine.json", &*own),
@@ -469,7 +469,7 @@ fn odd_addresses_of_a_folder_are_never_shown_whole() {
             &["plan", "Hi", "--agents", "agents", "--view", "none"],
         );
         assert!(
-            demo.contains("none of the models of the agent `Planner`"),
+            demo.contains("no model of the agent `Planner`"),
             "{address}: {demo}"
         );
         let name = format!("openai:m@{address}");
@@ -519,11 +519,11 @@ fn file_that_chooses_model_or_key_is_named_even_when_the_command_is_quiet() {
         ".env",
         "LEVITY_MODEL=openai:m\nOPENAI_API_KEY=hush-hush-hush\n",
     )];
-    let key = "asked with `OPENAI_API_KEY` in `.env`";
+    let key = "authenticated with `OPENAI_API_KEY` in `.env`";
     for (args, expected) in [
         (
             &["run", "Hi", "-q"][..],
-            &["the model is `openai:m`, by `LEVITY_MODEL` in `.env`", key][..],
+            &["the model is `openai:m`, set by `LEVITY_MODEL` in `.env`", key][..],
         ),
         (&["complete", "Hi"], &["`LEVITY_MODEL` in `.env`", key]),
         (&["run", "--model", "openai:m", "Hi", "-q"], &[key]),
@@ -1039,7 +1039,7 @@ fn prompts_of_a_folder_are_no_links_out_of_it() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         !output.status.success()
-            && said.contains("`planted.md`, which is a link out of the folder"),
+            && said.contains("`planted.md`, which links to a file outside the folder"),
         "{said}"
     );
 }

@@ -138,7 +138,7 @@ fn truncated_plan_is_rejected() {
 fn parse_faults_name_field_and_expected_type() {
     assert_rejected(
         "",
-        &["the text is not a plan: there is no JSON in the 0 bytes of text"],
+        &["the text is not a plan: the text of 0 bytes contains no JSON"],
     );
     assert_rejected(
         "42",

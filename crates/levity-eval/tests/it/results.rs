@@ -146,7 +146,7 @@ async fn links_in_results_folder_are_not_followed() {
             if name == "trials.jsonl" {
                 let error = results.unwrap_err().to_string();
                 assert!(
-                    error.contains("is a link, and levity writes through none"),
+                    error.contains("is a symbolic link, which levity does not write through"),
                     "{error}"
                 );
             } else if let Ok(results) = results {

@@ -265,7 +265,7 @@ mod tools {
             .await
             .unwrap_err()
             .to_string();
-        assert!(error.contains("`/nowhere` cannot be started"), "{error}");
+        assert!(error.contains("cannot start `/nowhere`"), "{error}");
         let plain = Case::new("2", "Well?", Expectation::NoCalls);
         let error = host(COUNT).open(&plain).await.unwrap_err().to_string();
         assert!(error.contains("has no environment"), "{error}");
@@ -503,7 +503,7 @@ mod tools {
         for (script, problem) in [
             (
                 r#"echo '{"calls": [{"name": "count", "arguments": {}}]}'; cat"#,
-                "asks for each by a line",
+                "must request each with a line",
             ),
             (
                 r#"while echo '{"call": {"name": "count", "arguments": {}}}'; do read -r result; done"#,

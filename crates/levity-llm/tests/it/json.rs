@@ -194,7 +194,7 @@ fn typed_parse_returns_first_matching_value() {
     assert!(std::error::Error::source(&error).is_some());
     assert_eq!(
         error.to_string(),
-        "the JSON has another shape than was asked for, at byte 4"
+        "the JSON does not have the requested shape, at byte 4"
     );
     assert!(!format!("{error:?}").contains("secret"));
     assert_eq!(error.into_text(), "so: {'n': 'secret'}");

@@ -49,9 +49,9 @@ fn invalid_model_name_is_rejected_with_reason() {
 fn cyclic_profile_is_rejected() {
     let profiles = json!({"profiles": {"a": {"model": "b"}, "b": {"model": "a"}}});
     let models = Models::new().with_list(list(&profiles));
-    check_rejected(&models, "a", ErrorKind::File, &["leads back"]);
+    check_rejected(&models, "a", ErrorKind::File, &["refers back"]);
     let bare = models.bare_model("a").map(|_| ()).unwrap_err();
-    assert!(bare.to_string().contains("leads back"), "{bare}");
+    assert!(bare.to_string().contains("refers back"), "{bare}");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn misspelt_name_error_has_suggestion() {
         &models,
         "carefull",
         ErrorKind::Name,
-        &["did you mean `careful`?", "there are `careful`"],
+        &["did you mean `careful`?", "the profiles are `careful`"],
     );
 }
 
@@ -493,7 +493,7 @@ fn list_larger_than_eight_mebibytes_is_rejected() {
     std::fs::write(file.path(), text((8 << 20) + 1)).unwrap();
     let error = ModelList::read(file.path()).unwrap_err();
     assert!(
-        levity_core::text::chain(&error).contains("more than 8 MiB"),
+        levity_core::text::chain(&error).contains("larger than 8 MiB"),
         "{error}"
     );
 }

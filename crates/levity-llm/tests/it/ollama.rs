@@ -204,7 +204,7 @@ async fn missing_model_error_suggests_pull() {
         .unwrap_err();
     assert_eq!(
         error.message(),
-        "404 page not found; the server's address must end where `/api` begins"
+        "404 page not found; the server's address must be the part before `/api`"
     );
 }
 
@@ -218,7 +218,7 @@ async fn unreachable_ollama_error_suggests_start() {
     let sample_request = format!(
         "cannot reach http://{address} (model ollama:small): connection refused; run `ollama serve`"
     );
-    let listed = format!("no Ollama answers at `http://{address}`; run `ollama serve`");
+    let listed = format!("no Ollama server responds at `http://{address}`; run `ollama serve`");
     for (error, told) in [
         (
             model.complete(self::sample_request()).await.unwrap_err(),
@@ -521,7 +521,7 @@ async fn unsupported_media_in_tool_result_becomes_text() {
     exchange.answer(ToolResult::new(&call, Ok(output))).unwrap();
     history.close(exchange, &ToolError::failed("unused"));
     let body = sent(|model| model, Request::new().with_history(history)).await;
-    let words = "Here.\n(a sound of type audio/wav, 1 bytes, which this model cannot take)";
+    let words = "Here.\n(a sound of type audio/wav, 1 bytes, which this model cannot accept)";
     assert_eq!(
         (
             &body["messages"][1]["content"],

@@ -219,7 +219,7 @@ async fn reply_not_from_model_is_reported_and_not_retried() {
                 "application/xml",
                 "<?xml version='1.0'?><Error><Message>Denied</Message></Error>",
             ),
-            "XML that says `Denied` (application/xml)",
+            "XML with the text `Denied` (application/xml)",
         ),
         (
             Answer::new(200, "text/plain", "Ollama is running"),
@@ -459,7 +459,7 @@ async fn connection_error_names_model_address_and_cause() {
     let mut hasty = TimeLimits::default();
     hasty.first_byte = Duration::from_millis(40);
     let late =
-        "request to URL failed (model MODEL): the beginning of the reply did not come within 40ms";
+        "request to URL failed (model MODEL): the reply did not start within 40ms";
     check(&format!("http://127.0.0.1:{port}"), hasty, true, late).await;
     task.abort();
 

@@ -292,12 +292,12 @@ const CASES: &[Case] = &[
     case(
         Chooses,
         "LEVITY_MODEL=vertex:m@{evil}",
-        Refused(&["access token of Google Cloud"]),
+        Refused(&["Google Cloud access token"]),
     ),
     case(
         Chooses,
         "LEVITY_MODEL=vertex:m@{evil}\nGOOGLE_APPLICATION_CREDENTIALS=/home/victim/adc.json",
-        Refused(&["access token of Google Cloud"]),
+        Refused(&["Google Cloud access token"]),
     ),
     case(
         Chooses,
@@ -463,7 +463,7 @@ const CASES: &[Case] = &[
         Chooses,
         "LEVITY_MODEL=vertex:projects/evil/locations/global/endpoints/1",
         Refused(&[
-            "access token of Google Cloud",
+            "Google Cloud access token",
             "projects/evil",
             "`LEVITY_MODEL`",
         ]),
@@ -515,7 +515,7 @@ const CASES: &[Case] = &[
     case(
         Agent("vertex:m@{evil}"),
         "",
-        Refused(&["access token of Google Cloud"]),
+        Refused(&["Google Cloud access token"]),
     ),
     case(Agent("openai:gpt-4o"), "", Provider),
 ];

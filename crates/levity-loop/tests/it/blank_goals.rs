@@ -28,7 +28,7 @@ fn refused<T>(ended: Result<T, Error>) {
     );
     assert_eq!(
         error.to_string(),
-        "the prompt is empty; say what is to be done"
+        "the prompt is empty; describe the task"
     );
     assert!(error.partial().is_none());
 }

@@ -324,7 +324,7 @@ impl Flaw {
             .unwrap_or(path.as_os_str())
             .to_string_lossy();
         let place =
-            format!("the journal `{name}` cannot be read and is left as it is: line {line}: ");
+            format!("the journal `{name}` cannot be read and was left unchanged: line {line}: ");
         self.with_advice(line).into_error(&place)
     }
 

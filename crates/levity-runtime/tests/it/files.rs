@@ -434,7 +434,7 @@ async fn links_in_journal_folder_are_not_followed_for_writing() {
             let error = written.await.unwrap_err();
             let whole = format!("{error}: {:?}", std::error::Error::source(&error));
             assert!(
-                whole.contains("is a link, and levity writes through none"),
+                whole.contains("is a symbolic link, which levity does not write through"),
                 "{name}: {whole}"
             );
             assert_eq!(fs::read(&victim).ok(), exists.then(Vec::new), "{name}");

@@ -372,6 +372,6 @@ async fn question_without_approver_and_handle_is_denied() {
             .0
             .unwrap()
             .text
-            .contains("nobody is there to ask")
+            .contains("no one can be asked for approval")
     );
 }

@@ -73,7 +73,7 @@ fn invalid_plans_are_rejected_with_reason() {
     };
     check_text(
         "I would ask the coder to write it.",
-        Err("the answer is not JSON: there is no JSON in the 34 bytes of text"),
+        Err("the answer is not JSON: the text of 34 bytes contains no JSON"),
     );
     check_text("{}", Err("the answer has no `delegations`"));
     check_text(

@@ -254,7 +254,7 @@ fn worker_with_conversation_runs_its_tasks_sequentially() {
     assert_eq!(
         board.bus(),
         [
-            "a failure the model's reply is of no use: broken",
+            "a failure the model's reply is unusable: broken",
             "b entry k: x"
         ]
     );

@@ -110,7 +110,7 @@ async fn unsupported_media_in_tool_result_becomes_text() {
         ),
         (
             Media::url("video/mp4", "https://a.example/b"),
-            "a film of type video/mp4, at https://a.example/b",
+            "a video of type video/mp4, at https://a.example/b",
         ),
         (
             Media::bytes("text/plain", vec![0xff]),
@@ -124,7 +124,7 @@ async fn unsupported_media_in_tool_result_becomes_text() {
             answer,
         );
         let body = sent(Request::new().with_history(history)).await;
-        let words = format!("({words}, which this model cannot take)");
+        let words = format!("({words}, which this model cannot accept)");
         let expected = json!([{"type": "text", "text": "Here:"}, {"type": "text", "text": words}]);
         assert_eq!(content(&body, 2)[0]["content"], expected);
     }

@@ -188,7 +188,7 @@ async fn schema_is_enforced_or_described() {
     );
     assert_eq!(
         format["schema"]["properties"]["rating"],
-        json!({"type": "integer", "description": "Stars.\n\nIt must be so: minimum: 1, maximum: 5."})
+        json!({"type": "integer", "description": "Stars.\n\nConstraints: minimum: 1, maximum: 5."})
     );
 
     let free = json!({"type": "object", "additionalProperties": {"type": "string"}});

@@ -192,7 +192,7 @@ async fn model_writing_text_calls_gets_instructions_afterwards() {
     assert_eq!(server.last().body["messages"][0]["content"], "Be brief.");
     assert_eq!(
         notices[1],
-        "the model writes calls as text: the prompt says when to call one from now on"
+        "the model writes calls as text: from now on, the prompt explains when to call a tool"
     );
     assert_eq!((notices.len(), model.mode()), (2, Some(ToolMode::Guided)));
 

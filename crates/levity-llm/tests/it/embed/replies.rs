@@ -119,8 +119,7 @@ async fn unexpected_dimensions_are_malformed() {
     let error = read(&ollama(&server).with_dimensions(4)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a vector has 8 components, not 4; leave the number to the model, or ask for one that it \
-            has"
+        "a vector has 8 components instead of 4; omit the number or use one that the model supports"
     );
     assert!(read(&ollama(&server).with_dimensions(8)).await.is_ok());
 }

@@ -200,7 +200,7 @@ fn invalid_credential_files_suggest_next_step() {
     }
     check(
         &json!({"type": "external_account", "x": "hush"}),
-        "`external_account` cannot be used; log in with `gcloud",
+        "`external_account` are not supported; log in with `gcloud",
     );
     check(
         &json!({"type": "authorized_user", "client_id": "hush"}),
@@ -208,9 +208,9 @@ fn invalid_credential_files_suggest_next_step() {
     );
     check(
         &json!({"type": "service_account", "client_email": "a", "private_key": "hush"}),
-        "make a new key",
+        "create a new key",
     );
-    check(&json!("hush"), "is no JSON of credentials");
+    check(&json!("hush"), "is not a JSON credentials file");
     let error = AccessTokens::from_file("/nowhere/at/all.json").unwrap_err();
     assert!(
         error

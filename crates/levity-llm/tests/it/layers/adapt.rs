@@ -95,7 +95,7 @@ async fn server_rejecting_tools_gets_them_in_prompt() {
         );
         let notices = notices(&seen);
         assert!(
-            notices[0].contains("takes no tools") && notices[0].contains("JSON Schema"),
+            notices[0].contains("does not accept tools") && notices[0].contains("JSON Schema"),
             "{notices:?}"
         );
         assert!(
@@ -250,7 +250,7 @@ async fn server_without_schemas_gets_instructions() {
     let model = inner.clone().adapt_tools();
     let seen = pieces(&model, offered()).await;
     assert!(
-        notices(&seen)[1].contains("does not keep to its JSON Schema"),
+        notices(&seen)[1].contains("does not match its JSON Schema"),
         "{seen:?}"
     );
     assert_eq!(model.mode(), Some(ToolMode::Text));

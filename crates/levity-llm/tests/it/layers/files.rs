@@ -61,7 +61,7 @@ async fn replay_answers_in_recorded_order() {
     assert_eq!(over.kind(), ModelErrorKind::BadRequest);
     assert_eq!(
         cause(&over),
-        "the request was recorded 3 times and is made once more"
+        "the request was recorded 3 times, but this run sends it more often; record it again"
     );
 }
 
@@ -93,7 +93,7 @@ async fn unrecorded_request_error_names_difference() {
         .complete(ask("a").with_system("Be long: s3cret."))
         .await
         .unwrap_err();
-    let expected = "the request was not recorded; the nearest, in line 1, differs in `system`";
+    let expected = "the request was not recorded; the most similar one, in line 1, differs in `system`";
     assert_eq!(
         (error.kind(), cause(&error).as_str()),
         (ModelErrorKind::BadRequest, expected)
@@ -103,7 +103,7 @@ async fn unrecorded_request_error_names_difference() {
         .with_message(Message::assistant("b"))
         .with_message(Message::user("d"));
     let error = replay.complete(request).await.unwrap_err();
-    let expected = "the request was not recorded; the nearest, in line 2, differs in \
+    let expected = "the request was not recorded; the most similar one, in line 2, differs in \
         `history[2].parts[0].text`";
     assert_eq!(cause(&error), expected);
 }

@@ -258,7 +258,7 @@ async fn queue_is_bounded() {
     );
     assert_eq!(
         error.to_string(),
-        "1 calls wait for the rate limit `full` already"
+        "1 calls are already waiting for the rate limit `full`; retry later or raise `max_waiting`"
     );
 }
 

@@ -92,7 +92,7 @@ fn pipes_and_devices_are_rejected_without_blocking() {
         assert_eq!(error.kind(), ErrorKind::File, "{error}");
         // A device is rejected by its length alone, but a pipe is not.
         assert!(
-            chain(&error).contains("no regular file"),
+            chain(&error).contains("not a regular file"),
             "{}",
             chain(&error)
         );
@@ -103,7 +103,7 @@ fn pipes_and_devices_are_rejected_without_blocking() {
             .err()
             .unwrap();
         assert!(
-            chain(&error).contains("no regular file"),
+            chain(&error).contains("not a regular file"),
             "{}",
             chain(&error)
         );

@@ -26,7 +26,7 @@ fn remark_names_every_file_address_of_profile() {
     let env = dir.path().join(".env");
     let own = r#"{"profiles": {"plain": {"model": "openai:m"}, "deep": {"model": "plain"}, "spare":
         {"model": "anthropic:m", "fallback": ["ollama:m", "plain", "openai-chat:m"]}, "mine": {"model": "ollama:m@http://mine"}}}"#;
-    let at = |host: &str, by: &str| format!("at `http://{host}`, by `{by}` in `{}`", env.display());
+    let at = |host: &str, by: &str| format!("at `http://{host}`, set by `{by}` in `{}`", env.display());
     let (openai, ollama) = (
         at("evil/v1", "OPENAI_BASE_URL"),
         at("other:11434", "OLLAMA_HOST"),
@@ -54,7 +54,7 @@ fn remark_names_every_file_address_of_profile() {
         assert_eq!(models.address_from_file(name), expected, "{name}");
         if name != "nothing" {
             let choice = format!(
-                "`{}`, by `LEVITY_MODEL` in `{}`",
+                "`{}`, set by `LEVITY_MODEL` in `{}`",
                 name.trim(),
                 env.display()
             );
@@ -79,7 +79,7 @@ fn remark_names_every_file_address_of_profile() {
     let named = models.address_named_in("agent_config.yaml", "compatible:m@http://me:hush@evil/v1");
     assert_eq!(
         named.as_deref(),
-        Some("at `http://evil/v1`, by `agent_config.yaml`")
+        Some("at `http://evil/v1`, set by `agent_config.yaml`")
     );
     assert_eq!(
         models.address_named_in("agent_config.yaml", "openai:m"),

@@ -90,7 +90,7 @@ async fn damaged_record_error_names_file_line_and_remedy() {
     fs::write(folder.file(), whole.replace("a b, c", "a b, d")).unwrap();
     let error = folder.journal().open(&run()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Damaged);
-    let expected = "the journal `r.jsonl` cannot be read and is left as it is: line 5: it is not \
+    let expected = "the journal `r.jsonl` cannot be read and was left unchanged: line 5: it is not \
         record 3 as it was written: its checksum does not match; restore the file from a copy, or \
         cut it after line 4 to resume from there; later effects may then run again";
     assert_eq!(error.to_string(), expected);

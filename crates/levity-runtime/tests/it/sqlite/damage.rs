@@ -47,7 +47,7 @@ fn damaged_database_is_rejected_and_unchanged() {
     refused(
         &changed(false, "CREATE TABLE books (title)"),
         damaged,
-        "it is another program's",
+        "it belongs to another program",
     );
     refused(
         &changed(
@@ -55,7 +55,7 @@ fn damaged_database_is_rejected_and_unchanged() {
             "PRAGMA journal_mode = wal; CREATE TABLE books (title)",
         ),
         damaged,
-        "it is another program's",
+        "it belongs to another program",
     );
     refused(
         &changed(true, "PRAGMA user_version = 2"),
@@ -65,17 +65,17 @@ fn damaged_database_is_rejected_and_unchanged() {
     refused(
         &changed(true, "PRAGMA user_version = 0"),
         damaged,
-        "it is another program's",
+        "it belongs to another program",
     );
     refused(
         &changed(true, "DROP TABLE inbox"),
         damaged,
-        "`inbox_run` is not as levity makes it",
+        "`inbox_run` differs from the object that levity creates",
     );
     refused(
         &changed(true, "ALTER TABLE runs DROP COLUMN fence"),
         damaged,
-        "`runs` is not as levity makes it",
+        "`runs` differs from the object that levity creates",
     );
     // These are forged posts, which would approve calls.
     let posts = "SELECT 1 AS id, 1 AS run, '{}' AS post";
@@ -94,18 +94,18 @@ fn damaged_database_is_rejected_and_unchanged() {
         refused(
             &changed(true, &forged),
             damaged,
-            "is not as levity makes it",
+            "differs from the object that levity creates",
         );
     }
     let whole = changed(true, "SELECT 1");
     refused(
         &whole[..whole.len() / 2],
         damaged,
-        "SQLite finds flaws in it",
+        "SQLite reports corruption",
     );
     let mut page = whole;
     page[100..200].fill(0xff);
-    refused(&page, damaged, "SQLite finds flaws in it");
+    refused(&page, damaged, "SQLite reports corruption");
 }
 
 #[tokio::test]

@@ -172,7 +172,7 @@ async fn locked_database_returns_error_instead_of_hanging() {
     let error = add(&mut open, 1, "").await.unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Io);
     assert!(
-        error.to_string().contains("another program keeps it busy"),
+        error.to_string().contains("another program has locked it"),
         "{error}"
     );
     assert_eq!(

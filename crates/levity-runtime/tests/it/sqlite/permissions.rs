@@ -50,7 +50,7 @@ fn database_file_is_not_created_through_a_link() {
     assert!(
         error
             .to_string()
-            .contains("is a link to a file that is not there"),
+            .contains("is a symbolic link to a missing file"),
         "{error}"
     );
     assert!(!folder.0.join("real.db").exists());

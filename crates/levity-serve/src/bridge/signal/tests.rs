@@ -105,7 +105,7 @@ fn signal_does_not_overwrite_existing_file() {
     assert_eq!(
         stage.signal(record("READY"), &ending(Status::Complete, "")),
         None,
-        "no name is free"
+        "no unused file name was found"
     );
     assert_eq!(stage.space.read("DONE_t", 10).unwrap(), b"mine, too");
     assert_eq!(stage.names(), ["DONE_t", "READY"]);
