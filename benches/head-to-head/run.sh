@@ -3,11 +3,11 @@
 #
 #   START='llama-server -m model.gguf --jinja -c 4096 -np 1 -t 1 --port 8080' PORT=8080 DATA=bfcl/bfcl_eval/data OUT=results ./run.sh [SUBJECT..]
 #
-# START   starts the server in the foreground; without it, one must listen at PORT already
+# START   starts the server in the foreground; without it, a server must already listen at PORT
 # DATA    the folder `bfcl_eval/data` of the package `bfcl-eval`
 # LIMIT   cases of `simple_python` and of `multiple`, 40 by default; half as many of `irrelevance`
 # PYTHON  a Python with the packages of requirements.txt; LEVITY and RIG: the two programs
-# A run that was stopped continues with the same command.
+# To continue a stopped run, repeat the command.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 : "${DATA:?}" "${OUT:?}" "${PORT:=8080}" "${LIMIT:=40}" "${PYTHON:=python3}" "${LEVITY:=levity}" "${RIG:=$here/rig/target/release/head-to-head-rig}"
@@ -32,11 +32,11 @@ start() {
   $START >>"$OUT/server.txt" 2>&1 &
   server=$!
   until curl -fs "http://127.0.0.1:$PORT/health" >/dev/null; do
-    kill -0 "$server" || { echo "the server ended; see $OUT/server.txt" >&2; exit 1; }
+    kill -0 "$server" || { echo "the server stopped; see $OUT/server.txt" >&2; exit 1; }
     sleep 1
   done
 }
-# Seconds of CPU time that the server has used.
+# Prints the CPU time of the server in seconds.
 cpu() { [ -z "$server" ] || awk -v ticks="$(getconf CLK_TCK)" '{print ($14 + $15) / ticks}' "/proc/$server/stat"; }
 
 evaluate() { # SUBJECT CATEGORIES LIMIT ARGS..

@@ -1,4 +1,4 @@
-"""How a conversation in LangGraph's SQLite checkpointer grows, for comparison with `cargo bench --bench memory`.
+"""Measures the growth of a conversation in the SQLite checkpointer of LangGraph, for comparison with `cargo bench --bench memory`.
 
     python3 -m venv peers && peers/bin/pip install langgraph langgraph-checkpoint-sqlite
     peers/bin/python benches/peers/langgraph_growth.py

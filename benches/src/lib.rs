@@ -1,1 +1,1 @@
-//! Benchmarks live beside this package; see `docs/performance.md`.
+//! The benchmarks of levity are in the folder above; see `docs/performance.md`.

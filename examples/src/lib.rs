@@ -1,1 +1,1 @@
-//! Examples live beside this package; see README.md.
+//! The examples are in the folder above; see README.md.

@@ -1,5 +1,5 @@
-//! No bytes panic, and how a stream is cut changes nothing. The first byte says how long the pieces
-//! are.
+//! Checks that the stream decoder never panics and returns the same result for every chunk size. The
+//! first byte of the input sets the chunk size.
 #![no_main]
 
 use levity_llm::__private::decode_chat_stream;

@@ -1,1 +1,1 @@
-//! Whole scenarios through the facade live in `scenarios/`.
+//! The tests of whole scenarios through the facade are in `scenarios/`.

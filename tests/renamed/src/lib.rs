@@ -1,4 +1,4 @@
-//! `#[tool]` in a program that depends on the facade alone, and under another name.
+//! Uses `#[tool]` in a program that depends only on the facade, under another crate name.
 
 use lev::prelude::*;
 
@@ -11,13 +11,13 @@ pub async fn double(
     n * 2.0
 }
 
-/// Remembers a number.
+/// Tools that share a stored number.
 #[derive(Debug)]
 pub struct Memory(pub f64);
 
 #[tool]
 impl Memory {
-    /// Adds the remembered number.
+    /// Adds the stored number.
     #[tool(read_only)]
     pub async fn add(
         &self,
@@ -35,7 +35,7 @@ mod tests {
     use lev::serde_json::json;
 
     #[tokio::test]
-    async fn tools_work_under_another_crate_name() {
+    async fn tool_macro_works_with_renamed_facade() {
         let output = double
             .call(json!({"n": 4}), &ToolCx::detached())
             .await
