@@ -1,4 +1,4 @@
-//! A person in the loop: calls that may destroy something wait for a decision.
+//! Human in the loop: destructive calls wait for the decision of a person.
 //!
 //! ```text
 //! cargo run --example approve
@@ -15,7 +15,7 @@ async fn delete(
     /** The file. */
     path: String,
 ) -> String {
-    format!("{path} is gone")
+    format!("deleted {path}")
 }
 
 #[tokio::main]
@@ -28,8 +28,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .call("delete", json!({"path": "thesis.txt"})),
         )
         .reply("The draft is deleted; you wanted to keep the thesis.");
-    // Rules are asked in order. Without any, what may destroy something is asked about.
-    let policy = Policy::new().rule(Rule::tool("delete").ask("nothing is deleted unasked"));
+    // The policy checks its rules in order. Without rules, it asks for approval of destructive
+    // calls.
+    let policy = Policy::new().rule(Rule::tool("delete").ask("deletions need approval"));
     let agent = Agent::builder(model).tool(delete).policy(policy).build()?;
 
     let mut run = agent.start("Tidy up.");

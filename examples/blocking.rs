@@ -8,7 +8,8 @@ use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
 
-/// Counts the words of a text. A plain function may block: it gets a thread of its own.
+/// Counts the words of a text. A tool that is not async may block, because it runs on a separate
+/// thread.
 #[tool(read_only)]
 fn count_words(
     /** The text. */

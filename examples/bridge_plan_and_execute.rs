@@ -1,7 +1,7 @@
-//! Plan and execute: one agent hands the planning to another, and goes by the file that it leaves.
+//! Plan and execute: one agent delegates planning to another, and follows the plan file.
 //!
-//! Host and client are in one program here; they are two in `levity bridge host` and
-//! `levity bridge stdio`.
+//! Host and client run in one program here. `levity bridge host` and `levity bridge stdio` run them
+//! as two programs.
 
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         )
         .reply("The architecture is in ARCHITECTURE.md.");
     let commander = Agent::builder(model)
-        .instructions("You plan. Leave what you decide in files.")
+        .instructions("You plan. Write your decisions to files.")
         .tools(FileTools::new(workspace.clone()))
         .runtime(Runtime::new().with_journal(MemoryJournal::new()))
         .build()?;
@@ -47,17 +47,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The other side: it may be any program that speaks to a host.
+/// The client side. It can be any program that connects to a host.
 async fn implement(client: &BridgeClient) -> Result<(), levity::serve::bridge::Error> {
     let prompt = "Work out the requirements of this project, and write them to ARCHITECTURE.md.";
     let task = client.dispatch(prompt, Some("DONE_planning")).await?;
-    println!("client: task {} is under way", task["task"]);
+    println!("client: task {} is in progress", task["task"]);
 
     let glob = "{DONE_planning,FAILED_*}";
     let found = client
         .request("fs/wait", json!({"glob": glob, "timeout": 30}))
         .await?;
-    println!("client: there is {}", found["found"][0]);
+    println!("client: found {}", found["found"][0]);
 
     let plan = client
         .request("fs/read", json!({"path": "ARCHITECTURE.md"}))

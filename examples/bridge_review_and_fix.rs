@@ -1,6 +1,7 @@
-//! Review and fix: one agent writes, another looks at it and mends it, and says so by a file.
+//! Review and fix: one agent writes a file, and another reviews and fixes it, then creates a file
+//! that reports the end.
 //!
-//! The client is an agent, too: it has the tools that `levity bridge stdio` offers by MCP.
+//! The client is an agent, too. It has the tools that `levity bridge stdio` offers over MCP.
 
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
@@ -17,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(&folder)?;
     let workspace = Workspace::open(&folder)?;
 
-    // The commander finds that the button is wider than the page.
+    // The commander detects that the button is wider than the page.
     let model = ScriptedModel::new()
         .call("read_file", json!({"path": "button.css"}))
         .call(
@@ -47,9 +48,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// An agent that writes the component, has it looked at, and reads what became of it.
+/// Runs an agent that writes the component, requests a review and reads the result.
 async fn implement(client: BridgeClient) -> levity::Result<String> {
-    let review = "Look at the layout of button.css, and mend what is broken.";
+    let review = "Review the layout of button.css, and fix what is broken.";
     let model = ScriptedModel::new()
         .call(
             "write_file",

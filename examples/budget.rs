@@ -1,5 +1,5 @@
-//! A limit on money, for an agent and all it hands work to: never passed, and a cheaper model near
-//! its end.
+//! A limit on money, for an agent and its child runs. The run never exceeds the limit, and switches
+//! to a cheaper model when little money remains.
 //!
 //! ```text
 //! cargo run --example budget
@@ -23,9 +23,9 @@ async fn look_up(
 #[tokio::main]
 async fn main() -> levity::Result<()> {
     println!("(scripted models replace real ones)\n");
-    // The first would look things up for ever, at 3 dollars per million tokens sent and 15
-    // received.
-    let dear = ModelCard::new("test", "dear")
+    // The first model never stops calling the tool, at 3 dollars per million input tokens and 15
+    // per million output tokens.
+    let expensive = ModelCard::new("test", "expensive")
         .with_price(Price::new(3.0, 15.0))
         .with_max_output(1_000);
     let turn = Turn::new()
@@ -38,7 +38,7 @@ async fn main() -> levity::Result<()> {
         .text("It is the opposite of gravity.")
         .usage(2_400, 20);
 
-    let agent = Agent::builder(ScriptedModel::looping(turn).with_card(dear))
+    let agent = Agent::builder(ScriptedModel::looping(turn).with_card(expensive))
         .tool(look_up)
         .model_for("cheap", ScriptedModel::looping(answer).with_card(cheap))
         .when_low(Low::Switch)
@@ -50,7 +50,7 @@ async fn main() -> levity::Result<()> {
         .on_event(|event| match &event.kind {
             EventKind::ModelStarted { slot, .. } => println!("calls `{slot}`"),
             EventKind::ModelFinished { usage, .. } => println!("  {usage}"),
-            EventKind::LimitLow(limit) => println!("little is left of the limit on {limit}"),
+            EventKind::LimitLow(limit) => println!("little remains of the limit on {limit}"),
             _ => {}
         })
         .await?;

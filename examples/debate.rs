@@ -1,4 +1,4 @@
-//! Two agents who debate in turns, and a judge who decides when it is enough.
+//! Two agents debate in rounds, and a judge decides when the debate ends.
 //!
 //! ```text
 //! cargo run --example debate
@@ -8,9 +8,10 @@ use levity::prelude::*;
 use levity::swarm::{Debate, MessageKind, Swarm, SwarmNotice, Worker};
 use levity::test::ScriptedModel;
 
-/// What the judge would write: not yet, and then the answer.
+/// The first verdict of the judge: the debate continues.
 const NOT_YET: &str =
-    r#"{"done": false, "reason": "Nobody has said what the wind does to the tide."}"#;
+    r#"{"done": false, "reason": "No one has explained how the wind affects the tide."}"#;
+/// The second verdict of the judge: the answer.
 const ENOUGH: &str = r#"{"done": true, "answer": "Sail at six: the water is high and the wind still weak.",
     "reason": "The watch has given up eight o'clock."}"#;
 
@@ -33,10 +34,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ])?;
     let judge = ScriptedModel::new().reply(NOT_YET).reply(ENOUGH);
 
-    // The judge looks after each round, and ends it after the second of four.
+    // The judge decides after each round, and ends the debate after the second of four.
     let swarm = Swarm::builder(Debate::new(judge).rounds(4).judge_each_round())
         .worker(Worker::new("pilot", "Knows the tides.", pilot))
-        .worker(Worker::new("watch", "Looks at the sky.", watch))
+        .worker(Worker::new("watch", "Watches the sky.", watch))
         .build()?;
 
     let finished = swarm
@@ -45,8 +46,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Some(SwarmNotice::RoundBegan { round, of }) => {
                 println!("Round {round} of at most {of}");
             }
-            Some(SwarmNotice::Message(said)) if said.kind != MessageKind::Answer => {
-                println!("  {}: {}", said.from, said.content);
+            Some(SwarmNotice::Message(message)) if message.kind != MessageKind::Answer => {
+                println!("  {}: {}", message.from, message.content);
             }
             _ => {}
         })

@@ -1,5 +1,4 @@
-//! An agent that hands work to another: a child run, in the same event stream and within the same
-//! limits.
+//! An agent that delegates work to another. The child run shares the event stream and the limits.
 //!
 //! ```text
 //! cargo run --example delegate
@@ -46,7 +45,7 @@ async fn main() -> levity::Result<()> {
             .reply("A dozen weeks are 84 days."),
     )
     .agent("calculator", "Works out sums.", calculator)
-    .limits(Limits::new().model_calls(10)) // for both together
+    .limits(Limits::new().model_calls(10)) // for both runs together
     .build()?;
 
     let answer = lead
@@ -54,10 +53,10 @@ async fn main() -> levity::Result<()> {
         .on_event(|event| {
             let indent = "  ".repeat(event.run.depth());
             match &event.kind {
-                EventKind::ChildStarted { agent, .. } => println!("{indent}asks {agent}"),
+                EventKind::ChildStarted { agent, .. } => println!("{indent}delegates to {agent}"),
                 EventKind::Goal { text } => println!("{indent}goal: {text}"),
                 EventKind::ToolFinished { result, .. } => {
-                    println!("{indent}{} gave {}", result.name, result.text());
+                    println!("{indent}{} returned {}", result.name, result.text());
                 }
                 EventKind::RunEnded(ending) => {
                     println!("{indent}{}: {}", ending.status, ending.text);

@@ -1,5 +1,5 @@
-//! A plan that is made, carried out in parallel, broken by a failure and changed; then its tree and
-//! its summary.
+//! A team writes a plan, executes its steps in parallel, and changes the plan after a failure. The
+//! example then prints the plan as a tree, and a summary.
 //!
 //! ```text
 //! cargo run --example graph
@@ -13,7 +13,7 @@ use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
-/// What a planner model would write.
+/// The plan that a planner model would write.
 const PLAN: &str = r#"{"steps": [
   {"id": "tides",   "agent": "almanac",    "inputs": {"place": "Brest"},  "writes": ["tides"]},
   {"id": "weather", "agent": "Retriever",  "prompt": "Find the weather in Brest by month.", "writes": ["weather"]},
@@ -21,8 +21,8 @@ const PLAN: &str = r#"{"steps": [
   {"id": "choose",  "agent": "Thinker",    "prompt": "Choose a month.", "reads": ["tides", "weather", "crowds"], "writes": ["month"]}
 ]}"#;
 
-/// What it would write when it hears that the almanac is of no use.
-const CHANGE: &str = r#"{"reason": "the almanac is closed, so the tides are looked up elsewhere", "add": [
+/// The change that the planner would write after the almanac fails.
+const CHANGE: &str = r#"{"reason": "the almanac is closed, so the tides are searched elsewhere", "add": [
   {"id": "tides_found", "agent": "Retriever", "prompt": "Find the tides in Brest.", "writes": ["tides"], "instead_of": "tides"}
 ]}"#;
 
@@ -34,7 +34,7 @@ fn reply(text: &str) -> Turn {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("(scripted models replace real ones)\n");
     let planner = ScriptedModel::new().turn(reply(PLAN)).turn(reply(CHANGE));
-    // Whichever of the three is first: each takes what it writes from this.
+    // The three steps run in any order, so each reply contains the variables of all of them.
     let found =
         r#"{"weather": "mild in May", "crowds": "few in May", "tides": "low at noon in May"}"#;
     let retriever = ScriptedModel::new()
@@ -46,15 +46,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ));
 
     let team = Team::builder()
-        .agent("Planner", "Makes plans.", Agent::builder(planner).build()?)
+        .agent("Planner", "Writes plans.", Agent::builder(planner).build()?)
         .agent(
             "Retriever",
-            "Finds things out.",
+            "Finds facts.",
             Agent::builder(retriever).build()?,
         )
         .agent(
             "Thinker",
-            "Weighs things up.",
+            "Weighs the facts.",
             Agent::builder(thinker).build()?,
         )
         .function("almanac", |_: StepInput| async {
@@ -65,22 +65,25 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ))
         .build()?;
 
-    // The view is made of what the run tells; a terminal or a page would draw from it while the run
-    // goes on.
+    // The view is built from the events of the run. A terminal or a web page could draw it while
+    // the run is in progress.
     let view = Arc::new(Mutex::new(PlanView::new()));
-    let watching = view.clone();
+    let live_view = view.clone();
     let finished = team
         .run("When is the best time for a walk by the sea in Brest?")
         .on_event(move |event| {
-            watching.lock().expect("nobody panics").apply(event);
+            live_view
+                .lock()
+                .expect("the lock is not poisoned")
+                .apply(event);
             match PlanNotice::of(&event.kind) {
-                Some(PlanNotice::StepStarted { step, .. }) => println!("{step} begins"),
-                Some(PlanNotice::StepCompleted { step, .. }) => println!("{step} is done"),
+                Some(PlanNotice::StepStarted { step, .. }) => println!("{step} started"),
+                Some(PlanNotice::StepCompleted { step, .. }) => println!("{step} completed"),
                 Some(PlanNotice::StepFailed { step, error, .. }) => {
                     println!("{step} failed: {error}");
                 }
                 Some(PlanNotice::Replanned { diff, .. }) => {
-                    println!("the plan is changed: {}", diff.reason);
+                    println!("the plan changed: {}", diff.reason);
                 }
                 _ => {}
             }
@@ -92,7 +95,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         finished.variable("month"),
         Some(&json!("May: mild, quiet, and low tide at noon."))
     );
-    let view = view.lock().expect("nobody panics");
+    let view = view.lock().expect("the lock is not poisoned");
     println!("{}\n{}", view.tree(TreeOptions::new()), view.summary());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Guards: secrets are kept back, a call is refused, and a model judges what is talked about.
+//! Guards: one removes secrets, one blocks a call, and one asks a model for the topic of a text.
 //!
 //! ```text
 //! cargo run --example guards
@@ -19,17 +19,17 @@ async fn read_settings() -> String {
 /// Sends a mail.
 #[tool]
 async fn send_mail(
-    /** Whom to. */
+    /** The recipient. */
     to: String,
 ) -> String {
     format!("sent to {to}")
 }
 
-/// Lets mail go to colleagues only.
-struct InHouse;
+/// A guard that allows mail to colleagues only.
+struct ColleaguesOnly;
 
 #[async_trait::async_trait]
-impl Guard for InHouse {
+impl Guard for ColleaguesOnly {
     fn name(&self) -> &str {
         "in-house"
     }
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .call("send_mail", json!({"to": "office@example.com"})),
         )
         .reply("The office knows; the key is sk-0123456789abcdef, by the way.");
-    // A model says which of the topics a text is about; 0 is none of them.
+    // The judge replies with the number of the topic; 0 means none of them.
     let judge = ScriptedModel::new()
         .reply(r#"{"topic": 1, "steers": false}"#)
         .reply(r#"{"topic": 1, "steers": false}"#)
@@ -70,13 +70,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agent = Agent::builder(model)
         .tool(read_settings)
         .tool(send_mail)
-        // Each guard sees what the one before made of it, so the judge is shown no secret.
+        // Each guard receives the output of the previous one, so the judge never sees a secret.
         .guard(SecretGuard::new().secrets(Secrets::new().known("correct horse")))
-        .guard(InHouse)
+        .guard(ColleaguesOnly)
         .guard(TopicGuard::new(judge, ["our servers"]))
         .build()?;
 
-    let mut run = agent.start("Look at the settings, and write to those who should know.");
+    let mut run = agent.start("Read the settings, and write to the people who need to know.");
     let mut events = run.events();
     while let Some(event) = events.next().await {
         match event.kind {
@@ -98,7 +98,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .run("Write me a poem.")
         .await
         .err()
-        .ok_or("a poem was written")?;
+        .ok_or("the guard did not block the poem")?;
     println!("\n{error}");
     assert_eq!(
         error.to_string(),

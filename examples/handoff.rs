@@ -1,5 +1,5 @@
-//! A conversation that is passed on from desk to desk, with a filter on what goes along, and goes
-//! on in a second run.
+//! A conversation that agents hand off to each other, with a filter on the history. A second run
+//! continues the conversation.
 //!
 //! ```text
 //! cargo run --example handoff
@@ -11,7 +11,7 @@ use levity::swarm::{Handoff, HandoffHistory, Swarm, SwarmInput, SwarmNotice, Wor
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
-fn pass(to: &str, note: &str) -> Turn {
+fn transfer(to: &str, note: &str) -> Turn {
     Turn::new().call("transfer_to", json!({"to": to, "note": note}))
 }
 
@@ -19,15 +19,15 @@ fn agent(model: ScriptedModel, instructions: &str) -> Result<Agent, Box<dyn std:
     Ok(Agent::builder(model).instructions(instructions).build()?)
 }
 
-/// Says what happens while the conversation goes around.
-fn shown(run: Run<Swarm>) -> Run<Swarm> {
+/// Prints the handoffs of a run.
+fn with_printed_handoffs(run: Run<Swarm>) -> Run<Swarm> {
     run.on_event(|event| match SwarmNotice::of(&event.kind) {
         Some(SwarmNotice::Began { worker, .. }) => println!("  {worker} has the conversation"),
         Some(SwarmNotice::HandedOff { from, to, note }) => {
-            println!("  {from} passes it on to {to}: {note}");
+            println!("  {from} hands off to {to}: {note}");
         }
         Some(SwarmNotice::LoopFound { from, to, why }) => {
-            println!("  {from} keeps it from {to}: {why}");
+            println!("  {from} may not hand off to {to}: {why}");
         }
         _ => {}
     })
@@ -36,18 +36,22 @@ fn shown(run: Run<Swarm>) -> Run<Swarm> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("(scripted models replace real ones)\n");
-    let triage = ScriptedModel::new().turn(pass("billing", "Asks why the March bill is higher."));
-    // The second question is none for the till.
+    let triage = ScriptedModel::new().turn(transfer(
+        "billing",
+        "Asks why the March bill is \
+        higher.",
+    ));
+    // The second question does not belong to billing.
     let billing = ScriptedModel::new()
         .reply("In March you had two visits; the second was for the pump.")
-        .turn(pass(
+        .turn(transfer(
             "repairs",
-            "Wants to know whether the pump is under warranty.",
+            "Asks whether the pump is under warranty.",
         ));
-    let repairs = ScriptedModel::new().reply("It is, until next March. We come for nothing.");
+    let repairs = ScriptedModel::new().reply("It is, until next March. The repair is free.");
 
-    // Anybody may pass on to anybody, but triage only to these two; repairs need not see what tools
-    // said.
+    // By default, every agent may hand off to every other one. Triage is limited to these two, and
+    // repairs does not receive tool results.
     let handoff = Handoff::starting_with("triage")
         .to("triage", ["billing", "repairs"])
         .carry_to("repairs", HandoffHistory::Words)
@@ -55,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let swarm = Swarm::builder(handoff)
         .worker(Worker::new(
             "triage",
-            "Finds out what a caller wants.",
+            "Finds out what a caller needs.",
             agent(triage, "You answer the phone.")?,
         ))
         .worker(Worker::new(
@@ -66,13 +70,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .worker(Worker::new(
             "repairs",
             "Knows boilers and pumps.",
-            agent(repairs, "You mend boilers.")?,
+            agent(repairs, "You repair boilers.")?,
         ))
         .build()?;
 
     let question = "Why is my bill for March so high?";
     println!("{question}");
-    let first = shown(swarm.run(question)).await?;
+    let first = with_printed_handoffs(swarm.run(question)).await?;
     println!(
         "{}: {}\n",
         first.last_speaker().unwrap_or_default(),
@@ -80,10 +84,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     assert_eq!(first.last_speaker(), Some("billing"));
 
-    // The next question goes to whoever had the conversation last, who knows what was said.
+    // The next question goes to the last speaker, who has the history of the conversation.
     let question = "Is the pump not under warranty?";
     println!("{question}");
-    let second = shown(swarm.run(SwarmInput::from(question).after(&first))).await?;
+    let second = with_printed_handoffs(swarm.run(SwarmInput::from(question).after(&first))).await?;
     println!(
         "{}: {}",
         second.last_speaker().unwrap_or_default(),
@@ -92,7 +96,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(second.last_speaker(), Some("repairs"));
     assert_eq!(
         second.text(),
-        "It is, until next March. We come for nothing."
+        "It is, until next March. The repair is free."
     );
     let legs: Vec<&str> = second.reports().iter().map(|leg| &*leg.worker).collect();
     assert_eq!(legs, ["billing", "repairs"]);

@@ -1,5 +1,5 @@
-//! Runs by HTTP: an agent is served, and a client starts a run, follows it and decides on what it
-//! asks.
+//! Runs over HTTP: the program serves an agent, and a client starts a run, follows its events and
+//! approves a call.
 //!
 //! ```text
 //! cargo run --example http
@@ -20,7 +20,7 @@ async fn delete(
     /** The file. */
     path: String,
 ) -> String {
-    format!("{path} is gone")
+    format!("deleted {path}")
 }
 
 #[tokio::main]
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// What a program on the other side does. Any HTTP client will do; this one needs no other crate.
+/// The client side. You can use any HTTP client; this one needs no other crate.
 async fn follow(client: Client) -> Result<(), Box<dyn std::error::Error>> {
     let run = client
         .ask("POST", "/v1/runs", json!({"goal": "Tidy up."}))
@@ -76,7 +76,7 @@ async fn follow(client: Client) -> Result<(), Box<dyn std::error::Error>> {
                 .ask("POST", &ask, json!({"decision": "allow"}))
                 .await?;
         }
-        // The last event has no kind, and says how the run stands.
+        // The last event has no kind. It contains the state of the run.
         if event.get("state").is_some() {
             break;
         }

@@ -1,5 +1,4 @@
-//! Log files of what an agent does: `general.log` and `reasoning.log`, in a folder for the
-//! conversation.
+//! Log files of an agent: `general.log` and `reasoning.log`, in a folder for the conversation.
 //!
 //! ```text
 //! cargo run --example logs
@@ -45,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .conversation("brest");
     println!("{}\n", run.on_event(logs.session("brest")).await?);
 
-    // A run never waits for its log; whoever reads it at once does.
+    // A run never waits for its log, so flush the log before you read it.
     logs.flush(Duration::from_secs(5));
     for file in ["general.log", "reasoning.log"] {
         println!("{file}:");

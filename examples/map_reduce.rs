@@ -1,8 +1,8 @@
-//! A kind of run of your own: each document is read by an agent of its own, side by side, and
-//! another one writes the summary.
+//! A custom kind of run: one child run reads each document, in parallel, and another one writes the
+//! summary.
 //!
-//! It is journaled, resumed, replayed, forked, paused and cancelled like an agent, because it is
-//! `Runnable`.
+//! levity can journal, resume, replay, fork, pause and cancel it like an agent, because it
+//! implements `Runnable`.
 //!
 //! ```text
 //! cargo run --example map_reduce
@@ -33,19 +33,19 @@ struct Agents {
     writer: Agent,
 }
 
-/// Wants a child run for each document, and one more for the summary.
+/// Requests a child run for each document, and one more for the summary.
 #[derive(Serialize, Deserialize)]
 pub struct MapReduceMachine {
     documents: Vec<String>,
     notes: Vec<Option<String>>,
-    /// What the runs below have used. The ending tells it; nobody else adds it up.
+    /// Usage of the child runs. The ending reports it, because no other part adds it up.
     usage: Usage,
     stats: Stats,
     ending: Option<Ending>,
 }
 
 impl MapReduce {
-    /// Documents are read by `reader`, and the summary is written by `writer`.
+    /// Creates a run kind that reads documents with `reader` and writes the summary with `writer`.
     pub fn new(runtime: Runtime, reader: Agent, writer: Agent) -> Self {
         Self {
             runtime,
@@ -53,7 +53,7 @@ impl MapReduce {
         }
     }
 
-    /// Reads these documents.
+    /// Returns a run that summarizes these documents.
     pub fn run(&self, documents: Vec<String>) -> Run<Self> {
         Run::new(self.clone(), documents)
     }
@@ -112,7 +112,8 @@ impl Machine for MapReduceMachine {
     }
 
     fn save(&self) -> Value {
-        // All that changes is saved, so the machine can be built again at any time.
+        // The state contains every field that changes, so the machine can be restored at any
+        // record.
         json!(self)
     }
 
@@ -149,7 +150,7 @@ impl Executor for Agents {
     }
 
     async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
-        // The machine wants nothing but child runs.
+        // The machine requests child runs only.
         Outcome::Unknown
     }
 
@@ -191,11 +192,13 @@ impl Runnable for MapReduce {
     }
 
     fn restore(&self, _: &MachineKind, state: &Value) -> Result<MapReduceMachine, String> {
-        let machine =
-            MapReduceMachine::deserialize(state).map_err(|_| "this is no state of a map-reduce")?;
+        let machine = MapReduceMachine::deserialize(state).map_err(|_| {
+            "this is not the state of a \
+                map-reduce run"
+        })?;
         let fits = machine.notes.len() == machine.documents.len();
         fits.then_some(machine)
-            .ok_or_else(|| "there is not one note for each document".to_owned())
+            .ok_or_else(|| "the number of notes differs from the number of documents".to_owned())
     }
 
     fn conclude(&self, reached: Reached<MapReduceMachine>) -> Result<Finished<()>, Error> {

@@ -1,7 +1,7 @@
-//! Tools of an MCP server, which is kept running beside the agent.
+//! Tools of an MCP server that runs beside the agent.
 //!
-//! The server is this very program, started a second time with the word `serve`. It stands in for
-//! any other: `npx -y @modelcontextprotocol/server-filesystem .`, say.
+//! The server is this program, started a second time with the argument `serve`. You can use any
+//! other server instead, such as `npx -y @modelcontextprotocol/server-filesystem .`.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -19,8 +19,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = ServerConfig::stdio("tides", this)
         .arg("serve")
         .allow(["high_*"]);
-    // They start in the background. An agent may begin at once, and has their tools as soon as they
-    // are ready.
+    // Servers start in the background. An agent can start at once, and gets their tools as soon as
+    // they are ready.
     let servers = Servers::builder().server(config).start()?;
     for status in servers.wait(WaitFor::All).await {
         println!(
@@ -42,12 +42,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{}", answer.text());
 
-    // Let go in order. When the program ends in any other way, its servers end with it.
+    // This stops the servers in order. If the program ends in any other way, its servers end too.
     servers.stop().await;
     Ok(())
 }
 
-/// A server in forty lines: each line in is a request, each line out an answer.
+/// A minimal server: it reads one request per line and writes one answer per line.
 fn serve() -> std::io::Result<()> {
     for line in std::io::stdin().lock().lines() {
         let Ok(request) = serde_json::from_str::<Value>(&line?) else {
@@ -86,5 +86,5 @@ fn serve() -> std::io::Result<()> {
 fn tool(name: &str) -> Value {
     let input =
         json!({"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]});
-    json!({"name": name, "description": "Tells the time of it at a port.", "inputSchema": input})
+    json!({"name": name, "description": "Returns the time of it at a port.", "inputSchema": input})
 }

@@ -1,12 +1,12 @@
-//! A client that does with any MCP server what can be done: it lists, calls, reads and answers. The
-//! official conformance suite runs it against its servers.
+//! A client that uses every feature of an MCP server: it lists, calls, reads and answers. The
+//! official conformance suite runs it against its own servers.
 //!
 //! ```text
 //! cargo run --example mcp_conformance_client -- http://127.0.0.1:3000/mcp
 //! ```
 //!
-//! Credentials for a login come from `MCP_CONFORMANCE_CONTEXT`, in JSON, and the login page is
-//! "visited" by a request that follows where it points to.
+//! Credentials for a login come from `MCP_CONFORMANCE_CONTEXT`, in JSON. The client "visits" the
+//! login page with a request, and follows the redirect.
 
 use std::env;
 use std::io;
@@ -30,12 +30,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let context = env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "{}".into());
     let config = ServerConfig::http("peer", url)
         .oauth(login(&serde_json::from_str(&context)?))
-        // All scenarios run at once, so that even a server on this machine takes its time.
+        // All scenarios run in parallel, so even a local server can be slow.
         .probe_limit(Duration::from_secs(15))
         .retries(0);
     let servers = Servers::builder()
         .server(config)
-        .sampler(Canned)
+        .sampler(FixedSampler)
         .elicitor(AcceptDefaults)
         .roots([format!("file://{}", env::current_dir()?.display())])
         .start()?;
@@ -57,7 +57,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn use_tools(server: &Server) {
     for tool in server.tools() {
         let name = &tool.spec().name;
-        // A tool that takes a schema is sent that of the first tool, as the server wrote it.
+        // A tool that accepts a schema gets the schema of the first tool, exactly as the server
+        // sent it.
         let args = match server
             .tools()
             .first()
@@ -100,15 +101,18 @@ async fn ask_prompts(server: &Server) {
     }
 }
 
-/// A value that fits a schema: its default or an example where it has one, else a plain one with
-/// what is required.
+/// Creates a value that matches a schema: its default or an example if location is one, else a
+/// simple value with the required fields.
 fn example(schema: &Value, depth: usize) -> Value {
     let first = |list: &str| schema.get(list).and_then(|list| list.get(0)).cloned();
-    let said = schema
+    let preset = schema
         .get("default")
         .or_else(|| schema.get("const"))
         .cloned();
-    if let Some(value) = said.or_else(|| first("examples")).or_else(|| first("enum")) {
+    if let Some(value) = preset
+        .or_else(|| first("examples"))
+        .or_else(|| first("enum"))
+    {
         return value;
     }
     if let Some(choice) = first("anyOf")
@@ -121,7 +125,7 @@ fn example(schema: &Value, depth: usize) -> Value {
         .get("type")
         .and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
     match kind {
-        // Not plain ASCII, which is harder to send in a header.
+        // The text is not ASCII, because that is harder to send in a header.
         Some("string") => "Grüße".into(),
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
         Some("boolean") => true.into(),
@@ -146,8 +150,8 @@ fn example(schema: &Value, depth: usize) -> Value {
     }
 }
 
-/// Logs in with what is known: a client that was registered, its key, a person's ID token, a token
-/// of the platform; or as anybody can.
+/// Configures the login with the known credentials: a registered client, its key, an ID token or a
+/// platform token. Without credentials, the client registers dynamically.
 fn login(context: &Value) -> OAuth {
     let known = |name: &str| context.get(name).and_then(Value::as_str);
     let document = "https://conformance-test.local/client-metadata.json";
@@ -155,7 +159,7 @@ fn login(context: &Value) -> OAuth {
         .client_name("levity conformance client")
         .client_metadata_url(document);
     oauth = oauth
-        .browser(FollowsAtOnce)
+        .browser(ConsentingBrowser)
         .login_limit(Duration::from_secs(20));
     if let Some(id) = known("client_id") {
         oauth = oauth.client_id(id);
@@ -181,12 +185,11 @@ fn login(context: &Value) -> OAuth {
     }
 }
 
-/// A browser of somebody who agrees to everything: it asks for the login page, and goes where that
-/// sends it.
-struct FollowsAtOnce;
+/// A browser whose user agrees to everything: it requests the login page and follows the redirect.
+struct ConsentingBrowser;
 
 #[async_trait::async_trait]
-impl Browser for FollowsAtOnce {
+impl Browser for ConsentingBrowser {
     fn redirect_url(&self) -> String {
         "http://127.0.0.1:3999/callback".into()
     }
@@ -194,27 +197,27 @@ impl Browser for FollowsAtOnce {
     async fn visit(&self, url: &str) -> io::Result<String> {
         let rest = url
             .strip_prefix("http://")
-            .ok_or_else(|| io::Error::other("not a page of a test"))?;
+            .ok_or_else(|| io::Error::other("the URL is not a test page"))?;
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let mut stream = TcpStream::connect(host).await?;
         let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut page = String::new();
         stream.read_to_string(&mut page).await?;
-        let there = page.lines().find_map(|line| {
+        let location = page.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
             name.eq_ignore_ascii_case("location")
                 .then(|| value.trim().to_owned())
         });
-        there.ok_or_else(|| io::Error::other("the page leads nowhere"))
+        location.ok_or_else(|| io::Error::other("the page does not redirect"))
     }
 }
 
-/// A model that always says the same.
-struct Canned;
+/// A sampler that always returns the same reply.
+struct FixedSampler;
 
 #[async_trait::async_trait]
-impl Sampler for Canned {
+impl Sampler for FixedSampler {
     async fn sample(&self, _: &str, _: SampleAsk) -> Result<SampleReply, Refusal> {
         Ok(SampleReply::text(
             "canned",

@@ -1,7 +1,7 @@
-//! A server with everything that the official conformance suite wants to find in one.
+//! A server with every feature that the official conformance suite requires.
 //!
 //! ```text
-//! cargo run --example mcp_conformance_server -- 127.0.0.1:0      # over HTTP; the address that it got is printed
+//! cargo run --example mcp_conformance_server -- 127.0.0.1:0      # over HTTP; prints its address
 //! cargo run --example mcp_conformance_server -- stdio            # over standard input and output
 //! ```
 
@@ -28,22 +28,22 @@ const PNG: &[u8] = &[
     0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
 ];
 
-/// A sound of no length.
+/// A WAV file without samples.
 const WAV: &[u8] =
     b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Some(place) = env::args().nth(1) else {
+    let Some(address) = env::args().nth(1) else {
         println!("usage: mcp_conformance_server ADDRESS|stdio");
         return Ok(());
     };
     let server = server()?;
-    if place == "stdio" {
+    if address == "stdio" {
         return Ok(server.stdio().await?);
     }
-    // Everybody on this machine may come in: there is nothing to be had here.
-    let listener = Listener::bind(&place, AccessControl::open()).await?;
+    // Every program on this machine may connect, because the server has nothing to protect.
+    let listener = Listener::bind(&address, AccessControl::open()).await?;
     println!("http://{}/mcp", listener.address());
     Ok(server.listen(listener).await?)
 }
@@ -52,9 +52,9 @@ fn server() -> levity::serve::Result<McpServer> {
     let mut builder = McpServer::builder("levity-conformance", env!("CARGO_PKG_VERSION"))
         .title("levity's conformance server")
         .instructions("Everything here is for tests.")
-        .resources(Shelf)
-        .prompts(Drawer)
-        .completions(Guess);
+        .resources(TestResources)
+        .prompts(TestPrompts)
+        .completions(WordCompleter);
     for tool in TOOLS {
         let spec = ToolSpec::new(tool.name, tool.about);
         let spec = match schema(tool.name) {
@@ -63,7 +63,7 @@ fn server() -> levity::serve::Result<McpServer> {
         };
         builder = builder.offer(Fixture {
             spec,
-            does: tool.does,
+            behavior: tool.behavior,
         });
     }
     builder.build()
@@ -71,7 +71,7 @@ fn server() -> levity::serve::Result<McpServer> {
 
 struct Fixture {
     spec: ToolSpec,
-    does: Does,
+    behavior: Behavior,
 }
 
 #[async_trait]
@@ -81,39 +81,39 @@ impl Handler for Fixture {
     }
 
     fn task_support(&self) -> TaskSupport {
-        match self.does {
-            Does::Wait | Does::Break | Does::ConfirmDelete | Does::AskTwice => {
+        match self.behavior {
+            Behavior::Wait | Behavior::Break | Behavior::ConfirmDelete | Behavior::AskTwice => {
                 TaskSupport::Optional
             }
-            Does::FailLater => TaskSupport::Required,
-            Does::AskFirst => TaskSupport::Deferred,
+            Behavior::FailLater => TaskSupport::Required,
+            Behavior::AskFirst => TaskSupport::Deferred,
             _ => TaskSupport::Forbidden,
         }
     }
 
     async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
-        match self.does {
-            Does::Show(show) => Ok(show()),
-            Does::Fail => Err(ToolError::failed(
+        match self.behavior {
+            Behavior::Show(show) => Ok(show()),
+            Behavior::Fail => Err(ToolError::failed(
                 "This tool intentionally returns an error for testing",
             )
             .into()),
-            Does::Log => log(&call).await,
-            Does::Progress => progress(&call).await,
-            Does::Sample => sample(&call).await,
-            Does::Elicit(form) => elicit(&call, form).await,
-            Does::Ask(ask) => asked(&call, ask).await,
-            Does::Change => {
+            Behavior::Log => log(&call).await,
+            Behavior::Progress => progress(&call).await,
+            Behavior::Sample => sample(&call).await,
+            Behavior::Elicit(form) => elicit(&call, form).await,
+            Behavior::Ask(ask) => ask_client(&call, ask).await,
+            Behavior::Change => {
                 call.client.changes().tools();
                 call.client.changes().prompts();
-                Ok(HandlerReply::text("Clients are told."))
+                Ok(HandlerReply::text("Clients were notified."))
             }
-            Does::Take => Ok(HandlerReply::text(call.args.to_string())),
-            Does::Greet => Ok(HandlerReply::text(format!(
+            Behavior::Take => Ok(HandlerReply::text(call.args.to_string())),
+            Behavior::Greet => Ok(HandlerReply::text(format!(
                 "Hello, {}!",
                 call.args["name"].as_str().unwrap_or("you")
             ))),
-            Does::Wait => {
+            Behavior::Wait => {
                 let seconds = call.args["seconds"]
                     .as_f64()
                     .unwrap_or(1.0)
@@ -121,12 +121,12 @@ impl Handler for Fixture {
                 SystemWorld.sleep(Duration::from_secs_f64(seconds)).await;
                 Ok(HandlerReply::text(format!("computed for {seconds} s")))
             }
-            Does::FailLater => {
+            Behavior::FailLater => {
                 SystemWorld.sleep(Duration::from_millis(300)).await;
                 Err(ToolError::failed("This job always fails").into())
             }
-            Does::Break => Err(RequestError::failed("the job broke off")),
-            Does::ConfirmDelete => {
+            Behavior::Break => Err(RequestError::failed("the job failed")),
+            Behavior::ConfirmDelete => {
                 let reply = call
                     .client
                     .named("confirm")
@@ -140,7 +140,7 @@ impl Handler for Fixture {
                     },
                 ))
             }
-            Does::AskTwice => {
+            Behavior::AskTwice => {
                 let (one, two) = (call.client.named("first"), call.client.named("second"));
                 let (one, two) = tokio::join!(
                     one.elicit(confirm_form("The first?")),
@@ -149,7 +149,7 @@ impl Handler for Fixture {
                 one.and(two).map_err(RequestError::from)?;
                 Ok(HandlerReply::text("both were answered"))
             }
-            Does::AskFirst => {
+            Behavior::AskFirst => {
                 let form = ElicitForm::new(
                     "What is your name?",
                     json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}),
@@ -161,21 +161,21 @@ impl Handler for Fixture {
                     ElicitReply::Accept(content) => {
                         Ok(HandlerReply::text(format!("Done for {}", content["name"])))
                     }
-                    _ => Ok(HandlerReply::text("Done for nobody")),
+                    _ => Ok(HandlerReply::text("Done without a name")),
                 }
             }
         }
     }
 }
 
-struct Entry {
+struct ToolEntry {
     name: &'static str,
     about: &'static str,
-    does: Does,
+    behavior: Behavior,
 }
 
 #[derive(Clone, Copy)]
-enum Does {
+enum Behavior {
     Show(fn() -> HandlerReply),
     Fail,
     Log,
@@ -194,7 +194,7 @@ enum Does {
     AskFirst,
 }
 
-/// What a tool asks its client for.
+/// The request of a tool to its client.
 #[derive(Clone, Copy)]
 enum Ask {
     Name,
@@ -203,33 +203,37 @@ enum Ask {
     Confirm,
     All,
     Steps,
-    WhatItCan,
+    Supported,
 }
 
-const fn tool(name: &'static str, about: &'static str, does: Does) -> Entry {
-    Entry { name, about, does }
+const fn tool(name: &'static str, about: &'static str, behavior: Behavior) -> ToolEntry {
+    ToolEntry {
+        name,
+        about,
+        behavior,
+    }
 }
 
-const TOOLS: &[Entry] = &[
+const TOOLS: &[ToolEntry] = &[
     tool(
         "test_simple_text",
         "Shows text.",
-        Does::Show(|| HandlerReply::text("This is a simple text response for testing.")),
+        Behavior::Show(|| HandlerReply::text("This is a simple text response for testing.")),
     ),
     tool(
         "test_image_content",
         "Shows an image.",
-        Does::Show(|| HandlerReply::default().with(image())),
+        Behavior::Show(|| HandlerReply::default().with(image())),
     ),
     tool(
         "test_audio_content",
         "Plays a sound.",
-        Does::Show(|| HandlerReply::default().with(Media::bytes("audio/wav", WAV))),
+        Behavior::Show(|| HandlerReply::default().with(Media::bytes("audio/wav", WAV))),
     ),
     tool(
         "test_embedded_resource",
         "Shows a resource.",
-        Does::Show(|| {
+        Behavior::Show(|| {
             let text = ResourceContent::text(
                 "test://embedded-resource",
                 "This is an embedded resource content.",
@@ -239,8 +243,8 @@ const TOOLS: &[Entry] = &[
     ),
     tool(
         "test_multiple_content_types",
-        "Shows this and that.",
-        Does::Show(|| {
+        "Shows text, an image and a resource.",
+        Behavior::Show(|| {
             let data = ResourceContent::text(
                 "test://mixed-content-resource",
                 r#"{"test":"data","value":123}"#,
@@ -250,115 +254,135 @@ const TOOLS: &[Entry] = &[
                 .with(data.with_mime("application/json"))
         }),
     ),
-    tool("test_error_handling", "Fails.", Does::Fail),
-    tool("test_tool_with_logging", "Tells what it does.", Does::Log),
-    tool("test_logging_tool", "Tells what it does.", Does::Log),
+    tool("test_error_handling", "Fails.", Behavior::Fail),
+    tool(
+        "test_tool_with_logging",
+        "Logs its progress.",
+        Behavior::Log,
+    ),
+    tool("test_logging_tool", "Logs its progress.", Behavior::Log),
     tool(
         "test_tool_with_progress",
-        "Tells how far it is.",
-        Does::Progress,
+        "Reports its progress.",
+        Behavior::Progress,
     ),
-    tool("test_reconnection", "Takes a while.", Does::Progress),
+    tool("test_reconnection", "Takes a while.", Behavior::Progress),
     tool(
         "test_sampling",
-        "Has the client's model reply.",
-        Does::Sample,
+        "Samples the model of the client.",
+        Behavior::Sample,
     ),
     tool(
         "test_missing_capability",
-        "Has the client's model reply.",
-        Does::Ask(Ask::Capital),
+        "Samples the model of the client.",
+        Behavior::Ask(Ask::Capital),
     ),
-    tool("test_elicitation", "Asks who is there.", Does::Elicit(who)),
+    tool(
+        "test_elicitation",
+        "Asks for a user name.",
+        Behavior::Elicit(user_form),
+    ),
     tool(
         "test_streaming_elicitation",
-        "Asks who is there.",
-        Does::Elicit(who),
+        "Asks for a user name.",
+        Behavior::Elicit(user_form),
     ),
     tool(
         "test_elicitation_sep1034_defaults",
-        "Asks, and has answers ready.",
-        Does::Elicit(defaults),
+        "Asks with default answers.",
+        Behavior::Elicit(defaults),
     ),
     tool(
         "test_elicitation_sep1330_enums",
         "Asks for choices.",
-        Does::Elicit(choices),
+        Behavior::Elicit(choices),
     ),
     tool(
         "json_schema_2020_12_tool",
         "Tool with JSON Schema 2020-12 features",
-        Does::Take,
+        Behavior::Take,
     ),
     tool(
         "test_custom_headers",
-        "Takes an argument that is also a header.",
-        Does::Take,
+        "Accepts an argument that is also a header.",
+        Behavior::Take,
     ),
     tool(
         "test_trigger_tool_change",
-        "Says that there are other tools.",
-        Does::Change,
+        "Reports that the tools changed.",
+        Behavior::Change,
     ),
     tool(
         "test_trigger_prompt_change",
-        "Says that there are other prompts.",
-        Does::Change,
+        "Reports that the prompts changed.",
+        Behavior::Change,
     ),
     tool(
         "test_input_required_result_elicitation",
         "Asks for a name.",
-        Does::Ask(Ask::Name),
+        Behavior::Ask(Ask::Name),
     ),
     tool(
         "test_input_required_result_sampling",
-        "Asks a model.",
-        Does::Ask(Ask::Capital),
+        "Samples a model.",
+        Behavior::Ask(Ask::Capital),
     ),
     tool(
         "test_input_required_result_list_roots",
         "Asks for folders.",
-        Does::Ask(Ask::Roots),
+        Behavior::Ask(Ask::Roots),
     ),
     tool(
         "test_input_required_result_request_state",
-        "Asks for leave.",
-        Does::Ask(Ask::Confirm),
+        "Asks for confirmation.",
+        Behavior::Ask(Ask::Confirm),
     ),
     tool(
         "test_input_required_result_tampered_state",
-        "Asks for leave.",
-        Does::Ask(Ask::Confirm),
+        "Asks for confirmation.",
+        Behavior::Ask(Ask::Confirm),
     ),
     tool(
         "test_input_required_result_multiple_inputs",
-        "Asks for all at once.",
-        Does::Ask(Ask::All),
+        "Asks for several inputs at once.",
+        Behavior::Ask(Ask::All),
     ),
     tool(
         "test_input_required_result_multi_round",
         "Asks twice.",
-        Does::Ask(Ask::Steps),
+        Behavior::Ask(Ask::Steps),
     ),
     tool(
         "test_input_required_result_capabilities",
-        "Asks for what there is.",
-        Does::Ask(Ask::WhatItCan),
+        "Asks for what the client supports.",
+        Behavior::Ask(Ask::Supported),
     ),
-    tool("greet", "Says hello.", Does::Greet),
-    tool("slow_compute", "Takes so many seconds.", Does::Wait),
-    tool("failing_job", "Fails after a while.", Does::FailLater),
-    tool("protocol_error_job", "Breaks off.", Does::Break),
+    tool("greet", "Says hello.", Behavior::Greet),
+    tool(
+        "slow_compute",
+        "Takes the given number of seconds.",
+        Behavior::Wait,
+    ),
+    tool("failing_job", "Fails after a while.", Behavior::FailLater),
+    tool(
+        "protocol_error_job",
+        "Fails with a protocol error.",
+        Behavior::Break,
+    ),
     tool(
         "confirm_delete",
         "Asks before it deletes.",
-        Does::ConfirmDelete,
+        Behavior::ConfirmDelete,
     ),
-    tool("multi_input", "Asks two things at once.", Does::AskTwice),
+    tool(
+        "multi_input",
+        "Asks two things at once.",
+        Behavior::AskTwice,
+    ),
     tool(
         "test_tool_with_task",
         "Asks, then works as a task.",
-        Does::AskFirst,
+        Behavior::AskFirst,
     ),
 ];
 
@@ -372,7 +396,7 @@ fn confirm_form(text: &str) -> ElicitForm {
 fn schema(tool: &str) -> Option<Value> {
     let text = |name: &str, about: &str| json!({"type": "object", "properties": {name: {"type": "string", "description": about}}, "required": [name]});
     Some(match tool {
-        "greet" => text("name", "Whom to greet"),
+        "greet" => text("name", "The name to greet"),
         "slow_compute" => json!({
             "type": "object",
             "properties": {"seconds": {"type": "number"}, "label": {"type": "string"}},
@@ -428,7 +452,7 @@ async fn log(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
         call.client.log(ClientLogLevel::Info, text);
         SystemWorld.sleep(Duration::from_millis(50)).await;
     }
-    Ok(HandlerReply::text("All of it was told."))
+    Ok(HandlerReply::text("All messages were logged."))
 }
 
 async fn progress(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
@@ -462,8 +486,10 @@ async fn elicit(
     Ok(HandlerReply::text(format!("Elicitation completed: {text}")))
 }
 
-fn who(args: &Value) -> ElicitForm {
-    let message = args["message"].as_str().unwrap_or("Who is there?");
+fn user_form(args: &Value) -> ElicitForm {
+    let message = args["message"]
+        .as_str()
+        .unwrap_or("What is your user name?");
     ElicitForm::new(
         message,
         json!({
@@ -479,7 +505,7 @@ fn who(args: &Value) -> ElicitForm {
 
 fn defaults(_: &Value) -> ElicitForm {
     ElicitForm::new(
-        "Who is it?",
+        "What are your details?",
         json!({
             "type": "object",
             "properties": {
@@ -523,7 +549,7 @@ fn field(message: &str, name: &str, kind: &str) -> ElicitForm {
     ElicitForm::new(message, schema)
 }
 
-async fn asked(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestError> {
+async fn ask_client(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestError> {
     let client = &call.client;
     let name = || client.named("user_name");
     let name = || async move {
@@ -537,7 +563,7 @@ async fn asked(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestErro
             ElicitReply::Accept(content) => {
                 format!("Hello, {}!", content["name"].as_str().unwrap_or_default())
             }
-            _ => "Hello, whoever you are!".to_owned(),
+            _ => "Hello, stranger!".to_owned(),
         },
         Ask::Capital => format!(
             "{:?}",
@@ -549,11 +575,11 @@ async fn asked(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestErro
         ),
         Ask::Roots => format!("{:?}", client.named("client_roots").roots().await?),
         Ask::Confirm => {
-            let said = client
+            let reply = client
                 .named("confirm")
                 .elicit(field("Please confirm", "ok", "boolean"))
                 .await?;
-            format!("state-ok: {said:?}")
+            format!("state-ok: {reply:?}")
         }
         Ask::All => {
             let (greeting, roots) = (client.named("greeting"), client.named("client_roots"));
@@ -576,16 +602,16 @@ async fn asked(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestErro
                 .await?;
             format!("{name:?} {color:?}")
         }
-        Ask::WhatItCan if client.abilities().elicit => format!("{:?}", name().await?),
-        Ask::WhatItCan => format!("{:?}", client.sample(capital).await?.parts),
+        Ask::Supported if client.abilities().elicit => format!("{:?}", name().await?),
+        Ask::Supported => format!("{:?}", client.sample(capital).await?.parts),
     };
     Ok(HandlerReply::text(text))
 }
 
-struct Shelf;
+struct TestResources;
 
 #[async_trait]
-impl Resources for Shelf {
+impl Resources for TestResources {
     async fn list(&self, _: Option<&str>) -> Result<Page<Resource>, RequestError> {
         Ok(Page::all([
             Resource::new("test://static-text", "static-text")
@@ -617,15 +643,13 @@ impl Resources for Shelf {
                     .with_mime("text/plain")
             }
             ("test://static-binary", _) => ResourceContent::bytes(uri, PNG).with_mime("image/png"),
-            ("test://watched-resource", _) => {
-                ResourceContent::text(uri, "So far it has not changed.")
-            }
+            ("test://watched-resource", _) => ResourceContent::text(uri, "It has not changed yet."),
             (_, Some(id)) => {
                 let data =
                     json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
                 ResourceContent::text(uri, data.to_string()).with_mime("application/json")
             }
-            _ => return Err(RequestError::not_found("there is nothing at that address")),
+            _ => return Err(RequestError::not_found("no resource has this URI")),
         };
         Ok(vec![content])
     }
@@ -635,16 +659,16 @@ impl Resources for Shelf {
     }
 }
 
-struct Drawer;
+struct TestPrompts;
 
 #[async_trait]
-impl Prompts for Drawer {
+impl Prompts for TestPrompts {
     async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, RequestError> {
         let argument = |name: &str| PromptArgument::required(name).with_description("For tests");
         Ok(Page::all([
-            Prompt::new("test_simple_prompt").with_description("Says something."),
+            Prompt::new("test_simple_prompt").with_description("Returns a fixed text."),
             Prompt::new("test_prompt_with_arguments")
-                .with_description("Says what it is told.")
+                .with_description("Returns its arguments.")
                 .with_argument(argument("arg1"))
                 .with_argument(argument("arg2")),
             Prompt::new("test_prompt_with_embedded_resource")
@@ -682,18 +706,18 @@ impl Prompts for Drawer {
             ),
             "test_input_required_result_prompt" => {
                 let form = field("What context should the prompt use?", "context", "string");
-                let said = ask.client.named("user_context").elicit(form).await?;
-                PromptReply::user(format!("The context is {said:?}."))
+                let reply = ask.client.named("user_context").elicit(form).await?;
+                PromptReply::user(format!("The context is {reply:?}."))
             }
-            _ => return Err(RequestError::not_found("there is no such prompt")),
+            _ => return Err(RequestError::not_found("no prompt has this name")),
         })
     }
 }
 
-struct Guess;
+struct WordCompleter;
 
 #[async_trait]
-impl Completer for Guess {
+impl Completer for WordCompleter {
     async fn complete(&self, completing: Completing) -> Result<Completion, RequestError> {
         let known = ["paris", "park", "party", "test"];
         Ok(Completion::new(

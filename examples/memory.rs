@@ -1,5 +1,5 @@
-//! A conversation that outlives the program, a window that always fits, and facts that are known in
-//! the next one.
+//! A conversation that outlives the program and always fits its window, and facts that the next
+//! conversation recalls.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let recall = Recall::open(folder.join("facts.db"))?;
     let user = Scope::user("u-17");
 
-    // Conversations have ids that nobody can guess, and go when nobody has used them for a month.
+    // Conversation ids cannot be guessed. A conversation expires after a month without use.
     let conversations = Conversations::new(store.clone()).noted_in(recall.sessions(user.clone()));
     let id = conversations.new_id();
 
@@ -51,15 +51,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .on_event(|event| {
                 if let EventKind::Compacted(done) = &event.kind {
                     println!(
-                        "{} messages left the window, {} tokens instead of {}",
+                        "{} messages remaining the window, {} tokens instead of {}",
                         done.folded, done.after, done.before
                     );
                 }
             });
         run.await?;
     }
-    let request = model.requests().pop().ok_or("nothing was asked")?;
-    println!("\nthe model was shown last:");
+    let request = model
+        .requests()
+        .pop()
+        .ok_or("the model received no request")?;
+    println!("\nmessages of the last request:");
     for message in request.history.messages() {
         println!(
             "  {:?}: {}",
@@ -67,19 +70,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             message.text().lines().last().unwrap_or_default()
         );
     }
-    let kept = store.load(&id, 0).await?;
+    let stored = store.load(&id, 0).await?;
     println!(
-        "\nkept: {} messages, and the summary {:?}",
-        kept.end,
-        kept.summary.map(|summary| summary.text)
+        "\nstored: {} messages, and the summary {:?}",
+        stored.end,
+        stored.summary.map(|summary| summary.text)
     );
 
-    // Another conversation knows nothing of the first, but for what was worth remembering.
+    // Another conversation has no messages of the first one, only the facts that the agent
+    // remembered.
     let answer = agent
         .run("Which colour has my boat?")
         .conversation(conversations.new_id())
         .await?;
-    let request = model.requests().pop().ok_or("nothing was asked")?;
+    let request = model
+        .requests()
+        .pop()
+        .ok_or("the model received no request")?;
     println!(
         "\nrecalled for the next conversation:\n{}",
         request.history.messages()[0].text()
@@ -87,10 +94,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("\nanswer: {answer}");
 
     conversations.forget(&id).await?;
-    let left = recall.recall(&[user], "harbours", 5).await?;
+    let remaining = recall.recall(&[user], "harbours", 5).await?;
     println!(
-        "left of the first conversation once it is forgotten: {} notes",
-        left.facts.len()
+        "notes of the first conversation after it was forgotten: {}",
+        remaining.facts.len()
     );
     std::fs::remove_dir_all(folder)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! A pattern of your own: three agents answer, all of them vote, and the answer with the most votes
+//! A custom pattern: four agents answer, three of them vote, and the answer with the most votes
 //! wins.
 //!
 //! ```text
@@ -17,7 +17,7 @@ use serde_json::json;
 /// The settings and the state of a run; levity saves it as JSON and restores it.
 #[derive(Clone, Serialize, Deserialize)]
 struct Vote {
-    /// Workers who may not vote.
+    /// Workers that may not vote.
     guests: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Coordinator for Vote {
         "vote"
     }
 
-    /// Called at the beginning, and whenever all work of a round is done.
+    /// Returns the next move: at the start, and after all work of a round is done.
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
         match progress.round() {
             0 => Move::Work(
@@ -46,7 +46,7 @@ impl Coordinator for Vote {
                     .filter(|name| !self.guests.iter().any(|guest| guest == name));
                 let vote = |name: &str| {
                     let task = "Call `vote` with the name of the colleague whose answer is best.";
-                    // Whoever votes is shown the answers.
+                    // Each voter receives the answers.
                     let ids = answers.iter().map(|report| report.id.clone());
                     Delegation::new(format!("vote of {name}"), name, task).after(ids)
                 };
@@ -59,34 +59,34 @@ impl Coordinator for Vote {
                         .signals(&report.id)
                         .iter()
                         .filter_map(|vote| vote.args["for"].as_str());
-                    voted.for_each(|whom| *votes.entry(whom).or_default() += 1);
+                    voted.for_each(|choice| *votes.entry(choice).or_default() += 1);
                 }
                 let winner = votes.into_iter().max_by_key(|(_, votes)| *votes);
-                match winner.and_then(|(whom, votes)| Some((progress.report(whom)?, votes))) {
+                match winner.and_then(|(choice, votes)| Some((progress.report(choice)?, votes))) {
                     Some((report, votes)) => Move::Answer(format!(
                         "{} ({}, {votes} votes)",
                         report.text, report.worker
                     )),
-                    None => Move::Fail("nobody has voted".to_owned()),
+                    None => Move::Fail("no worker voted".to_owned()),
                 }
             }
         }
     }
 
-    /// A tool for the voters. levity takes its calls in; nothing is run.
+    /// Offers a tool to the voters. levity collects its calls and executes nothing.
     fn tools(&self, _: &str) -> Vec<ToolSpec> {
-        let whom = json!({"type": "object", "properties": {"for": {"type": "string"}}, "required": ["for"]});
-        vec![ToolSpec::new("vote", "Votes for a colleague's answer.").with_input(whom)]
+        let choice = json!({"type": "object", "properties": {"for": {"type": "string"}}, "required": ["for"]});
+        vec![ToolSpec::new("vote", "Votes for a colleague's answer.").with_input(choice)]
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("(scripted models replace real ones)\n");
-    let agent = |answer: &str, whom: &str| {
+    let agent = |answer: &str, choice: &str| {
         let votes = ScriptedModel::new()
             .reply(answer)
-            .call("vote", json!({"for": whom}))
+            .call("vote", json!({"for": choice}))
             .reply("I have voted.");
         Agent::builder(votes).build()
     };

@@ -1,5 +1,5 @@
-//! A model writes Python that calls tools; the code runs in an interpreter that can touch nothing
-//! else.
+//! A model writes Python code that calls tools. The code runs in an interpreter that can access
+//! nothing else.
 //!
 //! ```text
 //! cargo run --example python
@@ -11,7 +11,7 @@ use levity::python::{Python, RunPython, tools_of};
 use levity::test::ScriptedModel;
 use serde_json::json;
 
-/// Says how many of an item are in stock.
+/// Returns the number of items in stock.
 #[tool(read_only)]
 async fn stock(item: String) -> u32 {
     match item.as_str() {
@@ -21,12 +21,12 @@ async fn stock(item: String) -> u32 {
     }
 }
 
-/// A file of tools, as it may lie in a folder.
+/// A file of tools, as a folder could contain it.
 const PRICES: &str = r#"
 PRICES = {"apples": 0.5, "pears": 0.8, "plums": 0.2}
 
 def price(item: str, count: int = 1) -> float:
-    """Says what some of an item cost.
+    """Returns the price of some items.
 
     Args:
         item: Its name.
@@ -48,7 +48,7 @@ for item in items:
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // With this line, code runs in a process of its own: this program, started again.
+    // With this line, code runs in a separate process: levity starts this program again.
     levity::python::worker_main();
     println!("(a scripted model replaces a real one)\n");
     let python = Python::new();

@@ -1,4 +1,4 @@
-//! A first agent: one tool, one question, and all that happens on the way to the answer.
+//! A first agent: one tool, one question, and every event until the answer.
 //!
 //! ```text
 //! cargo run --example quickstart

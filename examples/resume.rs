@@ -1,4 +1,4 @@
-//! A run that is stopped half-way and goes on from its journal: what was done is not done again.
+//! A run that stops half-way and resumes from its journal, without repeating finished calls.
 //!
 //! ```text
 //! cargo run --example resume
@@ -13,10 +13,10 @@ use serde_json::json;
 /// Sends a letter.
 #[tool]
 async fn send(
-    /** To whom. */
+    /** The recipient. */
     to: String,
 ) -> String {
-    println!("   a letter goes to {to}");
+    println!("   sending a letter to {to}");
     format!("sent to {to}")
 }
 
@@ -54,7 +54,7 @@ async fn main() -> levity::Result<()> {
     let records = journal.records(&run);
     if let Ok(replayed) = replay(&run, &records, |_, state| second.restore(state)) {
         println!(
-            "{} records in the journal tell {} events again",
+            "{} records in the journal replay {} events",
             records.len(),
             replayed.events.len()
         );

@@ -1,7 +1,8 @@
-//! An agent as an MCP server, and a client that asks it something.
+//! An agent as an MCP server, and a client that calls it.
 //!
-//! With the word `serve` this program is the server, on its standard input and output: any MCP
-//! client can start it. Without, it starts itself once more, as a client would, and asks.
+//! With the argument `serve`, this program is the server, on standard input and output. Any MCP
+//! client can start it. Without the argument, it starts itself as a server, as a client would, and
+//! calls it.
 
 use levity::mcp::{ServerConfig, Servers, WaitFor};
 use levity::prelude::*;
@@ -44,7 +45,7 @@ async fn ask() -> Result<(), Box<dyn std::error::Error>> {
     let config = ServerConfig::stdio("sums", this).arg("serve");
     let servers = Servers::builder().server(config).start()?;
     servers.wait(WaitFor::All).await;
-    let server = servers.get("sums").ok_or("it was just started")?;
+    let server = servers.get("sums").ok_or("the server is not configured")?;
     let answer = server
         .call("query", json!({"prompt": "What is 2 + 5?"}))
         .await?

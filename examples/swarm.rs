@@ -1,7 +1,7 @@
-//! A router and three workers that are ready: a researcher, a coder, and a reviewer who can only
-//! read. Who said what is printed in the order of the plan, whoever is faster. Scripted models
-//! stand in until the environment offers a real one, by `GEMINI_API_KEY`, `OPENAI_API_KEY`,
-//! `ANTHROPIC_API_KEY` or `LEVITY_MODEL=ollama:qwen3`.
+//! A router and three ready-made workers: a researcher, a coder and a read-only reviewer. The
+//! example prints their messages in the order of the plan, even if a later worker is faster. It
+//! uses scripted models unless the environment names a real one, by `GEMINI_API_KEY`,
+//! `OPENAI_API_KEY`, `ANTHROPIC_API_KEY` or `LEVITY_MODEL=ollama:qwen3`.
 //!
 //! ```text
 //! cargo run --example swarm
@@ -20,18 +20,18 @@ use serde_json::json;
 const GOAL: &str =
     "Find out how leap years work, write `leap.py` with a function for it, and have it reviewed.";
 
-/// What a router would write.
+/// The plan that a router would write.
 const PLAN: &str = r#"{"delegations": [
-  {"id": "rules",  "worker": "researcher", "task": "Say how leap years work.", "expected": "the rules, in order"},
+  {"id": "rules",  "worker": "researcher", "task": "Explain how leap years work.", "expected": "the rules, in order"},
   {"id": "code",   "worker": "coder", "task": "Write `leap.py` with a function `leap(year)`.", "depends_on": ["rules"]},
-  {"id": "review", "worker": "reviewer", "task": "Look over `leap.py`.", "depends_on": ["rules", "code"]}
+  {"id": "review", "worker": "reviewer", "task": "Review `leap.py`.", "depends_on": ["rules", "code"]}
 ]}"#;
 
 const RULES: &str = "Every fourth year, but not every hundredth, and again every four-hundredth.";
 const CODE: &str =
     "def leap(year):\n    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)\n";
-const ANSWER: &str = "`leap.py` is there. The researcher named the rules, the coder wrote them \
-    down, the reviewer found no fault.";
+const ANSWER: &str = "`leap.py` is ready. The researcher named the rules, the coder implemented \
+    them, and the reviewer found no errors.";
 
 /// The models of the router, the researcher, the coder and the reviewer.
 fn models() -> ([Arc<dyn Model>; 4], bool) {
@@ -46,7 +46,7 @@ fn models() -> ([Arc<dyn Model>; 4], bool) {
     let coder = ScriptedModel::new()
         .call("write_file", json!({"path": "leap.py", "content": CODE}))
         .reply("`leap.py` is written. I have not run it.");
-    // It cannot write: it is not offered a tool that does, and would be refused one.
+    // The reviewer cannot write: it has no tool for that, so this call fails.
     let reviewer = ScriptedModel::new()
         .call(
             "write_file",
@@ -85,10 +85,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let finished = swarm
         .run(GOAL)
         .on_event(move |event| {
-            let origin = lineage.lock().expect("nobody panics").apply(event);
+            let origin = lineage
+                .lock()
+                .expect("the lock is not poisoned")
+                .apply(event);
             match (SwarmNotice::of(&event.kind), &event.kind) {
                 (Some(SwarmNotice::Began { id, worker, .. }), _) => {
-                    println!("{origin} › {worker}: begins `{id}`");
+                    println!("{origin} › {worker}: starts `{id}`");
                 }
                 (_, EventKind::ToolFinished { result, .. }) => {
                     println!(
@@ -101,7 +104,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .await?;
 
-    println!("\nWho said what:");
+    println!("\nMessages:");
     for message in finished.bus().messages() {
         println!(
             "  {} -> {} ({}): {}",
@@ -115,13 +118,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if scripted {
         assert_eq!(finished.text(), ANSWER);
         assert_eq!(written?, CODE);
-        let said: Vec<_> = finished
+        let reports: Vec<_> = finished
             .reports()
             .iter()
             .map(|report| (&*report.worker, report.is_done()))
             .collect();
         assert_eq!(
-            said,
+            reports,
             [("researcher", true), ("coder", true), ("reviewer", true)]
         );
     }

@@ -20,7 +20,7 @@ struct Stock {
 
 #[tool]
 impl Stock {
-    /// Says how many of an item there are.
+    /// Returns the number of items in stock.
     #[tool(read_only)]
     async fn count(
         &self,
@@ -30,26 +30,28 @@ impl Stock {
         let items = self
             .items
             .lock()
-            .map_err(|_| ToolError::failed("the stock is locked"))?;
+            .map_err(|_| ToolError::failed("the lock on the stock is poisoned"))?;
         let known: Vec<_> = items.keys().cloned().collect();
-        items
-            .get(&item)
-            .copied()
-            .ok_or_else(|| ToolError::failed(format!("no `{item}`; there are {known:?}")))
+        items.get(&item).copied().ok_or_else(|| {
+            ToolError::failed(format!(
+                "no `{item}` in stock; the items are \
+                {known:?}"
+            ))
+        })
     }
 
-    /// Puts items on the shelf.
+    /// Adds items to the stock.
     #[tool(timeout = "5s")]
     async fn add(
         &self,
         /** The item's name. */
         item: String,
-        /** How many. */
+        /** The number of items. */
         #[tool(default = 1)]
         number: u32,
         progress: Progress,
     ) -> String {
-        progress.report(format!("putting {number} {item} on the shelf"));
+        progress.report(format!("adding {number} {item}"));
         if let Ok(mut items) = self.items.lock() {
             *items.entry(item.clone()).or_default() += number;
         }

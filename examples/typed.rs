@@ -1,5 +1,5 @@
-//! An answer as a Rust value: the schema comes from the type, and a wrong answer is asked for
-//! again.
+//! Structured output: an answer as a Rust value. The type defines the schema, and levity asks again
+//! after an invalid answer.
 //!
 //! ```text
 //! cargo run --example typed
@@ -21,7 +21,10 @@ struct Review {
 
 #[tokio::main]
 async fn main() -> levity::Result<()> {
-    println!("(a scripted model replaces a real one: it gets the shape wrong at first)\n");
+    println!(
+        "(a scripted model replaces a real one; its first answer does not match the \
+        schema)\n"
+    );
     let model = ScriptedModel::new()
         .reply(r#"{"reason": "crisp and sweet", "stars": 11}"#)
         .reply("Sorry! ```json\n{\"reason\": \"crisp and sweet\", \"stars\": 5}\n```");
@@ -29,7 +32,7 @@ async fn main() -> levity::Result<()> {
 
     let run = agent.run("How are the pears?").on_event(|event| {
         if let EventKind::Note { text } = &event.kind {
-            println!("told the model: {text}\n");
+            println!("note to the model: {text}\n");
         }
     });
     let review: Review = run.typed().await?;

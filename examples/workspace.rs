@@ -1,5 +1,5 @@
-//! An agent that works on the files of a folder and runs commands there, and can touch nothing
-//! else.
+//! An agent that works on the files of one folder and runs commands there, and cannot access
+//! anything else.
 
 use levity::core::FileChangeKind;
 use levity::prelude::*;
@@ -16,9 +16,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(folder.join(".env"), "KEY=hush\n")?;
 
     let workspace = Workspace::open(&folder)?;
-    // Without `at_least`, a system that cannot keep commands from files and network is refused.
+    // Without `at_least`, `build` fails on a system that cannot keep commands from files and the
+    // network.
     let sandbox = Sandbox::builder(&workspace).at_least(Level::Open).build()?;
-    println!("what holds commands here:\n{}\n", sandbox.report());
+    println!("limits on commands:\n{}\n", sandbox.report());
 
     let model = ScriptedModel::new()
         .call("search_files", json!({"pattern": "wrold"}))
@@ -32,18 +33,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             json!({"command": "cat greeting.txt | wc -w"}),
         )
         .call("run_command", json!({"command": "rm greeting.txt"}))
-        .reply("The typo is mended.");
+        .reply("The typo is fixed.");
     let policy = CommandPolicy::new()
         .allow("cat")
         .allow("wc")
-        .deny("rm", "nothing is removed here")
+        .deny("rm", "files must not be removed")
         .within(&workspace);
     let agent = Agent::builder(model)
         .tools(FileTools::new(workspace))
         .tool(RunCommand::new(sandbox).policy(policy))
         .build()?;
 
-    let mut run = agent.start("Mend the typo in the greeting.");
+    let mut run = agent.start("Fix the typo in the greeting.");
     let mut events = run.events();
     while let Some(event) = events.next().await {
         match event.kind {

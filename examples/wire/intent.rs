@@ -1,4 +1,4 @@
-//! Requests, from the neutral form that recorded ones were brought into.
+//! Builds requests from the provider-neutral form of the recorded requests.
 
 use levity::core::{
     Content, History, Media, Message, Options, OutputSchema, Part, Request, Role, ThinkingMode,
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{media, state};
 
-/// The request that an intent describes.
+/// Builds the request that an intent describes.
 pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     let mut request = Request::new().with_history(history(wire, &intent["turns"], recorded));
     if let Some(system) = intent["system"]
@@ -45,9 +45,9 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     }
     let mut options = options(&intent["params"]);
     if wire == "openai_responses" {
-        responses(&mut options.extra, intent, recorded);
+        add_responses_fields(&mut options.extra, intent, recorded);
     } else if wire == "gemini" {
-        options.extra = gemini(intent, recorded);
+        options.extra = gemini_fields(intent, recorded);
     } else if intent["output"]["kind"] == "json" {
         let (name, value) = match wire {
             "ollama" => ("format", json!("json")),
@@ -67,9 +67,8 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     request.with_options(options)
 }
 
-/// What a request to Responses has beside what all requests have: tools that run at the provider,
-/// and settings.
-fn responses(extra: &mut Map<String, Value>, intent: &Value, recorded: &Value) {
+/// Adds the parts that only a Responses request has: hosted tools and settings.
+fn add_responses_fields(extra: &mut Map<String, Value>, intent: &Value, recorded: &Value) {
     let tools = recorded["tools"].as_array().into_iter().flatten();
     let hosted: Vec<Value> = tools
         .filter(|tool| tool["type"] != "function")
@@ -91,7 +90,8 @@ fn responses(extra: &mut Map<String, Value>, intent: &Value, recorded: &Value) {
             extra.insert(name.to_owned(), value.clone());
         }
     }
-    // A history begins with the conversation, not with an answer to what is stored elsewhere.
+    // A `History` cannot start with an answer to messages that the provider stores, so the recorded
+    // input is sent unchanged.
     if recorded.get("previous_response_id").is_some() {
         extra.insert("input".to_owned(), recorded["input"].clone());
     }
@@ -103,8 +103,8 @@ fn responses(extra: &mut Map<String, Value>, intent: &Value, recorded: &Value) {
     }
 }
 
-/// What only Gemini has: its own tools, and settings that are not everybody's.
-fn gemini(intent: &Value, recorded: &Value) -> Map<String, Value> {
+/// Returns the parts that only a Gemini request has: hosted tools and settings.
+fn gemini_fields(intent: &Value, recorded: &Value) -> Map<String, Value> {
     let either = |names: [&str; 2]| {
         names
             .iter()
@@ -161,14 +161,14 @@ fn options(params: &Value) -> Options {
         .map(str::to_owned)
         .collect();
     options.extra = Map::new();
-    // Some ask for no texts that end the reply, in so many words.
+    // Some recorded requests contain an explicit empty list of stop sequences.
     if params["stop"].as_array().is_some_and(Vec::is_empty) {
         options.extra.insert("stop".to_owned(), json!([]));
     }
     options
 }
 
-/// The conversation. Parts of one role that follow each other are one message.
+/// Builds the conversation. Consecutive parts of one role form one message.
 fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
     let (mut media, mut blocks) = (
         media::all(recorded).into_iter(),
@@ -200,12 +200,12 @@ fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
         }
         if wire == "openai_chat" {
             if let Some(text) = turn[1]["thinking"].as_str() {
-                let thought = state::chat_thought(text, recorded);
+                let thought = state::chat_reasoning(text, recorded);
                 parts.extend(thought.into_iter().map(|part| (role.clone(), part)));
                 continue;
             }
             if let Some(kind) = turn[1]["other"].as_str() {
-                parts.extend(state::own_part(wire, kind, recorded).map(|part| (role, part)));
+                parts.extend(state::protocol_part(wire, kind, recorded).map(|part| (role, part)));
                 continue;
             }
         }
@@ -219,7 +219,7 @@ fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
     history
 }
 
-/// What a tool gave: text, or a list of text and media.
+/// Converts the output of a tool: text, or a list of text and media.
 fn output(content: &Value, media: &mut impl Iterator<Item = Media>) -> ToolOutput {
     let is_rich = |item: &Value| item["text"].is_string() || is_media(item);
     match content {
@@ -248,7 +248,8 @@ fn is_media(part: &Value) -> bool {
 
 type Outcome = Result<ToolOutput, ToolError>;
 
-/// What a tool answered. Gemini takes objects, and has a key for errors; the others take text.
+/// Converts the result of a tool. Gemini accepts objects, with a key for errors; the others accept
+/// text.
 fn outcome(wire: &str, content: &Value, media: &mut impl Iterator<Item = Media>) -> Outcome {
     let only = content
         .as_object()

@@ -1,5 +1,5 @@
-//! Whole recorded runs: what a model said goes back to it as levity keeps it, not as the recording
-//! has it.
+//! Replays whole recorded runs. Replies return to the model as levity stores them, not as the
+//! recording has them.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{intent, models, read};
 
-/// Makes all requests of a run, each with the replies of those before.
+/// Sends all requests of a run, each with the replies to the earlier ones.
 pub(crate) async fn answer(run: &Value) -> Value {
     let mut history: Option<History> = None;
     let mut steps = 0;
@@ -39,7 +39,8 @@ pub(crate) async fn answer(run: &Value) -> Value {
                 "intent.json",
             )
         });
-        history = next.map(|next| go_on(request, reply.message.as_ref().clone(), &next["turns"]));
+        history = next
+            .map(|next| extend_history(request, reply.message.as_ref().clone(), &next["turns"]));
     }
     json!({"id": run["id"], "steps": steps, "error": null})
 }
@@ -48,18 +49,18 @@ fn failed(run: &Value, steps: usize, message: &str) -> Value {
     json!({"id": run["id"], "steps": steps, "error": {"message": message}})
 }
 
-/// The conversation with this reply, and with what the recording has behind it.
-fn go_on(request: Request, reply: Message, turns: &Value) -> History {
+/// Extends the conversation with this reply and the recorded turns after it.
+fn extend_history(request: Request, reply: Message, turns: &Value) -> History {
     let turns = turns.as_array().map(Vec::as_slice).unwrap_or_default();
-    let behind = turns
+    let start = turns
         .iter()
         .rposition(|turn| turn[0] == "assistant")
         .map_or(0, |at| at + 1);
-    let (mut results, mut words) = (Vec::new(), Vec::new());
-    for turn in turns.get(behind..).unwrap_or_default() {
+    let (mut results, mut messages) = (Vec::new(), Vec::new());
+    for turn in turns.get(start..).unwrap_or_default() {
         match turn[1].get("tool_result") {
             Some(result) => results.push(result),
-            None => words.extend(turn[1]["text"].as_str().map(Message::user)),
+            None => messages.extend(turn[1]["text"].as_str().map(Message::user)),
         }
     }
     let mut history = request.history;
@@ -82,7 +83,7 @@ fn go_on(request: Request, reply: Message, turns: &Value) -> History {
         }
         Err(_) => drop(history.say(reply)),
     }
-    for message in words {
+    for message in messages {
         let _ = history.say(message);
     }
     history

@@ -1,9 +1,10 @@
-//! Answers recorded requests, for a checker that plays the providers' side.
+//! Answers recorded requests for a checker that acts as the provider.
 //!
-//! Reads one JSON object a line, `{"id", "wire", "model", "stream", "base_url", "dir"}`, sends the
-//! request that `dir/intent.json` describes to `base_url`, and prints what came of it, one JSON
-//! object a line. With a list of such objects as `loop`, it makes all requests of a recorded run,
-//! each with its own replies before it.
+//! The program reads one JSON object per line,
+//! `{"id", "wire", "model", "stream", "base_url", "dir"}`. It sends the request that
+//! `dir/intent.json` describes to `base_url`, and prints the result as one JSON object per line. If
+//! the object has a list of such objects as `loop`, the program sends all requests of a recorded
+//! run, each with the replies to the earlier ones.
 
 use std::fs;
 use std::io::{BufRead as _, Write as _};
@@ -44,38 +45,41 @@ async fn answer(case: &Value) -> Value {
         return json!({"id": case["id"], "error": {"message": "no such wire"}});
     };
     let request = intent::request(&wire, &read("intent.json"), &read("request.json"));
-    let mut told = match heard(&*model, request).await {
-        Ok((said, response)) if said != response.message.text() => {
-            json!({"error": {"message": "the pieces of text are not the text of the reply"}})
+    let mut report = match stream_reply(&*model, request).await {
+        Ok((streamed, response)) if streamed != response.message.text() => {
+            json!({"error": {"message": "the streamed text differs from the text of the reply"}})
         }
-        Ok((_, response)) => told(&response),
-        Err(error) => failed(&wire, &error),
+        Ok((_, response)) => response_json(&response),
+        Err(error) => error_json(&wire, &error),
     };
-    told["id"] = case["id"].clone();
-    told
+    report["id"] = case["id"].clone();
+    report
 }
 
-/// The text that came piece by piece, and the whole reply.
-async fn heard(model: &dyn Model, request: Request) -> Result<(String, Response), ModelError> {
+/// Returns the streamed text and the whole reply.
+async fn stream_reply(
+    model: &dyn Model,
+    request: Request,
+) -> Result<(String, Response), ModelError> {
     let mut deltas = model.stream(request).await?;
-    let (mut said, mut fold) = (String::new(), Fold::new());
+    let (mut streamed, mut fold) = (String::new(), Fold::new());
     while let Some(delta) = deltas.next().await {
         let delta = delta?;
         if let Delta::Text(text) = &delta {
-            said.push_str(text);
+            streamed.push_str(text);
         }
         fold.push(delta)?;
     }
-    Ok((said, fold.finish()))
+    Ok((streamed, fold.finish()))
 }
 
-/// A file of a case.
+/// Reads a JSON file of a case.
 fn read(dir: &Path, name: &str) -> Value {
     let text = fs::read_to_string(dir.join(name)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-fn told(response: &Response) -> Value {
+fn response_json(response: &Response) -> Value {
     let calls: Vec<Value> = response
         .message
         .calls()
@@ -104,9 +108,9 @@ fn told(response: &Response) -> Value {
     })
 }
 
-fn failed(wire: &str, error: &ModelError) -> Value {
-    // A reply of Gemini's that was withheld as a whole is a reply to the checker, which ended with
-    // Google's word for it.
+fn error_json(wire: &str, error: &ModelError) -> Value {
+    // If Gemini withholds a whole reply, the checker expects a reply that ended with Google's
+    // finish reason.
     if wire == "gemini"
         && error.kind() == ModelErrorKind::ContentFiltered
         && error.status().is_none()

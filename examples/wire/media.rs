@@ -1,5 +1,5 @@
-//! Images, sounds and files. An intent names them by digest; their bytes are in the recorded
-//! request.
+//! Extracts images, audio and files. An intent names them by digest; the recorded request contains
+//! their bytes.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -7,20 +7,20 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use levity::core::{Media, ProviderState};
 use serde_json::{Value, json};
 
-/// All media of a recorded request, in order.
+/// Returns all media of a recorded request, in order.
 pub(crate) fn all(request: &Value) -> Vec<Media> {
     let mut found = Vec::new();
-    look(request, &mut found);
+    collect_media(request, &mut found);
     found
 }
 
-fn look(value: &Value, found: &mut Vec<Media>) {
+fn collect_media(value: &Value, found: &mut Vec<Media>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| look(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_media(item, found)),
         Value::Object(map) => match media(value) {
             Some(media) => found.push(media),
             None => map.iter().for_each(|(name, value)| match (&**name, value) {
-                // Ollama's, which does not say what they are.
+                // Ollama does not state the media type of images.
                 ("images", Value::Array(images)) => {
                     found.extend(
                         images
@@ -29,22 +29,22 @@ fn look(value: &Value, found: &mut Vec<Media>) {
                             .map(|data| Media::bytes("image/png", bytes(data))),
                     );
                 }
-                _ => look(value, found),
+                _ => collect_media(value, found),
             }),
         },
         _ => {}
     }
 }
 
-/// What one part of a request holds.
+/// Returns the media of one part of a request.
 fn media(part: &Value) -> Option<Media> {
     let text = |path: &str| part.pointer(path).and_then(Value::as_str);
-    // OpenAI's, and what speaks like it.
+    // The format of OpenAI and compatible servers.
     if let Some(url) = text("/image_url/url")
         .or_else(|| text("/image_url"))
         .or_else(|| text("/video_url/url"))
     {
-        return Some(at(
+        return Some(from_url(
             url,
             if part.get("video_url").is_some() {
                 "video/mp4"
@@ -57,7 +57,7 @@ fn media(part: &Value) -> Option<Media> {
         return Some(Media::bytes(format!("audio/{format}"), bytes(data)));
     }
     if let Some(data) = text("/file/file_data").or_else(|| text("/file_data")) {
-        let mut media = at(data, "application/pdf");
+        let mut media = from_url(data, "application/pdf");
         media.name = text("/file/filename")
             .or_else(|| text("/filename"))
             .map(str::to_owned);
@@ -77,7 +77,7 @@ fn media(part: &Value) -> Option<Media> {
     file.or_else(|| gemini(part)).or_else(|| anthropic(part))
 }
 
-/// What a part of Gemini's holds, under the names of either case.
+/// Returns the media of a Gemini part, with field names in camel case or snake case.
 fn gemini(part: &Value) -> Option<Media> {
     let text = |part: &Value, names: [&str; 2]| -> Option<String> {
         names
@@ -101,7 +101,7 @@ fn gemini(part: &Value) -> Option<Media> {
     Some(Media::url(mime(file), text(file, ["fileUri", "file_uri"])?))
 }
 
-/// What a block of Anthropic's holds.
+/// Returns the media of an Anthropic block.
 fn anthropic(part: &Value) -> Option<Media> {
     let source = part.get("source")?;
     let text = |name: &str| source[name].as_str();
@@ -123,8 +123,8 @@ fn anthropic(part: &Value) -> Option<Media> {
     }
 }
 
-/// What stands at an address, or in it.
-pub(crate) fn at(url: &str, mime: &str) -> Media {
+/// Creates media from a URL or from the content of a `data:` URL.
+pub(crate) fn from_url(url: &str, mime: &str) -> Media {
     let Some((head, data)) = url
         .strip_prefix("data:")
         .and_then(|rest| rest.split_once(','))
@@ -134,7 +134,7 @@ pub(crate) fn at(url: &str, mime: &str) -> Media {
     Media::bytes(head.split(';').next().unwrap_or(mime), bytes(data))
 }
 
-/// Base64 in either alphabet, with or without padding.
+/// Decodes Base64 in either alphabet, with or without padding.
 pub(crate) fn bytes(data: &str) -> Vec<u8> {
     let config =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);

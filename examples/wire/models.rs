@@ -1,10 +1,10 @@
-//! The model of a case.
+//! Creates the model of a case.
 
 use levity::core::Model;
 use levity::llm::{AnthropicModel, ChatModel, Endpoint, GeminiModel, OllamaModel, OpenAiModel};
 use serde_json::Value;
 
-/// The model that speaks a case's protocol, at the case's address.
+/// Creates the model for the protocol and address of a case.
 pub(crate) fn model(case: &Value) -> Option<Box<dyn Model>> {
     let text = |name: &str| case[name].as_str().unwrap_or_default();
     let (base, id, stream) = (text("base_url"), text("model"), case["stream"] == true);
@@ -62,8 +62,8 @@ pub(crate) fn model(case: &Value) -> Option<Box<dyn Model>> {
     }
 }
 
-/// A model behind Responses. Where the recorded client had replies stored, thoughts go back by
-/// their ids.
+/// Creates a model for the Responses API. If the recorded client stored replies, reasoning items
+/// are sent back by id.
 fn responses(server: &str, base: &str, id: &str, recorded: &Value) -> OpenAiModel {
     let model = if server == "openai" {
         OpenAiModel::new("none", id).with_endpoint(|_| Endpoint::new(base))

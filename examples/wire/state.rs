@@ -1,10 +1,9 @@
-//! State that a provider handed out, as each provider's messages carry it.
+//! Converts opaque provider state into the form that each provider's messages use.
 
 use levity::core::{Options, Part, ProviderState, ThinkingMode};
 use serde_json::{Value, json};
 
-/// The state beside a part of this kind (`text`, `thinking`, `tool_call`), for a part of this
-/// protocol.
+/// Returns the state of a part of this kind (`text`, `thinking`, `tool_call`) for this protocol.
 pub(crate) fn opaque(wire: &str, kind: &str, part: &Value) -> Option<ProviderState> {
     let state = part.get("opaque").filter(|state| !state.is_null());
     match (wire, kind, state) {
@@ -26,7 +25,7 @@ pub(crate) fn opaque(wire: &str, kind: &str, part: &Value) -> Option<ProviderSta
     }
 }
 
-/// A reasoning item: known by its id, or encrypted.
+/// Builds a reasoning item, identified by its id or encrypted.
 fn reasoning(state: &Value, summary: &Value) -> Value {
     let summary = summary.as_str().filter(|text| !text.is_empty());
     let summary: Vec<Value> = summary
@@ -38,7 +37,7 @@ fn reasoning(state: &Value, summary: &Value) -> Value {
     json!({"type": "reasoning", "summary": summary, field: state})
 }
 
-/// Settings of the provider's own that the recorded request has: hosted tools, thinking.
+/// Adds provider-specific settings of the recorded request: hosted tools and thinking.
 pub(crate) fn settings(wire: &str, recorded: &Value, options: &mut Options) {
     if wire != "anthropic" {
         return;
@@ -66,7 +65,7 @@ pub(crate) fn settings(wire: &str, recorded: &Value, options: &mut Options) {
     };
 }
 
-/// The blocks of a recorded request that only its provider understands, in order.
+/// Returns the provider-specific blocks of a recorded request, in order.
 pub(crate) fn blocks(wire: &str, recorded: &Value) -> Vec<ProviderState> {
     let known = [
         "text",
@@ -95,27 +94,27 @@ pub(crate) fn blocks(wire: &str, recorded: &Value) -> Vec<ProviderState> {
         .collect()
 }
 
-/// What a server of OpenAI's protocol thought, as it stands in the recorded request: under which
-/// name, and with which details.
-pub(crate) fn chat_thought(text: &str, recorded: &Value) -> Vec<Part> {
+/// Returns the reasoning of an OpenAI-compatible server as in the recorded request: with its field
+/// name and its details.
+pub(crate) fn chat_reasoning(text: &str, recorded: &Value) -> Vec<Part> {
     let messages = recorded["messages"].as_array().into_iter().flatten();
-    let named = |message: &Value| {
+    let field_of = |message: &Value| {
         let mut fields = ["reasoning_content", "reasoning"].into_iter();
-        fields.find(|name| message[name].as_str().is_some_and(|said| !said.is_empty()))
+        fields.find(|name| message[name].as_str().is_some_and(|text| !text.is_empty()))
     };
-    let said = |message: &&Value| {
-        named(message).map_or("", |name| message[name].as_str().unwrap_or("")) == text
+    let has_text = |message: &&Value| {
+        field_of(message).map_or("", |name| message[name].as_str().unwrap_or("")) == text
     };
     let Some(message) = messages
         .filter(|message| message["role"] == "assistant")
-        .find(said)
+        .find(has_text)
     else {
         return vec![Part::thinking(text)];
     };
     let mut parts = Vec::new();
     if !text.is_empty() {
         let mut thought = Part::thinking(text);
-        let field = named(message).unwrap_or("reasoning_content");
+        let field = field_of(message).unwrap_or("reasoning_content");
         thought.set_opaque(ProviderState::new("openai_chat", json!({ "field": field })));
         parts.push(thought);
     }
@@ -128,8 +127,8 @@ pub(crate) fn chat_thought(text: &str, recorded: &Value) -> Vec<Part> {
     parts
 }
 
-/// A part of the protocol's own, by its type, as it stands in the recorded request.
-pub(crate) fn own_part(wire: &str, kind: &str, recorded: &Value) -> Option<Part> {
+/// Returns a protocol-specific part of the recorded request by its type.
+pub(crate) fn protocol_part(wire: &str, kind: &str, recorded: &Value) -> Option<Part> {
     let messages = recorded["messages"].as_array()?.iter();
     let mut parts = messages
         .filter_map(|message| message["content"].as_array())
