@@ -1,11 +1,13 @@
-//! A program that the crash tests kill: `crasher FOLDER STOP [STORE]` works on a run whose journal
-//! is in FOLDER, in files or, if STORE is `sqlite`, in `runs.db`. With `talk` or `talk-sqlite` the
-//! run is part of a conversation that is kept there, too, and becomes too long for its model. With
-//! `swarm` or `swarm-sqlite` it is the run of a swarm.
+//! A program that the crash tests kill: `crasher FOLDER STOP [STORE]`.
 //!
-//! With the first record after STOP it says `stopped` and waits to be killed, or for a line to
-//! read; nothing of that record is written before. It goes on with the run if it finds one. What
-//! its tools do is written to `FOLDER/done`.
+//! The program drives a run whose journal is in FOLDER, in files or, if STORE is `sqlite`, in
+//! `runs.db`. With `talk` or `talk-sqlite`, the run belongs to a conversation that is stored there,
+//! too, and becomes too long for its model. With `swarm` or `swarm-sqlite`, it is the run of a
+//! swarm.
+//!
+//! Before it writes the first record after STOP, the program prints `stopped` and waits for a kill
+//! or for a line of input. It resumes the run if the journal contains one. Its tools append their
+//! actions to `FOLDER/done`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -27,26 +29,26 @@ use serde_json::{Value, json};
 #[path = "crasher/swarm.rs"]
 mod swarm;
 
-/// A journal that stands still once it has taken so many records.
-struct Standstill {
+/// A journal that pauses after a number of records.
+struct PausingJournal {
     inner: Arc<dyn Journal>,
-    left: Arc<AtomicUsize>,
+    remaining: Arc<AtomicUsize>,
 }
 
-struct StandstillLog {
+struct PausingLog {
     inner: Box<dyn RunLog>,
-    left: Arc<AtomicUsize>,
+    remaining: Arc<AtomicUsize>,
 }
 
 #[async_trait]
-impl Journal for Standstill {
+impl Journal for PausingJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let open = self.inner.open(run).await?;
         Ok(OpenRun::new(
             open.records,
-            StandstillLog {
+            PausingLog {
                 inner: open.log,
-                left: self.left.clone(),
+                remaining: self.remaining.clone(),
             },
         ))
     }
@@ -57,15 +59,15 @@ impl Journal for Standstill {
 }
 
 #[async_trait]
-impl RunLog for StandstillLog {
+impl RunLog for PausingLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         for record in records {
-            let taken = self
-                .left
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-                    left.checked_sub(1)
-                });
-            if taken.is_err() {
+            let counted =
+                self.remaining
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| {
+                        remaining.checked_sub(1)
+                    });
+            if counted.is_err() {
                 println!("stopped");
                 if std::io::stdin().lines().next().is_none() {
                     std::future::pending::<()>().await;
@@ -77,60 +79,60 @@ impl RunLog for StandstillLog {
     }
 }
 
-/// What the tools do, for the test to see.
+/// Tools that append their actions to a file, for the tests.
 struct Tools(PathBuf);
 
 #[tool]
 impl Tools {
-    /// Looks at something.
+    /// Inspects something.
     #[tool(read_only)]
     async fn look(&self, cx: &ToolCx) -> String {
-        self.did("look", cx)
+        self.record("look", cx)
     }
 
-    /// Sets something; doing so again changes nothing.
+    /// Sets something. Repeating it changes nothing.
     #[tool(idempotent)]
     async fn set(&self, cx: &ToolCx) -> String {
-        self.did("set", cx)
+        self.record("set", cx)
     }
 
-    /// Books something; what is booked can be given back.
+    /// Books something. A booking can be undone.
     #[tool(undo = give_back)]
     async fn book(&self, cx: &ToolCx) -> String {
-        self.did("book", cx)
+        self.record("book", cx)
     }
 
     async fn give_back(&self, cx: &ToolCx) {
-        self.did("give_back", cx);
+        self.record("give_back", cx);
     }
 
     /// Sends something that must not be sent twice.
     #[tool(destructive)]
     async fn send(&self, cx: &ToolCx) -> String {
-        self.did("send", cx)
+        self.record("send", cx)
     }
 }
 
 impl Tools {
-    fn did(&self, what: &str, cx: &ToolCx) -> String {
-        match note(&self.0, &format!("{what} {}", cx.key)) {
-            Ok(()) => format!("{what} done"),
-            Err(error) => format!("{what} not done: {error}"),
+    fn record(&self, action: &str, cx: &ToolCx) -> String {
+        match append_line(&self.0, &format!("{action} {}", cx.key)) {
+            Ok(()) => format!("{action} done"),
+            Err(error) => format!("{action} not done: {error}"),
         }
     }
 }
 
-/// One line, in one write.
-fn note(file: &std::path::Path, line: &str) -> std::io::Result<()> {
+/// Appends a line in one write.
+fn append_line(file: &std::path::Path, line: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
     file.write_all(format!("{line}\n").as_bytes())
 }
 
-/// A model that goes by what it has been told, so that any process can play its part.
-struct Player(ModelCard, &'static [&'static [&'static str]]);
+/// A model that depends only on the history, so that any process can continue with it.
+struct HistoryModel(ModelCard, &'static [&'static [&'static str]]);
 
 #[async_trait]
-impl Model for Player {
+impl Model for HistoryModel {
     fn card(&self) -> &ModelCard {
         &self.0
     }
@@ -167,11 +169,12 @@ impl Model for Player {
     }
 }
 
-/// A model with a small window that looks six times, the next by what it is shown of the last.
-struct Talker(ModelCard);
+/// A model with a small window that calls `look` six times. Each call depends on the last one in
+/// the request.
+struct SmallWindowModel(ModelCard);
 
 #[async_trait]
-impl Model for Talker {
+impl Model for SmallWindowModel {
     fn card(&self) -> &ModelCard {
         &self.0
     }
@@ -182,7 +185,7 @@ impl Model for Talker {
             .is_some_and(|system| system.starts_with("You keep the memory"))
         {
             return Ok(Deltas::ready([Delta::Text(
-                "Much was said and looked at.".into(),
+                "A summary of the conversation.".into(),
             )]));
         }
         let last = request
@@ -204,18 +207,18 @@ impl Model for Talker {
     }
 }
 
-/// Looks at something, as often as it is asked to.
+/// Inspects something.
 #[tool(read_only)]
 async fn look(
-    /** where */
+    /** the number of the call */
     at: u64,
-    /** what for */
+    /** the reason, to fill the window */
     why: String,
 ) -> String {
     format!("{at}, {} bytes of reasons", why.len())
 }
 
-/// A run in a conversation that has begun before, and becomes too long.
+/// Drives a run in a conversation with earlier messages, which becomes too long.
 async fn talk(
     folder: &std::path::Path,
     runtime: Runtime,
@@ -225,8 +228,8 @@ async fn talk(
     let Some(memory) = talk_store(folder, sqlite) else {
         return Ok(());
     };
-    let before = (0..14).map(|n| Message::user(format!("This was said before: {n}")));
-    // Whoever finds it there already has lost nothing.
+    let before = (0..14).map(|n| Message::user(format!("An earlier message: {n}")));
+    // The save fails if an earlier process already stored the messages, which is fine.
     let _ = memory
         .save(
             &"c".into(),
@@ -234,7 +237,7 @@ async fn talk(
         )
         .await;
     let card = ModelCard::new("test", "talker").with_window(4_000);
-    let agent = Agent::builder(Talker(card))
+    let agent = Agent::builder(SmallWindowModel(card))
         .tool(look)
         .memory(memory)
         .runtime(runtime)
@@ -243,7 +246,8 @@ async fn talk(
         true => agent.resume("r").await,
         false => agent.run("Look around.").conversation("c").id("r").await,
     };
-    let answer = answer.inspect_err(|error| println!("{}", json!({"error": causes(error)})))?;
+    let answer =
+        answer.inspect_err(|error| println!("{}", json!({"error": error_chain(error)})))?;
     println!(
         "{}",
         json!({"answer": answer.text(), "calls": calls(&answer)})
@@ -258,10 +262,10 @@ fn talk_store(folder: &std::path::Path, sqlite: bool) -> Option<Arc<dyn MemorySt
     })
 }
 
-struct Yes;
+struct AlwaysAllow;
 
 #[async_trait]
-impl Approver for Yes {
+impl Approver for AlwaysAllow {
     async fn decide(&self, _: &Ask) -> Decision {
         Decision::Allow
     }
@@ -279,31 +283,31 @@ async fn main() -> levity::Result<()> {
     let Some(inner) = store(&folder, name.as_deref()) else {
         return Ok(());
     };
-    let journal = Standstill {
+    let journal = PausingJournal {
         inner: inner.clone(),
-        left: Arc::new(AtomicUsize::new(stop)),
+        remaining: Arc::new(AtomicUsize::new(stop)),
     };
     let runtime = Runtime::new().with_journal(journal);
     let known = inner.list(&RunQuery::new()).await.unwrap_or_default();
     let known = known.iter().any(|summary| summary.run.as_str() == "r");
-    if let Some(how) = name.as_deref().and_then(|name| name.strip_prefix("talk")) {
-        return talk(&folder, runtime, known, how == "-sqlite").await;
+    if let Some(suffix) = name.as_deref().and_then(|name| name.strip_prefix("talk")) {
+        return talk(&folder, runtime, known, suffix == "-sqlite").await;
     }
-    if let Some(how) = name.as_deref().and_then(|name| name.strip_prefix("swarm")) {
-        swarm::work(&folder, runtime, known, how == "-sqlite").await;
+    if let Some(suffix) = name.as_deref().and_then(|name| name.strip_prefix("swarm")) {
+        swarm::run_or_resume(&folder, runtime, known, suffix == "-sqlite").await;
         return Ok(());
     }
     let tools = || Tools(folder.join("done"));
 
-    let help: &[&[&str]] = &[&["look"], &["book"], &["send"]];
-    let helper = Agent::builder(Player(ModelCard::new("test", "helper"), help))
+    let helper_turns: &[&[&str]] = &[&["look"], &["book"], &["send"]];
+    let helper = Agent::builder(HistoryModel(ModelCard::new("test", "helper"), helper_turns))
         .tools(tools())
-        .approver(Yes);
-    let lead: &[&[&str]] = &[&["look", "look", "set"], &["book"], &["send"], &["helper"]];
-    let agent = Agent::builder(Player(ModelCard::new("test", "lead"), lead))
+        .approver(AlwaysAllow);
+    let lead_turns: &[&[&str]] = &[&["look", "look", "set"], &["book"], &["send"], &["helper"]];
+    let agent = Agent::builder(HistoryModel(ModelCard::new("test", "lead"), lead_turns))
         .tools(tools())
         .agent("helper", "Helps.", helper.build()?)
-        .approver(Yes)
+        .approver(AlwaysAllow)
         .runtime(runtime)
         .build()?;
 
@@ -311,7 +315,8 @@ async fn main() -> levity::Result<()> {
         true => agent.resume("r").await,
         false => agent.run("Do it all.").id("r").await,
     };
-    let answer = answer.inspect_err(|error| println!("{}", json!({"error": causes(error)})))?;
+    let answer =
+        answer.inspect_err(|error| println!("{}", json!({"error": error_chain(error)})))?;
     let unknown = answer
         .history()
         .calls()
@@ -339,10 +344,10 @@ fn store(folder: &PathBuf, name: Option<&str>) -> Option<Arc<dyn Journal>> {
     Some(Arc::new(journal.with_lease(Duration::from_millis(300))))
 }
 
-fn causes(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(
         || error.to_string(),
-        |cause| format!("{error}: {}", causes(cause)),
+        |cause| format!("{error}: {}", error_chain(cause)),
     )
 }
 

@@ -1,4 +1,5 @@
-//! A swarm to be killed: all that a router and its workers can come to in one run.
+//! A swarm for the crash tests, with every kind of event that a router and its workers can produce
+//! in one run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use levity::prelude::*;
 use levity::swarm::{Router, Swarm, SwarmAnswer, Worker, WorkerMemory};
 use serde_json::{Value, json};
 
-use crate::{Tools, Yes, causes, note};
+use crate::{AlwaysAllow, Tools, append_line, error_chain};
 
 const PLAN: &str = r#"{"delegations": [
     {"id": "look", "worker": "scout", "task": "Look around."},
@@ -24,60 +25,64 @@ const PLAN: &str = r#"{"delegations": [
     {"id": "second", "worker": "keeper", "task": "Keep two."},
     {"id": "last", "worker": "clerk", "task": "Send that.", "depends_on": ["send", "try"]}]}"#;
 
-const AGAIN: &str = r#"{"delegations": [
+const SECOND_PLAN: &str = r#"{"delegations": [
     {"id": "lose", "worker": "veteran", "task": "Do it.", "depends_on": ["look"]}]}"#;
 
-/// A model that goes by what it is told, and writes down that it was called.
-struct Cast {
+/// A model that depends only on the request, and logs each call.
+struct RoleModel {
     name: &'static str,
     calls: PathBuf,
     card: ModelCard,
 }
 
-impl Cast {
-    /// What it says, or the tools that it calls.
-    fn part(&self, request: &Request) -> Result<Result<String, Vec<ToolCall>>, ModelError> {
+impl RoleModel {
+    /// Returns the text of the reply, or the tool calls.
+    fn reply(&self, request: &Request) -> Result<Result<String, Vec<ToolCall>>, ModelError> {
         let messages = request.history.messages();
-        let told = messages.iter().rfind(|message| message.role == Role::User);
-        let told = told
+        let prompt = messages.iter().rfind(|message| message.role == Role::User);
+        let prompt = prompt
             .map(|message| message.text().into_owned())
             .unwrap_or_default();
-        let acted = messages.iter().any(|message| message.role == Role::Tool);
-        let _ = note(
+        let has_results = messages.iter().any(|message| message.role == Role::Tool);
+        let _ = append_line(
             &self.calls,
-            &format!("{} {}", self.name, if acted { "acted" } else { "begins" }),
+            &format!(
+                "{} {}",
+                self.name,
+                if has_results { "acted" } else { "begins" }
+            ),
         );
         let size: usize = messages.iter().map(|message| message.text().len()).sum();
         let call = |name: &str, args| ToolCall::new("", name, args);
-        let broken = || ModelError::new(ModelErrorKind::BadRequest, "it cannot be done");
+        let broken = || ModelError::new(ModelErrorKind::BadRequest, "the task fails");
         Ok(match self.name {
-            "router" if told.contains("# What the workers have said") => {
+            "router" if prompt.contains("# What the workers have said") => {
                 Ok("All is done.".to_owned())
             }
-            "router" if told.contains("# What was done") => Ok(AGAIN.to_owned()),
+            "router" if prompt.contains("# What was done") => Ok(SECOND_PLAN.to_owned()),
             "router" => Ok(PLAN.to_owned()),
             "loser" | "novice" => return Err(broken()),
-            "flaky" if !told.contains("The attempt before failed") => return Err(broken()),
-            "clerk" if !acted => Err(vec![call("send", json!({}))]),
-            // What is not known after a crash makes no difference to what it says.
+            "flaky" if !prompt.contains("The attempt before failed") => return Err(broken()),
+            "clerk" if !has_results => Err(vec![call("send", json!({}))]),
+            // The reply is the same when the outcome of the call is unknown after a crash.
             "clerk" => Ok("Sent.".to_owned()),
-            "scout" if !acted => {
-                let told = json!({"to": "veteran", "content": "Mind the step."});
-                Err(vec![call("set", json!({})), call("send_message", told)])
+            "scout" if !has_results => {
+                let message = json!({"to": "veteran", "content": "Mind the step."});
+                Err(vec![call("set", json!({})), call("send_message", message)])
             }
-            name => Ok(format!("{name} was told {size} bytes.")),
+            name => Ok(format!("{name} received {size} bytes.")),
         })
     }
 }
 
 #[async_trait]
-impl Model for Cast {
+impl Model for RoleModel {
     fn card(&self) -> &ModelCard {
         &self.card
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let calls = match self.part(&request)? {
+        let calls = match self.reply(&request)? {
             Ok(text) => return Ok(Deltas::ready([Delta::Text(text)])),
             Err(calls) => calls,
         };
@@ -107,17 +112,17 @@ impl Model for Cast {
 }
 
 fn swarm(folder: &Path, runtime: Runtime, sqlite: bool) -> Option<Swarm> {
-    let cast = |name| Cast {
+    let role_model = |name| RoleModel {
         name,
         calls: folder.join("calls"),
         card: ModelCard::new("test", name),
     };
     let agent = |name| {
-        Agent::builder(cast(name))
+        Agent::builder(role_model(name))
             .tools(Tools(folder.join("done")))
-            .approver(Yes)
+            .approver(AlwaysAllow)
     };
-    let plain = |name| {
+    let plain_worker = |name| {
         Some(Worker::new(
             name,
             format!("The {name}."),
@@ -129,13 +134,13 @@ fn swarm(folder: &Path, runtime: Runtime, sqlite: bool) -> Option<Swarm> {
         false => Arc::new(FileMemory::new(folder.join("talk")).ok()?),
     };
     let keeper = agent("keeper").memory(memory).build().ok()?;
-    let swarm = Swarm::builder(Router::new(cast("router")))
-        .worker(plain("scout")?)
-        .worker(plain("clerk")?)
-        .worker(plain("flaky")?)
-        .worker(plain("novice")?.retries(0).stand_in("veteran"))
-        .worker(plain("veteran")?.memory(WorkerMemory::Run))
-        .worker(plain("loser")?.retries(0))
+    let swarm = Swarm::builder(Router::new(role_model("router")))
+        .worker(plain_worker("scout")?)
+        .worker(plain_worker("clerk")?)
+        .worker(plain_worker("flaky")?)
+        .worker(plain_worker("novice")?.retries(0).stand_in("veteran"))
+        .worker(plain_worker("veteran")?.memory(WorkerMemory::Run))
+        .worker(plain_worker("loser")?.retries(0))
         .worker(Worker::new("keeper", "Keeps.", keeper).memory(WorkerMemory::Conversation))
         .max_parallel(4)
         .talk()
@@ -143,8 +148,8 @@ fn swarm(folder: &Path, runtime: Runtime, sqlite: bool) -> Option<Swarm> {
     swarm.build().ok()
 }
 
-/// Begins the run or goes on with it, and says what it came to.
-pub async fn work(folder: &Path, runtime: Runtime, known: bool, sqlite: bool) {
+/// Starts or resumes the run, and prints its result.
+pub async fn run_or_resume(folder: &Path, runtime: Runtime, known: bool, sqlite: bool) {
     let Some(swarm) = swarm(folder, runtime, sqlite) else {
         return;
     };
@@ -157,11 +162,11 @@ pub async fn work(folder: &Path, runtime: Runtime, known: bool, sqlite: bool) {
             "{}",
             json!({"answer": finished.text(), "bus": log(&finished)})
         ),
-        Err(error) => println!("{}", json!({"error": causes(&error)})),
+        Err(error) => println!("{}", json!({"error": error_chain(&error)})),
     }
 }
 
-/// What is on the bus, without the times.
+/// Returns the messages of the bus, without timestamps.
 fn log(finished: &SwarmAnswer) -> Value {
     let line = |message: &levity::swarm::BusMessage| {
         json!([

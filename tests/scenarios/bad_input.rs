@@ -9,9 +9,9 @@ use levity::test::{FaultyJournal, FaultyTool, ManualWorld, RecordingTool, Script
 use levity::tools::{Policy, Rule};
 use serde_json::{Value, json};
 
-use crate::support::{add, assert_whole, broken};
+use crate::support::{add, assert_complete, broken};
 
-/// The result a tool call leads to, after which the run goes on to its answer.
+/// Returns the result of a tool call, after which the run continues to its answer.
 async fn result_of(tool: impl Tool + 'static, name: &str, args: Value) -> ToolResult {
     run_turn(tool, Turn::new().call(name, args)).await
 }
@@ -26,7 +26,7 @@ async fn run_turn(tool: impl Tool + 'static, turn: Turn) -> ToolResult {
         .unwrap();
     let answer = agent.run("Try it").await.unwrap();
     assert_eq!(answer.text(), "So be it.");
-    assert_whole(answer.history());
+    assert_complete(answer.history());
     let (_, result) = answer.history().calls().next().unwrap();
     result.clone()
 }
@@ -38,7 +38,7 @@ fn check(result: &ToolResult, kind: ToolErrorKind, part: &str) {
 }
 
 #[tokio::test]
-async fn arguments_of_the_wrong_shape_are_named_by_their_place() {
+async fn invalid_arguments_are_reported_by_path() {
     let result = result_of(add, "add", json!({"a": "two", "c": 1})).await;
     check(&result, ToolErrorKind::InvalidArgs, "/a");
     check(&result, ToolErrorKind::InvalidArgs, "\"b\"");
@@ -46,19 +46,19 @@ async fn arguments_of_the_wrong_shape_are_named_by_their_place() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_are_told_as_such() {
+async fn arguments_that_are_not_json_are_reported() {
     let result = run_turn(add, Turn::new().raw_call("add", "{\"a\": 2,")).await;
     check(&result, ToolErrorKind::InvalidArgs, "not valid JSON");
 }
 
 #[tokio::test]
-async fn an_unknown_tool_gets_near_names() {
+async fn unknown_tool_error_suggests_similar_name() {
     let result = result_of(add, "ad", json!({})).await;
     check(&result, ToolErrorKind::NotFound, "did you mean `add`?");
 }
 
 #[tokio::test]
-async fn a_tool_that_panics_is_a_failure_like_any_other() {
+async fn tool_panic_is_returned_as_failure() {
     let tool = FaultyTool::panics();
     let name = tool.spec().name.clone();
     check(
@@ -69,7 +69,7 @@ async fn a_tool_that_panics_is_a_failure_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_tool_that_never_returns_is_ended() {
+async fn hanging_tool_times_out() {
     let tool = FaultyTool::hangs();
     let name = tool.spec().name.clone();
     check(
@@ -80,7 +80,7 @@ async fn a_tool_that_never_returns_is_ended() {
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_its_schema_is_told_on() {
+async fn tool_output_that_violates_schema_is_rejected() {
     let tool = FaultyTool::wrong_output();
     let name = tool.spec().name.clone();
     let result = result_of(tool, &name, json!({})).await;
@@ -88,7 +88,7 @@ async fn a_tool_that_breaks_its_schema_is_told_on() {
 }
 
 #[tokio::test]
-async fn fifty_megabytes_are_cut_and_can_be_read_in_pieces() {
+async fn huge_tool_result_is_truncated_and_offered_in_parts() {
     let tool = FaultyTool::huge(50 << 20);
     let name = tool.spec().name.clone();
     let model = ScriptedModel::new().call(&name, json!({})).reply("A lot.");
@@ -108,7 +108,7 @@ async fn fifty_megabytes_are_cut_and_can_be_read_in_pieces() {
 }
 
 #[tokio::test]
-async fn one_failing_call_does_not_disturb_the_others() {
+async fn failing_call_does_not_affect_other_calls() {
     let turn = Turn::new()
         .call("add", json!({"a": 1, "b": 1}))
         .call("broken", json!({}))
@@ -139,7 +139,7 @@ async fn one_failing_call_does_not_disturb_the_others() {
     );
 }
 
-/// The error a model's behaviour leads to; the run's state is kept.
+/// Returns the error that the behaviour of a model causes. The error contains the state of the run.
 async fn error_of(model: ScriptedModel) -> levity::Error {
     let runtime = Runtime::new().with_world(ManualWorld::auto());
     let agent = Agent::builder(model)
@@ -148,14 +148,14 @@ async fn error_of(model: ScriptedModel) -> levity::Error {
         .build()
         .unwrap();
     let error = agent.run("Try it").await.unwrap_err();
-    let partial: Answer = error.partial_as().expect("the state is kept");
-    assert_whole(partial.history());
+    let partial: Answer = error.partial_as().expect("the error contains the state");
+    assert_complete(partial.history());
     assert!(!partial.history().is_empty());
     error
 }
 
 #[tokio::test]
-async fn a_model_that_says_nothing_is_reminded_and_then_given_up() {
+async fn empty_replies_are_retried_and_then_fail_run() {
     let model = ScriptedModel::new()
         .turn(Turn::new())
         .turn(Turn::new().thinking("…"))
@@ -178,7 +178,7 @@ async fn a_model_that_says_nothing_is_reminded_and_then_given_up() {
 }
 
 #[tokio::test]
-async fn a_model_that_fails_hangs_or_panics_is_an_error_with_its_kind() {
+async fn model_failure_hang_or_panic_returns_error_kind() {
     #[track_caller]
     fn check(error: levity::Error, expected: ModelErrorKind) {
         let levity::Error::Model { source, partial } = error else {
@@ -187,22 +187,25 @@ async fn a_model_that_fails_hangs_or_panics_is_an_error_with_its_kind() {
         assert_eq!(source.kind(), expected);
         assert_eq!(partial.stats().tool_calls, 1);
     }
-    let begun = || ScriptedModel::new().call("add", json!({"a": 1, "b": 1}));
+    let after_first_call = || ScriptedModel::new().call("add", json!({"a": 1, "b": 1}));
     check(
-        error_of(begun().fail(ModelErrorKind::Overloaded)).await,
+        error_of(after_first_call().fail(ModelErrorKind::Overloaded)).await,
         ModelErrorKind::Overloaded,
     );
-    check(error_of(begun().hang()).await, ModelErrorKind::Timeout);
     check(
-        error_of(begun().panic("a bug")).await,
+        error_of(after_first_call().hang()).await,
+        ModelErrorKind::Timeout,
+    );
+    check(
+        error_of(after_first_call().panic("a bug")).await,
         ModelErrorKind::Malformed,
     );
-    let filtered = begun().turn(Turn::new().finish(Finish::ContentFilter));
+    let filtered = after_first_call().turn(Turn::new().finish(Finish::ContentFilter));
     check(error_of(filtered).await, ModelErrorKind::ContentFiltered);
 }
 
 #[tokio::test]
-async fn a_model_that_loops_is_told_and_then_made_to_answer() {
+async fn looping_model_is_warned_and_then_must_answer() {
     let model = ScriptedModel::looping(Turn::new().call("broken", json!({})));
     let agent = Agent::builder(model.clone())
         .tool(broken)
@@ -215,7 +218,7 @@ async fn a_model_that_loops_is_told_and_then_made_to_answer() {
         partial.status(),
         Status::Partial(levity::core::Limit::Turns)
     ));
-    assert_whole(partial.history());
+    assert_complete(partial.history());
     let notes: Vec<String> = partial
         .history()
         .messages()
@@ -242,7 +245,7 @@ async fn a_model_that_loops_is_told_and_then_made_to_answer() {
 }
 
 #[tokio::test]
-async fn garbage_calls_are_taken_in_stride() {
+async fn malformed_calls_fail_without_ending_run() {
     let turn = Turn::new()
         .call_with_id("x", "", json!(null))
         .call_with_id("x", "add", json!([1]))
@@ -253,12 +256,12 @@ async fn garbage_calls_are_taken_in_stride() {
         .reply("I give up.");
     let agent = Agent::builder(model).tool(add).build().unwrap();
     let answer = agent.run("Try it").await.unwrap();
-    assert_whole(answer.history());
+    assert_complete(answer.history());
     assert_eq!(answer.stats().failed_calls, 6);
 }
 
 #[tokio::test]
-async fn a_slow_tool_may_take_its_own_time() {
+async fn tool_timeout_hint_replaces_default() {
     let tool = FaultyTool::hangs()
         .with_hints(levity::core::Hints::new().timeout(Duration::from_millis(1500)));
     let name = tool.spec().name.clone();
@@ -270,7 +273,7 @@ async fn a_slow_tool_may_take_its_own_time() {
 }
 
 #[tokio::test]
-async fn empty_replies_far_apart_are_forgiven() {
+async fn empty_replies_between_calls_do_not_add_up() {
     let turns =
         |model: ScriptedModel, _| model.turn(Turn::new()).call("add", json!({"a": 1, "b": 1}));
     let model = (0..3).fold(ScriptedModel::new(), turns).reply("Done.");
@@ -283,9 +286,10 @@ async fn empty_replies_far_apart_are_forgiven() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_made_is_kept_when_the_journal_fails_on_its_result() {
+async fn executed_call_stays_in_history_when_journal_fails() {
     let tool = RecordingTool::new("act", |_: &Value| Ok(ToolOutput::text("ok")));
-    // Opened, the model called and done, the tool called: there is no place for what it returned.
+    // The four records are: run opened, model called, model finished, tool called. The result has
+    // no place.
     let journal = FaultyJournal::new(MemoryJournal::new()).stop_after_records(4);
     let agent = Agent::builder(ScriptedModel::new().call("act", json!({})).reply("Done."))
         .tool(tool.clone())
@@ -296,16 +300,16 @@ async fn a_call_that_was_made_is_kept_when_the_journal_fails_on_its_result() {
     assert_eq!(tool.calls().len(), 1);
     let partial: Answer = error.partial_as().unwrap();
     let history = partial.history();
-    assert_whole(history);
+    assert_complete(history);
     assert_eq!(
         history.calls().count(),
         1,
-        "the call that was made is not in the history"
+        "the executed call is missing in the history"
     );
 }
 
 #[tokio::test]
-async fn an_error_shows_nothing_of_the_prompt() {
+async fn error_debug_output_omits_prompt() {
     let model = ScriptedModel::new().fail(ModelErrorKind::Auth);
     let agent = Agent::builder(model)
         .instructions("Be brief.")
@@ -315,8 +319,8 @@ async fn an_error_shows_nothing_of_the_prompt() {
     assert!(!format!("{error:?}").contains("secret prompt"));
 }
 
-/// All copies of a value in which one number is as large as it can be.
-fn overfilled(value: &Value) -> Vec<Value> {
+/// Returns all copies of a value in which one number has its maximum value.
+fn with_maximum_numbers(value: &Value) -> Vec<Value> {
     match value {
         Value::Number(_) => vec![json!(u64::MAX), json!(u32::MAX)],
         Value::Array(list) => {
@@ -327,7 +331,11 @@ fn overfilled(value: &Value) -> Vec<Value> {
             };
             list.iter()
                 .enumerate()
-                .flat_map(|(at, part)| overfilled(part).into_iter().map(move |new| put(at, new)))
+                .flat_map(|(at, part)| {
+                    with_maximum_numbers(part)
+                        .into_iter()
+                        .map(move |new| put(at, new))
+                })
                 .collect()
         }
         Value::Object(map) => {
@@ -337,7 +345,11 @@ fn overfilled(value: &Value) -> Vec<Value> {
                 Value::Object(map)
             };
             map.iter()
-                .flat_map(|(key, part)| overfilled(part).into_iter().map(move |new| put(key, new)))
+                .flat_map(|(key, part)| {
+                    with_maximum_numbers(part)
+                        .into_iter()
+                        .map(move |new| put(key, new))
+                })
                 .collect()
         }
         _ => Vec::new(),
@@ -345,7 +357,7 @@ fn overfilled(value: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn numbers_in_a_journal_overflow_nowhere() {
+async fn resume_with_maximum_numbers_does_not_overflow() {
     use levity::core::{Entry, Journal as _};
     let script = || {
         let turn = Turn::new()
@@ -372,13 +384,13 @@ async fn numbers_in_a_journal_overflow_nowhere() {
     let _ = agent(journal.clone()).run("Add").id(run.clone()).await;
     let records = journal.records(&run);
     let first = serde_json::to_value(&records[0]).unwrap();
-    let changed = overfilled(&first["entry"]["opened"]["state"]);
+    let changed = with_maximum_numbers(&first["entry"]["opened"]["state"]);
     assert!(changed.len() > 10);
     for state in changed {
         let journal = MemoryJournal::new();
         let mut first = records[0].clone();
         let Entry::Opened(opened) = &mut first.entry else {
-            panic!("it opens the run")
+            panic!("the first record does not open the run")
         };
         opened.state = state;
         journal
@@ -389,17 +401,17 @@ async fn numbers_in_a_journal_overflow_nowhere() {
             .append(&[first])
             .await
             .unwrap();
-        // Whatever comes of it is no panic, and it comes.
+        // Any result is fine, but the call must return and must not panic.
         let _ = agent(journal).resume(run.clone()).await;
     }
 }
 
 #[tokio::test]
-async fn records_that_are_left_out_doubled_or_swapped_are_refused_or_gone_on_with() {
+async fn resume_with_corrupt_record_order_never_hangs_or_panics() {
     use levity::core::{Decision, Journal as _, Record};
-    struct Allows;
+    struct AlwaysAllow;
     #[async_trait::async_trait]
-    impl Approver for Allows {
+    impl Approver for AlwaysAllow {
         async fn decide(&self, _: &Ask) -> Decision {
             Decision::Allow
         }
@@ -424,7 +436,7 @@ async fn records_that_are_left_out_doubled_or_swapped_are_refused_or_gone_on_wit
         let agent = agent
             .waits(Duration::from_secs(9))
             .policy(policy)
-            .approver(Allows);
+            .approver(AlwaysAllow);
         agent.runtime(runtime).build().unwrap()
     };
     let (journal, run) = (MemoryJournal::new(), RunId::new("r"));
@@ -443,7 +455,7 @@ async fn records_that_are_left_out_doubled_or_swapped_are_refused_or_gone_on_wit
             let mut doubled = records.clone();
             doubled.insert(to, records[at].clone());
             bad.push(doubled.clone());
-            // Cut behind it, so that the run goes on from there.
+            // Truncated after the duplicate, so that the run continues from there.
             doubled.truncate(to + 1);
             bad.push(doubled);
             let mut swapped = records.clone();
@@ -470,6 +482,6 @@ async fn records_that_are_left_out_doubled_or_swapped_are_refused_or_gone_on_wit
         let resumed = tokio::time::timeout(Duration::from_secs(10), agent.resume(run.clone()));
         let _ = resumed
             .await
-            .unwrap_or_else(|_| panic!("it hangs: {records:?}"));
+            .unwrap_or_else(|_| panic!("the run hangs: {records:?}"));
     }
 }

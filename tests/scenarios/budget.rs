@@ -1,5 +1,7 @@
-//! Budgets: whatever models do within what they were allowed, no run and its children spend more
-//! than they may.
+//! Budgets: a run and its children never spend more than their limit, however the models behave.
+
+mod low_budget;
+mod reservation;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +18,7 @@ use levity::runtime::{MemoryJournal, replay};
 use levity::test::{FaultyJournal, ManualWorld, RecordingTool, ScriptedModel, Turn};
 use serde_json::json;
 
-use crate::support::{add, drop_at, runtime, watch};
+use crate::support::{add, collect_events, drop_at, runtime};
 
 fn price() -> Price {
     Price::new(3.0, 15.0)
@@ -32,40 +34,40 @@ fn dollars(dollars: f64) -> Money {
     Money::from_dollars(dollars)
 }
 
-/// How a provider behaves towards those who pay.
+/// The way in which a provider charges and reports usage.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Manner {
-    /// Takes all it may, and says so.
+enum Billing {
+    /// Charges the maximum and reports it.
     Greedy,
-    /// Takes all it may, and says nothing.
+    /// Charges the maximum and reports no usage.
     Silent,
-    /// Takes all it may, and tells half the truth: only what it sent.
-    Halting,
-    /// Takes a little, and says so.
+    /// Charges the maximum and reports the input tokens only.
+    InputOnly,
+    /// Charges little and reports it.
     Modest,
-    /// Takes all it may, and breaks off every third time.
-    Breaking,
+    /// Charges the maximum and fails at every third call.
+    Flaky,
 }
 
-const MANNERS: [Manner; 5] = [
-    Manner::Greedy,
-    Manner::Silent,
-    Manner::Halting,
-    Manner::Modest,
-    Manner::Breaking,
+const BILLINGS: [Billing; 5] = [
+    Billing::Greedy,
+    Billing::Silent,
+    Billing::InputOnly,
+    Billing::Modest,
+    Billing::Flaky,
 ];
 
-/// What a provider has charged, by its own books.
+/// The charges of a provider, as the provider counts them.
 #[derive(Clone, Default)]
-struct Till {
+struct Ledger {
     charged: Arc<Mutex<Money>>,
     tokens: Arc<AtomicU64>,
     calls: Arc<AtomicUsize>,
-    under_way: Arc<AtomicUsize>,
-    most_at_once: Arc<AtomicUsize>,
+    in_flight: Arc<AtomicUsize>,
+    max_in_flight: Arc<AtomicUsize>,
 }
 
-impl Till {
+impl Ledger {
     fn charged(&self) -> Money {
         *self.charged.lock().unwrap()
     }
@@ -75,29 +77,29 @@ impl Till {
     }
 }
 
-/// What the provider takes: all input goes into its cache.
-fn till_price() -> Price {
+/// The price of the provider, which writes all input to its cache.
+fn provider_price() -> Price {
     price().with_cached(0.3).with_cache_write(3.75)
 }
 
-/// A provider that charges when a request arrives, whether or not anybody waits for the reply.
+/// A provider that charges when a request arrives, even if the caller drops the reply.
 #[derive(Clone)]
 struct Provider {
     card: ModelCard,
-    till: Till,
-    manner: Manner,
-    /// What each reply calls while tools are offered.
+    ledger: Ledger,
+    billing: Billing,
+    /// The tools that each reply calls while tools are offered.
     calls: Vec<(&'static str, usize)>,
-    /// How many turns it calls something.
+    /// The number of turns with calls.
     turns: usize,
 }
 
 impl Provider {
-    fn new(till: &Till, manner: Manner) -> Self {
+    fn new(ledger: &Ledger, billing: Billing) -> Self {
         Self {
-            card: card().with_price(till_price()),
-            till: till.clone(),
-            manner,
+            card: card().with_price(provider_price()),
+            ledger: ledger.clone(),
+            billing,
             calls: vec![("add", 1)],
             turns: usize::MAX,
         }
@@ -138,12 +140,14 @@ impl Provider {
             .options
             .max_tokens
             .expect("a budget clamps the reply");
-        let (input, output) = match self.manner {
-            Manner::Modest => (most / 4, allowed.min(20)),
+        let (input, output) = match self.billing {
+            Billing::Modest => (most / 4, allowed.min(20)),
             _ => (most, allowed),
         };
-        *self.till.charged.lock().unwrap() += till_price().most(input, output);
-        self.till.tokens.fetch_add(input + output, Ordering::SeqCst);
+        *self.ledger.charged.lock().unwrap() += provider_price().most(input, output);
+        self.ledger
+            .tokens
+            .fetch_add(input + output, Ordering::SeqCst);
         (input, output)
     }
 }
@@ -155,22 +159,24 @@ impl Model for Provider {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let nth = self.till.calls.fetch_add(1, Ordering::SeqCst);
+        let nth = self.ledger.calls.fetch_add(1, Ordering::SeqCst);
         let (input, output) = self.charge(&request);
-        let at_once = self.till.under_way.fetch_add(1, Ordering::SeqCst) + 1;
-        self.till.most_at_once.fetch_max(at_once, Ordering::SeqCst);
+        let in_flight_now = self.ledger.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.ledger
+            .max_in_flight
+            .fetch_max(in_flight_now, Ordering::SeqCst);
         for _ in 0..nth % 5 {
             tokio::task::yield_now().await;
         }
-        self.till.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.ledger.in_flight.fetch_sub(1, Ordering::SeqCst);
         let mut usage = Usage::new(input, output);
-        match self.manner {
-            Manner::Breaking if nth % 3 == 2 => {
+        match self.billing {
+            Billing::Flaky if nth % 3 == 2 => {
                 return Err(ModelError::new(ModelErrorKind::Transport, "the line broke"));
             }
-            Manner::Silent => usage = Usage::default(),
-            Manner::Halting => usage.output = None,
-            Manner::Greedy | Manner::Modest | Manner::Breaking => usage.cache_written = Some(input),
+            Billing::Silent => usage = Usage::default(),
+            Billing::InputOnly => usage.output = None,
+            Billing::Greedy | Billing::Modest | Billing::Flaky => usage.cache_written = Some(input),
         }
         let response = Response::new(self.message(&request))
             .with_usage(usage)
@@ -179,9 +185,10 @@ impl Model for Provider {
     }
 }
 
-/// An agent that hands work to `wide` others at once, each of which hands it to `deep` others.
-fn tree(till: &Till, manner: Manner, wide: usize, deep: usize) -> AgentBuilder {
-    let leaf = Agent::builder(Provider::new(till, manner))
+/// Builds an agent that delegates to `wide` agents at once, each of which delegates to `deep`
+/// others.
+fn tree(ledger: &Ledger, billing: Billing, wide: usize, deep: usize) -> AgentBuilder {
+    let leaf = Agent::builder(Provider::new(ledger, billing))
         .tool(add)
         .max_turns(4)
         .build()
@@ -189,18 +196,18 @@ fn tree(till: &Till, manner: Manner, wide: usize, deep: usize) -> AgentBuilder {
     let helper = match deep {
         0 => leaf,
         deep => {
-            let model = Provider::new(till, manner).calling("leaf", deep, 1);
+            let model = Provider::new(ledger, billing).calling("leaf", deep, 1);
             Agent::builder(model)
                 .agent("leaf", "Counts.", leaf)
                 .build()
                 .unwrap()
         }
     };
-    Agent::builder(Provider::new(till, manner).calling("helper", wide, 1))
+    Agent::builder(Provider::new(ledger, billing).calling("helper", wide, 1))
         .agent("helper", "Counts.", helper)
 }
 
-/// The run has an answer, or says which limit or provider kept it from one.
+/// Asserts that the run has an answer, or fails with the money limit or a model error.
 #[track_caller]
 fn assert_ended(end: &levity::Result<Answer>, when: &str) {
     match end {
@@ -216,66 +223,66 @@ fn assert_ended(end: &levity::Result<Answer>, when: &str) {
     }
 }
 
-async fn spends_no_more(wide: usize, deep: usize, at: f64, manner: Manner) -> Till {
-    let till = Till::default();
+async fn check_money_limit(wide: usize, deep: usize, at: f64, billing: Billing) -> Ledger {
+    let ledger = Ledger::default();
     let limits = Limits::new().money(dollars(at));
-    let agent = tree(&till, manner, wide, deep)
+    let agent = tree(&ledger, billing, wide, deep)
         .limits(limits)
         .build()
         .unwrap();
-    let when = format!("{wide} wide, {deep} deep, ${at}, {manner:?}");
+    let when = format!("{wide} wide, {deep} deep, ${at}, {billing:?}");
     let end = agent.run("Count").await;
     assert!(
-        till.charged() <= dollars(at),
+        ledger.charged() <= dollars(at),
         "{when}: {} charged in {} calls",
-        till.charged(),
-        till.calls()
+        ledger.charged(),
+        ledger.calls()
     );
     assert_ended(&end, &when);
     if let Ok(answer) = &end {
-        let said = answer.usage().cost.unwrap();
-        assert!(said <= dollars(at), "{when}: {said} told");
+        let reported = answer.usage().cost.unwrap();
+        assert!(reported <= dollars(at), "{when}: {reported} reported");
     }
-    till
+    ledger
 }
 
 #[tokio::test]
-async fn sixty_four_children_never_pass_one_limit_on_money() {
-    for manner in MANNERS {
+async fn parallel_children_never_exceed_money_limit() {
+    for billing in BILLINGS {
         for at in [0.0, 0.01, 0.05, 0.3, 1.5, 20.0] {
-            spends_no_more(64, 0, at, manner).await;
+            check_money_limit(64, 0, at, billing).await;
         }
     }
-    let till = spends_no_more(64, 0, 20.0, Manner::Modest).await;
+    let ledger = check_money_limit(64, 0, 20.0, Billing::Modest).await;
     assert!(
-        till.calls() > 128,
-        "{} calls where there is plenty",
-        till.calls()
+        ledger.calls() > 128,
+        "only {} calls with plenty of money",
+        ledger.calls()
     );
     assert!(
-        till.most_at_once.load(Ordering::SeqCst) > 16,
-        "they run side by side where there is room"
+        ledger.max_in_flight.load(Ordering::SeqCst) > 16,
+        "children run in parallel while the budget allows it"
     );
-    let till = spends_no_more(64, 0, 1.5, Manner::Greedy).await;
+    let ledger = check_money_limit(64, 0, 1.5, Billing::Greedy).await;
     assert!(
-        till.charged() > dollars(1.3),
+        ledger.charged() > dollars(1.3),
         "only {} of $1.50 was used",
-        till.charged()
+        ledger.charged()
     );
 }
 
 #[tokio::test]
-async fn tokens_are_kept_to_like_money() {
-    for manner in MANNERS {
+async fn run_and_children_never_exceed_token_limit() {
+    for billing in BILLINGS {
         for limit in [500, 20_000, 100_000, 1_000_000] {
-            let till = Till::default();
-            let agent = tree(&till, manner, 8, 8)
+            let ledger = Ledger::default();
+            let agent = tree(&ledger, billing, 8, 8)
                 .limits(Limits::new().tokens(limit))
                 .build()
                 .unwrap();
             let end = agent.run("Count").await;
-            let tokens = till.tokens.load(Ordering::SeqCst);
-            assert!(tokens <= limit, "{manner:?}: {tokens} of {limit}");
+            let tokens = ledger.tokens.load(Ordering::SeqCst);
+            assert!(tokens <= limit, "{billing:?}: {tokens} of {limit}");
             let typed = matches!(
                 end,
                 Ok(_)
@@ -284,77 +291,77 @@ async fn tokens_are_kept_to_like_money() {
                         ..
                     } | levity::Error::Model { .. })
             );
-            assert!(typed, "{manner:?}, {limit}: {}", end.unwrap_err());
+            assert!(typed, "{billing:?}, {limit}: {}", end.unwrap_err());
         }
     }
 }
 
 #[tokio::test]
-async fn children_of_children_never_pass_it_either() {
-    for manner in MANNERS {
+async fn grandchildren_never_exceed_money_limit() {
+    for billing in BILLINGS {
         for at in [0.05, 0.5, 3.0] {
-            spends_no_more(8, 8, at, manner).await;
+            check_money_limit(8, 8, at, billing).await;
         }
     }
 }
 
-/// What every process of a run that keeps dying charges together.
-async fn dies_and_goes_on(manner: Manner, at: f64, records: usize) -> (Till, usize) {
-    let (till, journal) = (Till::default(), MemoryJournal::new());
+/// Crashes and resumes a run until it ends, and checks the sum of all charges.
+async fn crash_and_resume(billing: Billing, at: f64, records: usize) -> (Ledger, usize) {
+    let (ledger, journal) = (Ledger::default(), MemoryJournal::new());
     let limits = Limits::new().money(dollars(at));
-    let mut deaths = 0;
+    let mut crashes = 0;
     loop {
-        let crashing = FaultyJournal::new(journal.clone()).stop_after_records(records + deaths);
+        let crashing = FaultyJournal::new(journal.clone()).stop_after_records(records + crashes);
         let runtime = Runtime::new()
             .with_journal(crashing)
             .with_world(ManualWorld::auto());
-        let agent = tree(&till, manner, 6, 2)
+        let agent = tree(&ledger, billing, 6, 2)
             .limits(limits)
             .runtime(runtime)
             .build()
             .unwrap();
-        let end = if deaths == 0 || journal.records(&"r".into()).is_empty() {
+        let end = if crashes == 0 || journal.records(&"r".into()).is_empty() {
             agent.run("Count").id("r").await
         } else {
             agent.resume("r").await
         };
-        let when = format!("{manner:?}, ${at}, {records} records, {deaths} deaths");
+        let when = format!("{billing:?}, ${at}, {records} records, {crashes} deaths");
         assert!(
-            till.charged() <= dollars(at),
+            ledger.charged() <= dollars(at),
             "{when}: {} charged",
-            till.charged()
+            ledger.charged()
         );
         if !matches!(end, Err(levity::Error::Runtime { .. })) {
             assert_ended(&end, &when);
-            return (till, deaths);
+            return (ledger, crashes);
         }
-        deaths += 1;
-        assert!(deaths < 1_000, "{when}: it never ends");
+        crashes += 1;
+        assert!(crashes < 1_000, "{when}: the run never ends");
     }
 }
 
 #[tokio::test]
-async fn a_run_that_dies_again_and_again_never_passes_its_limit() {
-    for manner in MANNERS {
+async fn repeatedly_crashing_run_never_exceeds_limit() {
+    for billing in BILLINGS {
         for at in [0.1, 0.6, 4.0] {
             for records in [3, 20, 90] {
-                let (_, deaths) = dies_and_goes_on(manner, at, records).await;
-                assert!(deaths > 0 || records > 3, "it never died");
+                let (_, crashes) = crash_and_resume(billing, at, records).await;
+                assert!(crashes > 0 || records > 3, "the run never crashed");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_run_that_dies_once_after_any_record_never_passes_its_limit() {
+async fn run_crashing_after_any_record_never_exceeds_limit() {
     for records in 1..120 {
-        let (till, journal) = (Till::default(), MemoryJournal::new());
+        let (ledger, journal) = (Ledger::default(), MemoryJournal::new());
         let agent = |journal: FaultyJournal| {
             let runtime = Runtime::new()
                 .with_journal(journal)
                 .with_world(ManualWorld::auto());
             let limits = Limits::new().money(dollars(0.6));
-            tree(&till, Manner::Greedy, 6, 2)
+            tree(&ledger, Billing::Greedy, 6, 2)
                 .limits(limits)
                 .runtime(runtime)
                 .build()
@@ -364,9 +371,9 @@ async fn a_run_that_dies_once_after_any_record_never_passes_its_limit() {
         let _ = agent(crashing).run("Count").id("r").await;
         let end = agent(FaultyJournal::new(journal.clone())).resume("r").await;
         assert!(
-            till.charged() <= dollars(0.6),
+            ledger.charged() <= dollars(0.6),
             "{records} records: {} charged",
-            till.charged()
+            ledger.charged()
         );
         assert!(
             !matches!(end, Err(levity::Error::Runtime { .. })),
@@ -376,16 +383,16 @@ async fn a_run_that_dies_once_after_any_record_never_passes_its_limit() {
     }
 }
 
-fn hanging() -> ScriptedModel {
+fn hanging_model() -> ScriptedModel {
     ScriptedModel::new().with_card(card()).hang()
 }
 
 #[tokio::test]
-async fn a_call_under_way_when_the_process_dies_counts_in_full() {
+async fn model_call_in_progress_at_crash_counts_in_full() {
     let journal = MemoryJournal::new();
     let build = |model: ScriptedModel| {
         let runtime = Runtime::new().with_journal(journal.clone());
-        // Enough for two calls of 1,000 tokens, and not for three.
+        // The limit allows two calls of 1,000 tokens, but not three.
         let limits = Limits::new().money(dollars(0.045));
         Agent::builder(model)
             .limits(limits)
@@ -394,47 +401,50 @@ async fn a_call_under_way_when_the_process_dies_counts_in_full() {
             .unwrap()
     };
     let called = |event: &Event| matches!(event.kind, EventKind::ModelStarted { .. });
-    drop_at(build(hanging()).run("Count").id("r").start(), called).await;
-    drop_at(build(hanging()).resume("r").start(), called).await;
+    drop_at(build(hanging_model()).run("Count").id("r").start(), called).await;
+    drop_at(build(hanging_model()).resume("r").start(), called).await;
     let model = ScriptedModel::new()
         .with_card(card())
         .turn(Turn::new().text("7").usage(10, 1));
     let answer = build(model.clone()).resume("r").await.unwrap();
-    let left = model.requests()[0].options.max_tokens.unwrap();
-    assert!(left < 1_000, "{left} tokens were left for the reply");
+    let remaining = model.requests()[0].options.max_tokens.unwrap();
+    assert!(
+        remaining < 1_000,
+        "{remaining} tokens remained for the reply"
+    );
     assert_eq!(answer.text(), "7");
 }
 
 #[tokio::test]
-async fn what_a_child_left_unfinished_used_counts_before_its_siblings_go_on() {
+async fn usage_of_stopped_child_counts_before_siblings_resume() {
     let journal = MemoryJournal::new();
-    let till = Till::default();
-    let build = |manner| {
+    let ledger = Ledger::default();
+    let build = |billing| {
         let runtime = Runtime::new().with_journal(journal.clone());
         let limits = Limits::new().money(dollars(0.5));
-        tree(&till, manner, 16, 0)
+        tree(&ledger, billing, 16, 0)
             .limits(limits)
             .runtime(runtime)
             .build()
             .unwrap()
     };
-    let mut run = build(Manner::Greedy).run("Count").id("r").start();
+    let mut run = build(Billing::Greedy).run("Count").id("r").start();
     let mut events = run.events();
-    while till.charged() < dollars(0.35) {
+    while ledger.charged() < dollars(0.35) {
         events.next().await.unwrap();
     }
     run.stop().await;
-    let before = till.charged();
-    let _ = build(Manner::Greedy).resume("r").await;
+    let before = ledger.charged();
+    let _ = build(Billing::Greedy).resume("r").await;
     assert!(
-        till.charged() <= dollars(0.5),
+        ledger.charged() <= dollars(0.5),
         "{} after {before}",
-        till.charged()
+        ledger.charged()
     );
 }
 
 #[tokio::test]
-async fn a_model_without_a_price_is_refused_where_money_is_limited() {
+async fn unpriced_model_is_refused_under_money_limit() {
     let model = ScriptedModel::new().reply("7");
     let agent = Agent::builder(model.clone())
         .limits(Limits::new().money(dollars(5.0)))
@@ -453,7 +463,7 @@ async fn a_model_without_a_price_is_refused_where_money_is_limited() {
 }
 
 #[tokio::test]
-async fn a_model_without_a_price_is_counted_by_rule() {
+async fn unpriced_model_is_charged_at_assumed_price() {
     let model = ScriptedModel::looping(Turn::new().text("7").usage(1_000_000, 100));
     let limits = Limits::new().money(dollars(5.0)).assumed_price(price());
     let agent = Agent::builder(model).limits(limits).build().unwrap();
@@ -462,7 +472,7 @@ async fn a_model_without_a_price_is_counted_by_rule() {
 }
 
 #[tokio::test]
-async fn what_each_call_and_the_run_cost_is_told_without_any_limit() {
+async fn cost_is_reported_without_any_limit() {
     let turn = || {
         Turn::new()
             .call("add", json!({"a": 1, "b": 1}))
@@ -475,7 +485,7 @@ async fn what_each_call_and_the_run_cost_is_told_without_any_limit() {
         .tool(add)
         .build()
         .unwrap();
-    let (events, answer) = watch(agent.start("Count")).await;
+    let (events, answer) = collect_events(agent.start("Count")).await;
     let costs: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -488,8 +498,8 @@ async fn what_each_call_and_the_run_cost_is_told_without_any_limit() {
     assert_eq!(usage.to_string(), "3000 tokens in, 110 out, $0.01065");
 }
 
-/// A model that would call a tool for ever.
-fn busy(card: ModelCard) -> ScriptedModel {
+/// Creates a model that never stops calling a tool.
+fn endless_model(card: ModelCard) -> ScriptedModel {
     let turn = Turn::new()
         .text("One more.")
         .call("add", json!({"a": 1, "b": 1}))
@@ -498,637 +508,7 @@ fn busy(card: ModelCard) -> ScriptedModel {
 }
 
 #[tokio::test]
-async fn once_little_is_left_the_cheap_model_takes_over_in_children_too() {
-    let (runtime, journal) = runtime();
-    let small = ModelCard::new("test", "small")
-        .with_price(Price::new(0.1, 0.4))
-        .with_max_output(1_000);
-    let cheap =
-        || ScriptedModel::looping(Turn::new().text("2").usage(2_000, 10)).with_card(small.clone());
-    let (dear, child, own) = (busy(card()), cheap(), cheap());
-    let helper = Agent::builder(busy(card())).tool(add);
-    let helper = helper
-        .when_low(Low::Switch)
-        .model_for("cheap", child.clone())
-        .build()
-        .unwrap();
-    let asks = Turn::new()
-        .call("helper", json!({"task": "Count"}))
-        .usage(2_000, 100);
-    let model = ScriptedModel::new().turn(asks).with_card(card());
-    let agent = Agent::builder(model)
-        .agent("helper", "Counts.", helper)
-        .when_low(Low::Switch)
-        .model_for("cheap", own.clone())
-        .limits(Limits::new().money(dollars(0.08)).low(70))
-        .runtime(runtime)
-        .build()
-        .unwrap();
-    let (events, answer) = watch(agent.run("Count").id("r").start()).await;
-    let answer = answer.unwrap();
-    assert_eq!(*answer.status(), Status::Complete);
-    assert_eq!(
-        (
-            child.requests().len(),
-            own.requests().len(),
-            dear.requests().len()
-        ),
-        (1, 1, 0)
-    );
-    let low: Vec<_> = events
-        .iter()
-        .filter(|event| event.kind == EventKind::LimitLow(Limit::Money))
-        .collect();
-    assert_eq!(low.len(), 2, "each run is told once");
-
-    let own: Vec<_> = events
-        .into_iter()
-        .filter(|e| e.run.as_str() == "r" && !e.kind.is_fleeting())
-        .collect();
-    let again = replay(answer.run(), &journal.records(answer.run()), |_, state| {
-        agent.restore(state)
-    })
-    .unwrap();
-    assert_eq!(again.events, own);
-}
-
-#[tokio::test]
-async fn a_child_that_begins_when_little_is_left_begins_with_the_cheap_model() {
-    let small = ModelCard::new("test", "small")
-        .with_price(Price::new(0.1, 0.4))
-        .with_max_output(1_000);
-    let cheap = ScriptedModel::looping(Turn::new().text("2").usage(20, 10)).with_card(small);
-    let dear = busy(card());
-    let helper = Agent::builder(dear.clone())
-        .tool(add)
-        .when_low(Low::Switch)
-        .model_for("cheap", cheap.clone());
-    let asks = Turn::new()
-        .call("helper", json!({"task": "Count"}))
-        .usage(2_000, 100);
-    let model = ScriptedModel::new()
-        .turn(asks)
-        .turn(Turn::new().text("2").usage(20, 10));
-    let agent =
-        Agent::builder(model.with_card(card())).agent("helper", "Counts.", helper.build().unwrap());
-    let agent = agent
-        .limits(Limits::new().money(dollars(0.1)).low(99))
-        .build()
-        .unwrap();
-    agent.run("Count").await.unwrap();
-    assert_eq!((dear.requests().len(), cheap.requests().len()), (0, 1));
-}
-
-#[tokio::test]
-async fn once_little_is_left_the_agent_answers() {
-    let model = busy(card());
-    let limits = Limits::new().money(dollars(1.0)).low(98);
-    let agent = Agent::builder(model.clone())
-        .tool(add)
-        .limits(limits)
-        .build()
-        .unwrap();
-    let answer = agent.run("Count").await.unwrap();
-    assert_eq!(*answer.status(), Status::BestEffort(Limit::Money));
-    assert_eq!(
-        model.requests().len(),
-        4,
-        "$0.0075 a call: the third leaves less than 98 %"
-    );
-    assert_eq!(model.requests()[3].tool_choice, ToolChoice::None);
-}
-
-#[tokio::test]
-async fn near_its_limit_a_run_answers_with_what_there_is() {
-    for at in [0.06, 0.08, 0.1, 0.12] {
-        for limits in [
-            Limits::new().money(dollars(at)),
-            Limits::new().tokens((at * 200_000.0) as u64),
-        ] {
-            let model = busy(card());
-            let agent = Agent::builder(model.clone())
-                .tool(add)
-                .max_turns(100)
-                .limits(limits)
-                .build()
-                .unwrap();
-            let answer = agent.run("Count").await.unwrap();
-            assert!(answer.is_best_effort(), "{at}: {}", answer.status());
-            assert!(
-                model.requests().len() > 2,
-                "{at}: {} calls",
-                model.requests().len()
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_is_too_dear_with_tools_is_asked_without_them() {
-    let sums = RecordingTool::new("sums", |_| Ok(ToolOutput::text("2")));
-    let sums =
-        sums.with_input(json!({"type": "object", "description": "Adds numbers. ".repeat(2_000)}));
-    let model = ScriptedModel::new()
-        .with_card(card())
-        .turn(Turn::new().text("2").usage(10, 1));
-    let agent = Agent::builder(model.clone())
-        .tool(sums)
-        .limits(Limits::new().money(dollars(0.05)));
-    let agent = agent.build().unwrap();
-    let answer = agent.run("Count").await.unwrap();
-    assert_eq!(*answer.status(), Status::BestEffort(Limit::Money));
-    assert!(model.requests()[0].tools.is_empty());
-}
-
-#[tokio::test]
-async fn tools_stay_beside_their_calls_also_where_money_is_limited() {
-    let model = busy(card());
-    let limits = Limits::new().money(dollars(1.0));
-    let agent = Agent::builder(model.clone())
-        .tool(add)
-        .max_turns(2)
-        .limits(limits)
-        .build()
-        .unwrap();
-    agent.run("Count").await.unwrap();
-    let last = &model.requests()[1];
-    assert_eq!(
-        (last.tools.len(), &last.tool_choice),
-        (1, &ToolChoice::None)
-    );
-}
-
-/// A run of which one child holds all the room there is, for ever, and others wait for it.
-fn crowded(runtime: Runtime) -> Agent {
-    let leaf = Agent::builder(ScriptedModel::new().with_card(card()).hang().hang().hang())
-        .build()
-        .unwrap();
-    let asks = (0..3).fold(Turn::new(), |turn, _| {
-        turn.call("helper", json!({"task": "Count"}))
-    });
-    let model = ScriptedModel::new()
-        .turn(asks.usage(10, 1))
-        .with_card(card());
-    let limits = Limits::new()
-        .money(dollars(0.025))
-        .wall_time(Duration::from_secs(60));
-    Agent::builder(model)
-        .agent("helper", "Counts.", leaf)
-        .limits(limits)
-        .runtime(runtime)
-        .build()
-        .unwrap()
-}
-
-fn is_child_call(event: &Event) -> bool {
-    event.run.as_str() != "r" && matches!(event.kind, EventKind::ModelStarted { .. })
-}
-
-#[tokio::test]
-async fn who_finds_no_room_waits_for_those_under_way() {
-    let till = Till::default();
-    let leaf = Agent::builder(Provider::new(&till, Manner::Modest))
-        .build()
-        .unwrap();
-    let asks = (0..8).fold(Turn::new(), |turn, _| {
-        turn.call("helper", json!({"task": "Count"}))
-    });
-    let model = ScriptedModel::new()
-        .turn(asks.usage(10, 1))
-        .turn(Turn::new().text("2").usage(10, 1));
-    let agent = Agent::builder(model.with_card(card())).agent("helper", "Counts.", leaf);
-    // The worst case of one call, and a little.
-    let agent = agent
-        .limits(Limits::new().money(dollars(0.03)))
-        .build()
-        .unwrap();
-    let answer = agent.run("Count").await.unwrap();
-    assert!(
-        answer
-            .history()
-            .calls()
-            .all(|(_, result)| !result.is_error()),
-        "a child was refused"
-    );
-    assert_eq!(
-        (till.calls(), till.most_at_once.load(Ordering::SeqCst)),
-        (8, 1)
-    );
-}
-
-#[tokio::test]
-async fn who_waits_for_room_can_be_cancelled_and_paused() {
-    let (runtime, _) = runtime();
-    let mut run = crowded(runtime.with_world(ManualWorld::new()))
-        .run("Count")
-        .id("r")
-        .start();
-    let mut events = run.events();
-    while !is_child_call(&events.next().await.unwrap()) {}
-    run.pause().await.unwrap();
-    run.resume().await.unwrap();
-    run.cancel("enough").await.unwrap();
-    let error = run.await.unwrap_err();
-    assert!(matches!(error, levity::Error::Cancelled { .. }), "{error}");
-    let mut calls = 0;
-    while let Some(event) = events.next().await {
-        calls += usize::from(is_child_call(&event));
-        assert!(
-            !matches!(event.kind, EventKind::Refused { .. }),
-            "who waits is not refused"
-        );
-    }
-    assert_eq!(calls, 0, "only one of three had room");
-}
-
-#[tokio::test]
-async fn time_is_up_also_for_who_waits_for_room() {
-    let (runtime, _) = runtime();
-    let world = ManualWorld::new();
-    let mut run = crowded(runtime.with_world(world.clone()))
-        .run("Count")
-        .id("r")
-        .start();
-    let mut events = run.events();
-    while !is_child_call(&events.next().await.unwrap()) {}
-    world.until_sleeping(1).await;
-    world.advance(Duration::from_secs(60));
-    let error = run.await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            levity::Error::Limit {
-                limit: Limit::WallTime,
-                ..
-            }
-        ),
-        "{error}"
-    );
-}
-
-#[tokio::test]
-async fn a_provider_that_ignores_its_bounds_is_counted_and_never_called_again() {
-    let turn = Turn::new()
-        .text("One more.")
-        .call("add", json!({"a": 1, "b": 1}))
-        .usage(1_000_000, 100_000);
-    let model = ScriptedModel::looping(turn).with_card(card());
-    let agent = Agent::builder(model.clone())
-        .tool(add)
-        .limits(Limits::new().money(dollars(0.1)));
-    let error = agent.build().unwrap().run("Count").await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            levity::Error::Limit {
-                limit: Limit::Money,
-                ..
-            }
-        ),
-        "{error}"
-    );
-    assert_eq!(error.partial().unwrap().usage().cost, Some(dollars(4.5)));
-    assert_eq!(model.requests().len(), 1);
-}
-
-#[tokio::test]
-async fn a_run_that_was_low_from_the_start_can_be_forked() {
-    let (runtime, _) = runtime();
-    let build = || {
-        let cheap = ScriptedModel::looping(Turn::new().text("2").usage(20, 10)).with_card(card());
-        Agent::builder(busy(card()))
-            .tool(add)
-            .when_low(Low::Switch)
-            .model_for("cheap", cheap)
-            .limits(Limits::new().money(dollars(1.0)).low(100))
-            .runtime(runtime.clone())
-            .build()
-            .unwrap()
-    };
-    build().run("Count").id("old").await.unwrap();
-    assert_eq!(
-        build().fork("old").after(1).id("new").await.unwrap().text(),
-        "2"
-    );
-}
-
-/// A child of a child that waits for a person, beside a tool that takes too long for the child.
-#[tokio::test]
-async fn a_child_that_was_left_waiting_is_counted_once_when_the_run_above_it_ends() {
-    let (journal, world) = (MemoryJournal::new(), ManualWorld::new());
-    let runtime = Runtime::new()
-        .with_journal(journal.clone())
-        .with_world(world.clone());
-    let call = |names: &[&str], args: serde_json::Value| {
-        let turn = names
-            .iter()
-            .fold(Turn::new(), |turn, name| turn.call(*name, args.clone()));
-        turn.usage(1_000, 0)
-    };
-    let task = json!({"task": "Count"});
-    let risky = RecordingTool::new("risky", |_| Ok(ToolOutput::text("2")))
-        .with_hints(levity::core::Hints::new().destructive());
-    let low = ScriptedModel::new()
-        .turn(call(&["risky"], json!({})))
-        .with_card(card());
-    let low = Agent::builder(low).tool(risky).build().unwrap();
-    let middle = ScriptedModel::new().turn(call(&["low"], task.clone()).call("slow", json!({})));
-    let slow = levity::test::FaultyTool::hangs().named("slow").with_hints(
-        levity::core::Hints::new()
-            .parallel()
-            .timeout(Duration::from_secs(600)),
-    );
-    let middle = Agent::builder(middle.with_card(card()))
-        .agent("low", "Counts.", low)
-        .tool(slow)
-        .limits(Limits::new().wall_time(Duration::from_secs(60)))
-        .runtime(runtime.clone())
-        .build()
-        .unwrap();
-    let top = ScriptedModel::new()
-        .turn(call(&["middle"], task))
-        .turn(Turn::new().text("2").usage(1_000, 0));
-    let top = Agent::builder(top.with_card(card()))
-        .agent("middle", "Counts.", middle)
-        .runtime(runtime);
-    let agent = top.limits(Limits::new().tokens(100_000)).build().unwrap();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let heard = asked.clone();
-    let watcher = move |event: &Event| {
-        heard.fetch_add(
-            usize::from(matches!(event.kind, EventKind::Asked(_))),
-            Ordering::SeqCst,
-        );
-    };
-    let run = agent.run("Count").id("r").park().on_event(watcher);
-    let (end, ()) = tokio::join!(run.into_future(), async {
-        while asked.load(Ordering::SeqCst) == 0 {
-            tokio::task::yield_now().await;
-        }
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
-        world.advance(Duration::from_secs(60));
-    });
-    assert_eq!(end.unwrap().text(), "2");
-    let spent = journal
-        .records(&"r".into())
-        .into_iter()
-        .find_map(|record| match record.entry {
-            levity::core::Entry::Finished { spent, .. } => spent,
-            _ => None,
-        });
-    assert_eq!(
-        spent.unwrap().tokens,
-        2_000,
-        "one call of the child, and one of its child"
-    );
-}
-
-/// Sends a request twice: the first breaks off after the provider has charged for it.
-struct Twice(ModelCard, AtomicUsize);
-
-#[async_trait]
-impl Model for Twice {
-    fn card(&self) -> &ModelCard {
-        &self.0
-    }
-
-    fn cost_bound(&self, request: &Request) -> CostBound {
-        CostBound::of(&self.0, request).with_sends(2)
-    }
-
-    async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        Err(ModelError::new(
-            ModelErrorKind::RateLimited { retry_after: None },
-            "come back later",
-        ))
-    }
-}
-
-#[tokio::test]
-async fn what_is_sent_more_than_once_is_not_given_back_when_the_last_is_turned_down() {
-    let (runtime, journal) = runtime();
-    let leaf = Agent::builder(Twice(card(), AtomicUsize::new(0)))
-        .build()
-        .unwrap();
-    let asks = Turn::new()
-        .call("helper", json!({"task": "Count"}))
-        .usage(10, 1);
-    let model = ScriptedModel::new()
-        .turn(asks)
-        .turn(Turn::new().text("2").usage(10, 1));
-    let agent = Agent::builder(model.with_card(card()))
-        .agent("helper", "Counts.", leaf)
-        .runtime(runtime);
-    let agent = agent
-        .limits(Limits::new().money(dollars(1.0)))
-        .build()
-        .unwrap();
-    agent.run("Count").id("r").await.unwrap();
-    let spent = journal
-        .records(&"r".into())
-        .into_iter()
-        .find_map(|record| match record.entry {
-            levity::core::Entry::Finished { spent, .. } => spent,
-            _ => None,
-        });
-    assert!(
-        spent.unwrap().tokens > 2_000,
-        "the first may have cost all it was allowed: {spent:?}"
-    );
-}
-
-#[tokio::test]
-async fn what_is_too_dear_is_asked_of_the_cheap_model() {
-    let small = ModelCard::new("test", "small")
-        .with_price(Price::new(0.1, 0.4))
-        .with_max_output(1_000);
-    let cheap = ScriptedModel::looping(Turn::new().text("2").usage(2_000, 10)).with_card(small);
-    for builder in [
-        Agent::builder(busy(card())),
-        Agent::builder(busy(card())).tool(add),
-    ] {
-        let agent = builder
-            .instructions("Count well. ".repeat(500))
-            .when_low(Low::Switch)
-            .model_for("cheap", cheap.clone())
-            .limits(Limits::new().money(dollars(0.01)).low(10))
-            .build()
-            .unwrap();
-        let answer = agent.run("Count").await.unwrap();
-        assert_eq!(answer.text(), "2");
-    }
-}
-
-#[tokio::test]
-async fn a_child_leaves_enough_for_the_answer_of_the_run_above_it() {
-    for tokens in (40_000..60_000).step_by(1_000) {
-        let helper = Agent::builder(busy(card()))
-            .tool(add)
-            .max_turns(100)
-            .build()
-            .unwrap();
-        let asks = Turn::new()
-            .call("helper", json!({"task": "Count"}))
-            .usage(3_000, 100);
-        let model = ScriptedModel::new()
-            .turn(asks)
-            .turn(Turn::new().text("2").usage(3_000, 10));
-        let agent = Agent::builder(model.with_card(card()))
-            .instructions("Count well. ".repeat(1_000))
-            .agent("helper", "Counts.", helper)
-            .limits(Limits::new().tokens(tokens))
-            .build()
-            .unwrap();
-        let answer = agent.run("Count").await;
-        assert!(answer.is_ok(), "{tokens}: {}", answer.unwrap_err());
-    }
-}
-
-/// Tools that become more once somebody has asked what they can take.
-#[derive(Clone, Default)]
-struct Growing(Arc<AtomicUsize>);
-
-impl levity::core::ToolSource for Growing {
-    fn name(&self) -> &str {
-        "growing"
-    }
-
-    fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let words = "Does a lot. ".repeat(1 + 1_000 * self.0.load(Ordering::SeqCst).min(1));
-        let tool = RecordingTool::new("more", |_| Ok(ToolOutput::text("2")));
-        vec![Arc::new(
-            tool.with_input(json!({"type": "object", "description": words})),
-        )]
-    }
-
-    fn version(&self) -> u64 {
-        self.0.load(Ordering::SeqCst).min(1) as u64
-    }
-}
-
-struct Counting(Provider, Growing);
-
-#[async_trait]
-impl Model for Counting {
-    fn card(&self) -> &ModelCard {
-        self.0.card()
-    }
-
-    fn cost_bound(&self, request: &Request) -> CostBound {
-        if !request.tools.is_empty() {
-            self.1.0.fetch_add(1, Ordering::SeqCst);
-        }
-        self.0.cost_bound(request)
-    }
-
-    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        self.0.stream(request).await
-    }
-}
-
-#[tokio::test]
-async fn tools_that_become_more_do_not_pass_what_was_reserved() {
-    let (till, tools) = (Till::default(), Growing::default());
-    let model = Counting(Provider::new(&till, Manner::Greedy), tools.clone());
-    let limits = Limits::new().money(dollars(0.03));
-    let agent = Agent::builder(model)
-        .source(tools)
-        .limits(limits)
-        .build()
-        .unwrap();
-    let end = agent.run("Count").await;
-    assert!(
-        till.charged() <= dollars(0.03),
-        "{} charged",
-        till.charged()
-    );
-    assert_ended(&end, "growing");
-}
-
-/// A model with a small window that hands what is too long for it to one with a large window.
-struct Overflow(Provider);
-
-#[async_trait]
-impl Model for Overflow {
-    fn card(&self) -> &ModelCard {
-        &self.0.card
-    }
-
-    fn cost_bound(&self, request: &Request) -> CostBound {
-        CostBound::of(&card().with_price(till_price()), request)
-    }
-
-    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let mut large = self.0.clone();
-        large.card.window = None;
-        large.stream(request).await
-    }
-}
-
-#[tokio::test]
-async fn a_model_that_counts_by_itself_is_not_bound_to_the_window_of_its_card() {
-    let till = Till::default();
-    let mut model = Provider::new(&till, Manner::Greedy).calling("add", 1, 1);
-    model.card.window = Some(1_000);
-    let limits = Limits::new().money(dollars(0.04));
-    let agent = Agent::builder(Overflow(model))
-        .tool(add)
-        .instructions("Count well. ".repeat(1_000));
-    let _ = agent.limits(limits).build().unwrap().run("Count").await;
-    assert!(
-        till.charged() <= dollars(0.04),
-        "{} charged",
-        till.charged()
-    );
-}
-
-#[tokio::test]
-async fn a_reply_that_had_begun_is_not_given_back() {
-    for watched in [false, true] {
-        let (runtime, journal) = runtime();
-        let kind = ModelErrorKind::RateLimited { retry_after: None };
-        let half = Turn::new()
-            .text("So ")
-            .break_off(ModelError::new(kind, "too much"));
-        let leaf = Agent::builder(ScriptedModel::new().turn(half).with_card(card()))
-            .build()
-            .unwrap();
-        let asks = Turn::new()
-            .call("helper", json!({"task": "Count"}))
-            .usage(10, 1);
-        let model = ScriptedModel::new()
-            .turn(asks)
-            .turn(Turn::new().text("2").usage(10, 1));
-        let agent = Agent::builder(model.with_card(card()))
-            .agent("helper", "Counts.", leaf)
-            .runtime(runtime);
-        let agent = agent
-            .limits(Limits::new().money(dollars(1.0)))
-            .build()
-            .unwrap();
-        let run = agent.run("Count").id("r");
-        let _ = if watched {
-            watch(run.start()).await.1
-        } else {
-            run.await
-        };
-        let spent =
-            journal
-                .records(&"r".into())
-                .into_iter()
-                .find_map(|record| match record.entry {
-                    levity::core::Entry::Finished { spent, .. } => spent,
-                    _ => None,
-                });
-        assert!(spent.unwrap().tokens > 1_000, "{watched}: {spent:?}");
-    }
-}
-
-#[tokio::test]
-async fn what_may_have_been_done_is_not_told_as_refused_after_a_crash() {
+async fn idempotent_call_over_limit_after_crash_is_reported_unknown() {
     let (runtime, _) = runtime();
     let build = |model: ScriptedModel, tool: levity::test::FaultyTool| {
         let hints = levity::core::Hints::new()
@@ -1143,12 +523,16 @@ async fn what_may_have_been_done_is_not_told_as_refused_after_a_crash() {
             .build()
             .unwrap()
     };
-    let hangs = levity::test::FaultyTool::hangs;
+    let hanging_tool = levity::test::FaultyTool::hanging_tool;
     let calls = ScriptedModel::new().call("put", json!({}));
     let called = |event: &Event| matches!(event.kind, EventKind::ToolStarted { .. });
-    drop_at(build(calls, hangs()).run("Put").id("r").start(), called).await;
+    drop_at(
+        build(calls, hanging_tool()).run("Put").id("r").start(),
+        called,
+    )
+    .await;
     let model = ScriptedModel::new().reply("Done.");
-    let answer = build(model, hangs()).resume("r").await.unwrap();
+    let answer = build(model, hanging_tool()).resume("r").await.unwrap();
     let (_, result) = answer.history().calls().next().unwrap();
     assert_eq!(
         result.error,

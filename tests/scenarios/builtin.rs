@@ -1,4 +1,4 @@
-//! Agents with the tools that come with levity.
+//! Agents with the built-in tools of levity.
 
 use levity::core::{FileChange, ToolSource as _};
 use levity::prelude::*;
@@ -7,10 +7,10 @@ use levity::test::ScriptedModel;
 use levity::tools::{FileTools, FolderTools, Now, RunCommand};
 use serde_json::json;
 
-/// A folder of this test's own, which is gone afterwards.
-struct Folder(std::path::PathBuf);
+/// A temporary folder that is removed after the test.
+struct TemporaryFolder(std::path::PathBuf);
 
-impl Folder {
+impl TemporaryFolder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("levity-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
@@ -18,15 +18,15 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 #[tokio::test]
-async fn whoever_watches_sees_files_change() {
-    let folder = Folder::new("watch");
+async fn file_tools_emit_event_for_each_change() {
+    let folder = TemporaryFolder::new("watch");
     let model = ScriptedModel::new()
         .call("write_file", json!({"path": "a/b.txt", "content": "one"}))
         .call(
@@ -61,14 +61,14 @@ async fn whoever_watches_sees_files_change() {
 }
 
 #[tokio::test]
-async fn a_command_that_changes_something_waits_for_leave() {
-    let folder = Folder::new("leave");
+async fn writing_command_waits_for_approval() {
+    let folder = TemporaryFolder::new("leave");
     let model = ScriptedModel::new()
         .call("run_command", json!({"command": "pwd"}))
         .call("run_command", json!({"command": "echo hi > made"}))
         .call("now", json!({}))
         .reply("Done.");
-    // What is asked about is the same on every system, whatever it holds.
+    // `Level::Open` makes the questions the same on every system.
     let sandbox = Sandbox::builder(Workspace::open(&folder.0).unwrap())
         .at_least(Level::Open)
         .build()
@@ -96,8 +96,8 @@ async fn a_command_that_changes_something_waits_for_leave() {
 }
 
 #[test]
-fn folder_tools_load_executables_without_wiring() {
-    let folder = Folder::new("folder");
+fn folder_tools_report_manifest_without_executable() {
+    let folder = TemporaryFolder::new("folder");
     std::fs::write(
         folder.0.join("count.tool.json"),
         r#"{"description": "Counts."}"#,

@@ -1,4 +1,4 @@
-//! A run that is dropped at any await point can be resumed, and leaves nothing running.
+//! A run that is dropped at any await point can be resumed, and leaves no task running.
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -15,25 +15,25 @@ use levity::runtime::MemoryJournal;
 use levity::test::{ManualWorld, ScriptedModel, Turn};
 use serde_json::json;
 
-use crate::support::{Counter, assert_whole};
+use crate::support::{Counter, assert_complete};
 
-/// Lets the task be dropped here, too.
-async fn point() {
+/// Adds an await point at which the task can be dropped.
+async fn await_point() {
     tokio::task::yield_now().await;
 }
 
-/// A journal that has a point to be dropped at before and after each of its works.
-struct Halting<J>(J);
+/// A journal with an await point before and after each operation.
+struct YieldingJournal<J>(J);
 
-struct HaltingLog(Box<dyn RunLog>);
+struct YieldingLog(Box<dyn RunLog>);
 
 #[async_trait]
-impl<J: Journal> Journal for Halting<J> {
+impl<J: Journal> Journal for YieldingJournal<J> {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
-        point().await;
+        await_point().await;
         let open = self.0.open(run).await?;
-        let open = OpenRun::new(open.records, HaltingLog(open.log));
-        point().await;
+        let open = OpenRun::new(open.records, YieldingLog(open.log));
+        await_point().await;
         Ok(open)
     }
 
@@ -43,38 +43,38 @@ impl<J: Journal> Journal for Halting<J> {
 }
 
 #[async_trait]
-impl RunLog for HaltingLog {
+impl RunLog for YieldingLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
-        point().await;
+        await_point().await;
         self.0.append(records).await?;
-        point().await;
+        await_point().await;
         Ok(())
     }
 }
 
-/// A model that has a point to be dropped at before its reply.
-struct HaltingModel<M>(M);
+/// A model with an await point before its reply.
+struct YieldingModel<M>(M);
 
 #[async_trait]
-impl<M: Model> Model for HaltingModel<M> {
+impl<M: Model> Model for YieldingModel<M> {
     fn card(&self) -> &ModelCard {
         self.0.card()
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        point().await;
+        await_point().await;
         self.0.stream(request).await
     }
 }
 
-/// A tool that yields a few times, counts how often it was called, and how many of it are alive.
-struct Slow {
+/// Tools that yield a few times, and count their calls and the calls in progress.
+struct YieldingTools {
     called: Counter,
     alive: Arc<()>,
 }
 
 #[tool]
-impl Slow {
+impl YieldingTools {
     /// Reads something.
     #[tool(read_only)]
     async fn read(&self) -> String {
@@ -84,7 +84,7 @@ impl Slow {
     /// Does something that must not be done twice.
     #[tool]
     async fn act(&self) -> String {
-        self.called.up();
+        self.called.increment();
         self.work().await
     }
 
@@ -104,7 +104,8 @@ struct Setup {
     journal: MemoryJournal,
 }
 
-/// An agent whose model replies by what it was told so far, so that any number of resumes works.
+/// Builds an agent whose model replies depending on the history, so that any number of resumes
+/// works.
 fn setup(journal: MemoryJournal) -> Setup {
     let (called, alive) = (Counter::default(), Arc::new(()));
     let turns = |model: ScriptedModel| {
@@ -129,22 +130,22 @@ fn setup(journal: MemoryJournal) -> Setup {
             .collect()
     };
     let model = levity::test::FunctionModel::new(move |request| {
-        let asked = request
+        let turn = request
             .history
             .messages()
             .iter()
             .filter(|m| m.role == levity::core::Role::Tool)
             .count();
-        Ok(replies[asked.min(2)].clone())
+        Ok(replies[turn.min(2)].clone())
     });
     let runtime = Runtime::new()
-        .with_journal(Halting(journal.clone()))
+        .with_journal(YieldingJournal(journal.clone()))
         .with_world(ManualWorld::new());
-    let tools = Slow {
+    let tools = YieldingTools {
         called: called.clone(),
         alive: alive.clone(),
     };
-    let agent = Agent::builder(HaltingModel(model))
+    let agent = Agent::builder(YieldingModel(model))
         .tools(tools)
         .runtime(runtime)
         .build()
@@ -167,7 +168,7 @@ fn poll_all<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Polls a run `polls` times and drops it; whether it had ended by then.
+/// Polls a run `polls` times and drops it. Returns `true` if the run ended before that.
 async fn run_for(agent: &Agent, run: &RunId, polls: usize) -> bool {
     let mut future = agent.run("Do it").id(run.clone()).into_future();
     let mut cx = Context::from_waker(Waker::noop());
@@ -175,25 +176,25 @@ async fn run_for(agent: &Agent, run: &RunId, polls: usize) -> bool {
         if future.as_mut().poll(&mut cx).is_ready() {
             return true;
         }
-        // Whoever yielded inside is woken when this task yields.
+        // Tasks that yielded inside the run wake up when this task yields.
         tokio::task::yield_now().await;
     }
     false
 }
 
 #[tokio::test]
-async fn dropped_at_any_await_point_it_resumes_to_the_same_answer() {
+async fn run_dropped_at_any_await_point_resumes_to_same_answer() {
     let mut polls: usize = 0;
     let mut unknown = 0;
     loop {
         let first = setup(MemoryJournal::new());
         let run = RunId::new(format!("run-{polls}"));
         let ended = run_for(&first.agent, &run, polls).await;
-        // One is held by the setup, one by the tool itself: no call of it lives on.
+        // The setup and the tool hold one reference each, so no call is in progress.
         assert_eq!(
             Arc::strong_count(&first.alive),
             2,
-            "something runs on after {polls} polls"
+            "a call still runs after {polls} polls"
         );
 
         if first.journal.records(&run).is_empty() {
@@ -203,19 +204,19 @@ async fn dropped_at_any_await_point_it_resumes_to_the_same_answer() {
         let second = setup(first.journal.clone());
         let answer = second.agent.resume(run.clone()).await.unwrap();
         assert_eq!(answer.text(), "All done.", "after {polls} polls");
-        assert_whole(answer.history());
+        assert_complete(answer.history());
 
         let acted = first.called.get() + second.called.get();
-        let told_unknown = answer
+        let reported_unknown = answer
             .history()
             .calls()
             .any(|(_, result)| result.error == Some(levity::core::ToolErrorKind::Unknown));
-        assert!(acted <= 1, "done {acted} times after {polls} polls");
+        assert!(acted <= 1, "executed {acted} times after {polls} polls");
         assert!(
-            acted == 1 || told_unknown,
-            "lost in silence after {polls} polls"
+            acted == 1 || reported_unknown,
+            "the call was lost without a report after {polls} polls"
         );
-        unknown += usize::from(told_unknown);
+        unknown += usize::from(reported_unknown);
         if ended {
             break;
         }
@@ -225,12 +226,12 @@ async fn dropped_at_any_await_point_it_resumes_to_the_same_answer() {
     assert!(polls > 20, "only {polls} points were tried");
     assert!(
         unknown > 0,
-        "no point was inside the call that must not be repeated"
+        "no await point was inside the call that must not be repeated"
     );
 }
 
 #[tokio::test]
-async fn dropping_a_handle_stops_its_task() {
+async fn dropping_run_handle_stops_its_task() {
     let Setup { agent, alive, .. } = setup(MemoryJournal::new());
     let mut run = agent.start("Do it");
     let mut events = run.events();
@@ -241,5 +242,5 @@ async fn dropping_a_handle_stops_its_task() {
     }
     drop(run);
     while events.next().await.is_some() {}
-    assert_eq!(Arc::strong_count(&alive), 2, "a call lives on");
+    assert_eq!(Arc::strong_count(&alive), 2, "a call is still in progress");
 }

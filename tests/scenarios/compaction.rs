@@ -11,10 +11,10 @@ use levity::prelude::*;
 use levity::test::{FunctionModel, RecordingTool, ScriptedModel, Turn};
 use serde_json::json;
 
-use crate::support::{assert_whole, runtime};
+use crate::support::{assert_complete, runtime};
 
-/// A tool that answers with so many words.
-fn look(words: usize) -> RecordingTool {
+/// Creates a tool that answers with this number of words.
+fn word_tool(words: usize) -> RecordingTool {
     RecordingTool::new("look", move |_| Ok(ToolOutput::text("word ".repeat(words))))
         .with_hints(Hints::new().read_only())
 }
@@ -23,16 +23,16 @@ fn card(window: u64) -> ModelCard {
     ModelCard::new("test", "small").with_window(window)
 }
 
-/// Tells what was compacted.
-fn watch() -> (Arc<Mutex<Vec<Compacted>>>, impl Fn(&Event) + Send + Sync) {
+/// Returns a list of compactions and the observer that fills it.
+fn compaction_observer() -> (Arc<Mutex<Vec<Compacted>>>, impl Fn(&Event) + Send + Sync) {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let taken = seen.clone();
-    let watcher = move |event: &Event| {
+    let collected = seen.clone();
+    let observer = move |event: &Event| {
         if let EventKind::Compacted(compacted) = &event.kind {
-            taken.lock().unwrap().push(compacted.clone());
+            collected.lock().unwrap().push(compacted.clone());
         }
     };
-    (seen, watcher)
+    (seen, observer)
 }
 
 fn calls(count: usize) -> ScriptedModel {
@@ -46,30 +46,30 @@ fn tokens(request: &Request) -> u64 {
 }
 
 #[tokio::test]
-async fn a_long_tool_loop_goes_on_within_its_window() {
+async fn long_tool_loop_stays_within_window() {
     let model = Arc::new(calls(30).reply("Found it.").with_card(card(12_000)));
     let summariser = Arc::new(ScriptedModel::looping(
         Turn::new().text("It looked around."),
     ));
-    let (seen, watcher) = watch();
+    let (seen, observer) = compaction_observer();
     let agent = Agent::builder(model.clone())
         .model_for("summariser", summariser.clone())
-        .tool(look(800))
+        .tool(word_tool(800))
         .max_turns(40)
         .audited()
         .build()
         .unwrap();
-    let answer = agent.run("Find the key").on_event(watcher).await.unwrap();
+    let answer = agent.run("Find the key").on_event(observer).await.unwrap();
     assert_eq!(answer.text(), "Found it.");
     assert_eq!(
         answer.history().calls().count(),
         30,
-        "the history has everything"
+        "the history must be complete"
     );
-    assert_whole(answer.history());
+    assert_complete(answer.history());
     for request in model.requests() {
         assert!(tokens(&request) < 8_600, "{} tokens", tokens(&request));
-        assert_whole(&request.history);
+        assert_complete(&request.history);
         assert!(
             request
                 .history
@@ -89,7 +89,7 @@ async fn a_long_tool_loop_goes_on_within_its_window() {
     assert!(
         seen.iter()
             .any(|compacted| compacted.shortened > 0 && compacted.folded == 0),
-        "results are shortened first"
+        "results must be shortened first"
     );
     assert!(
         seen.iter()
@@ -104,7 +104,7 @@ async fn a_long_tool_loop_goes_on_within_its_window() {
         "{} summaries",
         summariser.requests().len()
     );
-    // The second summary was made of the first and of what has left since.
+    // The second summary is based on the first one and the messages that left the window since.
     let second = &summariser.requests()[1].history.messages()[0]
         .text()
         .into_owned();
@@ -115,7 +115,7 @@ async fn a_long_tool_loop_goes_on_within_its_window() {
 }
 
 #[tokio::test]
-async fn a_summariser_that_fails_does_not_end_the_run() {
+async fn failing_summariser_does_not_end_run() {
     type Broken = (&'static str, fn() -> ScriptedModel);
     let failing: [Broken; 4] = [
         ("gave no reply", || {
@@ -134,14 +134,14 @@ async fn a_summariser_that_fails_does_not_end_the_run() {
                 .reply("It looked around.")
                 .reply("It looked around twice."),
         );
-        let (seen, watcher) = watch();
+        let (seen, observer) = compaction_observer();
         let agent = Agent::builder(model.clone())
             .model_for("summariser", summariser.clone())
-            .tool(look(10))
+            .tool(word_tool(10))
             .max_turns(40)
             .build()
             .unwrap();
-        let answer = agent.run("Find the key").on_event(watcher).await.unwrap();
+        let answer = agent.run("Find the key").on_event(observer).await.unwrap();
         assert_eq!(answer.text(), "Found it.");
         let seen = seen.lock().unwrap();
         assert!(
@@ -157,9 +157,9 @@ async fn a_summariser_that_fails_does_not_end_the_run() {
         assert!(
             seen.iter()
                 .any(|later| later.summary.as_deref() == Some("It looked around.")),
-            "it is asked again"
+            "the summariser must be called again"
         );
-        // What no model has summed up yet is in what it is asked to sum up.
+        // The second request contains the messages that are not summarized yet.
         let again = summariser.requests()[1].history.messages()[0]
             .text()
             .into_owned();
@@ -177,16 +177,16 @@ async fn a_summariser_that_fails_does_not_end_the_run() {
 }
 
 #[tokio::test]
-async fn without_a_summariser_what_has_left_is_listed() {
+async fn compaction_without_summariser_lists_removed_calls() {
     let model = Arc::new(calls(12).reply("Found it.").with_card(card(6_000)));
     let agent = Agent::builder(model.clone())
-        .tool(look(10))
+        .tool(word_tool(10))
         .max_turns(40)
         .without_summaries()
         .build()
         .unwrap();
     assert_eq!(agent.run("Find the key").await.unwrap().text(), "Found it.");
-    assert_eq!(model.requests().len(), 13, "no other call was made");
+    assert_eq!(model.requests().len(), 13, "no other call may be made");
     let last = model.requests().pop().unwrap();
     assert!(
         last.history.messages()[1]
@@ -196,8 +196,8 @@ async fn without_a_summariser_what_has_left_is_listed() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_too_long_after_all_is_made_shorter() {
-    // The model says nothing of its window, and counts more than anybody would think.
+async fn request_rejected_as_too_long_is_shortened_and_resent() {
+    // The model does not state its window, and counts more tokens than levity estimates.
     let model = ScriptedModel::new()
         .call("look", json!({}))
         .call("look", json!({}))
@@ -206,7 +206,7 @@ async fn a_request_that_is_too_long_after_all_is_made_shorter() {
         .reply("Found it.");
     let model = Arc::new(model);
     let agent = Agent::builder(model.clone())
-        .tool(look(2_000))
+        .tool(word_tool(2_000))
         .without_summaries()
         .build()
         .unwrap();
@@ -217,7 +217,7 @@ async fn a_request_that_is_too_long_after_all_is_made_shorter() {
 }
 
 #[tokio::test]
-async fn one_that_stays_too_long_fails_with_what_was_reached() {
+async fn request_that_stays_too_long_fails_with_partial_result() {
     let model = ScriptedModel::looping(Turn::new().break_off(levity::core::ModelError::new(
         ModelErrorKind::ContextTooLong,
         "too long",
@@ -233,7 +233,7 @@ async fn one_that_stays_too_long_fails_with_what_was_reached() {
 }
 
 #[tokio::test]
-async fn a_huge_goal_is_cut_and_the_rest_of_the_run_unharmed() {
+async fn huge_goal_is_truncated_and_run_completes() {
     let model = Arc::new(
         ScriptedModel::new()
             .reply("Quite long.")
@@ -256,8 +256,9 @@ async fn a_huge_goal_is_cut_and_the_rest_of_the_run_unharmed() {
     assert_eq!(answer.history().messages()[0].text().len(), 10_000_000);
 }
 
-/// Makes ten calls, the next one by what it is shown of the last; and what it was sent.
-fn goes_by_what_it_sees() -> (FunctionModel, Arc<Mutex<Vec<Request>>>) {
+/// Creates a model that makes ten calls, each depending on the last one in the request, and the
+/// list of its requests.
+fn model_with_dependent_calls() -> (FunctionModel, Arc<Mutex<Vec<Request>>>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let seen = requests.clone();
     let model = FunctionModel::new(move |request: &Request| {
@@ -285,19 +286,19 @@ fn goes_by_what_it_sees() -> (FunctionModel, Arc<Mutex<Vec<Request>>>) {
 }
 
 #[tokio::test]
-async fn a_resumed_run_sees_the_same_window() {
-    // Left after each record in turn, and gone on with: what is sent is the same.
-    let (whole, journal) = runtime();
+async fn resumed_run_sends_same_window() {
+    // A run that stops after any record and resumes sends the same requests.
+    let (complete_runtime, journal) = runtime();
     let agent = |runtime: Runtime, model: FunctionModel| {
         let summariser = ScriptedModel::looping(Turn::new().text("It looked around."));
         let builder = Agent::builder(model)
             .model_for("summariser", summariser)
-            .tool(look(10))
+            .tool(word_tool(10))
             .max_turns(40);
         builder.runtime(runtime).build().unwrap()
     };
-    let (first, requests) = goes_by_what_it_sees();
-    let answer = agent(whole.clone(), first.clone())
+    let (first, requests) = model_with_dependent_calls();
+    let answer = agent(complete_runtime.clone(), first.clone())
         .run("Find the key")
         .id("r")
         .await
@@ -320,7 +321,7 @@ async fn a_resumed_run_sees_the_same_window() {
             .unwrap();
         open.log.append(&records[..cut]).await.unwrap();
         drop(open);
-        let (model, requests) = goes_by_what_it_sees();
+        let (model, requests) = model_with_dependent_calls();
         let again = agent(runtime, model).resume("r").await.unwrap();
         assert_eq!(again.history(), answer.history(), "after {cut} records");
         let rest = requests.lock().unwrap().clone();
@@ -330,43 +331,48 @@ async fn a_resumed_run_sees_the_same_window() {
             "after {cut} records"
         );
     }
-    agent(whole, first).replay(&"r".into()).await.unwrap();
+    agent(complete_runtime, first)
+        .replay(&"r".into())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
-async fn counts_of_the_provider_are_gone_by() {
-    // A provider that counts three times as many tokens: the window is half full by our count when
-    // it is full by its.
+async fn window_uses_token_counts_of_provider() {
+    // The provider counts three times as many tokens as levity, so its window is full earlier.
     let mut model = ScriptedModel::new().with_card(card(20_000));
     for n in 0..14_u64 {
         let turn = Turn::new().call("look", json!({"at": n, "why": "x ".repeat(800)}));
         model = model.turn(turn.usage(1_500 * (n + 1), 10));
     }
     let model = Arc::new(model.reply("Found it."));
-    let (seen, watcher) = watch();
+    let (seen, observer) = compaction_observer();
     let agent = Agent::builder(model.clone())
-        .tool(look(10))
+        .tool(word_tool(10))
         .max_turns(40)
         .without_summaries()
         .build()
         .unwrap();
-    agent.run("Find the key").on_event(watcher).await.unwrap();
+    agent.run("Find the key").on_event(observer).await.unwrap();
     let seen = seen.lock().unwrap();
-    assert!(!seen.is_empty(), "by our own count it would have fitted");
-    let most = model.requests().iter().map(tokens).max().unwrap();
     assert!(
-        most < 8_000,
-        "{most} of our tokens are more than there is room for by theirs"
+        !seen.is_empty(),
+        "by the estimate of levity, the request would fit"
+    );
+    let max_tokens = model.requests().iter().map(tokens).max().unwrap();
+    assert!(
+        max_tokens < 8_000,
+        "{max_tokens} estimated tokens exceed the window as the provider counts"
     );
 }
 
 #[tokio::test]
-async fn a_window_of_messages_leaves_the_present_run_alone() {
+async fn message_window_keeps_all_messages_of_current_run() {
     let model = Arc::new(calls(8).reply("Found it."));
     let summariser = ScriptedModel::looping(Turn::new().text("Before."));
     let agent = Agent::builder(model.clone())
         .model_for("summariser", summariser)
-        .tool(look(1))
+        .tool(word_tool(1))
         .max_turns(40);
     let agent = agent.window(Window::new().messages(4)).build().unwrap();
     let mut past = levity::core::History::new();
@@ -389,6 +395,6 @@ async fn a_window_of_messages_leaves_the_present_run_alone() {
     assert_eq!(
         last.history.calls().count(),
         8,
-        "what this run does is all there"
+        "all messages of this run must be in the request"
     );
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::support::{add, approve_all, assert_whole, broken, runtime};
+use crate::support::{add, approve_all, assert_complete, broken, runtime};
 
 fn delete() -> RecordingTool {
     RecordingTool::new("delete", |args: &Value| {
@@ -33,7 +33,7 @@ fn model() -> ScriptedModel {
         .reply("Done.")
 }
 
-/// Runs to the question, decides, and returns the result of the call.
+/// Runs until the question, decides, and returns the result of the call.
 async fn decide(decision: Decision) -> (levity::core::ToolResult, Vec<Value>) {
     let tool = delete();
     let agent = Agent::builder(model()).tool(tool.clone()).build().unwrap();
@@ -44,17 +44,17 @@ async fn decide(decision: Decision) -> (levity::core::ToolResult, Vec<Value>) {
             assert_eq!(ask.call.args, json!({"path": "a.txt"}));
             assert!(
                 tool.calls().is_empty(),
-                "nothing is done before the decision"
+                "nothing may be executed before the decision"
             );
             run.control().decide(&ask, decision.clone()).await.unwrap();
             assert!(
                 run.approve(&ask).await.is_err(),
-                "a question is answered once"
+                "a question can be answered only once"
             );
         }
     }
     let answer = run.await.unwrap();
-    assert_whole(answer.history());
+    assert_complete(answer.history());
     let result = answer.history().calls().next().unwrap().1.clone();
     (
         result,
@@ -63,14 +63,14 @@ async fn decide(decision: Decision) -> (levity::core::ToolResult, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn what_is_approved_is_done() {
+async fn approved_call_is_executed() {
     let (result, calls) = decide(Decision::Allow).await;
     assert_eq!(calls, [json!({"path": "a.txt"})]);
     assert_eq!(result.text(), "deleted \"a.txt\"");
 }
 
 #[tokio::test]
-async fn what_is_denied_is_not_done_and_the_model_learns_why() {
+async fn denied_call_is_not_executed_and_model_gets_reason() {
     let (result, calls) = decide(Decision::deny("it is still needed")).await;
     assert!(calls.is_empty());
     assert_eq!(result.error, Some(ToolErrorKind::Denied));
@@ -78,21 +78,21 @@ async fn what_is_denied_is_not_done_and_the_model_learns_why() {
 }
 
 #[tokio::test]
-async fn what_is_edited_is_done_otherwise_and_the_model_is_told() {
+async fn edited_call_uses_new_arguments_and_informs_model() {
     let (result, calls) = decide(Decision::edit(json!({"path": "b.txt"}))).await;
     assert_eq!(calls, [json!({"path": "b.txt"})]);
     assert!(result.text().contains("changed the arguments") && result.text().contains("b.txt"));
 }
 
 #[tokio::test]
-async fn edited_arguments_are_checked_like_the_models_own() {
+async fn edited_arguments_are_validated_against_schema() {
     let (result, calls) = decide(Decision::edit(json!({"path": [5]}))).await;
     assert!(calls.is_empty());
     assert_eq!(result.error, Some(ToolErrorKind::InvalidArgs));
 }
 
 #[tokio::test]
-async fn with_nobody_to_ask_the_call_is_denied_and_the_run_goes_on() {
+async fn call_without_approver_is_denied_and_run_continues() {
     let tool = delete();
     let agent = Agent::builder(model()).tool(tool.clone()).build().unwrap();
     let answer = agent.run("Tidy up").await.unwrap();
@@ -106,21 +106,21 @@ async fn with_nobody_to_ask_the_call_is_denied_and_the_run_goes_on() {
     );
 }
 
-struct Yes;
+struct AlwaysAllow;
 
 #[async_trait]
-impl Approver for Yes {
+impl Approver for AlwaysAllow {
     async fn decide(&self, _: &Ask) -> Decision {
         Decision::Allow
     }
 }
 
 #[tokio::test]
-async fn an_approver_answers_in_place_of_the_host() {
+async fn approver_decides_without_host() {
     let tool = delete();
     let agent = Agent::builder(model())
         .tool(tool.clone())
-        .approver(Yes)
+        .approver(AlwaysAllow)
         .build()
         .unwrap();
     agent.run("Tidy up").await.unwrap();
@@ -128,7 +128,7 @@ async fn an_approver_answers_in_place_of_the_host() {
 }
 
 #[tokio::test]
-async fn a_paused_run_begins_nothing_until_it_is_resumed() {
+async fn paused_run_starts_no_call_until_resume() {
     let agent = Agent::builder(model()).tool(delete()).build().unwrap();
     let mut run = agent.start("Tidy up");
     let mut events = run.events();
@@ -144,7 +144,7 @@ async fn a_paused_run_begins_nothing_until_it_is_resumed() {
         seen.push(events.next().await.unwrap().kind);
     }
     assert!(seen.contains(&EventKind::Paused));
-    // The call is allowed and wanted, and does not begin: the next thing to happen is the resuming.
+    // The call is allowed and requested, but does not start. The next event is the resume.
     run.resume().await.unwrap();
     assert_eq!(events.next().await.unwrap().kind, EventKind::Resumed);
     assert!(matches!(
@@ -155,7 +155,7 @@ async fn a_paused_run_begins_nothing_until_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn what_the_host_says_is_taken_in_before_the_next_call() {
+async fn message_of_host_is_added_before_next_model_call() {
     let model = model();
     let agent = Agent::builder(model.clone())
         .tool(delete())
@@ -172,11 +172,11 @@ async fn what_the_host_says_is_taken_in_before_the_next_call() {
     run.await.unwrap();
     let messages = model.requests()[1].history.messages().to_vec();
     assert_eq!(messages.last().unwrap().text(), "Be careful!");
-    assert_whole(&model.requests()[1].history);
+    assert_complete(&model.requests()[1].history);
 }
 
 #[tokio::test]
-async fn a_cancelled_run_leaves_a_whole_history_to_go_on_from() {
+async fn cancelled_run_returns_complete_history() {
     let tool = delete();
     let model = model();
     let agent = Agent::builder(model.clone())
@@ -197,7 +197,7 @@ async fn a_cancelled_run_leaves_a_whole_history_to_go_on_from() {
     };
     assert_eq!(reason, "changed my mind");
     let partial: Answer = partial.downcast().unwrap();
-    assert_whole(partial.history());
+    assert_complete(partial.history());
     assert_eq!(
         partial.history().calls().next().unwrap().1.error,
         Some(ToolErrorKind::Cancelled)
@@ -205,7 +205,7 @@ async fn a_cancelled_run_leaves_a_whole_history_to_go_on_from() {
     assert!(tool.calls().is_empty());
     assert!(
         control.pause().await.is_err(),
-        "a run that has ended takes no commands"
+        "an ended run accepts no commands"
     );
 
     let answer = agent
@@ -217,7 +217,7 @@ async fn a_cancelled_run_leaves_a_whole_history_to_go_on_from() {
 }
 
 #[tokio::test]
-async fn every_command_is_in_the_journal() {
+async fn every_command_is_recorded_in_journal() {
     let (runtime, journal) = runtime();
     let agent = Agent::builder(model())
         .tool(delete())
@@ -243,12 +243,12 @@ async fn every_command_is_in_the_journal() {
         "Go on.",
         "\"decision\":\"allow\"",
     ] {
-        assert!(text.contains(part), "{part} is not in the journal; check its id");
+        assert!(text.contains(part), "{part} is missing in the journal");
     }
 }
 
 #[tokio::test]
-async fn two_calls_of_one_turn_may_be_decided_in_any_order() {
+async fn calls_of_one_turn_can_be_decided_in_any_order() {
     let turn = Turn::new()
         .call("add", json!({"a": 1, "b": 2}))
         .call("add", json!({"a": 3, "b": 4}));
@@ -279,7 +279,7 @@ async fn two_calls_of_one_turn_may_be_decided_in_any_order() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_approved_counts_once() {
+async fn approved_call_counts_once_towards_limit() {
     let tool = delete();
     let limits = Limits::new().tool_calls(1);
     let agent = Agent::builder(model())
@@ -288,11 +288,11 @@ async fn a_call_that_is_approved_counts_once() {
         .build()
         .unwrap();
     let _ = approve_all(agent.start("Tidy up")).await;
-    assert_eq!(tool.calls().len(), 1, "approved, and not made");
+    assert_eq!(tool.calls().len(), 1, "the approved call was not made");
 }
 
 #[tokio::test]
-async fn a_policy_that_panics_denies_the_call_and_the_run_goes_on() {
+async fn policy_panic_denies_call_and_run_continues() {
     let tool = delete();
     let rule = Rule::tool("delete")
         .when(|_, args| args["age"].as_u64().unwrap() > 9)
@@ -311,14 +311,14 @@ async fn a_policy_that_panics_denies_the_call_and_the_run_goes_on() {
     assert!(tool.calls().is_empty());
 }
 
-/// Calls two tools at once, and takes in neither questions nor decisions.
+/// A machine that calls two tools at once, and ignores questions and decisions.
 #[derive(Default)]
-struct Deaf {
+struct IgnoresDecisions {
     finished: u8,
     ending: Option<Ending>,
 }
 
-impl Machine for Deaf {
+impl Machine for IgnoresDecisions {
     fn kind(&self) -> MachineKind {
         MachineKind::new("deaf", 1)
     }
@@ -354,25 +354,25 @@ impl Machine for Deaf {
 }
 
 #[tokio::test]
-async fn a_machine_that_takes_in_no_decision_does_not_hang() {
+async fn machine_that_ignores_decisions_does_not_hang() {
     let agent = Agent::builder(ScriptedModel::new())
         .tool(broken)
         .policy(Policy::ask_all())
         .build()
         .unwrap();
-    let job = MachineRun::new(Deaf::default(), agent.executor());
+    let job = MachineRun::new(IgnoresDecisions::default(), agent.executor());
     let end = timeout(Duration::from_millis(500), Runtime::new().run(job)).await;
-    assert!(end.is_ok(), "it neither ends nor is called stuck");
+    assert!(end.is_ok(), "the run neither ends nor is reported as stuck");
 }
 
-/// A model that replies when its gate is opened.
-struct Gated {
+/// A model that replies once it is notified.
+struct NotifiedModel {
     card: ModelCard,
     gate: Arc<Notify>,
 }
 
 #[async_trait]
-impl Model for Gated {
+impl Model for NotifiedModel {
     fn card(&self) -> &ModelCard {
         &self.card
     }
@@ -383,10 +383,10 @@ impl Model for Gated {
     }
 }
 
-fn gated() -> (Gated, Arc<Notify>) {
+fn notified_model() -> (NotifiedModel, Arc<Notify>) {
     let gate = Arc::new(Notify::new());
     (
-        Gated {
+        NotifiedModel {
             card: ModelCard::new("test", "gated"),
             gate: gate.clone(),
         },
@@ -395,30 +395,30 @@ fn gated() -> (Gated, Arc<Notify>) {
 }
 
 #[tokio::test]
-async fn what_the_host_says_during_the_last_turn_is_kept() {
-    let (model, gate) = gated();
+async fn message_of_host_during_last_turn_is_stored() {
+    let (model, gate) = notified_model();
     let agent = Agent::builder(model).max_turns(1).build().unwrap();
     let run = agent.start("Tidy up");
     run.say("Wait!").await.unwrap();
     gate.notify_one();
     let answer = run.await.unwrap();
-    let kept = answer
+    let stored = answer
         .history()
         .messages()
         .iter()
         .any(|message| message.text() == "Wait!");
-    assert!(kept, "acknowledged and lost");
+    assert!(stored, "acknowledged and lost");
 }
 
 #[tokio::test]
-async fn words_without_end_are_refused_and_not_piled_up() {
-    let (model, gate) = gated();
+async fn too_many_pending_messages_are_rejected() {
+    let (model, gate) = notified_model();
     let agent = Agent::builder(model).build().unwrap();
     let run = agent.start("Tidy up");
-    let mut taken = 0;
+    let mut accepted = 0;
     while run.say("Faster!").await.is_ok() {
-        taken += 1;
-        assert!(taken < 10_000, "it takes everything");
+        accepted += 1;
+        assert!(accepted < 10_000, "it takes everything");
     }
     assert!(matches!(
         run.say("Faster!").await,
@@ -428,20 +428,20 @@ async fn words_without_end_are_refused_and_not_piled_up() {
     gate.notify_one();
 }
 
-/// Context that never comes.
-struct Never;
+/// A context source that never returns.
+struct HangingContext;
 
 #[async_trait]
-impl ContextSource for Never {
+impl ContextSource for HangingContext {
     async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         std::future::pending().await
     }
 }
 
 #[tokio::test]
-async fn a_run_that_still_gathers_its_context_can_be_cancelled() {
+async fn run_waiting_for_context_can_be_cancelled() {
     let agent = Agent::builder(model())
-        .context(Never)
+        .context(HangingContext)
         .limits(Limits::new().wall_time(Duration::from_millis(100)))
         .build()
         .unwrap();
@@ -449,6 +449,6 @@ async fn a_run_that_still_gathers_its_context_can_be_cancelled() {
     let cancelled = timeout(Duration::from_millis(500), run.cancel("enough")).await;
     assert!(
         cancelled.is_ok(),
-        "cancelling never returns, and a wall time of 100 ms is long over"
+        "cancel does not return, although the wall time of 100 ms has elapsed"
     );
 }

@@ -1,4 +1,4 @@
-//! Runs that are parts of a conversation.
+//! Runs that belong to a conversation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,12 +26,12 @@ fn texts(request: &Request) -> Vec<String> {
         .collect()
 }
 
-async fn kept(store: &impl MemoryStore, id: &str) -> Vec<Arc<Message>> {
+async fn stored_messages(store: &impl MemoryStore, id: &str) -> Vec<Arc<Message>> {
     store.load(&id.into(), usize::MAX).await.unwrap().messages
 }
 
 #[tokio::test]
-async fn a_run_goes_on_from_the_one_before() {
+async fn run_continues_from_previous_run_of_conversation() {
     let store = Arc::new(InMemory::new());
     let model = ScriptedModel::new()
         .reply("Good to know.")
@@ -64,9 +64,9 @@ async fn a_run_goes_on_from_the_one_before() {
     assert_eq!(
         texts(&requests[3]),
         ["What do I like?"],
-        "conversations are kept apart"
+        "conversations must not share messages"
     );
-    let roles: Vec<Role> = kept(&store, "c")
+    let roles: Vec<Role> = stored_messages(&store, "c")
         .await
         .iter()
         .map(|message| message.role)
@@ -76,7 +76,7 @@ async fn a_run_goes_on_from_the_one_before() {
 }
 
 #[tokio::test]
-async fn notes_of_a_run_are_not_kept() {
+async fn notes_of_run_are_not_stored() {
     let store = Arc::new(InMemory::new());
     let model = ScriptedModel::new()
         .call("add", json!({"a": 2, "b": 5}))
@@ -109,11 +109,11 @@ async fn notes_of_a_run_are_not_kept() {
         "{:?}",
         texts(&last)
     );
-    assert_eq!(kept(&store, "c").await.len(), 6);
+    assert_eq!(stored_messages(&store, "c").await.len(), 6);
 }
 
 #[tokio::test]
-async fn old_messages_are_summed_up_and_the_summary_is_kept() {
+async fn old_messages_are_summarized_and_summary_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteMemory::new(folder.path().join("talk.db")).unwrap());
     let model = Arc::new(ScriptedModel::looping(Turn::new().text("Yes.")));
@@ -157,12 +157,12 @@ async fn old_messages_are_summed_up_and_the_summary_is_kept() {
     assert_eq!(
         store.read(&"c".into(), 0, 100).await.unwrap().len(),
         40,
-        "nothing is lost by a summary"
+        "a summary must not remove messages"
     );
 }
 
 #[tokio::test]
-async fn what_no_model_summed_up_is_summed_up_by_a_later_run() {
+async fn failed_summary_is_retried_by_later_run() {
     let store = Arc::new(InMemory::new());
     let model = Arc::new(ScriptedModel::looping(Turn::new().text("Yes.")));
     let summariser = ScriptedModel::new()
@@ -180,20 +180,23 @@ async fn what_no_model_summed_up_is_summed_up_by_a_later_run() {
             .await
             .unwrap();
     }
-    let shown: Vec<_> = model
+    let requests: Vec<_> = model
         .requests()
         .iter()
         .map(|request| texts(request)[0].clone())
         .collect();
-    assert!(shown[5].starts_with("Is 0"), "{shown:?}");
-    assert!(shown[6].starts_with("Previous Summary: "), "{shown:?}");
-    let made_of = texts(&summariser.requests()[0])[0].clone();
-    assert!(made_of.contains("Is 0 a number?"));
-    agent.run("And 8?").conversation("c").await.unwrap();
-    let again = texts(&summariser.requests()[1])[0].clone();
+    assert!(requests[5].starts_with("Is 0"), "{requests:?}");
     assert!(
-        again.contains("Is 0 a number?"),
-        "what failed is tried again from the messages themselves: {again}"
+        requests[6].starts_with("Previous Summary: "),
+        "{requests:?}"
+    );
+    let first_request = texts(&summariser.requests()[0])[0].clone();
+    assert!(first_request.contains("Is 0 a number?"));
+    agent.run("And 8?").conversation("c").await.unwrap();
+    let second_request = texts(&summariser.requests()[1])[0].clone();
+    assert!(
+        second_request.contains("Is 0 a number?"),
+        "a failed summary must be retried with the original messages: {second_request}"
     );
     assert_eq!(
         &*store
@@ -208,11 +211,11 @@ async fn what_no_model_summed_up_is_summed_up_by_a_later_run() {
 }
 
 #[tokio::test]
-async fn runs_of_one_conversation_follow_one_another() {
+async fn runs_of_one_conversation_execute_one_after_another() {
     let store = Arc::new(InMemory::new());
-    let under_way = Arc::new(AtomicUsize::new(0));
-    let most = Arc::new(AtomicUsize::new(0));
-    let (counted, seen) = (under_way.clone(), most.clone());
+    let in_progress = Arc::new(AtomicUsize::new(0));
+    let max_parallel = Arc::new(AtomicUsize::new(0));
+    let (counted, seen) = (in_progress.clone(), max_parallel.clone());
     let slow = RecordingTool::new("slow", move |_| {
         seen.fetch_max(counted.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         std::thread::yield_now();
@@ -239,8 +242,8 @@ async fn runs_of_one_conversation_follow_one_another() {
     for run in runs.collect::<Vec<_>>() {
         run.await.unwrap();
     }
-    assert_eq!(most.load(Ordering::SeqCst), 1);
-    let messages = kept(&store, "c").await;
+    assert_eq!(max_parallel.load(Ordering::SeqCst), 1);
+    let messages = stored_messages(&store, "c").await;
     assert_eq!(messages.len(), 80);
     for run in messages.chunks(4) {
         assert!(
@@ -251,7 +254,7 @@ async fn runs_of_one_conversation_follow_one_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_conversations_at_once() {
+async fn thousand_parallel_conversations_stay_separate() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteMemory::new(folder.path().join("talk.db")).unwrap());
     let model = FunctionModel::new(|request: &Request| {
@@ -284,7 +287,7 @@ async fn a_thousand_conversations_at_once() {
 }
 
 #[tokio::test]
-async fn what_a_cancelled_run_said_is_kept() {
+async fn messages_of_cancelled_run_are_stored() {
     let store = Arc::new(InMemory::new());
     let model = ScriptedModel::new()
         .call("add", json!({"a": 2, "b": 5}))
@@ -303,11 +306,11 @@ async fn what_a_cancelled_run_said_is_kept() {
     }
     run.cancel("enough").await.unwrap();
     assert_eq!(run.await.unwrap_err().kind(), ErrorKind::Cancelled);
-    assert_eq!(kept(&store, "c").await.len(), 3);
+    assert_eq!(stored_messages(&store, "c").await.len(), 3);
 }
 
 #[tokio::test]
-async fn what_a_failed_run_said_is_kept() {
+async fn messages_of_failed_run_are_stored() {
     let store = Arc::new(InMemory::new());
     let model = ScriptedModel::new()
         .call("add", json!({"a": 2, "b": 5}))
@@ -320,7 +323,7 @@ async fn what_a_failed_run_said_is_kept() {
         .unwrap();
     let error = agent.run("2 + 5?").conversation("c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Model);
-    assert_eq!(kept(&store, "c").await.len(), 3);
+    assert_eq!(stored_messages(&store, "c").await.len(), 3);
     assert_eq!(
         agent
             .run("Well?")
@@ -334,8 +337,8 @@ async fn what_a_failed_run_said_is_kept() {
 }
 
 #[tokio::test]
-async fn a_resumed_run_saves_what_is_new_once() {
-    let (whole, journal) = runtime();
+async fn resumed_run_saves_new_messages_once() {
+    let (complete_runtime, journal) = runtime();
     let agent = |runtime: Runtime, store: Arc<InMemory>| {
         let model = ScriptedModel::new()
             .call("add", json!({"a": 2, "b": 5}))
@@ -349,19 +352,19 @@ async fn a_resumed_run_saves_what_is_new_once() {
             .unwrap()
     };
     let store = Arc::new(InMemory::new());
-    agent(whole, store.clone())
+    agent(complete_runtime, store.clone())
         .run("2 + 5?")
         .conversation("c")
         .id("r")
         .await
         .unwrap();
-    let expected = kept(&store, "c").await;
+    let expected = stored_messages(&store, "c").await;
     assert_eq!(expected.len(), 4);
     let records = levity::core::Journal::read(&journal, &"r".into())
         .await
         .unwrap();
     for cut in 1..records.len() {
-        // Saves are whole: the goal, the exchange, the answer.
+        // Each save is complete: the goal, the exchange, the answer.
         for saved in [0, 1, 3, 4] {
             let (runtime, journal) = runtime();
             let mut open = levity::core::Journal::open(&journal, &"r".into())
@@ -369,15 +372,16 @@ async fn a_resumed_run_saves_what_is_new_once() {
                 .unwrap();
             open.log.append(&records[..cut]).await.unwrap();
             drop(open);
-            // What the store had taken in when the process ended may be more than the journal knows
-            // of.
+            // When the process ended, the store may have received more messages than the journal
+            // records.
             let store = Arc::new(InMemory::new());
             let change = ConversationChange::at(0).with_messages(expected[..saved].iter().cloned());
             store.save(&"c".into(), &change).await.unwrap();
-            let known = known(&records[..cut]);
+            let saved_count = saved_count(&records[..cut]);
             let answer = agent(runtime, store.clone()).resume("r").await;
-            if saved < known && known < expected.len() {
-                // Not even the journal's own saves are there: somebody else has taken them away.
+            if saved < saved_count && saved_count < expected.len() {
+                // The saves that the journal records are missing, because another program removed
+                // them.
                 assert!(
                     matches!(answer, Err(Error::Memory { .. })),
                     "{cut} {saved}: {answer:?}"
@@ -386,8 +390,8 @@ async fn a_resumed_run_saves_what_is_new_once() {
             }
             assert_eq!(answer.unwrap().text(), "7.", "{cut} {saved}");
             assert_eq!(
-                kept(&store, "c").await,
-                expected[..if known == 4 { saved } else { 4 }],
+                stored_messages(&store, "c").await,
+                expected[..if saved_count == 4 { saved } else { 4 }],
                 "{cut} {saved}"
             );
         }
@@ -405,9 +409,9 @@ fn is_saved(record: &levity::core::Record) -> bool {
     )
 }
 
-/// How many messages the journal knows to be saved: the goal by the first save, the exchange by the
-/// second.
-fn known(records: &[levity::core::Record]) -> usize {
+/// Returns the number of messages that the journal records as saved: the goal with the first save,
+/// the exchange with the second.
+fn saved_count(records: &[levity::core::Record]) -> usize {
     match records.iter().filter(|record| is_saved(record)).count() {
         0 => 0,
         1 => 1,
@@ -416,15 +420,15 @@ fn known(records: &[levity::core::Record]) -> usize {
     }
 }
 
-/// A store that fails as it is told.
-struct Failing {
+/// A store that fails a number of times.
+struct FailingStore {
     inner: InMemory,
     fails: AtomicUsize,
     kind: MemoryErrorKind,
 }
 
 #[async_trait]
-impl MemoryStore for Failing {
+impl MemoryStore for FailingStore {
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
         self.inner.load(id, limit).await
     }
@@ -441,9 +445,9 @@ impl MemoryStore for Failing {
         id: &ConversationId,
         change: &ConversationChange,
     ) -> Result<(), MemoryError> {
-        let left = self.fails.load(Ordering::SeqCst);
-        if left > 0 {
-            self.fails.store(left - 1, Ordering::SeqCst);
+        let remaining = self.fails.load(Ordering::SeqCst);
+        if remaining > 0 {
+            self.fails.store(remaining - 1, Ordering::SeqCst);
             return Err(MemoryError::new(self.kind, "the disk is full"));
         }
         self.inner.save(id, change).await
@@ -474,7 +478,7 @@ impl MemoryStore for Failing {
 }
 
 async fn run_on_failing(fails: usize, kind: MemoryErrorKind) -> (Result<Answer, Error>, usize) {
-    let store = Failing {
+    let store = FailingStore {
         inner: InMemory::new(),
         fails: fails.into(),
         kind,
@@ -491,22 +495,26 @@ async fn run_on_failing(fails: usize, kind: MemoryErrorKind) -> (Result<Answer, 
         .build()
         .unwrap();
     let answer = agent.run("2 + 5?").conversation("c").await;
-    (answer, kept(&*store, "c").await.len())
+    (answer, stored_messages(&*store, "c").await.len())
 }
 
 #[tokio::test]
-async fn a_store_that_comes_back_costs_nothing() {
+async fn temporary_store_failure_loses_no_messages() {
     for fails in [1, 2, 4, 8] {
-        let (answer, kept) = run_on_failing(fails, MemoryErrorKind::Io).await;
-        assert_eq!((answer.unwrap().text(), kept), ("7.", 4), "{fails}");
+        let (answer, stored_messages) = run_on_failing(fails, MemoryErrorKind::Io).await;
+        assert_eq!(
+            (answer.unwrap().text(), stored_messages),
+            ("7.", 4),
+            "{fails}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_store_that_stays_away_does_not_cost_the_answer() {
-    let (answer, kept) = run_on_failing(usize::MAX, MemoryErrorKind::Io).await;
+async fn permanent_store_failure_keeps_answer() {
+    let (answer, stored_messages) = run_on_failing(usize::MAX, MemoryErrorKind::Io).await;
     let error = answer.unwrap_err();
-    assert_eq!((error.kind(), kept), (ErrorKind::Memory, 0));
+    assert_eq!((error.kind(), stored_messages), (ErrorKind::Memory, 0));
     assert!(error.is_retryable());
     assert_eq!(error.partial().unwrap().text(), "7.");
     assert_eq!(
@@ -520,7 +528,7 @@ async fn a_store_that_stays_away_does_not_cost_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_that_went_on_elsewhere_is_left_alone() {
+async fn conversation_changed_elsewhere_is_not_overwritten() {
     let store = Arc::new(InMemory::new());
     let (elsewhere, id) = (store.clone(), ConversationId::new("c"));
     let tool = RecordingTool::new("write", move |_| {
@@ -542,11 +550,11 @@ async fn a_conversation_that_went_on_elsewhere_is_left_alone() {
     };
     assert_eq!(source.kind(), MemoryErrorKind::Moved);
     assert!(partial.is_some() && !error.is_retryable());
-    assert_eq!(kept(&store, "c").await.len(), 2);
+    assert_eq!(stored_messages(&store, "c").await.len(), 2);
 }
 
 #[tokio::test]
-async fn a_fork_leaves_the_conversation_to_the_run_it_came_from() {
+async fn fork_does_not_save_to_conversation() {
     let (runtime, _) = runtime();
     let store = Arc::new(InMemory::new());
     let agent = |answer: &str| {
@@ -569,11 +577,14 @@ async fn a_fork_leaves_the_conversation_to_the_run_it_came_from() {
         .unwrap();
     let forked = agent("Seven.").fork("r").await.unwrap();
     assert_eq!(forked.text(), "Seven.");
-    assert_eq!(kept(&store, "c").await.last().unwrap().text(), "7.");
+    assert_eq!(
+        stored_messages(&store, "c").await.last().unwrap().text(),
+        "7."
+    );
 }
 
 #[tokio::test]
-async fn a_conversation_needs_a_memory() {
+async fn conversation_without_memory_returns_error() {
     let agent = Agent::builder(ScriptedModel::new().reply("Hi."))
         .build()
         .unwrap();
@@ -584,7 +595,7 @@ async fn a_conversation_needs_a_memory() {
 }
 
 #[tokio::test]
-async fn who_cannot_have_a_conversation_is_told_so() {
+async fn conversation_held_elsewhere_returns_error() {
     let store = Arc::new(InMemory::new());
     let held = store.hold(&"c".into()).await.unwrap();
     let (runtime, _) = runtime();
@@ -603,7 +614,7 @@ async fn who_cannot_have_a_conversation_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_resumed_run_that_waits_for_its_conversation_can_be_cancelled() {
+async fn resumed_run_waiting_for_conversation_can_be_cancelled() {
     let (runtime, journal) = runtime();
     let store = Arc::new(InMemory::new());
     let model = || {
@@ -644,16 +655,19 @@ async fn a_resumed_run_that_waits_for_its_conversation_can_be_cancelled() {
         .unwrap();
     let run = agent.resume("r").start();
     let control = run.control().clone();
-    let (ended, told) = tokio::join!(run, control.cancel("enough"));
-    assert!(ended.is_err() && told.is_ok(), "{ended:?} {told:?}");
-    drop(other);
-    let again = agent.resume("r").await.unwrap_err();
+    let (ended, cancelled) = tokio::join!(run, control.cancel("enough"));
     assert!(
-        matches!(&again, Error::Cancelled { reason, .. } if reason == "enough"),
-        "{again}"
+        ended.is_err() && cancelled.is_ok(),
+        "{ended:?} {cancelled:?}"
+    );
+    drop(other);
+    let second_request = agent.resume("r").await.unwrap_err();
+    assert!(
+        matches!(&second_request, Error::Cancelled { reason, .. } if reason == "enough"),
+        "{second_request}"
     );
     let records = levity::core::Journal::read(&journal, &"r".into())
         .await
         .unwrap();
-    assert_eq!(records.len(), 5, "the run began something: {records:?}");
+    assert_eq!(records.len(), 5, "the run started a call: {records:?}");
 }

@@ -1,4 +1,4 @@
-//! A process that is really killed, at every record in turn, and another that goes on with its run.
+//! Kills a real process after every record in turn, and resumes its run in another process.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -26,24 +26,24 @@ fn crasher(folder: &Path, stop: usize) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     let name = folder.to_string_lossy();
-    let what = ["talk", "swarm"]
+    let mode = ["talk", "swarm"]
         .into_iter()
-        .find(|what| name.contains(what));
-    match (is_sqlite(folder), what) {
+        .find(|mode| name.contains(mode));
+    match (is_sqlite(folder), mode) {
         (true, None) => drop(command.arg("sqlite")),
-        (true, Some(what)) => drop(command.arg(format!("{what}-sqlite"))),
-        (false, Some(what)) => drop(command.arg(what)),
+        (true, Some(mode)) => drop(command.arg(format!("{mode}-sqlite"))),
+        (false, Some(mode)) => drop(command.arg(mode)),
         (false, None) => {}
     }
     command
 }
 
-/// A folder says by its name how runs are kept in it.
+/// Returns `true` if the runs of the folder are stored in SQLite, which its name states.
 pub fn is_sqlite(folder: &Path) -> bool {
     folder.to_string_lossy().contains("sqlite")
 }
 
-/// The records of each run, as lines of JSON; those of the lead come first.
+/// Returns the records of each run as lines of JSON. The records of the lead are first.
 pub fn logs(folder: &Path) -> Vec<String> {
     if is_sqlite(folder) {
         return block_on(sqlite_logs(folder));
@@ -94,8 +94,8 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-/// Lets it run until it stands still, and kills it (SIGKILL); the last line when it ended by
-/// itself.
+/// Runs the program until it pauses, and kills it with SIGKILL. Returns its last line if it ended
+/// before that.
 pub fn run_and_kill(folder: &Path, stop: usize) -> Option<Value> {
     let mut child = crasher(folder, stop).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap())
@@ -114,23 +114,24 @@ pub fn run_and_kill(folder: &Path, stop: usize) -> Option<Value> {
     last
 }
 
-/// How often each thing was done, by its key.
-pub fn done(folder: &Path) -> Vec<String> {
+/// Returns the actions of the tools, one line each, with the key of the call.
+pub fn actions(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join("done")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-fn sent(done: &[String]) -> Vec<&String> {
-    done.iter()
+fn sent(actions: &[String]) -> Vec<&String> {
+    actions
+        .iter()
         .filter(|line| line.starts_with("send "))
         .collect()
 }
 
-/// What is booked in the end, by its key: a booking counts until it is given back.
-fn booked(done: &[String]) -> Vec<(&str, usize)> {
+/// Counts the final bookings by key. A booking counts until it is undone.
+fn booked(actions: &[String]) -> Vec<(&str, usize)> {
     let mut booked: Vec<(&str, usize)> = Vec::new();
-    for line in done {
-        let Some((what @ ("book" | "give_back"), key)) = line.split_once(' ') else {
+    for line in actions {
+        let Some((mode @ ("book" | "give_back"), key)) = line.split_once(' ') else {
             continue;
         };
         let at = booked
@@ -140,12 +141,12 @@ fn booked(done: &[String]) -> Vec<(&str, usize)> {
                 booked.push((key, 0));
                 booked.len() - 1
             });
-        booked[at].1 = if what == "book" { booked[at].1 + 1 } else { 0 };
+        booked[at].1 = if mode == "book" { booked[at].1 + 1 } else { 0 };
     }
     booked
 }
 
-/// After the kills, the run ends as if nothing had happened, and nothing was sent twice.
+/// Asserts that the run ended as without a kill, and that nothing was sent twice.
 #[track_caller]
 fn check(folder: &Path, end: &Value, when: &str) {
     assert_eq!(end["answer"], "All is done.", "{when}");
@@ -154,48 +155,51 @@ fn check(folder: &Path, end: &Value, when: &str) {
         json!(["look", "look", "set", "book", "send", "helper"]),
         "{when}"
     );
-    let done = done(folder);
-    let sent = sent(&done);
+    let actions = actions(folder);
+    let sent = sent(&actions);
     let mut once = sent.clone();
     once.sort();
     once.dedup();
     assert_eq!(
         sent.len(),
         once.len(),
-        "{when}: something was sent twice: {done:?}"
+        "{when}: something was sent twice: {actions:?}"
     );
-    let booked = booked(&done);
+    let booked = booked(&actions);
     let once = booked.len() == 2 && booked.iter().all(|(_, times)| *times == 1);
-    assert!(once, "{when}: lead and helper book once each: {done:?}");
-    let told_unknown = end["unknown"].as_u64().unwrap_or_default() as usize;
-    // The helper's own call may be the unknown one; its log says so.
+    assert!(
+        once,
+        "{when}: lead and helper must book once each: {actions:?}"
+    );
+    let reported_unknown = end["unknown"].as_u64().unwrap_or_default() as usize;
+    // The unknown call can be a call of the helper, which only its own log contains.
     let unknown_in_logs: usize = logs(folder)
         .iter()
         .map(|log| log.matches("\"outcome\":\"unknown\"").count())
         .sum();
-    assert!(unknown_in_logs >= told_unknown, "{when}");
+    assert!(unknown_in_logs >= reported_unknown, "{when}");
     assert!(
         sent.len() + unknown_in_logs >= 2,
-        "{when}: lost in silence: {done:?}"
+        "{when}: a call was lost without a report: {actions:?}"
     );
 }
 
 #[test]
-fn killed_after_every_record_it_ends_the_same_and_sends_nothing_twice() {
+fn run_killed_after_any_record_sends_nothing_twice() {
     kill_after_every_record("files");
 }
 
 #[test]
-fn killed_after_every_record_its_run_in_sqlite_ends_the_same() {
+fn sqlite_run_killed_after_any_record_sends_nothing_twice() {
     kill_after_every_record("sqlite");
 }
 
 fn kill_after_every_record(store: &str) {
-    let whole = folder(&format!("{store}-whole"));
-    let end = run_and_kill(&whole, usize::MAX).unwrap();
-    check(&whole, &end, "without a kill");
-    assert_eq!(sent(&done(&whole)).len(), 2);
-    let records = logs(&whole)[0].lines().count();
+    let complete = folder(&format!("{store}-whole"));
+    let end = run_and_kill(&complete, usize::MAX).unwrap();
+    check(&complete, &end, "without a kill");
+    assert_eq!(sent(&actions(&complete)).len(), 2);
+    let records = logs(&complete)[0].lines().count();
     assert!(records > 20, "{records}");
 
     let (mut killed, mut undone) = (0, 0);
@@ -208,25 +212,22 @@ fn kill_after_every_record(store: &str) {
         killed += 1;
         let end = run_and_kill(&folder, usize::MAX).unwrap();
         check(&folder, &end, &format!("killed after {stop} records"));
-        undone += done(&folder)
+        undone += actions(&folder)
             .iter()
             .filter(|line| line.starts_with("give_back "))
             .count();
         let _ = fs::remove_dir_all(folder);
     }
-    assert!(
-        undone >= 2,
-        "a booking that was cut off is given back: {undone}"
-    );
+    assert!(undone >= 2, "interrupted bookings must be undone: {undone}");
     assert!(
         killed > records,
-        "killed {killed} times, and the lead alone has {records} records"
+        "killed {killed} times, but the lead alone has {records} records"
     );
-    let _ = fs::remove_dir_all(whole);
+    let _ = fs::remove_dir_all(complete);
 }
 
-/// What is kept of the conversation.
-fn talk(
+/// Returns the stored messages and the summary of the conversation.
+fn stored_conversation(
     folder: &Path,
 ) -> (
     Vec<(u64, std::sync::Arc<Message>)>,
@@ -244,25 +245,27 @@ fn talk(
 }
 
 #[test]
-fn killed_after_every_record_a_conversation_has_everything_once() {
+fn conversation_killed_after_any_record_stores_messages_once() {
     for store in ["talk-files", "talk-sqlite"] {
-        let whole = folder(&format!("{store}-whole"));
+        let complete = folder(&format!("{store}-whole"));
         assert_eq!(
-            run_and_kill(&whole, usize::MAX).unwrap()["answer"],
+            run_and_kill(&complete, usize::MAX).unwrap()["answer"],
             "All is done."
         );
-        let (messages, summary) = talk(&whole);
+        let (messages, summary) = stored_conversation(&complete);
         assert_eq!(
             messages.len(),
             14 + 14,
-            "what was said before, the goal, six looks, the answer"
+            "earlier messages, the goal, six exchanges and the answer"
         );
         assert_eq!(
             &*summary.as_ref().unwrap().text,
-            "Much was said and looked at."
+            "A summary of the conversation."
         );
-        let compactions = logs(&whole)[0].matches("\"name\":\"summariser\"").count();
-        assert!(compactions >= 2, "it became too long {compactions} times");
+        let compactions = logs(&complete)[0]
+            .matches("\"name\":\"summariser\"")
+            .count();
+        assert!(compactions >= 2, "compacted only {compactions} times");
         for stop in 0.. {
             let folder = folder(&format!("{store}-{stop}"));
             if run_and_kill(&folder, stop).is_some() {
@@ -273,20 +276,21 @@ fn killed_after_every_record_a_conversation_has_everything_once() {
                 end["answer"], "All is done.",
                 "killed after {stop} records: {end}"
             );
-            let found = talk(&folder);
+            let found = stored_conversation(&folder);
             assert!(
                 found == (messages.clone(), summary.clone()),
                 "killed after {stop} records: {found:?}"
             );
             let _ = fs::remove_dir_all(folder);
         }
-        let _ = fs::remove_dir_all(whole);
+        let _ = fs::remove_dir_all(complete);
     }
 }
 
 #[test]
-fn killed_again_and_again_it_still_comes_to_its_end() {
-    // Fewer records at a time would only be enough to begin again what was under way.
+fn repeatedly_killed_run_still_ends() {
+    // With fewer records per process, the run would only repeat the calls in progress and never
+    // advance.
     for (store, step) in [
         ("files", 5),
         ("files", 7),
@@ -301,9 +305,12 @@ fn killed_again_and_again_it_still_comes_to_its_end() {
                 Some(end) => break end,
                 None => kills += 1,
             }
-            assert!(kills < 100, "it never ends with {step} records at a time");
+            assert!(
+                kills < 100,
+                "the run never ends with {step} records per process"
+            );
         };
-        check(&folder, &end, &format!("{step} records at a time"));
+        check(&folder, &end, &format!("{step} records per process"));
         let _ = fs::remove_dir_all(folder);
     }
 }
@@ -319,7 +326,7 @@ fn signal(name: &str, process: u32) {
     );
 }
 
-/// Takes a run as soon as it can be had; a process that stands still has to lose its lease first.
+/// Opens a run as soon as possible. The paused process must lose its lease first.
 #[cfg(unix)]
 async fn take_over(journal: &SqliteJournal, run: &RunId) -> levity::core::OpenRun {
     loop {
@@ -333,7 +340,7 @@ async fn take_over(journal: &SqliteJournal, run: &RunId) -> levity::core::OpenRu
 
 #[cfg(unix)]
 #[test]
-fn a_process_that_was_paused_and_lost_its_run_writes_no_more() {
+fn paused_process_without_lease_stops_writing() {
     let folder = folder("sqlite-paused");
     let mut child = crasher(&folder, 9)
         .stdin(Stdio::piped())
@@ -353,62 +360,65 @@ fn a_process_that_was_paused_and_lost_its_run_writes_no_more() {
     let command = levity::core::ControlCommand::Cancel {
         reason: "taken over".to_owned(),
     };
-    let ours = Record::new(
+    let own_record = Record::new(
         next,
         levity::core::Timestamp::default(),
         Entry::Commanded(command),
     );
-    block_on(open.log.append(std::slice::from_ref(&ours))).unwrap();
+    block_on(open.log.append(std::slice::from_ref(&own_record))).unwrap();
 
     signal("-CONT", child.id());
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let said = lines.next().unwrap();
-    assert!(said.contains("was taken over by another process"), "{said}");
+    let output = lines.next().unwrap();
+    assert!(
+        output.contains("was taken over by another process"),
+        "{output}"
+    );
     assert!(!child.wait().unwrap().success());
     drop(open);
     let after = logs(&folder);
-    let ours = format!("{}\n", serde_json::to_string(&ours).unwrap());
+    let own_record = format!("{}\n", serde_json::to_string(&own_record).unwrap());
     assert_eq!(
         after[0],
-        format!("{}{ours}", before[0]),
-        "only what the new owner wrote was added"
+        format!("{}{own_record}", before[0]),
+        "only the new owner may add records"
     );
     let _ = fs::remove_dir_all(folder);
 }
 
 #[cfg(unix)]
 #[test]
-fn when_there_is_no_room_left_nothing_is_lost() {
+fn full_disk_loses_no_records() {
     let mut stopped = 0;
     for blocks in [150, 250, 350, 500, 800] {
         let folder = folder(&format!("sqlite-full-{blocks}"));
-        // No file may become larger than so many blocks, and writing more is an error and no
-        // signal.
+        // Limits the file size to this number of blocks. Writing more returns an error instead of
+        // raising a signal.
         let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
-        let whole = crasher(&folder, usize::MAX);
+        let complete = crasher(&folder, usize::MAX);
         let mut limited = Command::new("sh");
         limited
             .args(["-c", &script, "sh"])
-            .arg(whole.get_program())
-            .args(whole.get_args());
+            .arg(complete.get_program())
+            .args(complete.get_args());
         let ended = limited.stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8(ended.stdout).unwrap();
+        let output = String::from_utf8(ended.stdout).unwrap();
         if !ended.status.success() {
             stopped += 1;
             assert!(
-                said.contains("the journal `runs.db` could not be written"),
-                "{said}"
+                output.contains("the journal `runs.db` could not be written"),
+                "{output}"
             );
         }
         let end = run_and_kill(&folder, usize::MAX).unwrap();
         check(&folder, &end, &format!("with {blocks} blocks"));
         let _ = fs::remove_dir_all(folder);
     }
-    assert!(stopped > 1, "there was always room");
+    assert!(stopped > 1, "the disk was never full");
 }
 
 #[test]
-fn of_two_processes_that_resume_a_run_one_drives_it() {
+fn only_one_of_two_resuming_processes_drives_run() {
     let folder = folder("sqlite-two");
     assert!(run_and_kill(&folder, 9).is_none());
     let resume = || {
@@ -418,8 +428,8 @@ fn of_two_processes_that_resume_a_run_one_drives_it() {
             .unwrap()
     };
     let both = [resume(), resume()].map(|child| child.wait_with_output().unwrap().stdout);
-    let ends = both.map(|said| serde_json::from_slice::<Value>(&said).unwrap());
-    // The other finds it driven, or ended.
+    let ends = both.map(|output| serde_json::from_slice::<Value>(&output).unwrap());
+    // One process drives the run. The other one finds it in progress or ended.
     assert!(
         ends.iter().any(|end| end["answer"] == "All is done."),
         "{ends:?}"
@@ -433,6 +443,6 @@ fn of_two_processes_that_resume_a_run_one_drives_it() {
         assert!(refused(&end) || end["answer"] == "All is done.", "{end}");
     }
     let end = run_and_kill(&folder, usize::MAX).unwrap();
-    check(&folder, &end, "after two at once");
+    check(&folder, &end, "after two processes at once");
     let _ = fs::remove_dir_all(folder);
 }

@@ -5,7 +5,7 @@ use levity::test::{ScriptedModel, Turn};
 use levity::tools::{Policy, Rule};
 use serde_json::json;
 
-use crate::support::{Files, add, assert_whole, drop_at, runtime, watch};
+use crate::support::{RulesFile, add, assert_complete, collect_events, drop_at, runtime};
 
 fn helper(model: ScriptedModel) -> Agent {
     Agent::builder(model)
@@ -19,7 +19,7 @@ fn lead(model: ScriptedModel, helper: Agent) -> levity::agent::AgentBuilder {
     Agent::builder(model).agent("adder", "Adds numbers.", helper)
 }
 
-fn asks() -> ScriptedModel {
+fn delegating_model() -> ScriptedModel {
     ScriptedModel::new().turn(
         Turn::new()
             .call("adder", json!({"task": "2 + 5"}))
@@ -27,7 +27,7 @@ fn asks() -> ScriptedModel {
     )
 }
 
-fn adds() -> ScriptedModel {
+fn adding_model() -> ScriptedModel {
     ScriptedModel::new()
         .turn(
             Turn::new()
@@ -38,21 +38,21 @@ fn adds() -> ScriptedModel {
 }
 
 #[tokio::test]
-async fn work_is_handed_on_and_seen_in_one_stream() {
+async fn child_run_shares_event_stream_of_parent() {
     let (runtime, journal) = runtime();
     let agent = lead(
-        asks().turn(Turn::new().text("It is 7.").usage(10, 1)),
-        helper(adds()),
+        delegating_model().turn(Turn::new().text("It is 7.").usage(10, 1)),
+        helper(adding_model()),
     );
     let agent = agent.runtime(runtime).build().unwrap();
-    let (events, answer) = watch(agent.start("What is 2 + 5?")).await;
+    let (events, answer) = collect_events(agent.start("What is 2 + 5?")).await;
     let answer = answer.unwrap();
     assert_eq!(answer.text(), "It is 7.");
     assert_eq!(answer.history().calls().next().unwrap().1.text(), "7");
     assert_eq!(
         answer.usage().input,
         Some(220),
-        "what the child used counts"
+        "the usage of the child must count"
     );
 
     let child = events
@@ -67,17 +67,20 @@ async fn work_is_handed_on_and_seen_in_one_stream() {
         .iter()
         .find(|event| matches!(event.kind, EventKind::ToolStarted { .. }))
         .unwrap();
-    assert_eq!(tool.run, child, "the tool was called by the child");
+    assert_eq!(tool.run, child, "the child must call the tool");
     assert!(
         !journal.records(&child).is_empty(),
-        "the child has a log of its own"
+        "the child must have its own log"
     );
 }
 
 #[tokio::test]
-async fn a_child_lives_within_its_parents_limits() {
+async fn child_run_counts_towards_limits_of_parent() {
     let looping = ScriptedModel::looping(Turn::new().call("add", json!({"a": 1, "b": 1})));
-    let agent = lead(asks().reply("No luck."), helper(looping.clone()));
+    let agent = lead(
+        delegating_model().reply("No luck."),
+        helper(looping.clone()),
+    );
     let agent = agent.limits(Limits::new().model_calls(4)).build().unwrap();
     let error = agent.run("What is 2 + 5?").await.unwrap_err();
     assert!(
@@ -90,8 +93,12 @@ async fn a_child_lives_within_its_parents_limits() {
         ),
         "{error}"
     );
-    assert_eq!(looping.requests().len(), 3, "one call was the parent's");
-    assert_whole(
+    assert_eq!(
+        looping.requests().len(),
+        3,
+        "one of the four calls belongs to the parent"
+    );
+    assert_complete(
         error
             .partial_as::<levity::agent::AgentDetails>()
             .unwrap()
@@ -100,9 +107,9 @@ async fn a_child_lives_within_its_parents_limits() {
 }
 
 #[tokio::test]
-async fn a_child_that_fails_is_a_failed_call() {
+async fn failed_child_run_is_returned_as_failed_call() {
     let failing = ScriptedModel::new().fail(levity::core::ModelErrorKind::Auth);
-    let agent = lead(asks().reply("I know: 7."), helper(failing))
+    let agent = lead(delegating_model().reply("I know: 7."), helper(failing))
         .build()
         .unwrap();
     let answer = agent.run("What is 2 + 5?").await.unwrap();
@@ -117,11 +124,11 @@ async fn a_child_that_fails_is_a_failed_call() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_task_says_what_is_missing() {
+async fn delegation_without_task_names_missing_argument() {
     let model = ScriptedModel::new()
         .call("adder", json!({"work": "2 + 5"}))
         .reply("Hm.");
-    let answer = lead(model, helper(adds()))
+    let answer = lead(model, helper(adding_model()))
         .build()
         .unwrap()
         .run("Go")
@@ -140,7 +147,7 @@ async fn a_call_without_a_task_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn agents_that_hand_work_round_in_circles_are_stopped() {
+async fn circular_delegation_stops_at_depth_limit() {
     let endless = || ScriptedModel::looping(Turn::new().call("adder", json!({"task": "again"})));
     let mut agent = helper(ScriptedModel::new());
     for _ in 0..20 {
@@ -151,7 +158,7 @@ async fn agents_that_hand_work_round_in_circles_are_stopped() {
         .max_turns(2)
         .build()
         .unwrap();
-    let (events, end) = watch(agent.start("Go")).await;
+    let (events, end) = collect_events(agent.start("Go")).await;
     assert!(matches!(
         end,
         Err(levity::Error::Limit {
@@ -170,9 +177,9 @@ async fn agents_that_hand_work_round_in_circles_are_stopped() {
 }
 
 #[tokio::test]
-async fn cancelling_the_parent_ends_the_child_and_its_log() {
+async fn cancelling_parent_ends_child_and_its_log() {
     let (runtime, journal) = runtime();
-    let agent = lead(asks(), helper(ScriptedModel::new().hang()))
+    let agent = lead(delegating_model(), helper(ScriptedModel::new().hang()))
         .runtime(runtime)
         .build()
         .unwrap();
@@ -198,9 +205,9 @@ async fn cancelling_the_parent_ends_the_child_and_its_log() {
 }
 
 #[tokio::test]
-async fn one_child_can_be_stopped_alone() {
+async fn one_child_can_be_cancelled_alone() {
     let agent = lead(
-        asks().reply("Without it, then."),
+        delegating_model().reply("Without it, then."),
         helper(ScriptedModel::new().hang()),
     )
     .build()
@@ -230,29 +237,29 @@ async fn one_child_can_be_stopped_alone() {
     );
 }
 
-fn answers() -> ScriptedModel {
+fn answering_model() -> ScriptedModel {
     ScriptedModel::looping(Turn::new().text("7"))
 }
 
 #[tokio::test]
-async fn policy_holds_for_delegates_too() {
-    let model = answers();
+async fn policy_of_agent_applies_to_delegation() {
+    let model = answering_model();
     let policy = Policy::new().rule(Rule::tool("adder").deny("never"));
-    let agent = lead(asks().reply("So be it."), helper(model.clone()))
+    let agent = lead(delegating_model().reply("So be it."), helper(model.clone()))
         .policy(policy)
         .build()
         .unwrap();
     agent.run("Go").await.unwrap();
-    assert_eq!(model.requests().len(), 0, "a denied delegate ran");
+    assert_eq!(model.requests().len(), 0, "a denied child run started");
 }
 
 #[tokio::test]
-async fn the_depth_a_parent_allows_binds_its_grandchildren() {
-    let model = answers();
-    let child = lead(asks().reply("7"), helper(model.clone()))
+async fn depth_limit_of_parent_applies_to_grandchildren() {
+    let model = answering_model();
+    let child = lead(delegating_model().reply("7"), helper(model.clone()))
         .build()
         .unwrap();
-    let agent = lead(asks().reply("7"), child)
+    let agent = lead(delegating_model().reply("7"), child)
         .limits(Limits::new().depth(1))
         .build()
         .unwrap();
@@ -260,14 +267,14 @@ async fn the_depth_a_parent_allows_binds_its_grandchildren() {
     assert_eq!(
         model.requests().len(),
         0,
-        "a grandchild ran under a depth of 1"
+        "a grandchild ran with a depth limit of 1"
     );
 }
 
 #[tokio::test]
 async fn dots_in_a_run_id_do_not_count_as_depth() {
-    let model = answers();
-    let agent = lead(asks().reply("7"), helper(model.clone()))
+    let model = answering_model();
+    let agent = lead(delegating_model().reply("7"), helper(model.clone()))
         .build()
         .unwrap();
     agent
@@ -279,13 +286,13 @@ async fn dots_in_a_run_id_do_not_count_as_depth() {
 }
 
 #[tokio::test]
-async fn a_delegate_has_the_context_it_was_built_with() {
-    let model = answers();
+async fn child_run_has_context_of_its_agent() {
+    let model = answering_model();
     let helper = Agent::builder(model.clone())
-        .context(Files)
+        .context(RulesFile)
         .build()
         .unwrap();
-    lead(asks().reply("7"), helper)
+    lead(delegating_model().reply("7"), helper)
         .build()
         .unwrap()
         .run("Go")
@@ -296,7 +303,7 @@ async fn a_delegate_has_the_context_it_was_built_with() {
 }
 
 #[tokio::test]
-async fn a_child_that_is_resumed_keeps_its_instructions() {
+async fn resumed_child_keeps_its_instructions() {
     let journal = MemoryJournal::new();
     let agent = |model: &ScriptedModel, helper: &ScriptedModel, instructions: &str| {
         let helper = Agent::builder(helper.clone())
@@ -311,7 +318,7 @@ async fn a_child_that_is_resumed_keeps_its_instructions() {
             .build()
             .unwrap()
     };
-    let run = agent(&asks(), &ScriptedModel::new().hang(), "old")
+    let run = agent(&delegating_model(), &ScriptedModel::new().hang(), "old")
         .run("Go")
         .id("r")
         .start();
@@ -331,9 +338,9 @@ async fn a_child_that_is_resumed_keeps_its_instructions() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_not_the_childs_is_not_taken_for_it() {
+async fn stale_log_is_not_reused_for_new_child() {
     let (runtime, journal) = runtime();
-    let first = lead(asks().reply("It is 7."), helper(adds()))
+    let first = lead(delegating_model().reply("It is 7."), helper(adding_model()))
         .runtime(runtime.clone())
         .build()
         .unwrap();
@@ -341,7 +348,8 @@ async fn a_log_that_is_not_the_childs_is_not_taken_for_it() {
     let child = answer.run().child(levity::core::EffectId::new(1));
     assert!(!journal.records(&child).is_empty());
 
-    // The child's log is there and its parent's is not: as after a run's file was deleted by hand.
+    // The log of the child exists without the log of its parent, as after a manual deletion of a
+    // file.
     let stray = MemoryJournal::new();
     let mut open = stray.open(&child).await.unwrap();
     open.log.append(&journal.records(&child)).await.unwrap();
@@ -368,6 +376,6 @@ async fn a_log_that_is_not_the_childs_is_not_taken_for_it() {
     assert!(journal.remove(answer.run()).await.unwrap());
     assert!(
         journal.records(&child).is_empty(),
-        "what is below a run is removed with it"
+        "removing a run must remove its children"
     );
 }

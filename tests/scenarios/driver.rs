@@ -1,4 +1,4 @@
-//! The driver without a runtime: every order of outcomes, and a crash at every point of each.
+//! The driver without a runtime, in every order of outcomes and with a crash at every point.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn agent() -> Agent {
         .unwrap()
 }
 
-/// Payments are made once, and one at a time; everything else may be repeated.
+/// Prepares an effect. Payments are made once and one at a time; all other effects may be repeated.
 fn prepare(effect: &Effect) -> Prepared {
     match effect.name() {
         "pay" => Prepared::new(EffectClass::AtMostOnce).alone(),
@@ -27,11 +27,11 @@ fn prepare(effect: &Effect) -> Prepared {
     }
 }
 
-/// The world outside the process: what was really done.
+/// The side effects outside the process, counted by call.
 #[derive(Default)]
-struct Outside(BTreeMap<String, u32>);
+struct SideEffects(BTreeMap<String, u32>);
 
-impl Outside {
+impl SideEffects {
     fn perform(&mut self, effect: &Effect) -> Outcome {
         match effect {
             Effect::Model(call) => {
@@ -77,7 +77,7 @@ fn calls() -> Vec<Part> {
     .collect()
 }
 
-/// The texts of the results in a message.
+/// Returns the texts of the results in a message.
 fn texts(message: &Message) -> Vec<String> {
     let text = |part: &Part| match part {
         Part::ToolResult(result) => Some(result.text().into_owned()),
@@ -86,7 +86,7 @@ fn texts(message: &Message) -> Vec<String> {
     message.parts.iter().filter_map(text).collect()
 }
 
-/// Choices that are made in order; each run through them takes the next combination.
+/// A sequence of choices. Each pass takes the next combination.
 #[derive(Default)]
 struct Choices {
     taken: Vec<(usize, usize)>,
@@ -102,7 +102,7 @@ impl Choices {
         self.taken[self.at - 1].0
     }
 
-    /// Goes to the next combination; `false` after the last one.
+    /// Advances to the next combination. Returns `false` after the last one.
     fn next(&mut self) -> bool {
         self.at = 0;
         while let Some((choice, options)) = self.taken.pop() {
@@ -115,10 +115,10 @@ impl Choices {
     }
 }
 
-/// Drives a run by these choices: which effect finishes next, or whether the process ends, before
-/// or after the effects that it had begun.
-fn drive(choices: &mut Choices) -> (ManualHost<levity::agent::AgentMachine>, Outside) {
-    let (agent, mut outside, mut crashed) = (agent(), Outside::default(), false);
+/// Drives a run by these choices: the effect that finishes next, or a crash before or after the
+/// effects in progress.
+fn drive(choices: &mut Choices) -> (ManualHost<levity::agent::AgentMachine>, SideEffects) {
+    let (agent, mut outside, mut crashed) = (agent(), SideEffects::default(), false);
     let mut host = ManualHost::prepared_by("r", agent.machine("Pay the bill."), prepare).unwrap();
     while host.ending().is_none() {
         let open: Vec<(EffectId, Effect)> = host
@@ -141,7 +141,7 @@ fn drive(choices: &mut Choices) -> (ManualHost<levity::agent::AgentMachine>, Out
             .collect();
         for (id, effect) in lost {
             let Effect::Tool(run) = &effect else {
-                panic!("only tools are lost")
+                panic!("only tool calls can be interrupted")
             };
             let resolution = match done_before {
                 true => Resolution::Done(outside.call(&run.call)),
@@ -154,7 +154,7 @@ fn drive(choices: &mut Choices) -> (ManualHost<levity::agent::AgentMachine>, Out
 }
 
 #[test]
-fn every_order_of_outcomes_and_every_crash_pay_once_and_give_the_same_answer() {
+fn driver_pays_once_in_every_order_and_after_every_crash() {
     let (mut choices, mut paths) = (Choices::default(), 0);
     loop {
         let (host, outside) = drive(&mut choices);

@@ -1,4 +1,4 @@
-//! The one error that everything becomes.
+//! Conversions of all errors into `levity::Error`.
 
 use std::fmt::Debug;
 
@@ -11,52 +11,52 @@ use levity::sandbox::Workspace;
 use levity::test::ScriptedModel;
 use levity::{Error, ErrorKind};
 
-/// Does nothing; that it compiles says that `?` works.
-fn becomes_the_one_error<E: Into<Error> + Debug>() {}
+/// Checks at compile time that `?` converts the error.
+fn assert_converts<E: Into<Error> + Debug>() {}
 
 #[test]
-fn errors_of_all_parts_become_the_one_error() {
-    becomes_the_one_error::<JournalError>();
-    becomes_the_one_error::<MemoryError>();
-    becomes_the_one_error::<ModelError>();
-    becomes_the_one_error::<ToolError>();
-    becomes_the_one_error::<HistoryError>();
-    becomes_the_one_error::<ContextError>();
-    becomes_the_one_error::<ControlError>();
-    becomes_the_one_error::<RuntimeError>();
-    becomes_the_one_error::<std::io::Error>();
-    becomes_the_one_error::<serde_json::Error>();
-    becomes_the_one_error::<levity::tools::Error>();
-    becomes_the_one_error::<levity::tools::SchemaError>();
-    becomes_the_one_error::<levity::llm::Error>();
-    becomes_the_one_error::<levity::llm::json::JsonError>();
-    becomes_the_one_error::<levity::log::Error>();
-    becomes_the_one_error::<levity::mcp::Error>();
-    becomes_the_one_error::<levity::python::Error>();
-    becomes_the_one_error::<levity::sandbox::PathError>();
-    becomes_the_one_error::<levity::sandbox::SandboxError>();
-    becomes_the_one_error::<levity::sandbox::CommandError>();
-    becomes_the_one_error::<levity::sandbox::NetError>();
-    becomes_the_one_error::<levity::sandbox::AddressError>();
-    becomes_the_one_error::<levity::swarm::PlanFaults>();
-    becomes_the_one_error::<levity::dag::Faults>();
-    becomes_the_one_error::<levity::agents::CatalogueError>();
-    becomes_the_one_error::<levity::observe::SessionError>();
-    becomes_the_one_error::<levity::test::ScriptError>();
+fn errors_of_all_crates_convert_to_levity_error() {
+    assert_converts::<JournalError>();
+    assert_converts::<MemoryError>();
+    assert_converts::<ModelError>();
+    assert_converts::<ToolError>();
+    assert_converts::<HistoryError>();
+    assert_converts::<ContextError>();
+    assert_converts::<ControlError>();
+    assert_converts::<RuntimeError>();
+    assert_converts::<std::io::Error>();
+    assert_converts::<serde_json::Error>();
+    assert_converts::<levity::tools::Error>();
+    assert_converts::<levity::tools::SchemaError>();
+    assert_converts::<levity::llm::Error>();
+    assert_converts::<levity::llm::json::JsonError>();
+    assert_converts::<levity::log::Error>();
+    assert_converts::<levity::mcp::Error>();
+    assert_converts::<levity::python::Error>();
+    assert_converts::<levity::sandbox::PathError>();
+    assert_converts::<levity::sandbox::SandboxError>();
+    assert_converts::<levity::sandbox::CommandError>();
+    assert_converts::<levity::sandbox::NetError>();
+    assert_converts::<levity::sandbox::AddressError>();
+    assert_converts::<levity::swarm::PlanFaults>();
+    assert_converts::<levity::dag::Faults>();
+    assert_converts::<levity::agents::CatalogueError>();
+    assert_converts::<levity::observe::SessionError>();
+    assert_converts::<levity::test::ScriptError>();
 }
 
 #[tokio::test]
-async fn error_of_a_part_keeps_its_type_words_and_kind() {
-    async fn opens() -> levity::Result<String> {
+async fn converted_error_keeps_type_message_and_kind() {
+    async fn open_missing_workspace() -> levity::Result<String> {
         Workspace::open("nowhere/at/all")?;
         let agent = Agent::builder(ScriptedModel::new().reply("There.")).build()?;
         Ok(agent.run("Go").await?.to_string())
     }
-    let error = opens().await.unwrap_err();
+    let error = open_missing_workspace().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Other);
     let path = error
         .downcast_ref::<levity::sandbox::PathError>()
-        .expect("the error of the workspace");
+        .expect("the source must be the workspace error");
     assert_eq!(error.to_string(), path.to_string());
     assert!(format!("{error:?}").contains("nowhere/at/all"), "{error:?}");
     assert!(error.partial().is_none());

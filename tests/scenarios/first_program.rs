@@ -4,7 +4,7 @@ use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
-use crate::support::{add, assert_whole, watch};
+use crate::support::{add, assert_complete, collect_events};
 
 fn model() -> ScriptedModel {
     ScriptedModel::new()
@@ -18,7 +18,7 @@ fn model() -> ScriptedModel {
 }
 
 #[tokio::test]
-async fn a_tool_is_called_and_the_answer_comes_back() {
+async fn agent_calls_tool_and_returns_answer() {
     let model = model();
     let agent = Agent::builder(model.clone())
         .instructions("Be brief.")
@@ -45,9 +45,9 @@ async fn a_tool_is_called_and_the_answer_comes_back() {
         roles,
         [Role::User, Role::Assistant, Role::Tool, Role::Assistant]
     );
-    assert_whole(answer.history());
+    assert_complete(answer.history());
 
-    // Text beside a call was not mistaken for the answer, and the second request held the result.
+    // Text beside a call is not the answer, and the second request contains the result.
     let requests = model.requests();
     assert_eq!(requests[0].system.as_deref(), Some("Be brief."));
     assert_eq!(requests[0].tools[0].name, "add");
@@ -64,7 +64,7 @@ async fn a_tool_is_called_and_the_answer_comes_back() {
 }
 
 #[tokio::test]
-async fn the_context_is_one_value_of_the_documented_shape() {
+async fn context_value_has_documented_shape() {
     let agent = Agent::builder(model())
         .tool(add)
         .workspace(levity::core::WorkspaceView::new("project", ["notes.txt"]))
@@ -87,9 +87,9 @@ async fn the_context_is_one_value_of_the_documented_shape() {
 }
 
 #[tokio::test]
-async fn a_started_run_tells_its_phases_and_streams_its_text() {
+async fn started_run_emits_phases_and_streams_text() {
     let agent = Agent::builder(model()).tool(add).build().unwrap();
-    let (events, answer) = watch(agent.start("What is 2 + 5?")).await;
+    let (events, answer) = collect_events(agent.start("What is 2 + 5?")).await;
     assert_eq!(answer.unwrap().text(), "The sum is 7.");
 
     let phases: Vec<Phase> = events
@@ -127,7 +127,7 @@ async fn a_started_run_tells_its_phases_and_streams_its_text() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_from_its_history() {
+async fn run_continues_from_history_of_earlier_answer() {
     let agent = Agent::builder(ScriptedModel::new().reply("Hello, Ada.").reply("Ada."))
         .build()
         .unwrap();
@@ -141,12 +141,12 @@ async fn a_conversation_goes_on_from_its_history() {
     assert_eq!(
         first.history().len(),
         2,
-        "the first answer keeps its own history"
+        "the first answer must keep its own history"
     );
 }
 
 #[tokio::test]
-async fn linked_tools_need_no_wiring() {
+async fn linked_tools_are_registered_automatically() {
     let model = model();
     let agent = Agent::builder(model.clone())
         .linked_tools()
@@ -168,14 +168,14 @@ async fn linked_tools_need_no_wiring() {
 }
 
 #[test]
-fn a_program_that_is_not_async_waits_on_its_thread() {
+fn blocking_run_works_without_async() {
     let agent = Agent::builder(model()).tool(add).build().unwrap();
     let answer = agent.run("What is 2 + 5?").blocking().unwrap();
     assert_eq!(answer.text(), "The sum is 7.");
 }
 
 #[tokio::test]
-async fn a_blocking_call_inside_async_code_is_refused() {
+async fn blocking_call_inside_async_runtime_fails() {
     let agent = Agent::builder(model()).build().unwrap();
     let error = agent.run("What?").blocking().unwrap_err();
     assert!(
@@ -185,7 +185,7 @@ async fn a_blocking_call_inside_async_code_is_refused() {
 }
 
 #[test]
-fn what_contradicts_itself_is_found_in_build() {
+fn build_rejects_contradictory_settings() {
     #[track_caller]
     fn check(builder: levity::agent::AgentBuilder, expected: &str) {
         let error = builder.build().unwrap_err();
@@ -216,11 +216,11 @@ fn what_contradicts_itself_is_found_in_build() {
 }
 
 #[tokio::test]
-async fn a_piece_of_a_reply_bears_the_number_of_the_call_it_belongs_to() {
+async fn delta_event_has_number_of_its_model_call() {
     let agent = Agent::builder(ScriptedModel::new().reply("7"))
         .build()
         .unwrap();
-    let (events, _) = watch(agent.start("What is 2 + 5?")).await;
+    let (events, _) = collect_events(agent.start("What is 2 + 5?")).await;
     let number = |wanted: fn(&EventKind) -> bool| {
         events.iter().find(|event| wanted(&event.kind)).unwrap().seq
     };
@@ -232,7 +232,7 @@ async fn a_piece_of_a_reply_bears_the_number_of_the_call_it_belongs_to() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_short_says_so() {
+async fn truncated_answer_reports_finish_length() {
     let cut = Turn::new().text("The sum is").finish(Finish::Length);
     let agent = Agent::builder(ScriptedModel::new().turn(cut))
         .build()

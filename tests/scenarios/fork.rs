@@ -1,4 +1,4 @@
-//! A run that goes another way from a record of an old one.
+//! Forks: runs that start with the records of an earlier run.
 
 use levity::core::{Approver, Ask, Entry, EventKind, Journal as _, RunId, RunQuery};
 use levity::prelude::*;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{Counter, add, runtime};
 
-/// Counts how often it is called.
+/// A tool that counts its calls.
 struct Bell(Counter);
 
 #[tool]
@@ -17,29 +17,35 @@ impl Bell {
     /// Rings.
     #[tool]
     async fn ring(&self) -> String {
-        format!("ring {}", self.0.up())
+        format!("ring {}", self.0.increment())
     }
 }
 
-fn rings() -> ScriptedModel {
+fn ringing_model() -> ScriptedModel {
     ScriptedModel::new()
         .call("ring", json!({}))
         .call("add", json!({"a": 1, "b": 1}))
         .reply("Two.")
 }
 
-fn agent(model: ScriptedModel, rung: &Counter, runtime: &Runtime) -> levity::agent::AgentBuilder {
+fn agent(
+    model: ScriptedModel,
+    ring_count: &Counter,
+    runtime: &Runtime,
+) -> levity::agent::AgentBuilder {
     Agent::builder(model)
-        .tools(Bell(rung.clone()))
+        .tools(Bell(ring_count.clone()))
         .tool(add)
         .runtime(runtime.clone())
 }
 
 #[tokio::test]
-async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
+async fn fork_at_any_record_repeats_no_finished_call() {
     let (runtime, journal) = runtime();
-    let rung = Counter::default();
-    let old = agent(rings(), &rung, &runtime).build().unwrap();
+    let ring_count = Counter::default();
+    let old = agent(ringing_model(), &ring_count, &runtime)
+        .build()
+        .unwrap();
     let run = old
         .run("Ring, then add")
         .id("old")
@@ -53,12 +59,12 @@ async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
         .position(|r| is_finished_ring(&r.entry))
         .unwrap() as u64;
     for after in 0..records.len() as u64 - 1 {
-        let before = rung.get();
+        let before = ring_count.get();
         let model = ScriptedModel::new()
             .reply("Otherwise.")
             .reply("Otherwise.")
             .reply("Otherwise.");
-        let new = agent(model, &rung, &runtime)
+        let new = agent(model, &ring_count, &runtime)
             .instructions("Be different.")
             .build()
             .unwrap();
@@ -68,18 +74,18 @@ async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
             .id(format!("new-{after}"))
             .await;
         let Ok(answer) = answer else {
-            // The last word of the model is among what it begins with.
+            // The shared records contain the last reply of the model.
             assert_eq!(after, records.len() as u64 - 2);
             continue;
         };
         if after >= rang_at {
             assert_eq!(
-                rung.get(),
+                ring_count.get(),
                 before,
-                "what had finished was done again, after {after}"
+                "a finished call was repeated, after {after}"
             );
         }
-        // The fork is a run like any other.
+        // A fork can be replayed like any other run.
         let replayed = new.replay(answer.run()).await.unwrap();
         assert!(matches!(
             replayed.events.last().unwrap().kind,
@@ -96,7 +102,11 @@ async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
             Some(("old", after))
         );
     }
-    assert_eq!(journal.records(&run), records, "the old run is as it was");
+    assert_eq!(
+        journal.records(&run),
+        records,
+        "the original run must not change"
+    );
 }
 
 fn is_finished_ring(entry: &Entry) -> bool {
@@ -110,10 +120,10 @@ fn is_finished_ring(entry: &Entry) -> bool {
 }
 
 #[tokio::test]
-async fn a_fork_has_other_instructions_and_tools_and_can_be_compared() {
+async fn fork_with_other_instructions_and_tools_can_be_compared() {
     let (runtime, journal) = runtime();
-    let rung = Counter::default();
-    let run = agent(rings(), &rung, &runtime)
+    let ring_count = Counter::default();
+    let run = agent(ringing_model(), &ring_count, &runtime)
         .build()
         .unwrap()
         .run("Ring")
@@ -121,14 +131,14 @@ async fn a_fork_has_other_instructions_and_tools_and_can_be_compared() {
         .await
         .unwrap();
     let model = ScriptedModel::new().reply("2, as a number.");
-    let new = agent(model.clone(), &rung, &runtime)
+    let new = agent(model.clone(), &ring_count, &runtime)
         .instructions("Answer in digits.")
         .build()
         .unwrap();
     let answer = new.fork(run.run().clone()).id("new").await.unwrap();
     assert_eq!(answer.text(), "2, as a number.");
     let [request] = &*model.requests() else {
-        panic!("the last call alone is made again")
+        panic!("only the last call may be repeated")
     };
     assert_eq!(request.system.as_deref(), Some("Answer in digits."));
     assert_eq!(request.history.len(), 5);
@@ -150,10 +160,12 @@ async fn a_fork_has_other_instructions_and_tools_and_can_be_compared() {
 }
 
 #[tokio::test]
-async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
+async fn invalid_fork_returns_error_and_writes_nothing() {
     let (runtime, journal) = runtime();
-    let rung = Counter::default();
-    let old = agent(rings(), &rung, &runtime).build().unwrap();
+    let ring_count = Counter::default();
+    let old = agent(ringing_model(), &ring_count, &runtime)
+        .build()
+        .unwrap();
     old.run("Ring").id("old").await.unwrap();
     let records = journal.records(&RunId::new("old")).len() as u64;
     let check = async |fork: levity::runtime::Run<Agent>, words: &str| {
@@ -165,7 +177,7 @@ async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
     check(old.fork("old").after(u64::MAX), "is one of 0 to").await;
     check(old.fork("nobody"), "not in the journal").await;
     check(old.fork("old").id("old"), "exists already").await;
-    // An agent that would have done something else does not fit what was done.
+    // The records do not match an agent that would have acted differently.
     let helper = Agent::builder(ScriptedModel::new()).build().unwrap();
     let other = Agent::builder(ScriptedModel::new())
         .agent("ring", "Rings.", helper)
@@ -179,10 +191,10 @@ async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_replay_names_what_has_changed() {
+async fn replay_error_names_changed_setting() {
     let (runtime, _) = runtime();
-    let rung = Counter::default();
-    let old = agent(rings(), &rung, &runtime)
+    let ring_count = Counter::default();
+    let old = agent(ringing_model(), &ring_count, &runtime)
         .instructions("Ring.")
         .build()
         .unwrap();
@@ -193,13 +205,13 @@ async fn a_replay_names_what_has_changed() {
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.contains(words), "{source}");
     };
-    let same = || agent(ScriptedModel::new(), &rung, &runtime).instructions("Ring.");
+    let same = || agent(ScriptedModel::new(), &ring_count, &runtime).instructions("Ring.");
     same()
         .build()
         .unwrap()
         .replay(&run)
         .await
-        .expect("another model makes no difference");
+        .expect("another model must not affect the replay");
     check(
         same().instructions("Do not ring."),
         "the instructions changed",
@@ -214,7 +226,7 @@ async fn a_replay_names_what_has_changed() {
     check(fewer, "tool `ring` was removed").await;
 }
 
-/// Tells under which keys it was called; the first call takes for ever.
+/// A tool that records the keys of its calls. The first call hangs.
 #[derive(Clone, Default)]
 struct Bank(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
 
@@ -229,7 +241,7 @@ impl Bank {
 }
 
 #[tokio::test]
-async fn a_call_that_had_begun_keeps_its_key_in_a_fork_and_in_a_fork_of_that() {
+async fn call_in_progress_keeps_its_key_in_forks() {
     let (runtime, journal) = runtime();
     let bank = Bank::default();
     let agent = || {
@@ -269,12 +281,12 @@ async fn a_call_that_had_begun_keeps_its_key_in_a_fork_and_in_a_fork_of_that() {
     assert_eq!(keys.len(), 3);
     assert!(
         keys.iter().all(|key| *key == keys[0]),
-        "it was paid more than once: {keys:?}"
+        "paid more than once: {keys:?}"
     );
 }
 
 #[tokio::test]
-async fn a_run_that_was_low_from_the_start_can_be_forked() {
+async fn run_with_low_budget_from_start_can_be_forked() {
     let (runtime, _) = runtime();
     let agent = || {
         let model = ScriptedModel::new()
@@ -297,7 +309,7 @@ async fn a_run_that_was_low_from_the_start_can_be_forked() {
 }
 
 #[tokio::test]
-async fn a_report_tells_with_which_arguments_a_call_was_made() {
+async fn comparison_shows_arguments_of_executed_call() {
     let (runtime, journal) = runtime();
     let model = ScriptedModel::new()
         .call("add", json!({"a": 1, "b": 1}))
@@ -323,18 +335,18 @@ async fn a_report_tells_with_which_arguments_a_call_was_made() {
     agent.replay(&id).await.unwrap();
 }
 
-/// Allows everything, with other arguments.
-struct Edits;
+/// An approver that allows every call with changed arguments.
+struct EditingApprover;
 
 #[async_trait::async_trait]
-impl Approver for Edits {
+impl Approver for EditingApprover {
     async fn decide(&self, _: &Ask) -> Decision {
         Decision::edit(json!({"a": 2, "b": 2}))
     }
 }
 
 #[tokio::test]
-async fn runs_with_children_edits_waits_and_a_type_are_forked_at_every_record() {
+async fn typed_run_with_children_edits_and_waits_forks_at_any_record() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Sum {
         total: f64,
@@ -362,7 +374,7 @@ async fn runs_with_children_edits_waits_and_a_type_are_forked_at_every_record() 
             .policy(policy);
         let agent = agent
             .waits(std::time::Duration::from_secs(60))
-            .approver(Edits);
+            .approver(EditingApprover);
         let limits = Limits::new().tokens(1_000_000).low(50);
         agent
             .limits(limits)
@@ -389,7 +401,7 @@ async fn runs_with_children_edits_waits_and_a_type_are_forked_at_every_record() 
             .replay(answer.run())
             .await
             .unwrap();
-        // A fork of a fork, and one that is resumed, are no different.
+        // A fork of a fork and a resumed fork behave the same.
         let again = agent()
             .fork(id.as_str())
             .after(after)

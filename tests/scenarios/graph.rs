@@ -1,4 +1,4 @@
-//! Plans through the facade: real code, real files, agents of the catalogue.
+//! Plans through the facade, with real code, real files and the agents of the catalogue.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,10 +16,10 @@ use levity::tools::Policy;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-/// A model that answers by what it is told: the first of these whose words are there.
+/// Creates a model that returns the first answer whose key occurs in the request.
 fn model(answers: &'static [(&'static str, &'static str)]) -> FunctionModel {
     FunctionModel::new(move |request: &Request| {
-        let told = request
+        let prompt = request
             .history
             .messages()
             .last()
@@ -27,7 +27,7 @@ fn model(answers: &'static [(&'static str, &'static str)]) -> FunctionModel {
             .unwrap_or_default();
         let answer = answers
             .iter()
-            .find(|(words, _)| told.contains(words))
+            .find(|(key, _)| prompt.contains(key))
             .map_or("?", |(_, answer)| answer);
         let mut response = Response::new(Message::assistant(answer));
         response.usage = Usage::new(100, 20);
@@ -47,7 +47,7 @@ fn notices() -> (
 }
 
 #[tokio::test]
-async fn code_steps_read_variables_and_try_variants() {
+async fn code_step_reads_variables_and_tries_variants() {
     let team = Team::builder().code(RunPython::new()).build().unwrap();
     let plan = Plan::new()
         .given("numbers", json!([1, 2, 3]))
@@ -67,7 +67,7 @@ async fn code_steps_read_variables_and_try_variants() {
 }
 
 #[tokio::test]
-async fn code_steps_call_the_teams_tools() {
+async fn code_step_calls_tools_of_team() {
     let look = RecordingTool::new("look", |_| Ok(ToolOutput::value(json!(20))))
         .with_hints(Hints::new().read_only());
     let program = RunPython::new().tool(&look);
@@ -85,7 +85,7 @@ async fn code_steps_call_the_teams_tools() {
 }
 
 #[tokio::test]
-async fn code_that_an_agent_wrote_is_run_and_its_failure_told() {
+async fn failed_code_of_agent_is_reported_and_rewritten() {
     let model = model(&[
         (
             "The code failed",
@@ -95,19 +95,23 @@ async fn code_that_an_agent_wrote_is_run_and_its_failure_told() {
     ]);
     let parts = AgentParts::new(model).code(RunPython::new());
     let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
-    let (told, watch) = notices();
+    let (recorded, observer) = notices();
     let plan = Plan::new().given("numbers", json!([1, 2, 6])).step(
         Step::new("mean", "CoderAgent")
             .prompt("Work out the mean.")
             .reads(["numbers"])
             .writes(["mean"]),
     );
-    let finished = team.run(plan).on_event(watch).await.unwrap();
+    let finished = team.run(plan).on_event(observer).await.unwrap();
     assert_eq!(finished.variable("mean"), Some(&json!(3.0)));
-    let by = told.lock().unwrap().iter().find_map(|notice| match notice {
-        PlanNotice::StepCompleted { writes, .. } => writes.first().map(|written| written.by),
-        _ => None,
-    });
+    let by = recorded
+        .lock()
+        .unwrap()
+        .iter()
+        .find_map(|notice| match notice {
+            PlanNotice::StepCompleted { writes, .. } => writes.first().map(|written| written.by),
+            _ => None,
+        });
     assert_eq!(by, Some(Strategy::CodeResult));
 }
 
@@ -131,7 +135,7 @@ const ANSWERS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn the_ten_agents_look_at_files_plan_work_and_judge() {
+async fn catalogue_agents_profile_files_plan_and_judge() {
     let dir = tempfile::tempdir().unwrap();
     let table = dir.path().join("tides.csv");
     std::fs::write(&table, "time,height\nnoon,1.5\n").unwrap();
@@ -173,14 +177,14 @@ async fn the_ten_agents_look_at_files_plan_work_and_judge() {
     assert_eq!(session.finished().count(), 4);
     assert_eq!(session.plan(), finished.plan().unwrap());
 
-    // Some of it is done again, in a run of its own.
+    // Repeats some of the steps in a separate run.
     let again = team
         .run(session.seed_without(&["check".into()]).unwrap())
         .await
         .unwrap();
     assert_eq!(again.stats().model_calls, 2);
     assert_eq!(again.text(), finished.text());
-    // And the first is only read.
+    // The first run is only read.
     let resumed = team.resume(finished.run().clone()).await.unwrap();
     assert_eq!(
         (resumed.text(), resumed.usage()),
@@ -189,8 +193,8 @@ async fn the_ten_agents_look_at_files_plan_work_and_judge() {
 }
 
 #[tokio::test]
-async fn an_agent_that_asks_the_user_makes_its_step_wait() {
-    // The agent calls `ask_user`; what the user says is in the conversation.
+async fn ask_user_call_parks_step_until_answer() {
+    // The agent calls `ask_user`; the conversation contains the answer of the user.
     let model = FunctionModel::new(|request: &Request| {
         let last = request.history.messages().last().cloned();
         let answered = last
@@ -236,7 +240,7 @@ async fn an_agent_that_asks_the_user_makes_its_step_wait() {
 }
 
 #[tokio::test]
-async fn code_in_an_answer_is_run_only_for_those_who_may_and_only_in_place_of_values() {
+async fn code_in_answer_runs_only_for_permitted_agents() {
     let model = model(&[
         ("`page` is missing", r#"{"page": "read"}"#),
         ("Read the page", r#"{"code": "{'page': 'run'}"}"#),
@@ -261,11 +265,11 @@ async fn code_in_an_answer_is_run_only_for_those_who_may_and_only_in_place_of_va
 }
 
 #[tokio::test]
-async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
+async fn agents_of_team_recall_facts_of_earlier_session() {
     let recall = Recall::in_memory().unwrap();
     let scopes = [Scope::user("u1")];
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let seen = told.clone();
+    let prompts = Arc::new(Mutex::new(Vec::new()));
+    let seen = prompts.clone();
     let model = FunctionModel::new(move |request: &Request| {
         let all: String = request
             .history
@@ -302,12 +306,12 @@ async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
         .await
         .unwrap();
     team.run(plan("What is the boat called?")).await.unwrap();
-    let told = told.lock().unwrap();
-    assert_eq!(told.len(), 3);
+    let prompts = prompts.lock().unwrap();
+    assert_eq!(prompts.len(), 3);
     assert!(
-        told[2].contains("The boat of the user is called Kestrel."),
+        prompts[2].contains("The boat of the user is called Kestrel."),
         "{}",
-        told[2]
+        prompt[2]
     );
 }
 
@@ -315,7 +319,7 @@ async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
 fn tides() -> ServerConfig {
     ServerConfig::in_process("tides", || {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        #[expect(clippy::disallowed_methods, reason = "it ends with the pipe")]
+        #[expect(clippy::disallowed_methods, reason = "the task ends with the pipe")]
         tokio::spawn(async move {
             let (read, mut write) = tokio::io::split(theirs);
             let mut lines = BufReader::new(read).lines();
@@ -327,7 +331,7 @@ fn tides() -> ServerConfig {
                         "capabilities": {"tools": {}}, "serverInfo": {"name": "tides", "version": "1"},
                     }),
                     Some("tools/list") => json!({"tools": [
-                        {"name": "tide_at", "description": "Tells the \
+                        {"name": "tide_at", "description": "Returns the \
                             tide.", "inputSchema": {"type": "object"}},
                     ]}),
                     Some("tools/call") => json!({"content": [{"type": "text", "text": "1.5 m"}]}),
@@ -347,16 +351,16 @@ fn tides() -> ServerConfig {
 }
 
 #[tokio::test]
-async fn an_agent_of_a_folder_has_the_mcp_servers_it_names() {
+async fn folder_agent_gets_only_mcp_servers_it_names() {
     let dir = tempfile::tempdir().unwrap();
     let config = "Harbour:\n  prompt: You know the tides.\n  mcp_servers: [tides]\n";
     std::fs::write(dir.path().join("agent_config.yaml"), config).unwrap();
     let offered = Arc::new(Mutex::new(Vec::new()));
     let seen = offered.clone();
-    // It calls what it is offered, and says what came of it.
+    // The model calls the offered tool and returns its result.
     let model = FunctionModel::new(move |request: &Request| {
-        let told = request.history.messages().last().cloned().unwrap();
-        let result = told.parts.iter().find_map(|part| match part {
+        let last = request.history.messages().last().cloned().unwrap();
+        let result = last.parts.iter().find_map(|part| match part {
             Part::ToolResult(result) => Some(result.text().into_owned()),
             _ => None,
         });
@@ -417,12 +421,12 @@ async fn an_agent_of_a_folder_has_the_mcp_servers_it_names() {
     );
     assert!(
         offered[2].is_empty(),
-        "those who do not name it do not have it: {offered:?}"
+        "agents that do not name the server must not have its tools: {offered:?}"
     );
 }
 
 #[test]
-fn a_blocking_program_carries_out_plans() {
+fn blocking_call_executes_plan() {
     let team = Team::builder()
         .function("one", |_: levity::dag::StepInput| async { Ok(json!(1)) })
         .build()

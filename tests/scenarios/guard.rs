@@ -1,4 +1,4 @@
-//! Guards through the facade, and a canary: secrets that go in at every door come out at none.
+//! Guards through the facade. Secrets enter at every place, and must not appear in any output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,27 +14,30 @@ use levity::runtime::{FileJournal, SqliteJournal};
 use levity::test::{RecordingTool, ScriptedModel, Turn};
 use serde_json::json;
 
-use crate::support::{assert_whole, runtime, watch};
+use crate::support::{assert_complete, collect_events, runtime};
 
-/// Secrets, by the door that they go in at. The first looks like nothing, and is known to the host.
+/// A secret without a recognizable format, which the host declares. The others are named after the
+/// place where they enter.
 const KNOWN: &str = "correct horse battery";
 const PROMPT: &str = "sk-proj-canary0PROMPT1abcdefgh";
 const CALL: &str = "ghp_canary0CALL1abcdefghijklmnopqrstuvwx";
 const RESULT: &str = "AKIACANARY0RESULT123";
 const ANSWER: &str = "sk-ant-api03-canary0ANSWER1abcdef";
-const THOUGHT: &str = "gsk_canary0THOUGHT1abcdefghijkl";
+const THINKING: &str = "gsk_canary0THOUGHT1abcdefghijkl";
 const ERROR: &str = "xoxb-canary0ERROR1-abcdefghijkl";
-const SAID: &str = "hf_canary0SAID1abcdefghijklmnopqrstuvwx";
+const MESSAGE: &str = "hf_canary0SAID1abcdefghijklmnopqrstuvwx";
 
-const ALL: [&str; 8] = [KNOWN, PROMPT, CALL, RESULT, ANSWER, THOUGHT, ERROR, SAID];
+const ALL: [&str; 8] = [
+    KNOWN, PROMPT, CALL, RESULT, ANSWER, THINKING, ERROR, MESSAGE,
+];
 
 #[track_caller]
-fn assert_clean(where_: &str, text: &str) {
+fn assert_clean(place: &str, text: &str) {
     for secret in ALL {
-        // A part of it would tell as well.
+        // A part of a secret would be a leak, too.
         assert!(
             !text.contains(&secret[..secret.len() - 4]),
-            "{secret} is in {where_}: {text}"
+            "{secret} is in {place}: {text}"
         );
     }
 }
@@ -47,7 +50,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// All bytes below a folder.
+/// Returns the content of all files in a folder.
 fn bytes(folder: &Path) -> String {
     let mut all = String::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -74,11 +77,11 @@ fn tool() -> RecordingTool {
 }
 
 #[tokio::test]
-async fn no_secret_comes_out_anywhere() {
+async fn secret_guard_removes_secrets_from_every_output() {
     let folder = folder("canary");
     let journal = FileJournal::new(folder.join("runs")).unwrap();
     let turn = Turn::new()
-        .thinking(format!("I have {THOUGHT}"))
+        .thinking(format!("I have {THINKING}"))
         .text(format!("I use {ANSWER}"))
         .call("look_up", json!({"key": CALL, "list": [KNOWN], CALL: 1}))
         .pieces(5);
@@ -110,8 +113,8 @@ async fn no_secret_comes_out_anywhere() {
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
         if let EventKind::Asked(ask) = &event.kind {
-            run.say(format!("and {SAID}")).await.unwrap();
-            run.answer(ask, format!("take {SAID}")).await.unwrap();
+            run.say(format!("and {MESSAGE}")).await.unwrap();
+            run.answer(ask, format!("take {MESSAGE}")).await.unwrap();
         }
         events.push(event);
     }
@@ -125,25 +128,25 @@ async fn no_secret_comes_out_anywhere() {
         answer.text()
     );
     assert_clean("the events", &serde_json::to_string(&events).unwrap());
-    assert_clean("the events in words", &format!("{events:?}"));
+    assert_clean("the debug output of the events", &format!("{events:?}"));
     assert_clean(
-        "the answer in words",
+        "the debug output of the answer",
         &format!("{answer:?} {:?} {:?}", answer.history(), answer.context()),
     );
     assert_clean(
-        "what the model was sent",
+        "the requests to the model",
         &format!("{:?}", model.requests()),
     );
     assert_clean("the files", &bytes(&folder));
     assert!(
         bytes(&folder).contains("[secret: known]"),
-        "the files are there"
+        "the files must exist"
     );
     assert_clean(
-        "the agent in words",
+        "the debug output of the agent",
         &format!("{agent:?} {:?} {:?}", agent.to_builder(), guard()),
     );
-    assert_whole(answer.history());
+    assert_complete(answer.history());
     let stages: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -154,7 +157,7 @@ async fn no_secret_comes_out_anywhere() {
     for stage in [Stage::Input, Stage::Call, Stage::Result, Stage::Answer] {
         assert!(stages.contains(&stage), "{stage}: {stages:?}");
     }
-    // Without the guard they are there, so the test would tell.
+    // Without the guard, the secrets appear, so the test can fail.
     let model = ScriptedModel::new()
         .call("look_up", json!({"key": CALL}))
         .reply(ANSWER);
@@ -165,22 +168,22 @@ async fn no_secret_comes_out_anywhere() {
         .build()
         .unwrap();
     let answer = bare.run(PROMPT).await.unwrap();
-    let kept = serde_json::to_string(&journal.records(answer.run())).unwrap();
+    let stored = serde_json::to_string(&journal.records(answer.run())).unwrap();
     for secret in [PROMPT, CALL, RESULT, ANSWER] {
-        assert!(kept.contains(secret));
+        assert!(stored.contains(secret));
     }
 }
 
 #[tokio::test]
-async fn no_secret_comes_out_of_errors() {
+async fn secret_guard_removes_secrets_from_errors() {
     let chain = |error: &dyn std::error::Error| {
-        let mut told = format!("{error} {error:?}");
+        let mut output = format!("{error} {error:?}");
         let mut next = error.source();
         while let Some(error) = next {
-            told += &format!(" {error} {error:?}");
+            output += &format!(" {error} {error:?}");
             next = error.source();
         }
-        told
+        output
     };
     let refused = ModelError::new(ModelErrorKind::Auth, format!("the key {ERROR} is wrong"))
         .with_source(format!("401: {ERROR}"))
@@ -192,12 +195,12 @@ async fn no_secret_comes_out_of_errors() {
         .runtime(runtime)
         .build()
         .unwrap();
-    let (events, ended) = watch(agent.run("Go").id("r").start()).await;
-    let told = chain(&ended.unwrap_err());
-    assert_clean("the error", &told);
+    let (events, ended) = collect_events(agent.run("Go").id("r").start()).await;
+    let output = chain(&ended.unwrap_err());
+    assert_clean("the error", &output);
     assert!(
-        told.contains("the key [secret: api key] is wrong"),
-        "{told}"
+        output.contains("the key [secret: api key] is wrong"),
+        "{output}"
     );
     assert_clean("the events", &serde_json::to_string(&events).unwrap());
     assert_clean(
@@ -229,7 +232,7 @@ async fn no_secret_comes_out_of_errors() {
 }
 
 #[tokio::test]
-async fn no_key_is_shown_by_what_was_set_up_with_it() {
+async fn debug_output_of_configuration_omits_keys() {
     let models = Models::new()
         .with_variable("OPENAI_API_KEY", PROMPT)
         .with_variable("ANTHROPIC_API_KEY", ANSWER);
@@ -240,16 +243,16 @@ async fn no_key_is_shown_by_what_was_set_up_with_it() {
         .guard(guard())
         .build()
         .unwrap();
-    let told = format!(
+    let output = format!(
         "{models:?} {:?} {openai:?} {anthropic:?} {agent:?} {:?}",
         model.card(),
         agent.run("x")
     );
-    assert_clean("what was set up", &told);
+    assert_clean("the debug output of the configuration", &output);
 }
 
 #[tokio::test]
-async fn words_left_for_a_run_by_others_are_looked_at() {
+async fn guards_check_messages_sent_by_other_processes() {
     let folder = folder("post");
     let journal = || SqliteJournal::new(folder.join("runs.db")).unwrap();
     let model = ScriptedModel::new()
@@ -265,7 +268,7 @@ async fn words_left_for_a_run_by_others_are_looked_at() {
     let other = Runtime::new().with_journal(journal());
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = event.kind {
-            let decision = Decision::answer(format!("it is {SAID}"));
+            let decision = Decision::answer(format!("it is {MESSAGE}"));
             other
                 .tell(
                     &ask.run,
@@ -279,15 +282,15 @@ async fn words_left_for_a_run_by_others_are_looked_at() {
         }
     }
     run.await.unwrap();
-    // What was left lies in the file until it is taken, and is gone with that.
-    let kept = serde_json::to_string(&journal().read(&"r".into()).await.unwrap()).unwrap();
-    let told = format!("{:?} {kept}", model.requests());
-    assert!(told.contains("it is [secret: api key]"), "{told}");
-    assert_clean("what was left", &told);
+    // The pending message is in the file until the run reads it, which removes it.
+    let stored = serde_json::to_string(&journal().read(&"r".into()).await.unwrap()).unwrap();
+    let output = format!("{:?} {stored}", model.requests());
+    assert!(output.contains("it is [secret: api key]"), "{output}");
+    assert_clean("what was left", &output);
 }
 
 #[tokio::test]
-async fn words_left_for_a_run_that_nobody_drives_are_looked_at_when_it_goes_on() {
+async fn guards_check_pending_messages_when_run_resumes() {
     let folder = folder("left");
     let journal = SqliteJournal::new(folder.join("runs.db")).unwrap();
     let runtime = Runtime::new().with_journal(journal.clone());
@@ -299,11 +302,11 @@ async fn words_left_for_a_run_that_nobody_drives_are_looked_at_when_it_goes_on()
     let run = RunId::new("r");
     agent.run("Go").id("r").park().await.unwrap_err();
     let ask = agent.asks(&run).await.unwrap().remove(0);
-    let words = std::sync::Arc::new(Message::user(format!("also {SAID}")));
-    let said = RunRequest::Command(levity::core::ControlCommand::Say { message: words });
-    let decision = Decision::answer(format!("it is {SAID}"));
+    let message = std::sync::Arc::new(Message::user(format!("also {MESSAGE}")));
+    let request = RunRequest::Command(levity::core::ControlCommand::Say { message });
+    let decision = Decision::answer(format!("it is {MESSAGE}"));
     for post in [
-        said,
+        request,
         RunRequest::Decide {
             effect: ask.effect,
             decision,
@@ -314,19 +317,19 @@ async fn words_left_for_a_run_that_nobody_drives_are_looked_at_when_it_goes_on()
             levity::runtime::Delivery::Posted
         );
     }
-    let kept = async || serde_json::to_string(&journal.read(&run).await.unwrap()).unwrap();
-    assert_clean("the journal", &kept().await);
-    // Nobody is there to ask, and the answer is taken before that is said.
+    let stored = async || serde_json::to_string(&journal.read(&run).await.unwrap()).unwrap();
+    assert_clean("the journal", &stored().await);
+    // No approver exists, and the run reads the answer before it reports that.
     agent.resume("r").await.unwrap();
-    let told = format!("{:?} {}", model.requests(), kept().await);
-    for words in ["it is [secret: api key]", "also [secret: api key]"] {
-        assert!(told.contains(words), "{told}");
+    let output = format!("{:?} {}", model.requests(), stored().await);
+    for message in ["it is [secret: api key]", "also [secret: api key]"] {
+        assert!(output.contains(message), "{output}");
     }
-    assert_clean("what was left", &told);
+    assert_clean("what was left", &output);
 }
 
 #[tokio::test]
-async fn the_guards_of_an_agent_hold_in_a_swarm() {
+async fn guards_of_agent_apply_in_swarm() {
     use levity::swarm::{Handoff, Swarm, Worker};
     let first = ScriptedModel::new().call(
         "transfer_to",
@@ -339,8 +342,8 @@ async fn the_guards_of_an_agent_hold_in_a_swarm() {
         .worker(Worker::new("b", "Ends.", agent(last)))
         .build()
         .unwrap();
-    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let hears = told.clone();
+    let output = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hears = output.clone();
     let answer = swarm
         .run("Go")
         .on_event(move |event| hears.lock().unwrap().push(event.clone()))
@@ -349,6 +352,6 @@ async fn the_guards_of_an_agent_hold_in_a_swarm() {
     assert_eq!(answer.text(), "It is [secret: api key].");
     assert_clean(
         "the events of a swarm",
-        &serde_json::to_string(&*told.lock().unwrap()).unwrap(),
+        &serde_json::to_string(&*output.lock().unwrap()).unwrap(),
     );
 }

@@ -6,9 +6,9 @@ use levity::prelude::*;
 use levity::test::{ManualWorld, RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
 
-use crate::support::{add, assert_whole, broken};
+use crate::support::{add, assert_complete, broken};
 
-fn busy() -> Turn {
+fn calling_turn() -> Turn {
     Turn::new()
         .text("One more.")
         .call("add", json!({"a": 1, "b": 1}))
@@ -17,12 +17,12 @@ fn busy() -> Turn {
 
 /// A model that calls a tool `calls` times and would then answer.
 fn model(calls: usize) -> ScriptedModel {
-    let model = (0..calls).fold(ScriptedModel::new(), |model, _| model.turn(busy()));
+    let model = (0..calls).fold(ScriptedModel::new(), |model, _| model.turn(calling_turn()));
     model.turn(Turn::new().text("That is what I have.").usage(100, 5))
 }
 
 #[tokio::test]
-async fn the_last_turn_is_announced_and_gives_a_best_effort_answer() {
+async fn last_turn_is_announced_and_gives_best_effort_answer() {
     let model = model(2);
     let agent = Agent::builder(model.clone())
         .tool(add)
@@ -49,8 +49,8 @@ async fn the_last_turn_is_announced_and_gives_a_best_effort_answer() {
 }
 
 #[tokio::test]
-async fn a_last_turn_that_calls_tools_all_the_same_is_answered_by_its_words() {
-    let agent = Agent::builder(ScriptedModel::looping(busy()))
+async fn last_turn_with_tool_calls_answers_with_its_text() {
+    let agent = Agent::builder(ScriptedModel::looping(calling_turn()))
         .tool(add)
         .max_turns(2)
         .build()
@@ -58,10 +58,10 @@ async fn a_last_turn_that_calls_tools_all_the_same_is_answered_by_its_words() {
     let answer = agent.run("Count").await.unwrap();
     assert_eq!(answer.text(), "One more.");
     assert!(answer.is_best_effort());
-    assert_whole(answer.history());
+    assert_complete(answer.history());
 }
 
-/// How a run ends under limits, and how many requests it made.
+/// Checks the status of a run with these limits, and the number of its requests.
 async fn check(limits: Limits, calls: usize, expected: Status, requests: usize) {
     let model = model(calls);
     let agent = Agent::builder(model.clone())
@@ -73,8 +73,11 @@ async fn check(limits: Limits, calls: usize, expected: Status, requests: usize) 
     let status = match agent.run("Count").await {
         Ok(answer) => answer.status().clone(),
         Err(error) => {
-            let partial: Answer = error.partial_as().expect("what was reached is kept");
-            assert_whole(partial.history());
+            let partial: Answer = error.partial_as().expect(
+                "the error must contain the partial \
+                result",
+            );
+            assert_complete(partial.history());
             partial.status().clone()
         }
     };
@@ -83,7 +86,7 @@ async fn check(limits: Limits, calls: usize, expected: Status, requests: usize) 
 }
 
 #[tokio::test]
-async fn every_limit_ends_in_a_marked_answer() {
+async fn reached_limit_is_reported_in_answer_status() {
     let limits = Limits::new();
     check(
         limits.model_calls(3),
@@ -99,7 +102,8 @@ async fn every_limit_ends_in_a_marked_answer() {
         3,
     )
     .await;
-    // After two calls of 3,200 there is room for one more, with a reply of 1,024, and not for two.
+    // After two calls of 3,200 tokens, the limit allows one more with a reply of 1,024, but not
+    // two.
     check(
         limits.tokens(11_000),
         2,
@@ -111,7 +115,7 @@ async fn every_limit_ends_in_a_marked_answer() {
 }
 
 #[tokio::test]
-async fn a_limit_of_one_call_leaves_no_room_for_tools() {
+async fn limit_of_one_model_call_forces_answer() {
     check(
         Limits::new().model_calls(1),
         0,
@@ -122,7 +126,7 @@ async fn a_limit_of_one_call_leaves_no_room_for_tools() {
 }
 
 #[tokio::test]
-async fn a_model_that_will_not_finish_is_stopped_with_its_work_kept() {
+async fn model_that_never_answers_stops_with_partial_result() {
     let silent = Turn::new()
         .call("add", json!({"a": 1, "b": 1}))
         .usage(10, 1);
@@ -148,7 +152,7 @@ async fn a_model_that_will_not_finish_is_stopped_with_its_work_kept() {
 }
 
 #[tokio::test]
-async fn more_calls_than_allowed_are_refused_one_by_one() {
+async fn tool_calls_over_limit_are_refused_individually() {
     let turn = (0..5).fold(Turn::new(), |turn, n| {
         turn.call("add", json!({"a": n, "b": 0}))
     });
@@ -168,9 +172,9 @@ async fn more_calls_than_allowed_are_refused_one_by_one() {
 }
 
 #[tokio::test]
-async fn time_is_up_even_while_a_model_thinks() {
+async fn wall_time_ends_run_during_model_call() {
     let world = ManualWorld::new();
-    let model = ScriptedModel::new().turn(busy()).hang();
+    let model = ScriptedModel::new().turn(calling_turn()).hang();
     let agent = Agent::builder(model)
         .tool(add)
         .limits(Limits::new().wall_time(Duration::from_secs(5)))
@@ -178,7 +182,7 @@ async fn time_is_up_even_while_a_model_thinks() {
         .build()
         .unwrap();
     let run = agent.start("Count");
-    world.until_sleeping(2).await; // the run's deadline and the model's own limit
+    world.until_sleeping(2).await; // The deadline of the run and the timeout of the model.
     world.advance(Duration::from_secs(5));
     let error = run.await.unwrap_err();
     assert!(
@@ -193,11 +197,11 @@ async fn time_is_up_even_while_a_model_thinks() {
     );
     let partial: Answer = error.partial_as().unwrap();
     assert_eq!(partial.text(), "One more.");
-    assert_whole(partial.history());
+    assert_complete(partial.history());
 }
 
 #[tokio::test]
-async fn single_tool_mode_allows_one_call_and_then_wants_the_answer() {
+async fn single_tool_mode_allows_one_call_and_then_forces_answer() {
     let model = ScriptedModel::new()
         .turn(
             Turn::new()
@@ -223,7 +227,7 @@ async fn single_tool_mode_allows_one_call_and_then_wants_the_answer() {
 }
 
 #[tokio::test]
-async fn time_is_up_even_when_nothing_is_ever_waited_for() {
+async fn wall_time_ends_run_that_never_sleeps() {
     let world = ManualWorld::new();
     let clock = world.clone();
     let slow = RecordingTool::new("slow", move |_: &Value| {
@@ -244,13 +248,13 @@ async fn time_is_up_even_when_nothing_is_ever_waited_for() {
     let end = agent.run("Count").await;
     assert!(
         end.is_err(),
-        "50 s of work within a limit of 5 s; {} calls",
+        "50 s of work with a limit of 5 s; {} calls",
         slow.calls().len()
     );
 }
 
 #[tokio::test]
-async fn a_planner_leaves_the_last_call_for_the_answer() {
+async fn planner_leaves_last_model_call_for_answer() {
     let model = ScriptedModel::new().reply("A plan.").reply("An answer.");
     let agent = Agent::builder(model)
         .planner(PlanByModel::new())
@@ -259,9 +263,9 @@ async fn a_planner_leaves_the_last_call_for_the_answer() {
 }
 
 #[tokio::test]
-async fn a_reflector_leaves_the_last_call_for_the_answer() {
+async fn reflector_leaves_last_model_call_for_answer() {
     let model = ScriptedModel::new()
-        .turn(busy())
+        .turn(calling_turn())
         .reply("A thought.")
         .reply("An answer.");
     let agent = Agent::builder(model)
@@ -277,7 +281,7 @@ async fn a_reflector_leaves_the_last_call_for_the_answer() {
 }
 
 #[tokio::test]
-async fn a_call_where_there_are_no_tools_is_not_taken_for_a_limit() {
+async fn tool_call_without_tools_is_not_reported_as_limit() {
     let agent = Agent::builder(ScriptedModel::new().call("add", json!({})).reply("Fine."))
         .build()
         .unwrap();

@@ -1,7 +1,7 @@
-//! Whole runs with a real model behind a real server, over every protocol that it speaks.
+//! Whole runs with a real model on a real server, over every protocol of the server.
 //!
-//! `LEVITY_TEST_BASE_URL` names a llama.cpp server, or another one that speaks chat completions,
-//! Responses and Messages; `LEVITY_TEST_MODEL` its model.
+//! Set `LEVITY_TEST_BASE_URL` to a llama.cpp server, or another one with chat completions,
+//! Responses and Messages. Set `LEVITY_TEST_MODEL` to its model.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use levity::memory::{InMemory, Window};
 use levity::prelude::*;
 use levity::swarm::{PlannedBy, Router, Swarm, SwarmNotice, Worker, WorkerReport};
 
-/// What a small model needs to be told.
+/// Instructions that a small model needs.
 const INSTRUCTIONS: &str = "You are a helpful assistant with tools. Call a tool first, then \
     answer.\n\
     Examples of calls:\n\
@@ -28,14 +28,14 @@ async fn calculator(
     expression: String,
 ) -> Result<i64, ToolError> {
     let terms = expression.replace(' ', "");
-    let (left, right) = terms
+    let (first, second) = terms
         .split_once('*')
-        .ok_or_else(|| ToolError::failed("only `a*b` is known"))?;
+        .ok_or_else(|| ToolError::failed("only `a*b` is supported"))?;
     let number = |text: &str| {
         text.parse::<i64>()
-            .map_err(|_| ToolError::failed(format!("`{text}` is no number")))
+            .map_err(|_| ToolError::failed(format!("`{text}` is not a number")))
     };
-    Ok(number(left)? * number(right)?)
+    Ok(number(first)? * number(second)?)
 }
 
 /// Reads a text file.
@@ -50,10 +50,10 @@ async fn read_file(
     }
 }
 
-/// The server to ask, or a word about why there is none.
+/// Returns the URL and the model of the server, or prints that the test is skipped.
 fn server() -> Option<(String, String)> {
     let Ok(url) = std::env::var("LEVITY_TEST_BASE_URL") else {
-        // Seen by those who run the tests, whatever is captured.
+        // Written directly to standard error, because the test harness captures `eprintln!`.
         let _ = std::io::Write::write_all(
             &mut std::io::stderr(),
             b"SKIPPED: no real model; LEVITY_TEST_BASE_URL names no server\n",
@@ -72,7 +72,7 @@ fn names(url: &str, model: &str) -> [String; 3] {
     ]
 }
 
-/// Asks one thing and looks at the whole trace.
+/// Runs one goal and checks the whole trace.
 async fn ask(agent: AgentBuilder, goal: &str, tool: &str, answer: &str) {
     let mut options = Options::new();
     options.temperature = Some(0.0);
@@ -110,7 +110,7 @@ async fn ask(agent: AgentBuilder, goal: &str, tool: &str, answer: &str) {
     assert!(calls[0].1.contains(answer), "{calls:?}");
     assert_eq!(*result.status(), Status::Complete);
     assert!(result.text().contains(answer), "{}", result.text());
-    assert!(pieces > 1, "the answer came in {pieces} pieces");
+    assert!(pieces > 1, "the answer arrived in {pieces} pieces");
     assert!(
         result.usage().input.is_some_and(|tokens| tokens > 0),
         "{:?}",
@@ -119,7 +119,7 @@ async fn ask(agent: AgentBuilder, goal: &str, tool: &str, answer: &str) {
 }
 
 #[tokio::test]
-async fn a_real_model_calls_a_tool_over_every_protocol() {
+async fn real_model_calls_tool_over_every_protocol() {
     let Some((url, model)) = server() else { return };
     for name in names(&url, &model) {
         let model = Models::new().model(&name).unwrap();
@@ -136,7 +136,7 @@ async fn a_real_model_calls_a_tool_over_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_real_model_calls_a_tool_by_schema_alone() {
+async fn real_model_calls_tool_by_schema_alone() {
     let Some((url, model)) = server() else { return };
     let [name, ..] = names(&url, &model);
     let model = Models::new()
@@ -154,7 +154,7 @@ async fn a_real_model_calls_a_tool_by_schema_alone() {
 }
 
 #[tokio::test]
-async fn a_real_model_sums_up_what_has_left_its_window() {
+async fn real_model_summarizes_messages_outside_window() {
     let Some((url, model)) = server() else { return };
     let [name, ..] = names(&url, &model);
     let mut options = Options::new();
@@ -190,14 +190,14 @@ async fn a_real_model_sums_up_what_has_left_its_window() {
         !compacted.is_empty() && compacted.iter().all(|done| done.fell_back.is_none()),
         "{compacted:?}"
     );
-    let kept = store.load(&"c".into(), 100).await.unwrap();
-    let summary = kept.summary.unwrap();
+    let stored = store.load(&"c".into(), 100).await.unwrap();
+    let summary = stored.summary.unwrap();
     assert!(
         (3..=120).contains(&summary.text.split_whitespace().count()),
         "{summary:?}"
     );
     assert!(
-        kept.end == 8 && kept.messages.len() as u64 == 8 - summary.upto,
+        stored.end == 8 && stored.messages.len() as u64 == 8 - summary.upto,
         "{}",
         summary.upto
     );
@@ -214,9 +214,10 @@ fn team(url: &str, model: &str) -> Team {
     Catalogue::defaults().team(parts).unwrap().build().unwrap()
 }
 
-/// What agents make of it is theirs; that it comes out typed, under its names, is ours.
+/// The quality of the answers depends on the model. The test checks that the values are typed and
+/// have their names.
 #[tokio::test]
-async fn a_real_model_carries_out_a_plan() {
+async fn real_model_executes_plan() {
     let Some((url, model)) = server() else { return };
     let notes = "Heron is a red boat and 9 metres long. Kestrel is a green boat and 7 metres long.";
     let plan = Plan::new()
@@ -253,10 +254,10 @@ async fn a_real_model_carries_out_a_plan() {
     );
 }
 
-/// What the model delegates is its own; that a small one is held to a plan that can be carried out,
-/// and that the right workers have the right tools, is ours.
+/// The delegations depend on the model. The test checks that the plan can be executed, and that
+/// each worker has its tools.
 #[tokio::test]
-async fn a_real_model_leads_a_swarm() {
+async fn real_model_routes_swarm() {
     let Some((url, model)) = server() else { return };
     let [name, ..] = names(&url, &model);
     let model = Models::new().model(&name).unwrap();
@@ -283,22 +284,27 @@ async fn a_real_model_leads_a_swarm() {
         ))
         .build()
         .unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = told.clone();
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let recorded = notices.clone();
     let run = swarm.run("Two things: what is 12*7, and what is the password in secret.txt?");
-    let run = run.on_event(move |event| heard.lock().unwrap().extend(SwarmNotice::of(&event.kind)));
+    let run = run.on_event(move |event| {
+        recorded
+            .lock()
+            .unwrap()
+            .extend(SwarmNotice::of(&event.kind))
+    });
     let finished = run.await.unwrap_or_else(|error| panic!("{error:?}"));
-    let told = told.lock().unwrap();
-    let planned = told.iter().any(|told| {
+    let notices = notices.lock().unwrap();
+    let planned = notices.iter().any(|notices| {
         matches!(
-            told,
+            notices,
             SwarmNotice::Planned {
                 by: PlannedBy::Router,
                 ..
             }
         )
     });
-    assert!(planned, "{told:?}");
+    assert!(planned, "{notices:?}");
     for said in ["84", "tangerine-42"] {
         let knows = |report: &WorkerReport| report.is_done() && report.text.contains(said);
         assert!(

@@ -1,4 +1,4 @@
-//! What a program finds in its logs, through the facade.
+//! The log files of a program that uses the facade.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::support::{add, broken};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lead() -> Agent {
     let helper = ScriptedModel::new()
@@ -41,7 +41,7 @@ fn read(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_conversation_with_tools_and_an_agent_is_in_two_files() {
+async fn conversation_with_tools_and_child_is_logged_in_two_files() {
     let dir = tempfile::tempdir().unwrap();
     let secrets = Secrets::new().known("canary-4711");
     let logs = LogFiles::builder(dir.path())
@@ -57,9 +57,13 @@ async fn a_conversation_with_tools_and_an_agent_is_in_two_files() {
             .await
             .unwrap();
     }
-    assert!(logs.flush(PATIENCE));
+    assert!(logs.flush(FLUSH_TIMEOUT));
     let folder = logs.session_folder("sums/1");
-    assert_eq!(folder.parent(), Some(dir.path()), "an id is no path");
+    assert_eq!(
+        folder.parent(),
+        Some(dir.path()),
+        "an id must not be used as a path"
+    );
     let general = read(&folder.join("general.log"));
     let at = |part: &str| {
         general
@@ -79,10 +83,7 @@ async fn a_conversation_with_tools_and_an_agent_is_in_two_files() {
         "answer=\"Still 7.\"",
     ];
     let places: Vec<usize> = story.iter().map(|part| at(part)).collect();
-    assert!(
-        places.is_sorted(),
-        "in the order in which it happened: {places:?}"
-    );
+    assert!(places.is_sorted(), "the lines must be in order: {places:?}");
     let reasoning = read(&folder.join("reasoning.log"));
     assert_eq!(reasoning.lines().count(), 1);
     assert!(
@@ -95,7 +96,7 @@ async fn a_conversation_with_tools_and_an_agent_is_in_two_files() {
 }
 
 #[tokio::test]
-async fn many_runs_at_once_have_folders_of_their_own() {
+async fn parallel_runs_log_to_separate_folders() {
     let dir = tempfile::tempdir().unwrap();
     let logs = LogFiles::open(dir.path()).unwrap();
     let model = ScriptedModel::looping(Turn::new().text("Hi."));
@@ -112,7 +113,7 @@ async fn many_runs_at_once_have_folders_of_their_own() {
     for run in runs {
         run.await.unwrap();
     }
-    assert!(logs.flush(PATIENCE));
+    assert!(logs.flush(FLUSH_TIMEOUT));
     assert_eq!(logs.dropped(), 0);
     for n in 0..50 {
         let general = read(&dir.path().join(format!("r{n}/general.log")));
@@ -127,7 +128,7 @@ async fn many_runs_at_once_have_folders_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_folder_that_goes_away_stops_no_run() {
+async fn missing_log_folder_does_not_stop_run() {
     let dir = tempfile::tempdir().unwrap();
     let logs = LogFiles::open(dir.path().join("logs")).unwrap();
     fs::remove_dir_all(dir.path().join("logs")).unwrap();
@@ -144,6 +145,6 @@ async fn a_folder_that_goes_away_stops_no_run() {
             .text(),
         "Hi."
     );
-    assert!(logs.flush(PATIENCE));
+    assert!(logs.flush(FLUSH_TIMEOUT));
     assert!(logs.dropped() > 0);
 }

@@ -1,5 +1,5 @@
-//! Results that are too long to be shown are kept with the run, and read in pieces: after a crash,
-//! in another process, in a later run of the conversation.
+//! Long tool results are stored with the run. The model reads them in parts: after a crash, in
+//! another process, or in a later run of the conversation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,23 +14,24 @@ use levity::runtime::{Durability, FileJournal, MemoryJournal};
 use levity::test::{FunctionModel, ScriptedModel, Turn, crash};
 use serde_json::{Value, json};
 
-use crate::support::{add, assert_whole};
+use crate::support::{add, assert_complete};
 
-/// What `dump` returns: some 100 KB, in letters of all lengths.
+/// Returns the output of `dump`: about 100 KB, with characters of one to four bytes.
 fn dumped() -> String {
     (0..9_000).map(|n| format!("{n} aé😀€\n")).collect()
 }
 
-/// Says a lot.
+/// Returns a long text.
 #[tool(read_only)]
 async fn dump() -> String {
     dumped()
 }
 
-/// What a model was offered, request by request.
+/// The names of the offered tools, for each request.
 type Offers = Arc<Mutex<Vec<Vec<String>>>>;
 
-/// The reply of a model that has a lot said and reads all of it, going only by the conversation.
+/// Returns the reply of a model that calls `dump` and reads the whole result. It depends only on
+/// the conversation.
 fn read_all(request: &Request) -> Response {
     let results: Vec<_> = request.history.calls().map(|(_, result)| result).collect();
     let Some((first, pieces)) = results.split_first() else {
@@ -53,12 +54,12 @@ fn read_all(request: &Request) -> Response {
         .map(|piece| piece.text().rsplit_once("\n[bytes ").unwrap().0.to_owned())
         .collect();
     assert!(text.ends_with("; this is the end]"));
-    let words = if read == dumped() {
+    let reply = if read == dumped() {
         "I have read it all."
     } else {
         "Something is missing."
     };
-    Response::new(Message::assistant(words))
+    Response::new(Message::assistant(reply))
 }
 
 fn calls(name: &str, args: Value) -> Response {
@@ -89,11 +90,11 @@ async fn run_or_resume(agent: &Agent, known: bool) -> Answer {
         agent.run("Read it.").id("r").await
     };
     let answer = answer.unwrap();
-    assert_whole(answer.history());
+    assert_complete(answer.history());
     answer
 }
 
-/// The fingerprints of what went into each effect, the tools on offer among them.
+/// Returns the digests of the inputs of each effect, including the offered tools.
 fn inputs(records: &[Record]) -> BTreeMap<String, Vec<(String, Digest)>> {
     let started = records.iter().filter_map(|record| match &record.entry {
         Entry::Started { effect, note } => Some((effect.to_string(), note.inputs.clone())),
@@ -103,7 +104,7 @@ fn inputs(records: &[Record]) -> BTreeMap<String, Vec<(String, Digest)>> {
 }
 
 #[tokio::test]
-async fn stopped_after_every_record_it_reads_the_same_to_the_end() {
+async fn run_stopped_after_any_record_reads_whole_result() {
     let report = crash::after_every_record(MemoryJournal::new, async |life| {
         let offers = Offers::default();
         let agent = agent(&offers, Runtime::new().with_journal(life.journal.clone()));
@@ -148,7 +149,7 @@ fn file_runtime(folder: &Path) -> Runtime {
     Runtime::new().with_journal(journal)
 }
 
-/// The process that is killed: it reads two pieces, says so, and stands still.
+/// The process that is killed. It reads two parts, reports that, and waits.
 #[tokio::test]
 async fn child() {
     let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else {
@@ -173,7 +174,7 @@ async fn child() {
 }
 
 #[tokio::test]
-async fn another_process_reads_on_where_a_killed_one_stopped() {
+async fn new_process_continues_reading_after_kill() {
     let folder =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("long-{}", std::process::id()));
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -206,7 +207,7 @@ async fn another_process_reads_on_where_a_killed_one_stopped() {
     let _ = fs::remove_dir_all(folder);
 }
 
-/// The answers to calls of the last turn but one, by a script whose last turn says something.
+/// Returns the results of the calls in the last turn with calls.
 async fn results(agent: &Agent, history: History) -> Vec<(bool, String)> {
     let answer = agent.run("Go on.").history(history).await.unwrap();
     let tools = answer
@@ -222,7 +223,7 @@ async fn results(agent: &Agent, history: History) -> Vec<(bool, String)> {
 }
 
 #[tokio::test]
-async fn a_later_run_reads_what_an_earlier_one_was_told() {
+async fn later_run_reads_long_result_of_earlier_run() {
     let turn = Turn::new()
         .call_with_id("d", "dump", json!({}))
         .call_with_id("a", "add", json!({"a": 2, "b": 5}));
@@ -230,7 +231,7 @@ async fn a_later_run_reads_what_an_earlier_one_was_told() {
     let agent = Agent::builder(first).tool(dump).tool(add).build().unwrap();
     let history = agent.run("Go.").await.unwrap().history().clone();
 
-    // It has no tools of its own, and still can read.
+    // The agent has no tools, but can still read the result.
     let turn = Turn::new()
         .call("read_result", json!({"id": "d", "offset": 5, "length": 7}))
         .call("read_result", json!({"id": "a"}))
@@ -275,14 +276,14 @@ async fn a_later_run_reads_what_an_earlier_one_was_told() {
     );
 }
 
-/// Has a name that the loop uses.
+/// Has the name of a tool of levity.
 #[tool(read_only)]
 async fn read_result() -> String {
     "my own".to_owned()
 }
 
 #[tokio::test]
-async fn a_tool_of_the_same_name_keeps_it() {
+async fn custom_read_result_tool_keeps_its_name() {
     let model = ScriptedModel::new()
         .turn(Turn::new().call_with_id("d", "dump", json!({})))
         .turn(
@@ -311,6 +312,6 @@ async fn a_tool_of_the_same_name_keeps_it() {
     let requests = model.requests();
     assert!(
         Arc::ptr_eq(&requests[1].tools, &requests[2].tools),
-        "the list is put together once"
+        "the list of tools must be shared"
     );
 }

@@ -1,9 +1,10 @@
-//! Whole scenarios, through the facade, as a program that depends on levity would meet them.
+//! Tests of whole scenarios through the facade, as a program that depends on levity would use it.
 
-mod ask;
+mod ask_user;
 mod bad_input;
 mod budget;
 mod builtin;
+mod call_order;
 mod cancel;
 mod compaction;
 mod control;
@@ -16,17 +17,16 @@ mod first_program;
 mod fork;
 mod graph;
 mod guard;
-mod kinds;
 mod limits;
 mod local_model;
 mod logs;
 mod long_results;
-mod lost;
-mod order;
+mod lost_calls;
 mod recall;
 mod replay;
 mod resume;
-mod stops;
+mod run_kinds;
+mod stop_at_every_record;
 mod strategies;
 mod support;
 mod swarm;

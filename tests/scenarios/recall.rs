@@ -1,7 +1,7 @@
-//! Facts and past sessions that find their way into later runs.
+//! Facts and past sessions that later runs recall.
 //!
-//! What remembers works on a thread of its own, so these runs go by a clock that really runs: one
-//! that turns itself would pass their time limits while the thread is at it.
+//! `Recall` works on a separate thread, so these runs use the real clock. A clock that advances
+//! automatically would exceed their time limits meanwhile.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn texts(request: &Request) -> String {
 }
 
 #[tokio::test]
-async fn what_is_remembered_in_one_run_is_recalled_in_another() {
+async fn fact_remembered_in_one_run_is_recalled_in_another() {
     let runtime = Runtime::new();
     let recall = Recall::in_memory()
         .unwrap()
@@ -52,7 +52,7 @@ async fn what_is_remembered_in_one_run_is_recalled_in_another() {
     assert_eq!(
         last.system.as_deref(),
         Some("Be brief."),
-        "what is recalled does not spoil what a provider caches"
+        "recalled facts must not change the cached prefix of the request"
     );
     let beside = last.history.messages()[0].clone();
     assert_eq!(beside.role, Role::User);
@@ -73,7 +73,7 @@ async fn what_is_remembered_in_one_run_is_recalled_in_another() {
 }
 
 #[tokio::test]
-async fn a_past_session_is_found_until_it_is_forgotten() {
+async fn past_session_is_recalled_until_forgotten() {
     let runtime = Runtime::new();
     let recall = Recall::in_memory()
         .unwrap()
@@ -116,7 +116,7 @@ async fn a_past_session_is_found_until_it_is_forgotten() {
     let own = texts(&model.requests()[2]);
     assert!(
         !own.contains("conversation monday") && own.contains("conversation tuesday"),
-        "not its own: {own}"
+        "a conversation must not recall itself: {own}"
     );
     assert!(conversations.forget(&"monday".into()).await.unwrap());
     assert!(conversations.forget(&"tuesday".into()).await.unwrap());
@@ -130,7 +130,7 @@ async fn a_past_session_is_found_until_it_is_forgotten() {
         "{}",
         texts(&model.requests()[3])
     );
-    // What stood beside a goal is not part of the conversation.
+    // Recalled text beside a goal is not part of the conversation.
     let friday = conversations
         .store()
         .load(&"friday".into(), 10)
@@ -144,7 +144,7 @@ trait StartIn {
 }
 
 impl StartIn for Agent {
-    /// The same on a task of its own.
+    /// Runs the goal on a separate task.
     async fn start_in(&self, conversation: &str, goal: &str) {
         self.run(goal)
             .conversation(conversation)

@@ -1,4 +1,4 @@
-//! A replay tells the same events, and a changed world is noticed.
+//! A replay emits the same events, and detects every difference from the journal.
 
 use levity::core::{Entry, Event, EventKind, Limit, Record, RunId, RuntimeError, Status};
 use levity::prelude::*;
@@ -7,44 +7,48 @@ use levity::test::{ScriptedModel, Turn};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{add, broken, runtime, watch};
+use crate::support::{add, broken, collect_events, runtime};
 
-/// What a model does in one turn.
+/// The behaviour of a model in one turn.
 #[derive(Clone, Debug)]
-enum Doing {
+enum TurnScript {
     Say(String),
     Call(Vec<(bool, i32)>),
     Nothing,
 }
 
-fn doing() -> impl Strategy<Value = Doing> {
+fn turn_script() -> impl Strategy<Value = TurnScript> {
     prop_oneof![
-        1 => "[a-z]{1,8}".prop_map(Doing::Say),
-        4 => prop::collection::vec((any::<bool>(), -9..9), 1..4).prop_map(Doing::Call),
-        1 => Just(Doing::Nothing),
+        1 => "[a-z]{1,8}".prop_map(TurnScript::Say),
+        4 => prop::collection::vec((any::<bool>(), -9..9), 1..4).prop_map(TurnScript::Call),
+        1 => Just(TurnScript::Nothing),
     ]
 }
 
-fn script(turns: &[Doing]) -> ScriptedModel {
-    turns.iter().fold(ScriptedModel::new(), |model, doing| {
-        model.turn(match doing {
-            Doing::Say(text) => Turn::new().text(text.clone()).pieces(3),
-            Doing::Nothing => Turn::new(),
-            Doing::Call(calls) => calls
-                .iter()
-                .fold(Turn::new().text("hm"), |turn, (good, n)| {
-                    if *good {
-                        turn.call("add", json!({"a": n, "b": 1}))
-                    } else {
-                        turn.call("broken", json!({}))
-                    }
-                }),
+fn script(turns: &[TurnScript]) -> ScriptedModel {
+    turns
+        .iter()
+        .fold(ScriptedModel::new(), |model, turn_script| {
+            model.turn(match turn_script {
+                TurnScript::Say(text) => Turn::new().text(text.clone()).pieces(3),
+                TurnScript::Nothing => Turn::new(),
+                TurnScript::Call(calls) => {
+                    calls
+                        .iter()
+                        .fold(Turn::new().text("hm"), |turn, (good, n)| {
+                            if *good {
+                                turn.call("add", json!({"a": n, "b": 1}))
+                            } else {
+                                turn.call("broken", json!({}))
+                            }
+                        })
+                }
+            })
         })
-    })
 }
 
-/// Runs the script and returns what was told, but for what is fleeting, and the journal.
-fn record(turns: &[Doing]) -> (Agent, RunId, Vec<Event>, Vec<Record>) {
+/// Runs the script, and returns its durable events and the journal.
+fn record(turns: &[TurnScript]) -> (Agent, RunId, Vec<Event>, Vec<Record>) {
     let (runtime, journal) = runtime();
     let model = script(turns);
     let agent = Agent::builder(model)
@@ -60,24 +64,24 @@ fn record(turns: &[Doing]) -> (Agent, RunId, Vec<Event>, Vec<Record>) {
     let (events, run) = tokio.block_on(async {
         let run = agent.start("go");
         let id = run.id().clone();
-        let (events, _) = watch(run).await;
+        let (events, _) = collect_events(run).await;
         (events, id)
     });
-    let kept = events
+    let durable = events
         .into_iter()
         .filter(|event| !event.kind.is_fleeting())
         .collect();
     let records = journal.records(&run);
-    (agent, run, kept, records)
+    (agent, run, durable, records)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_replay_tells_the_same_events_to_the_byte(turns in prop::collection::vec(doing(), 1..8)) {
+    fn replay_emits_identical_events(turns in prop::collection::vec(turn_script(), 1..8)) {
         let (agent, run, events, records) = record(&turns);
-        // The journal may have been on disk in between.
+        // The records are serialized and parsed, as if they had been on disk.
         let text = serde_json::to_string(&records).unwrap();
         let records: Vec<Record> = serde_json::from_str(&text).unwrap();
         let replayed = replay(&run, &records, |_, state| agent.restore(state)).unwrap();
@@ -90,11 +94,14 @@ proptest! {
 }
 
 fn recorded() -> (Agent, RunId, Vec<Event>, Vec<Record>) {
-    record(&[Doing::Call(vec![(true, 1)]), Doing::Say("done".into())])
+    record(&[
+        TurnScript::Call(vec![(true, 1)]),
+        TurnScript::Say("done".into()),
+    ])
 }
 
 #[track_caller]
-fn diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
+fn assert_diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
     match replay(run, records, |_, state| agent.restore(state)) {
         Err(error @ RuntimeError::Diverged(_)) => {
             assert!(error.to_string().contains(part), "{error}");
@@ -104,14 +111,14 @@ fn diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
 }
 
 #[test]
-fn a_changed_prompt_is_named() {
+fn replay_names_changed_prompt() {
     let (agent, run, _, mut records) = recorded();
     let Entry::Opened(opened) = &mut records[0].entry else {
         panic!("not opened")
     };
     let state = &mut opened.state;
     state["system"] = json!("Be someone else.");
-    diverges(
+    assert_diverges(
         &agent,
         &run,
         &records,
@@ -120,13 +127,13 @@ fn a_changed_prompt_is_named() {
 }
 
 #[test]
-fn a_changed_outcome_is_noticed_at_the_next_effect() {
+fn replay_detects_changed_outcome_at_next_effect() {
     let (agent, run, _, mut records) = recorded();
     let text = serde_json::to_string(&records)
         .unwrap()
         .replace("\"a\":1", "\"a\":2");
     records = serde_json::from_str(&text).unwrap();
-    diverges(
+    assert_diverges(
         &agent,
         &run,
         &records,
@@ -135,24 +142,24 @@ fn a_changed_outcome_is_noticed_at_the_next_effect() {
 }
 
 #[test]
-fn a_missing_record_is_noticed() {
+fn replay_detects_missing_record() {
     let (agent, run, _, mut records) = recorded();
     records.remove(2);
-    diverges(&agent, &run, &records, "the record number should be 2");
+    assert_diverges(&agent, &run, &records, "its number should be 2");
 }
 
 #[test]
-fn no_records_are_no_run() {
+fn replay_without_records_returns_error() {
     let (agent, run, ..) = recorded();
     let error = replay(&run, &[], |_, state| agent.restore(state)).unwrap_err();
     assert!(matches!(error, RuntimeError::NotFound(_)));
 }
 
 #[test]
-fn another_end_is_noticed() {
-    let (agent, run, _, mut records) = record(&[Doing::Say("done".into())]);
+fn replay_detects_different_ending() {
+    let (agent, run, _, mut records) = record(&[TurnScript::Say("done".into())]);
     records.last_mut().unwrap().entry = Entry::Ended(Status::Partial(Limit::Tokens));
-    diverges(
+    assert_diverges(
         &agent,
         &run,
         &records,
@@ -161,15 +168,15 @@ fn another_end_is_noticed() {
 }
 
 #[test]
-fn an_end_before_the_end_is_noticed() {
-    let (agent, run, _, mut records) = record(&[Doing::Say("done".into())]);
+fn replay_detects_premature_ending() {
+    let (agent, run, _, mut records) = record(&[TurnScript::Say("done".into())]);
     records.truncate(2);
     records.push(Record::new(
         2,
         records[1].at,
         Entry::Ended(Status::Complete),
     ));
-    diverges(
+    assert_diverges(
         &agent,
         &run,
         &records,
@@ -177,10 +184,10 @@ fn an_end_before_the_end_is_noticed() {
     );
 }
 
-/// A reflector that is not deterministic: it counts how often it was asked.
-struct Moody(std::sync::atomic::AtomicUsize);
+/// A reflector that is not deterministic, because it counts its calls.
+struct CountingReflector(std::sync::atomic::AtomicUsize);
 
-impl levity::agent::Reflector for Moody {
+impl levity::agent::Reflector for CountingReflector {
     fn reflect(&self, _: &levity::agent::TurnSummary<'_>) -> levity::agent::Reflection {
         match self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
             0 => levity::agent::Reflection::Note("Look closer.".into()),
@@ -190,14 +197,14 @@ impl levity::agent::Reflector for Moody {
 }
 
 #[tokio::test]
-async fn an_audit_finds_out_what_is_not_deterministic() {
+async fn audit_detects_nondeterministic_reflector() {
     let (runtime, _) = runtime();
     let model = ScriptedModel::new()
         .call("add", json!({"a": 1, "b": 1}))
         .reply("2");
     let agent = Agent::builder(model)
         .tool(add)
-        .reflector(Moody(0.into()))
+        .reflector(CountingReflector(0.into()))
         .runtime(runtime)
         .audited();
     let error = agent.build().unwrap().run("Add").await.unwrap_err();

@@ -1,5 +1,4 @@
-//! A run that is resumed goes on where it was: what has ended stays ended, and what was used stays
-//! used.
+//! A resumed run continues where it stopped. Ended runs stay ended, and earlier usage still counts.
 
 use levity::core::{Event, Journal, RunQuery};
 use levity::prelude::*;
@@ -9,8 +8,8 @@ use serde_json::json;
 
 use crate::support::{add, drop_at, runtime};
 
-/// What every process that shares this journal runs on.
-fn on(journal: &MemoryJournal) -> Runtime {
+/// Creates a runtime for each process that shares this journal.
+fn runtime_with(journal: &MemoryJournal) -> Runtime {
     Runtime::new().with_journal(journal.clone())
 }
 
@@ -22,7 +21,7 @@ fn agent(model: &ScriptedModel, runtime: Runtime) -> Agent {
         .unwrap()
 }
 
-/// An agent that may hand work to a helper, and calls models eight times together with it.
+/// Builds an agent that can delegate to a helper. Both together may make eight model calls.
 fn lead(model: &ScriptedModel, helper: ScriptedModel, runtime: Runtime) -> Agent {
     Agent::builder(model.clone())
         .tool(add)
@@ -37,16 +36,16 @@ fn lead(model: &ScriptedModel, helper: ScriptedModel, runtime: Runtime) -> Agent
         .unwrap()
 }
 
-fn asks() -> ScriptedModel {
+fn delegating_model() -> ScriptedModel {
     ScriptedModel::new().call("helper", json!({"task": "1 + 1"}))
 }
 
-fn adds() -> Turn {
+fn adding_turn() -> Turn {
     Turn::new().call("add", json!({"a": 1, "b": 1}))
 }
 
 /// Waits until a started run calls its model, or ends.
-async fn until_model(run: &mut RunHandle<Agent>) {
+async fn wait_for_model_call(run: &mut RunHandle<Agent>) {
     let mut events = run.events();
     while let Some(event) = events.next().await {
         if matches!(event.kind, EventKind::ModelStarted { .. }) {
@@ -56,7 +55,7 @@ async fn until_model(run: &mut RunHandle<Agent>) {
 }
 
 #[tokio::test]
-async fn resuming_a_run_that_has_ended_writes_nothing() {
+async fn resume_of_ended_run_writes_nothing() {
     let (runtime, journal) = runtime();
     let agent = agent(&ScriptedModel::new().reply("2"), runtime);
     let answer = agent.run("Add").await.unwrap();
@@ -68,9 +67,9 @@ async fn resuming_a_run_that_has_ended_writes_nothing() {
 }
 
 #[tokio::test]
-async fn resuming_a_run_that_was_cancelled_writes_nothing_even_for_its_child() {
+async fn resume_of_cancelled_run_writes_nothing_for_its_child() {
     let (runtime, journal) = runtime();
-    let agent = lead(&asks(), ScriptedModel::new().hang(), runtime);
+    let agent = lead(&delegating_model(), ScriptedModel::new().hang(), runtime);
     let mut run = agent.start("Add");
     let id = run.id().clone();
     let mut events = run.events();
@@ -95,27 +94,27 @@ async fn resuming_a_run_that_was_cancelled_writes_nothing_even_for_its_child() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_paused_begins_nothing_when_it_is_resumed() {
+async fn resumed_process_keeps_run_paused() {
     let journal = MemoryJournal::new();
-    let mut run = agent(&ScriptedModel::new().hang(), on(&journal))
+    let mut run = agent(&ScriptedModel::new().hang(), runtime_with(&journal))
         .run("Add")
         .id("r")
         .start();
-    until_model(&mut run).await;
+    wait_for_model_call(&mut run).await;
     run.pause().await.unwrap();
     run.stop().await;
 
     let model = ScriptedModel::new().reply("2");
-    let run = agent(&model, on(&journal)).resume("r").start();
-    // An answer to this shows that the run has begun all that it would begin.
-    run.control().asks().await.unwrap();
+    let run = agent(&model, runtime_with(&journal)).resume("r").start();
+    // The reply to this command shows that the run has started everything that it would start.
+    run.control().delegating_model().await.unwrap();
     assert_eq!(model.requests().len(), 0, "a paused run called its model");
     run.resume().await.unwrap();
     assert_eq!(run.await.unwrap().text(), "2");
 }
 
 #[tokio::test]
-async fn the_limits_of_a_run_hold_when_it_is_resumed() {
+async fn limits_of_run_apply_after_resume() {
     let journal = MemoryJournal::new();
     let busy = Turn::new()
         .text("One more.")
@@ -130,20 +129,23 @@ async fn the_limits_of_a_run_hold_when_it_is_resumed() {
         .await;
 
     let model = model();
-    let _ = agent(&model, on(&journal)).resume("r").await;
+    let _ = agent(&model, runtime_with(&journal)).resume("r").await;
     assert!(
         model.requests().len() <= 1,
-        "{} more calls under a limit of 2",
+        "{} more calls with a limit of 2",
         model.requests().len()
     );
 }
 
 #[tokio::test]
-async fn what_a_child_used_counts_when_its_parent_is_resumed() {
+async fn usage_of_child_counts_after_resume_of_parent() {
     let journal = MemoryJournal::new();
-    // One call of the lead and three of its helper are done when the lead calls again.
-    let helper = ScriptedModel::new().turn(adds()).turn(adds()).reply("2");
-    let run = lead(&asks().hang(), helper, on(&journal))
+    // When the lead calls its model again, it has made one call and its helper three.
+    let helper = ScriptedModel::new()
+        .turn(adding_turn())
+        .turn(adding_turn())
+        .reply("2");
+    let run = lead(&delegating_model().hang(), helper, runtime_with(&journal))
         .run("Add")
         .id("r")
         .start();
@@ -152,8 +154,8 @@ async fn what_a_child_used_counts_when_its_parent_is_resumed() {
     };
     drop_at(run, second_turn).await;
 
-    let model = ScriptedModel::looping(adds());
-    let _ = lead(&model, ScriptedModel::new(), on(&journal))
+    let model = ScriptedModel::looping(adding_turn());
+    let _ = lead(&model, ScriptedModel::new(), runtime_with(&journal))
         .resume("r")
         .await;
     assert!(
@@ -164,7 +166,7 @@ async fn what_a_child_used_counts_when_its_parent_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_model_call_that_begins_again_counts_again() {
+async fn repeated_model_call_counts_again() {
     let journal = MemoryJournal::new();
     let mut sent = 0;
     for round in 0..5 {
@@ -172,7 +174,7 @@ async fn a_model_call_that_begins_again_counts_again() {
         let limits = Limits::new().model_calls(2);
         let agent = Agent::builder(model.clone())
             .limits(limits)
-            .runtime(on(&journal))
+            .runtime(runtime_with(&journal))
             .build()
             .unwrap();
         let mut run = if round == 0 {
@@ -180,33 +182,33 @@ async fn a_model_call_that_begins_again_counts_again() {
         } else {
             agent.resume("r").start()
         };
-        until_model(&mut run).await;
-        // A run that still answers has sent its request by now; one that was refused has ended.
-        if run.control().asks().await.is_ok() {
+        wait_for_model_call(&mut run).await;
+        // A run in progress has sent its request by now; a refused run has ended.
+        if run.control().delegating_model().await.is_ok() {
             sent += model.requests().len();
         }
         run.stop().await;
     }
-    assert_eq!(sent, 2, "requests under a limit of 2");
+    assert_eq!(sent, 2, "requests with a limit of 2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_run_that_was_stopped_can_be_resumed_at_once() {
+async fn stopped_run_can_be_resumed_at_once() {
     for number in 0..50 {
         let id = format!("r{number}");
         let agent = agent(
             &ScriptedModel::new().hang().reply("2"),
-            on(&MemoryJournal::new()),
+            runtime_with(&MemoryJournal::new()),
         );
         let mut run = agent.run("Add").id(id.clone()).start();
-        until_model(&mut run).await;
+        wait_for_model_call(&mut run).await;
         run.stop().await;
         agent.resume(id).await.unwrap();
     }
 }
 
 #[test]
-fn a_run_is_resumed_without_async_too() {
+fn blocking_resume_works_without_async() {
     let (runtime, _) = runtime();
     let agent = agent(&ScriptedModel::new().reply("2"), runtime);
     let answer = agent.run("Add").blocking().unwrap();

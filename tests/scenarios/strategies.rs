@@ -7,10 +7,10 @@ use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
 
-use crate::support::{Files, add, broken, watch};
+use crate::support::{RulesFile, add, broken, collect_events};
 
 #[tokio::test]
-async fn rules_plan_without_a_call() {
+async fn plan_rules_need_no_model_call() {
     let model = ScriptedModel::new().reply("7");
     let rules = PlanRules::new()
         .when("deploy", ["test", "deploy"])
@@ -19,7 +19,7 @@ async fn rules_plan_without_a_call() {
         .planner(rules)
         .build()
         .unwrap();
-    let (events, _) = watch(agent.start("What is 2 + 5?")).await;
+    let (events, _) = collect_events(agent.start("What is 2 + 5?")).await;
     let plan = EventKind::Plan {
         steps: vec!["add".into(), "answer".into()],
     };
@@ -37,7 +37,7 @@ async fn rules_plan_without_a_call() {
 }
 
 #[tokio::test]
-async fn a_model_plans_by_a_call_of_its_own() {
+async fn planner_model_is_called_separately() {
     let planner = ScriptedModel::new().reply("1. look\n- think\n\n* 3) answer");
     let model = ScriptedModel::new().reply("7");
     let agent = Agent::builder(model.clone())
@@ -55,7 +55,7 @@ async fn a_model_plans_by_a_call_of_its_own() {
 }
 
 #[tokio::test]
-async fn rules_reflect_without_a_call() {
+async fn reflection_rules_need_no_model_call() {
     let model = ScriptedModel::new()
         .call("broken", json!({}))
         .call("add", json!({"a": 1, "b": 1}))
@@ -86,7 +86,7 @@ async fn rules_reflect_without_a_call() {
 }
 
 #[tokio::test]
-async fn a_model_reflects_by_a_call_of_its_own() {
+async fn reflector_model_is_called_separately() {
     let model = ScriptedModel::new()
         .call("add", json!({"a": 1, "b": 1}))
         .reply("All is there.")
@@ -107,27 +107,30 @@ async fn a_model_reflects_by_a_call_of_its_own() {
     assert_eq!(last, "Looking back: All is there.");
 }
 
-struct Gone;
+struct FailingContext;
 
 #[async_trait]
-impl ContextSource for Gone {
+impl ContextSource for FailingContext {
     async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         Err(ContextError::new("gone", "no such folder"))
     }
 }
 
 #[tokio::test]
-async fn context_stands_before_the_instructions() {
+async fn context_precedes_instructions() {
     let model = ScriptedModel::new().reply("Yes.");
     let agent = Agent::builder(model.clone())
         .instructions("Be brief.")
-        .context(Files)
+        .context(RulesFile)
         .build()
         .unwrap();
     agent.start("Well?").await.unwrap();
     let system = model.requests()[0].system.clone().unwrap();
-    let (what, blocks) = system.split_once("\n\n").unwrap();
-    assert!(what.contains("given for information"), "{what}");
+    let (introduction, blocks) = system.split_once("\n\n").unwrap();
+    assert!(
+        introduction.contains("given for information"),
+        "{introduction}"
+    );
     assert_eq!(
         blocks,
         "--- rules.md ---\nNo jokes.\n\n--- end of context ---\n\nBe brief."
@@ -135,9 +138,9 @@ async fn context_stands_before_the_instructions() {
 }
 
 #[tokio::test]
-async fn context_that_cannot_be_had_is_an_error_that_says_why() {
+async fn failed_context_returns_error_with_reason() {
     let agent = Agent::builder(ScriptedModel::new())
-        .context(Gone)
+        .context(FailingContext)
         .build()
         .unwrap();
     let error = agent.run("Well?").await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What several scenarios need.
+//! Helpers that several scenarios share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub async fn broken() -> Result<String, ToolError> {
     Err(ToolError::failed("out of order"))
 }
 
-/// A runtime with a journal in memory and a clock that sleeps at once.
+/// Creates a runtime with a journal in memory and a clock whose sleeps return at once.
 pub fn runtime() -> (Runtime, MemoryJournal) {
     let journal = MemoryJournal::new();
     (
@@ -37,12 +37,12 @@ pub fn runtime() -> (Runtime, MemoryJournal) {
     )
 }
 
-/// Counts how often it did something.
+/// A counter that clones share.
 #[derive(Clone, Default)]
 pub struct Counter(Arc<AtomicUsize>);
 
 impl Counter {
-    pub fn up(&self) -> usize {
+    pub fn increment(&self) -> usize {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
@@ -51,9 +51,9 @@ impl Counter {
     }
 }
 
-/// Every call has its one result, right behind it; no id occurs twice.
+/// Asserts that exactly one result follows each call, and that no call id occurs twice.
 #[track_caller]
-pub fn assert_whole(history: &History) {
+pub fn assert_complete(history: &History) {
     let mut ids = std::collections::HashSet::new();
     let mut open: Vec<_> = Vec::new();
     for message in history.messages() {
@@ -64,7 +64,7 @@ pub fn assert_whole(history: &History) {
                 .collect();
             assert_eq!(
                 open, answered,
-                "the results do not answer the calls before them"
+                "the results do not answer the preceding calls"
             );
             open.clear();
         }
@@ -77,18 +77,18 @@ pub fn assert_whole(history: &History) {
     assert!(open.is_empty(), "the last calls were not answered");
 }
 
-/// Context from a file of rules.
-pub struct Files;
+/// A context source with one file of rules.
+pub struct RulesFile;
 
 #[async_trait]
-impl ContextSource for Files {
+impl ContextSource for RulesFile {
     async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         Ok(vec![ContextBlock::new("rules.md", "No jokes.\n")])
     }
 }
 
-/// All events of a run that was started, and its answer.
-pub async fn watch(
+/// Collects all events of a started run, and returns them with its answer.
+pub async fn collect_events(
     mut run: levity::runtime::RunHandle<Agent>,
 ) -> (Vec<Event>, levity::Result<Answer>) {
     let mut stream = run.events();
@@ -99,7 +99,7 @@ pub async fn watch(
     (events, run.await)
 }
 
-/// Allows whatever a run that was started asks about; its answer.
+/// Approves every question of a started run, and returns its answer.
 pub async fn approve_all(mut run: levity::runtime::RunHandle<Agent>) -> levity::Result<Answer> {
     let mut events = run.events();
     while let Some(event) = events.next().await {
@@ -110,7 +110,7 @@ pub async fn approve_all(mut run: levity::runtime::RunHandle<Agent>) -> levity::
     run.await
 }
 
-/// Drops a run that was started once it tells of this, and waits until nothing of it is left.
+/// Drops a started run at the first matching event, and waits until its tasks have ended.
 pub async fn drop_at(mut run: levity::runtime::RunHandle<Agent>, point: impl Fn(&Event) -> bool) {
     let mut events = run.events();
     loop {

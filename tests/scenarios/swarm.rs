@@ -1,5 +1,5 @@
-//! A swarm whose process is really killed, at every record of its run and of its workers' runs, and
-//! another that goes on.
+//! Kills the process of a swarm after every record of its run and of its workers' runs, and resumes
+//! it in another process.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
 use serde_json::Value;
 
-use crate::crash::{block_on, done, folder, is_sqlite, logs, run_and_kill};
+use crate::crash::{actions, block_on, folder, is_sqlite, logs, run_and_kill};
 
-/// How many calls of models and of tools are written down as finished, in the runs of all.
+/// Counts the finished model calls and tool calls in the journals of all runs.
 fn finished(folder: &Path) -> (usize, usize) {
     let logs = if folder.exists() {
         logs(folder)
@@ -36,7 +36,7 @@ fn finished(folder: &Path) -> (usize, usize) {
     })
 }
 
-/// The calls of models that were made, finished or not.
+/// Counts the model calls that were made, finished or not.
 fn calls(folder: &Path) -> usize {
     fs::read_to_string(folder.join("calls"))
         .unwrap_or_default()
@@ -44,8 +44,8 @@ fn calls(folder: &Path) -> usize {
         .count()
 }
 
-/// What the worker that keeps a conversation has in it.
-fn kept(folder: &Path) -> Vec<(u64, Arc<Message>)> {
+/// Returns the messages of the worker that stores a conversation.
+fn stored_messages(folder: &Path) -> Vec<(u64, Arc<Message>)> {
     let store: Box<dyn MemoryStore> = match is_sqlite(folder) {
         true => Box::new(SqliteMemory::new(folder.join("talk.db")).unwrap()),
         false => Box::new(FileMemory::new(folder.join("talk")).unwrap()),
@@ -53,31 +53,35 @@ fn kept(folder: &Path) -> Vec<(u64, Arc<Message>)> {
     block_on(store.read(&"c/keeper".into(), 0, usize::MAX)).unwrap()
 }
 
-/// What a run is compared with: one that nobody killed.
-struct Whole {
+/// The results of a run without a kill, for comparison.
+struct Baseline {
     end: Value,
     calls: (usize, usize),
-    kept: Vec<(u64, Arc<Message>)>,
+    stored_messages: Vec<(u64, Arc<Message>)>,
 }
 
-fn whole(store: &str) -> Whole {
+fn baseline(store: &str) -> Baseline {
     let folder = folder(&format!("swarm-{store}-whole"));
     let end = run_and_kill(&folder, usize::MAX).unwrap();
     assert_eq!(end["answer"], "All is done.", "{end}");
-    let found = Whole {
+    let baseline_run = Baseline {
         end,
         calls: finished(&folder),
-        kept: kept(&folder),
+        stored_messages: stored_messages(&folder),
     };
-    assert_eq!(found.calls.0, calls(&folder), "each call is made once");
     assert_eq!(
-        done(&folder).len(),
-        found.calls.1,
-        "so is each tool: {:?}",
-        done(&folder)
+        baseline_run.calls.0,
+        calls(&folder),
+        "each model call must be made once"
     );
-    let said = |kind: &str| {
-        found.end["bus"]
+    assert_eq!(
+        actions(&folder).len(),
+        baseline_run.calls.1,
+        "each tool call must be made once: {:?}",
+        actions(&folder)
+    );
+    let messages_of = |kind: &str| {
+        baseline_run.end["bus"]
             .as_array()
             .unwrap()
             .iter()
@@ -85,35 +89,40 @@ fn whole(store: &str) -> Whole {
             .count()
     };
     assert_eq!(
-        (said("task"), said("failure"), said("result"), said("note")),
+        (
+            messages_of("task"),
+            messages_of("failure"),
+            messages_of("result"),
+            messages_of("note")
+        ),
         (10, 3, 8, 1),
         "{}",
-        found.end
+        baseline_run.end
     );
     assert_eq!(
-        found.kept.len(),
+        baseline_run.stored_messages.len(),
         4,
         "two tasks and two answers: {:?}",
-        found.kept
+        baseline_run.stored_messages
     );
     let _ = fs::remove_dir_all(folder);
-    found
+    baseline_run
 }
 
-/// Goes on with a run that was killed: it ends as if nothing had happened, and nothing that was
-/// finished is done again.
-fn go_on(folder: &Path, whole: &Whole, when: &str) {
+/// Resumes a killed run. Asserts that it ends as without a kill, and repeats nothing that had
+/// finished.
+fn resume_and_check(folder: &Path, baseline: &Baseline, when: &str) {
     let (before, made) = (finished(folder), calls(folder));
     let end = run_and_kill(folder, usize::MAX).unwrap();
-    assert_eq!(end, whole.end, "{when}");
-    assert_eq!(finished(folder), whole.calls, "{when}");
+    assert_eq!(end, baseline.end, "{when}");
+    assert_eq!(finished(folder), baseline.calls, "{when}");
     assert_eq!(
         calls(folder) - made,
-        whole.calls.0 - before.0,
-        "{when}: calls of models"
+        baseline.calls.0 - before.0,
+        "{when}: model calls"
     );
-    let done = done(folder);
-    let sent: Vec<&String> = done
+    let actions = actions(folder);
+    let sent: Vec<&String> = actions
         .iter()
         .filter(|line| line.starts_with("send "))
         .collect();
@@ -123,7 +132,7 @@ fn go_on(folder: &Path, whole: &Whole, when: &str) {
     assert_eq!(
         sent.len(),
         once.len(),
-        "{when}: something was sent twice: {done:?}"
+        "{when}: something was sent twice: {actions:?}"
     );
     let unknown: usize = logs(folder)
         .iter()
@@ -131,21 +140,26 @@ fn go_on(folder: &Path, whole: &Whole, when: &str) {
         .sum();
     assert!(
         sent.len() + unknown >= 2,
-        "{when}: lost in silence: {done:?}"
+        "{when}: a call was lost without a report: {actions:?}"
     );
-    assert!(done.len() <= whole.calls.1 + 1, "{when}: {done:?}");
-    assert!(kept(folder) == whole.kept, "{when}: {:?}", kept(folder));
+    assert!(actions.len() <= baseline.calls.1 + 1, "{when}: {actions:?}");
+    assert!(
+        stored_messages(folder) == baseline.stored_messages,
+        "{when}: {:?}",
+        stored_messages(folder)
+    );
 }
 
-/// Kills it after so many records, more each time.
-fn kill(store: &str, whole: &Whole, first: usize, step: usize) -> usize {
+/// Kills one run after `first` records, and each further one `step` records later. Returns the
+/// number of kills.
+fn kill_at_each_stop(store: &str, baseline: &Baseline, first: usize, step: usize) -> usize {
     let mut killed = 0;
     for stop in (first..).step_by(step) {
         let folder = folder(&format!("swarm-{store}-{stop}"));
         let end = run_and_kill(&folder, stop);
         if end.is_none() {
             killed += 1;
-            go_on(&folder, whole, &format!("killed after {stop} records"));
+            resume_and_check(&folder, baseline, &format!("killed after {stop} records"));
         }
         let _ = fs::remove_dir_all(folder);
         if end.is_some() {
@@ -156,34 +170,34 @@ fn kill(store: &str, whole: &Whole, first: usize, step: usize) -> usize {
 }
 
 #[test]
-fn killed_after_every_record_a_swarm_comes_to_the_same() {
-    let whole = whole("files");
+fn swarm_killed_after_any_record_ends_the_same() {
+    let expected = baseline("files");
     let killed = std::thread::scope(|scope| {
-        let other = scope.spawn(|| kill("files", &whole, 0, 2));
-        kill("files", &whole, 1, 2) + other.join().unwrap()
+        let other = scope.spawn(|| kill_at_each_stop("files", &expected, 0, 2));
+        kill_at_each_stop("files", &expected, 1, 2) + other.join().unwrap()
     });
     assert!(killed > 100, "{killed}");
 }
 
 #[test]
-fn so_it_does_with_its_runs_in_sqlite() {
-    let whole = whole("sqlite");
-    let killed = kill("sqlite", &whole, 3, 7);
+fn sqlite_swarm_killed_after_any_record_ends_the_same() {
+    let expected = baseline("sqlite");
+    let killed = kill_at_each_stop("sqlite", &expected, 3, 7);
     assert!(killed > 15, "{killed}");
 }
 
 #[test]
-fn killed_again_and_again_a_swarm_comes_to_its_end() {
-    let whole = whole("again");
+fn repeatedly_killed_swarm_still_ends() {
+    let expected = baseline("again");
     let folder = folder("swarm-again-and-again");
     let (mut kills, mut step) = (0, 9);
     while run_and_kill(&folder, step).is_none() {
         kills += 1;
-        // What is under way at the same time has to begin again with each life.
+        // Each process repeats the calls that were in progress, so the number of records varies.
         step = 9 + kills % 17;
-        assert!(kills < 100, "it never ends");
+        assert!(kills < 100, "the run never ends");
     }
     assert!(kills > 5, "{kills}");
-    go_on(&folder, &whole, "again and again");
+    resume_and_check(&folder, &expected, "after repeated kills");
     let _ = fs::remove_dir_all(folder);
 }

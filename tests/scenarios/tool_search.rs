@@ -1,4 +1,4 @@
-//! An agent with many tools tells its model of few, and lets it find the others.
+//! An agent with many tools offers only a few to its model, and lets it search for the others.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,46 +8,46 @@ use levity::runtime::MemoryJournal;
 use levity::test::{FunctionModel, RecordingTool, ScriptedModel, Turn, crash};
 use serde_json::{Value, json};
 
-use crate::support::{add, assert_whole, runtime};
+use crate::support::{add, assert_complete, runtime};
 
-/// Tools on shelves that can be emptied.
+/// A tool source whose tools can be removed.
 #[derive(Clone, Default)]
-struct Shelf(Arc<Mutex<(u64, Vec<String>)>>);
+struct TestTools(Arc<Mutex<(u64, Vec<String>)>>);
 
-impl Shelf {
-    /// So many tools that do nothing in particular, and three that do.
+impl TestTools {
+    /// Creates a source with `many` generic tools and three specific ones.
     fn new(many: usize) -> Self {
-        let shelf = Self::default();
+        let source = Self::default();
         let names = (0..many).map(|n| format!("store_item_{n}"));
-        shelf.put(
+        source.replace(
             names
                 .chain(["git_commit", "git_log", "mail_send"].map(str::to_owned))
                 .collect(),
         );
-        shelf
+        source
     }
 
-    fn put(&self, names: Vec<String>) {
-        let mut inside = self.0.lock().unwrap();
-        *inside = (inside.0 + 1, names);
+    fn replace(&self, names: Vec<String>) {
+        let mut state = self.0.lock().unwrap();
+        *state = (state.0 + 1, names);
     }
 
     fn remove(&self, name: &str) {
-        let mut left = self.0.lock().unwrap().1.clone();
-        left.retain(|other| other != name);
-        self.put(left);
+        let mut remaining = self.0.lock().unwrap().1.clone();
+        remaining.retain(|other| other != name);
+        self.replace(remaining);
     }
 }
 
-impl ToolSource for Shelf {
+impl ToolSource for TestTools {
     fn name(&self) -> &str {
         "shelf"
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let tool = |name: &String| {
-            let said = format!("{name} was called");
-            let tool = RecordingTool::new(name, move |_| Ok(ToolOutput::text(said.clone())));
+            let reply = format!("{name} was called");
+            let tool = RecordingTool::new(name, move |_| Ok(ToolOutput::text(reply.clone())));
             Arc::new(tool.with_hints(levity::core::Hints::new().read_only())) as Arc<dyn Tool>
         };
         self.0.lock().unwrap().1.iter().map(tool).collect()
@@ -75,7 +75,7 @@ fn calls(name: &str, args: Value) -> Response {
 }
 
 #[tokio::test]
-async fn a_model_finds_what_it_needs_and_is_offered_it_from_then_on() {
+async fn found_tools_are_offered_in_later_requests() {
     let model = ScriptedModel::new()
         .call("find_tools", json!({"query": "commit to git", "limit": 2}))
         .call("git_commit", json!({}))
@@ -84,13 +84,13 @@ async fn a_model_finds_what_it_needs_and_is_offered_it_from_then_on() {
         .reply("Done.");
     let agent = Agent::builder(model.clone())
         .tool(add)
-        .source(Shelf::new(60))
+        .source(TestTools::new(60))
         .audited()
         .build()
         .unwrap();
     let answer = agent.run("Commit, and tell them.").await.unwrap();
     assert_eq!(answer.text(), "Done.");
-    assert_whole(answer.history());
+    assert_complete(answer.history());
 
     let requests = model.requests();
     let offers: Vec<_> = requests.iter().map(offered).collect();
@@ -104,7 +104,7 @@ async fn a_model_finds_what_it_needs_and_is_offered_it_from_then_on() {
     assert_eq!(offers[4], offers[3]);
     assert!(
         Arc::ptr_eq(&requests[1].tools, &requests[2].tools),
-        "the list is put together once"
+        "the list of tools must be shared"
     );
     let about = &requests[0].tools[1].description;
     assert!(
@@ -124,7 +124,7 @@ async fn a_model_finds_what_it_needs_and_is_offered_it_from_then_on() {
 }
 
 #[tokio::test]
-async fn few_tools_are_all_offered() {
+async fn tools_below_threshold_are_all_offered() {
     let offers = async |agent: levity::agent::AgentBuilder, model: &ScriptedModel| {
         let agent = agent.tool(add).build().unwrap();
         agent.run("Go.").await.unwrap();
@@ -133,24 +133,28 @@ async fn few_tools_are_all_offered() {
     let model = || ScriptedModel::new().reply("Done.");
     let few = model();
     assert_eq!(
-        offers(Agent::builder(few.clone()).source(Shelf::new(36)), &few).await,
+        offers(Agent::builder(few.clone()).source(TestTools::new(36)), &few).await,
         40
     );
     let many = model();
     assert_eq!(
-        offers(Agent::builder(many.clone()).source(Shelf::new(37)), &many).await,
+        offers(
+            Agent::builder(many.clone()).source(TestTools::new(37)),
+            &many
+        )
+        .await,
         2
     );
     let all = model();
     let agent = Agent::builder(all.clone())
-        .source(Shelf::new(60))
+        .source(TestTools::new(60))
         .without_tool_search();
     assert_eq!(offers(agent, &all).await, 64);
     let own = model();
     assert_eq!(
         offers(
             Agent::builder(own.clone())
-                .source(Shelf::new(2))
+                .source(TestTools::new(2))
                 .tool_search(5),
             &own
         )
@@ -160,13 +164,13 @@ async fn few_tools_are_all_offered() {
 }
 
 #[tokio::test]
-async fn a_tool_can_be_called_without_having_been_found() {
+async fn tool_can_be_called_without_search() {
     let model = ScriptedModel::new()
         .call("git_log", json!({}))
         .call("git_lgo", json!({}))
         .reply("Done.");
     let agent = Agent::builder(model.clone())
-        .source(Shelf::new(60))
+        .source(TestTools::new(60))
         .build()
         .unwrap();
     let answer = agent.run("What was done?").await.unwrap();
@@ -180,12 +184,12 @@ async fn a_tool_can_be_called_without_having_been_found() {
         results[1],
         "there is no tool `git_lgo`; did you mean `git_log`?\nlook for one with `find_tools`"
     );
-    // What was called stands beside its call; what is not there does not.
+    // A called tool is offered beside its call, but a missing tool is not.
     assert_eq!(offered(&model.requests()[2]), ["find_tools", "git_log"]);
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_search_is_told() {
+async fn invalid_search_returns_error_to_model() {
     let turn = Turn::new()
         .call("find_tools", json!({}))
         .call("find_tools", json!({"query": "x", "limit": 0}))
@@ -196,7 +200,7 @@ async fn what_is_wrong_with_a_search_is_told() {
         );
     let model = ScriptedModel::new().turn(turn).reply("Done.");
     let agent = Agent::builder(model.clone())
-        .source(Shelf::new(60))
+        .source(TestTools::new(60))
         .build()
         .unwrap();
     let answer = agent.run("Go.").await.unwrap();
@@ -226,9 +230,9 @@ async fn what_is_wrong_with_a_search_is_told() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_gone_is_offered_no_more_and_the_others_keep_their_order() {
-    let shelf = Shelf::new(60);
-    let (inside, offers) = (shelf.clone(), Arc::new(Mutex::new(Vec::new())));
+async fn removed_tool_is_not_offered_and_order_stays() {
+    let source = TestTools::new(60);
+    let (state, offers) = (source.clone(), Arc::new(Mutex::new(Vec::new())));
     let seen = offers.clone();
     let model = FunctionModel::new(move |request: &Request| {
         let mut seen = seen.lock().unwrap();
@@ -236,18 +240,18 @@ async fn a_tool_that_is_gone_is_offered_no_more_and_the_others_keep_their_order(
         Ok(match seen.len() {
             1 => calls("find_tools", json!({"query": "git"})),
             2 => {
-                inside.remove("git_commit");
+                state.remove("git_commit");
                 calls("git_commit", json!({}))
             }
             3 => {
-                inside.put(Shelf::new(60).0.lock().unwrap().1.clone());
+                state.replace(TestTools::new(60).0.lock().unwrap().1.clone());
                 calls("git_commit", json!({}))
             }
             _ => Response::new(Message::assistant("Done.")),
         })
     });
     let agent = Agent::builder(model)
-        .source(shelf)
+        .source(source)
         .audited()
         .build()
         .unwrap();
@@ -272,22 +276,22 @@ async fn a_tool_that_is_gone_is_offered_no_more_and_the_others_keep_their_order(
 }
 
 #[tokio::test]
-async fn tools_that_come_later_are_searched_as_well() {
-    let shelf = Shelf::default();
-    let (inside, offers) = (shelf.clone(), Arc::new(Mutex::new(Vec::new())));
+async fn tools_added_later_are_searchable() {
+    let source = TestTools::default();
+    let (state, offers) = (source.clone(), Arc::new(Mutex::new(Vec::new())));
     let seen = offers.clone();
-    shelf.put(vec!["git_log".to_owned()]);
+    source.replace(vec!["git_log".to_owned()]);
     let model = FunctionModel::new(move |request: &Request| {
         let mut seen = seen.lock().unwrap();
         seen.push(offered(request));
         Ok(match seen.len() {
             1 => {
-                inside.put(Shelf::new(60).0.lock().unwrap().1.clone());
+                state.replace(TestTools::new(60).0.lock().unwrap().1.clone());
                 calls("git_log", json!({}))
             }
             2 => {
-                // Once there were many, few are no reason to tell of all.
-                inside.put(vec!["git_log".to_owned(), "mail_send".to_owned()]);
+                // After the source had many tools, a small number does not switch the search off.
+                state.replace(vec!["git_log".to_owned(), "mail_send".to_owned()]);
                 calls("add", json!({"a": 1, "b": 2}))
             }
             _ => Response::new(Message::assistant("Done.")),
@@ -295,7 +299,7 @@ async fn tools_that_come_later_are_searched_as_well() {
     });
     let agent = Agent::builder(model)
         .tool(add)
-        .source(shelf)
+        .source(source)
         .build()
         .unwrap();
     agent.run("Go.").await.unwrap();
@@ -305,13 +309,13 @@ async fn tools_that_come_later_are_searched_as_well() {
     assert_eq!(offers[2], offers[1]);
 }
 
-/// Says a lot.
+/// Returns a long text.
 #[tool(read_only)]
 async fn spill() -> String {
     "words ".repeat(20_000)
 }
 
-/// The reply of a model that goes only by the conversation.
+/// Returns the reply of a model that depends only on the conversation.
 fn next(request: &Request) -> Response {
     match request.history.calls().count() {
         0 => calls("find_tools", json!({"query": "git", "limit": 2})),
@@ -330,7 +334,7 @@ fn agent(runtime: Runtime, offers: &Arc<Mutex<Vec<Vec<String>>>>) -> Agent {
     });
     Agent::builder(model)
         .tool(spill)
-        .source(Shelf::new(60))
+        .source(TestTools::new(60))
         .runtime(runtime)
         .audited()
         .build()
@@ -338,7 +342,7 @@ fn agent(runtime: Runtime, offers: &Arc<Mutex<Vec<Vec<String>>>>) -> Agent {
 }
 
 #[tokio::test]
-async fn stopped_after_every_record_it_is_offered_the_same() {
+async fn run_stopped_after_any_record_offers_same_tools() {
     let full = [
         "spill",
         "find_tools",
@@ -354,8 +358,8 @@ async fn stopped_after_every_record_it_is_offered_the_same() {
             true => agent.resume("r").await.unwrap(),
             false => agent.run("Go.").id("r").await.unwrap(),
         };
-        assert_whole(answer.history());
-        // The one that reads long results keeps its place among those that were found.
+        assert_complete(answer.history());
+        // `read_result` keeps its place among the found tools.
         let steps = [&full[..2], &full[..4], &full[..5], &full[..]];
         for names in &*offers.lock().unwrap() {
             assert!(steps.iter().any(|step| names == step), "{names:?}");
@@ -383,11 +387,11 @@ async fn stopped_after_every_record_it_is_offered_the_same() {
     report.assert_same();
 }
 
-/// How many messages each request had, and the tools that it offered.
+/// The number of messages and the offered tools of each request.
 type Offers = Arc<Mutex<Vec<(usize, Vec<String>)>>>;
 
 #[tokio::test]
-async fn a_fork_is_offered_what_was_found_before_it() {
+async fn fork_offers_tools_found_before_it() {
     let (runtime, journal) = runtime();
     agent(runtime.clone(), &Arc::default())
         .run("Go.")
@@ -414,7 +418,7 @@ async fn a_fork_is_offered_what_was_found_before_it() {
         });
         let forked = Agent::builder(model)
             .tool(spill)
-            .source(Shelf::new(60))
+            .source(TestTools::new(60))
             .runtime(runtime.clone());
         forked
             .audited()
@@ -434,13 +438,13 @@ async fn a_fork_is_offered_what_was_found_before_it() {
 }
 
 #[tokio::test]
-async fn a_later_run_is_offered_what_an_earlier_one_found() {
+async fn later_run_offers_tools_found_earlier() {
     let offers: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
     let first = agent(Runtime::new(), &offers).run("Go.").await.unwrap();
     let history: History = first.history().clone();
     let model = ScriptedModel::new().reply("Yes.");
     let later = Agent::builder(model.clone())
-        .source(Shelf::new(60))
+        .source(TestTools::new(60))
         .build()
         .unwrap();
     later.run("Is it done?").history(history).await.unwrap();
@@ -458,7 +462,7 @@ async fn a_later_run_is_offered_what_an_earlier_one_found() {
 }
 
 #[tokio::test]
-async fn what_was_found_stays_when_the_conversation_is_cut() {
+async fn found_tools_stay_after_compaction() {
     use levity::memory::Window;
     let model = ScriptedModel::new().call("find_tools", json!({"query": "git"}));
     let model = (0..12)
@@ -466,7 +470,7 @@ async fn what_was_found_stays_when_the_conversation_is_cut() {
         .reply("Done.");
     let agent = Agent::builder(model.clone())
         .tool(spill)
-        .source(Shelf::new(60))
+        .source(TestTools::new(60))
         .window(Window::new().tokens(1_500))
         .without_summaries()
         .max_turns(20)
@@ -474,12 +478,12 @@ async fn what_was_found_stays_when_the_conversation_is_cut() {
         .unwrap();
     agent.run("Go.").await.unwrap();
     let last = model.requests().pop().unwrap();
-    let shown = last
+    let offered_tools = last
         .history
         .messages()
         .iter()
         .flat_map(|message| message.results());
-    let names: Vec<&str> = shown.map(|result| &*result.name).collect();
+    let names: Vec<&str> = offered_tools.map(|result| &*result.name).collect();
     assert!(
         !names.is_empty() && !names.contains(&"find_tools"),
         "{names:?}"
@@ -490,21 +494,21 @@ async fn what_was_found_stays_when_the_conversation_is_cut() {
     );
 }
 
-/// Has the name of the one that finds others.
+/// Has the name of the search tool of levity.
 #[tool(read_only)]
 async fn find_tools() -> String {
     "my own".to_owned()
 }
 
 #[tokio::test]
-async fn a_tool_of_the_same_name_keeps_it() {
+async fn custom_find_tools_tool_keeps_its_name() {
     let model = ScriptedModel::new()
         .call("find_tools", json!({}))
         .call("levity_find_tools", json!({"query": "mail"}))
         .reply("Done.");
     let agent = Agent::builder(model.clone())
         .tool(find_tools)
-        .source(Shelf::new(60))
+        .source(TestTools::new(60))
         .build()
         .unwrap();
     let answer = agent.run("Go.").await.unwrap();

@@ -11,11 +11,11 @@ use crate::support::runtime;
 
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 struct Sum {
-    /// The sum itself.
+    /// The total of the sum.
     total: f64,
 }
 
-/// What the replies lead to, and how many of them it took.
+/// Checks the result of these replies, and that the run used all of them.
 async fn check(replies: &[&str], expected: Result<f64, &str>) {
     let model = replies
         .iter()
@@ -39,12 +39,12 @@ async fn check(replies: &[&str], expected: Result<f64, &str>) {
 }
 
 #[tokio::test]
-async fn an_answer_of_the_right_shape_is_taken_at_once() {
+async fn valid_answer_is_accepted_at_once() {
     check(&[r#"{"total": 7}"#], Ok(7.0)).await;
 }
 
 #[tokio::test]
-async fn what_stands_around_the_value_is_left_out() {
+async fn text_around_json_value_is_ignored() {
     check(
         &["Here you are:\n```json\n{\"total\": 7}\n```\nDone."],
         Ok(7.0),
@@ -55,7 +55,7 @@ async fn what_stands_around_the_value_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_wrong_answer_is_asked_for_again() {
+async fn invalid_answer_is_requested_again() {
     check(
         &["seven", r#"{"total": "seven"}"#, r#"{"total": 7}"#],
         Ok(7.0),
@@ -64,12 +64,12 @@ async fn a_wrong_answer_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_stays_wrong_is_an_error_that_keeps_it() {
+async fn repeatedly_invalid_answer_returns_error_with_text() {
     check(&["seven", "7!", r#"{"sum": 7}"#], Err("total")).await;
 }
 
 #[tokio::test]
-async fn the_model_is_told_what_is_wrong() {
+async fn retry_request_describes_validation_error() {
     let model = ScriptedModel::new()
         .reply(r#"{"total": "seven"}"#)
         .reply(r#"{"total": 7}"#);
@@ -84,7 +84,7 @@ async fn the_model_is_told_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_model_without_schemas_gets_the_shape_in_words() {
+async fn model_without_schema_support_gets_schema_in_prompt() {
     let mut abilities = Abilities::default();
     abilities.output_schema = false;
     let card = ModelCard::new("test", "wordy").with_abilities(abilities);
@@ -106,7 +106,7 @@ async fn a_model_without_schemas_gets_the_shape_in_words() {
 }
 
 #[tokio::test]
-async fn plain_types_are_answers_too() {
+async fn primitive_types_are_valid_outputs() {
     let agent = Agent::builder(ScriptedModel::new().reply("42").reply("forty-two"))
         .build()
         .unwrap();
@@ -117,14 +117,14 @@ async fn plain_types_are_answers_too() {
     );
 }
 
-/// Its schema lets more through than it takes itself: not every text is an address.
+/// A type whose schema accepts more than its deserializer: not every text is an address.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Host {
     addr: IpAddr,
 }
 
-/// A run whose first answer was of the right shape, and still not of the type.
-async fn asked_again() -> (Agent, Answer, MemoryJournal) {
+/// Runs an agent whose first answer matches the schema, but cannot be deserialized.
+async fn run_with_retried_answer() -> (Agent, Answer, MemoryJournal) {
     let (runtime, journal) = runtime();
     let model = ScriptedModel::new()
         .reply(r#"{"addr": "nope"}"#)
@@ -142,8 +142,8 @@ async fn asked_again() -> (Agent, Answer, MemoryJournal) {
 }
 
 #[tokio::test]
-async fn a_run_with_a_type_is_replayed_with_it() {
-    let (agent, answer, journal) = asked_again().await;
+async fn typed_run_replays_with_its_type() {
+    let (agent, answer, journal) = run_with_retried_answer().await;
     let records = journal.records(answer.run());
     replay(answer.run(), &records, |_, state| {
         agent.expecting::<Host>().restore(state)
@@ -152,12 +152,12 @@ async fn a_run_with_a_type_is_replayed_with_it() {
 }
 
 #[tokio::test]
-async fn a_run_with_a_type_is_resumed_with_it_and_not_without() {
-    let (agent, answer, _) = asked_again().await;
+async fn typed_run_resumes_only_with_its_type() {
+    let (agent, answer, _) = run_with_retried_answer().await;
     let error = agent.resume(answer.run().clone()).await.unwrap_err();
     assert!(
         matches!(error, levity::Error::Runtime { .. }),
-        "the type is missing: {error}"
+        "the error must name the missing type: {error}"
     );
     let (_, again) = agent
         .resume(answer.run().clone())

@@ -1,4 +1,4 @@
-//! Runs of agents that earlier versions have written go on with this one.
+//! Agent runs that earlier versions wrote resume with this version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn fixtures(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What the tools have done, and whether `set` comes to its end.
+/// Tools that record their calls. `set` hangs if `stuck` is set.
 #[derive(Clone, Default)]
 struct Tools {
     done: Arc<Mutex<Vec<String>>>,
@@ -25,7 +25,7 @@ struct Tools {
 
 #[tool]
 impl Tools {
-    /// Sets something; doing so again changes nothing.
+    /// Sets something. Repeating it changes nothing.
     #[tool(idempotent)]
     async fn set(&self, cx: &ToolCx) -> String {
         self.done.lock().unwrap().push(format!("set {}", cx.key));
@@ -61,16 +61,18 @@ fn lead(folder: &Path, tools: &Tools, lead: ScriptedModel, helper: ScriptedModel
         .unwrap()
 }
 
-/// A run that was allowed to wipe, and left while its helper was setting something.
-async fn leave_run(folder: &Path) {
+/// Starts a run, allows it to wipe, and stops it while its helper is setting something.
+async fn interrupt_run(folder: &Path) {
     let tools = Tools {
         stuck: true,
         ..Tools::default()
     };
-    let helps = Turn::new()
+    let delegation = Turn::new()
         .call("helper", json!({"task": "Set it."}))
         .usage(10, 5);
-    let model = ScriptedModel::new().call("wipe", json!({})).turn(helps);
+    let model = ScriptedModel::new()
+        .call("wipe", json!({}))
+        .turn(delegation);
     let helper = ScriptedModel::new().call("set", json!({}));
     let agent = lead(folder, &tools, model, helper);
     let mut run = agent.run("Go").id("r").start();
@@ -92,21 +94,21 @@ fn empty(name: &str) -> PathBuf {
     folder
 }
 
-/// With `LEVITY_FIXTURES=DIR`, the run is also left in DIR, for fixtures of a version that writes
-/// something new.
+/// If `LEVITY_FIXTURES=DIR` is set, the test also writes the run to DIR. Use this to create
+/// fixtures for a version with a new format.
 #[tokio::test]
-async fn an_agents_run_of_this_version_goes_on() {
+async fn agent_run_of_this_version_resumes() {
     if let Some(folder) = std::env::var_os("LEVITY_FIXTURES") {
-        leave_run(Path::new(&folder)).await;
+        interrupt_run(Path::new(&folder)).await;
     }
     let folder = empty("now");
-    leave_run(&folder).await;
-    goes_on(&folder).await;
+    interrupt_run(&folder).await;
+    assert_resumes(&folder).await;
     fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
-async fn an_agents_run_of_an_earlier_version_goes_on() {
+async fn agent_run_of_earlier_version_resumes() {
     let folder = empty("upgrade");
     let files = fs::read_dir(fixtures("agent"))
         .unwrap()
@@ -114,12 +116,12 @@ async fn an_agents_run_of_an_earlier_version_goes_on() {
     for file in files {
         fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
     }
-    goes_on(&folder).await;
+    assert_resumes(&folder).await;
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// It goes on with its child, and repeats only what may be repeated.
-async fn goes_on(folder: &Path) {
+/// Asserts that the run resumes with its child, and repeats only idempotent calls.
+async fn assert_resumes(folder: &Path) {
     let journal = FileJournal::new(folder).unwrap();
     let listed = journal.list(&RunQuery::new()).await.unwrap();
     let found: Vec<_> = listed
@@ -149,7 +151,7 @@ async fn goes_on(folder: &Path) {
         calls,
         expected.map(|(name, text)| (name.into(), text.into()))
     );
-    // Only what had begun and may be repeated is done again, by its old key.
+    // The interrupted idempotent call is repeated with its old key, and nothing else.
     let done = tools.done.lock().unwrap().clone();
     assert_eq!(done.len(), 1, "{done:?}");
     assert!(done[0].starts_with("set r."), "{done:?}");

@@ -1,5 +1,4 @@
-//! Runs that wait take up nothing but their place in the journal, and others can tell them what to
-//! do.
+//! Parked runs use only their place in the journal, and other processes can send them requests.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{Counter, runtime};
 
-/// Sends letters, which somebody must allow.
+/// A tool that sends letters and needs approval.
 struct Letters(Counter);
 
 #[tool]
@@ -23,11 +22,11 @@ impl Letters {
     /// Sends a letter.
     #[tool(destructive)]
     async fn send(&self) -> String {
-        format!("letter {}", self.0.up())
+        format!("letter {}", self.0.increment())
     }
 }
 
-fn sends() -> ScriptedModel {
+fn sending_model() -> ScriptedModel {
     ScriptedModel::new().call("send", json!({})).reply("Sent.")
 }
 
@@ -42,14 +41,14 @@ fn sender(model: ScriptedModel, sent: &Counter, runtime: Runtime) -> Agent {
 async fn parked(run: impl IntoFuture<Output = levity::Result<Answer>>) -> RunId {
     match run.await {
         Err(levity::Error::Parked { run, .. }) => run,
-        other => panic!("it was not parked: {other:?}"),
+        other => panic!("the run was not parked: {other:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
+async fn parked_run_resumes_with_decision() {
     let (runtime, journal) = runtime();
-    let (model, sent) = (sends(), Counter::default());
+    let (model, sent) = (sending_model(), Counter::default());
     let agent = sender(model.clone(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     assert_eq!(sent.get(), 0);
@@ -64,10 +63,10 @@ async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
             .collect::<Vec<_>>(),
         [&run]
     );
-    // Nothing has changed for it, so it waits again.
+    // Nothing has changed for the run, so it is parked again.
     assert_eq!(parked(agent.resume(run.clone()).park()).await, run);
     let [ask] = &*agent.asks(&run).await.unwrap() else {
-        panic!("it asks once")
+        panic!("expected one question")
     };
     assert_eq!((ask.call.name.as_str(), &ask.run), ("send", &run));
     let allow = RunRequest::Decide {
@@ -78,13 +77,13 @@ async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
         runtime.tell(&run, allow.clone()).await.unwrap(),
         Delivery::Written
     );
-    let again = runtime.tell(&run, allow).await.unwrap_err();
+    let second_error = runtime.tell(&run, allow).await.unwrap_err();
     assert!(
         matches!(
-            again,
+            second_error,
             levity::core::RuntimeError::Control(ControlError::NotAsked { .. })
         ),
-        "{again}"
+        "{second_error}"
     );
     assert_eq!(agent.resume(run.clone()).await.unwrap().text(), "Sent.");
     assert_eq!((sent.get(), model.requests().len()), (1, 2));
@@ -99,7 +98,7 @@ async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
         ),
         "{ended}"
     );
-    let nobody = runtime
+    let missing = runtime
         .tell(
             &RunId::new("nobody"),
             RunRequest::Command(ControlCommand::Pause),
@@ -107,13 +106,13 @@ async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
         .await
         .unwrap_err();
     assert!(
-        matches!(nobody, levity::core::RuntimeError::NotFound(_)),
-        "{nobody}"
+        matches!(missing, levity::core::RuntimeError::NotFound(_)),
+        "{missing}"
     );
 }
 
 #[tokio::test]
-async fn a_run_below_is_left_with_the_run_above_it() {
+async fn child_run_is_parked_with_its_parent() {
     let (runtime, journal) = runtime();
     let sent = Counter::default();
     let lead = |helper| {
@@ -127,10 +126,10 @@ async fn a_run_below_is_left_with_the_run_above_it() {
             .build()
             .unwrap()
     };
-    let agent = lead(sends());
+    let agent = lead(sending_model());
     let run = parked(agent.run("Have it written").park()).await;
     let [ask] = &*agent.asks(&run).await.unwrap() else {
-        panic!("it asks once")
+        panic!("expected one question")
     };
     assert_ne!(ask.run, run);
     runtime
@@ -159,9 +158,9 @@ async fn a_run_below_is_left_with_the_run_above_it() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_while_nobody_drives_it_ends_when_it_is_resumed() {
+async fn run_cancelled_while_parked_ends_on_resume() {
     let (runtime, journal) = runtime();
-    let (model, sent) = (sends(), Counter::default());
+    let (model, sent) = (sending_model(), Counter::default());
     let agent = sender(model.clone(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let reason = "never mind".to_owned();
@@ -182,13 +181,13 @@ async fn a_run_that_is_cancelled_while_nobody_drives_it_ends_when_it_is_resumed(
 }
 
 #[tokio::test]
-async fn children_that_were_left_end_with_the_run() {
+async fn parked_children_end_with_cancelled_run() {
     let (runtime, journal) = runtime();
     let sent = Counter::default();
     let model = ScriptedModel::new()
         .call("helper", json!({"task": "Write"}))
         .reply("Done.");
-    let helper = sender(sends(), &sent, Runtime::new());
+    let helper = sender(sending_model(), &sent, Runtime::new());
     let agent = Agent::builder(model)
         .agent("helper", "Writes.", helper)
         .runtime(runtime.clone())
@@ -211,7 +210,7 @@ async fn children_that_were_left_end_with_the_run() {
 }
 
 #[tokio::test]
-async fn a_run_lets_days_pass() {
+async fn wait_of_two_days_survives_parking() {
     let journal = MemoryJournal::new();
     let world = ManualWorld::new();
     let runtime = Runtime::new()
@@ -228,12 +227,12 @@ async fn a_run_lets_days_pass() {
     let run = parked(agent.run("Wait until Monday").id("weekend").park()).await;
     let due = async |at: Timestamp| journal.list(&RunQuery::new().due(at)).await;
     let [summary] = &*journal.list(&RunQuery::new()).await.unwrap() else {
-        panic!("one run")
+        panic!("expected one run")
     };
     let wakes = summary.wakes().unwrap();
     assert_eq!(wakes, world.now().after(Duration::from_secs(172_800)));
     assert!(due(world.now()).await.unwrap().is_empty());
-    // A day later it still waits, and for no longer than before.
+    // A day later, the run still waits for the same time.
     world.advance(Duration::from_secs(86_400));
     assert_eq!(parked(agent.resume(run.clone()).park()).await, run);
     world.advance(Duration::from_secs(86_400));
@@ -244,7 +243,7 @@ async fn a_run_lets_days_pass() {
 }
 
 #[tokio::test]
-async fn a_wait_that_makes_no_sense_is_told_to_the_model() {
+async fn invalid_wait_returns_error_to_model() {
     let (runtime, _) = runtime();
     for seconds in [
         json!(-1),
@@ -270,13 +269,13 @@ async fn a_wait_that_makes_no_sense_is_told_to_the_model() {
 }
 
 #[tokio::test]
-async fn children_that_wait_end_with_a_run_that_may_be_left() {
+async fn parked_children_end_when_cancelled_run_may_park() {
     let (runtime, journal) = runtime();
     let sent = Counter::default();
     let model = ScriptedModel::new()
         .call("helper", json!({"task": "Write"}))
         .reply("Done.");
-    let helper = sender(sends(), &sent, Runtime::new());
+    let helper = sender(sending_model(), &sent, Runtime::new());
     let agent = Agent::builder(model)
         .agent("helper", "Writes.", helper)
         .runtime(runtime.clone())
@@ -297,12 +296,12 @@ async fn children_that_wait_end_with_a_run_that_may_be_left() {
     );
 }
 
-/// Takes until it is told to stop.
-struct Slow(std::sync::Arc<tokio::sync::Notify>);
+/// A tool that runs until it is notified.
+struct SlowTool(std::sync::Arc<tokio::sync::Notify>);
 
 #[tool]
-impl Slow {
-    /// Takes its time.
+impl SlowTool {
+    /// Takes a long time.
     #[tool(read_only)]
     async fn slow(&self) -> String {
         self.0.notified().await;
@@ -310,16 +309,16 @@ impl Slow {
     }
 }
 
-/// An agent that has a letter written and does something slow beside it.
-fn two_things(slow: &Slow, sent: &Counter, runtime: Runtime) -> Agent {
+/// Builds an agent that delegates a letter and calls a slow tool in parallel.
+fn agent_with_letter_and_slow_tool(slow: &SlowTool, sent: &Counter, runtime: Runtime) -> Agent {
     let turn = Turn::new()
         .call("helper", json!({"task": "Write"}))
         .call("slow", json!({}));
     let model = ScriptedModel::new().turn(turn).reply("Done.");
-    let helper = sender(sends(), sent, Runtime::new());
+    let helper = sender(sending_model(), sent, Runtime::new());
     let agent = Agent::builder(model)
         .agent("helper", "Writes.", helper)
-        .tools(Slow(slow.0.clone()));
+        .tools(SlowTool(slow.0.clone()));
     agent
         .tool_timeout(Duration::from_secs(3600))
         .runtime(runtime)
@@ -328,21 +327,21 @@ fn two_things(slow: &Slow, sent: &Counter, runtime: Runtime) -> Agent {
 }
 
 #[tokio::test]
-async fn a_run_below_that_asks_can_be_answered_while_the_run_above_it_works() {
+async fn question_of_child_can_be_answered_while_parent_works() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let (slow, sent) = (Slow(Default::default()), Counter::default());
-    let agent = two_things(&slow, &sent, runtime);
+    let (slow, sent) = (SlowTool(Default::default()), Counter::default());
+    let agent = agent_with_letter_and_slow_tool(&slow, &sent, runtime);
     let mut run = agent.run("Two things").park().start();
     let mut events = run.events();
-    let mut begun = false;
+    let mut slow_started = false;
     let ask = loop {
-        match events.next().await.expect("it asks").kind {
-            EventKind::Asked(ask) if begun => break ask,
+        match events.next().await.expect("the run asks a question").kind {
+            EventKind::Asked(ask) if slow_started => break ask,
             EventKind::Asked(ask) => {
                 tokio::task::yield_now().await;
                 break ask;
             }
-            EventKind::ToolStarted { call, .. } => begun |= call.name == "slow",
+            EventKind::ToolStarted { call, .. } => slow_started |= call.name == "slow",
             _ => {}
         }
     };
@@ -360,16 +359,16 @@ async fn a_run_below_that_asks_can_be_answered_while_the_run_above_it_works() {
 }
 
 #[tokio::test]
-async fn what_was_left_for_a_run_is_read_before_it_is_left_again() {
+async fn pending_request_is_read_before_run_parks_again() {
     let folder = std::env::temp_dir().join(format!("levity-left-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let journal = levity::runtime::SqliteJournal::new(folder.join("runs.db")).unwrap();
     let runtime = Runtime::new().with_journal(journal.clone());
     let sent = Counter::default();
-    let agent = sender(sends(), &sent, runtime.clone());
+    let agent = sender(sending_model(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let [ask] = &*agent.asks(&run).await.unwrap() else {
-        panic!("it asks once")
+        panic!("expected one question")
     };
     let allow = RunRequest::Decide {
         effect: ask.effect,
@@ -382,9 +381,9 @@ async fn what_was_left_for_a_run_is_read_before_it_is_left_again() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_cancelled_waits_for_nobody() {
+async fn cancelled_parked_run_has_no_questions() {
     let (runtime, journal) = runtime();
-    let agent = sender(sends(), &Counter::default(), runtime.clone());
+    let agent = sender(sending_model(), &Counter::default(), runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let reason = "never mind".to_owned();
     runtime
@@ -400,20 +399,20 @@ async fn a_run_that_was_cancelled_waits_for_nobody() {
 }
 
 #[tokio::test]
-async fn a_run_below_goes_on_with_the_run_above_it_only() {
+async fn child_run_cannot_be_resumed_without_its_parent() {
     let (runtime, _) = runtime();
     let sent = Counter::default();
     let model = ScriptedModel::new()
         .call("helper", json!({"task": "Write"}))
         .reply("Done.");
-    let helper = sender(sends(), &sent, Runtime::new());
+    let helper = sender(sending_model(), &sent, Runtime::new());
     let agent = Agent::builder(model)
         .agent("helper", "Writes.", helper)
         .tools(Letters(sent.clone()));
     let agent = agent.runtime(runtime.clone()).build().unwrap();
     let run = parked(agent.run("Have it written").park()).await;
     let [ask] = &*agent.asks(&run).await.unwrap() else {
-        panic!("it asks once")
+        panic!("expected one question")
     };
     let error = agent.resume(ask.run.clone()).park().await.unwrap_err();
     let source = std::error::Error::source(&error)
@@ -426,7 +425,7 @@ async fn a_run_below_goes_on_with_the_run_above_it_only() {
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_back_makes_no_wait_longer() {
+async fn clock_set_back_does_not_extend_wait() {
     let journal = MemoryJournal::new();
     let late = ManualWorld::new();
     late.advance(Duration::from_secs(10 * 365 * 86_400));
@@ -457,24 +456,27 @@ async fn a_clock_that_goes_back_makes_no_wait_longer() {
     }
     world.advance(Duration::from_secs(61));
     let answer = tokio::time::timeout(Duration::from_secs(5), resumed).await;
-    assert_eq!(answer.expect("it waits for years").unwrap().text(), "Good.");
+    assert_eq!(
+        answer.expect("the run waits for years").unwrap().text(),
+        "Good."
+    );
 }
 
 #[tokio::test]
-async fn questions_are_found_beside_a_run_that_never_began() {
+async fn asks_skips_child_that_never_started() {
     let (runtime, journal) = runtime();
     let sent = Counter::default();
     let model = ScriptedModel::new()
         .call("helper", json!({"task": "Write"}))
         .reply("Done.");
-    let helper = sender(sends(), &sent, Runtime::new());
+    let helper = sender(sending_model(), &sent, Runtime::new());
     let agent = Agent::builder(model)
         .agent("helper", "Writes.", helper)
         .runtime(runtime)
         .build()
         .unwrap();
     let run = parked(agent.run("Have it written").park()).await;
-    let [below] = &*journal
+    let [child] = &*journal
         .list(&RunQuery::new())
         .await
         .unwrap()
@@ -482,10 +484,10 @@ async fn questions_are_found_beside_a_run_that_never_began() {
         .filter(|s| s.child)
         .collect::<Vec<_>>()
     else {
-        panic!("one run below")
+        panic!("expected one child run")
     };
-    // As if the process had ended right after the run above wrote that it begins one.
-    journal.remove(&below.run).await.unwrap();
+    // Simulates a crash right after the parent recorded the start of the child.
+    journal.remove(&child.run).await.unwrap();
     assert!(matches!(
         journal.records(&run).last().unwrap().entry,
         Entry::Started { .. }
@@ -494,7 +496,7 @@ async fn questions_are_found_beside_a_run_that_never_began() {
 }
 
 #[tokio::test]
-async fn a_run_whose_time_has_come_goes_on_though_it_may_be_left() {
+async fn due_run_resumes_even_if_it_may_park() {
     let (journal, world) = (MemoryJournal::new(), ManualWorld::new());
     let runtime = Runtime::new()
         .with_journal(journal.clone())
@@ -521,7 +523,7 @@ async fn a_run_whose_time_has_come_goes_on_though_it_may_be_left() {
 }
 
 #[tokio::test]
-async fn policy_has_a_say_in_waits() {
+async fn policy_applies_to_wait_tool() {
     let (runtime, _) = runtime();
     let agent = |rule: Rule| {
         let model = ScriptedModel::new()
@@ -541,7 +543,7 @@ async fn policy_has_a_say_in_waits() {
     let asks = agent(Rule::tool("wait").ask("is there time?"));
     let run = parked(asks.run("Wait").park()).await;
     let [ask] = &*asks.asks(&run).await.unwrap() else {
-        panic!("it asks once")
+        panic!("expected one question")
     };
     let allow = RunRequest::Decide {
         effect: ask.effect,
@@ -555,10 +557,10 @@ async fn policy_has_a_say_in_waits() {
 }
 
 #[tokio::test]
-async fn a_fork_may_be_left_as_well() {
+async fn fork_can_be_parked() {
     let (runtime, _) = runtime();
     let sent = Counter::default();
-    let agent = sender(sends().by_history(), &sent, runtime.clone());
+    let agent = sender(sending_model().by_history(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let fork = parked(agent.fork(run).id("fork").park()).await;
     assert_eq!(agent.asks(&fork).await.unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Every kind of run, in every way that a run can go.
+//! The conformance suite of runs, for every kind of run.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,15 +14,15 @@ use serde_json::json;
 #[path = "../../examples/map_reduce.rs"]
 mod map_reduce;
 
-/// Says something for each goal, whenever it is asked.
-fn says(reply: impl Fn(&str) -> String + Send + Sync + 'static) -> FunctionModel {
+/// Creates a model that computes its reply from the goal.
+fn reply_model(reply: impl Fn(&str) -> String + Send + Sync + 'static) -> FunctionModel {
     FunctionModel::new(move |request| {
         let goal = request.history.messages()[0].text().into_owned();
         Ok(Response::new(Message::assistant(reply(&goal))))
     })
 }
 
-fn shown<D>(finished: &levity::core::Finished<D>) -> (String, u64) {
+fn text_and_calls<D>(finished: &levity::core::Finished<D>) -> (String, u64) {
     (finished.text().to_owned(), finished.stats().model_calls)
 }
 
@@ -33,14 +33,14 @@ fn agent(runtime: Runtime, model: impl Model + 'static) -> Agent {
 /// Sends a letter.
 #[tool(read_only)]
 async fn send(
-    /** to whom */
+    /** the recipient */
     to: String,
 ) -> String {
     format!("sent to {to}")
 }
 
 #[tokio::test]
-async fn agent_that_asks_before_it_sends_goes_every_way() {
+async fn agent_with_approval_passes_run_conformance() {
     let make = |runtime: Runtime| {
         let model = ScriptedModel::new()
             .call("send", json!({"to": "Ada"}))
@@ -56,11 +56,11 @@ async fn agent_that_asks_before_it_sends_goes_every_way() {
             .build()
             .unwrap()
     };
-    conformance::runnable(make, || "Write to Ada and Bob.".into(), shown).await;
+    conformance::runnable(make, || "Write to Ada and Bob.".into(), text_and_calls).await;
 }
 
 #[tokio::test]
-async fn team_that_asks_about_its_plan_goes_every_way() {
+async fn team_with_plan_approval_passes_run_conformance() {
     const PLAN: &str = r#"{"steps": [
         {"id": "tides", "agent": "finder", "prompt": "Find the tides.", "writes": ["tides"]},
         {"id": "winds", "agent": "finder", "prompt": "Find the winds.", "writes": ["winds"]},
@@ -72,30 +72,35 @@ async fn team_that_asks_about_its_plan_goes_every_way() {
             .agent(
                 "Planner",
                 "Makes plans.",
-                agent(runtime.clone(), says(|_| PLAN.to_owned())),
+                agent(runtime.clone(), reply_model(|_| PLAN.to_owned())),
             )
             .agent(
                 "finder",
                 "Finds things out.",
-                agent(runtime.clone(), says(found)),
+                agent(runtime.clone(), reply_model(found)),
             )
             .approve_plans()
             .runtime(runtime)
             .build()
             .unwrap()
     };
-    conformance::runnable(make, || TeamInput::from("When can we sail?"), shown).await;
+    conformance::runnable(
+        make,
+        || TeamInput::from("When can we sail?"),
+        text_and_calls,
+    )
+    .await;
 }
 
 #[tokio::test]
-async fn swarm_of_two_workers_goes_every_way() {
+async fn swarm_of_two_workers_passes_run_conformance() {
     let make = |runtime: Runtime| {
         let plan = json!({"delegations": [
             {"id": "look", "worker": "pilot", "task": "Look out.", "depends_on": []},
             {"id": "steer", "worker": "mate", "task": "Steer.", "depends_on": ["look"]},
         ]});
         let router = FunctionModel::new(move |request| {
-            // It is asked for a plan first, and then to put the results together.
+            // The first request asks for a plan, the second for a summary of the results.
             let planned = request
                 .history
                 .messages()
@@ -112,7 +117,7 @@ async fn swarm_of_two_workers_goes_every_way() {
             Worker::new(
                 name,
                 "Works.",
-                agent(runtime.clone(), says(move |_| reply.to_owned())),
+                agent(runtime.clone(), reply_model(move |_| reply.to_owned())),
             )
         };
         Swarm::builder(Router::new(router))
@@ -122,17 +127,20 @@ async fn swarm_of_two_workers_goes_every_way() {
             .build()
             .unwrap()
     };
-    conformance::runnable(make, || "Bring us in.".into(), shown).await;
+    conformance::runnable(make, || "Bring us in.".into(), text_and_calls).await;
 }
 
 #[tokio::test]
-async fn kind_of_run_of_a_user_goes_every_way() {
+async fn custom_run_kind_passes_run_conformance() {
     let make = |runtime: Runtime| {
         let reader = agent(
             runtime.clone(),
-            says(|document| format!("{} letters", document.len())),
+            reply_model(|document| format!("{} letters", document.len())),
         );
-        let writer = agent(runtime.clone(), says(|notes| notes.replace('\n', ", ")));
+        let writer = agent(
+            runtime.clone(),
+            reply_model(|notes| notes.replace('\n', ", ")),
+        );
         map_reduce::MapReduce::new(runtime, reader, writer)
     };
     let input = || {
@@ -145,15 +153,15 @@ async fn kind_of_run_of_a_user_goes_every_way() {
             (finished.text(), finished.stats().model_calls),
             ("16 letters, 21 letters", 3)
         );
-        shown(finished)
+        text_and_calls(finished)
     })
     .await;
-    conformance::runnable(make, Vec::new, shown).await;
+    conformance::runnable(make, Vec::new, text_and_calls).await;
 }
 
-/// Observes a run, and gives the lasting events of the run itself as text, those from before it
-/// began included.
-async fn observed<W: Runnable>(run: Run<W>, id: &str) -> Vec<String> {
+/// Observes a run, and returns the durable events of the run itself as text, including earlier
+/// ones.
+async fn observed_events<W: Runnable>(run: Run<W>, id: &str) -> Vec<String> {
     let (seen, id) = (Arc::new(Mutex::new(Vec::new())), RunId::new(id));
     let observe = {
         let (seen, id) = (seen.clone(), id.clone());
@@ -180,11 +188,11 @@ fn as_text(event: &Event) -> String {
     format!("{} {:?}", event.seq, event.kind)
 }
 
-async fn observers_have_every_event_once<W: Runnable>(what: W, input: W::Input) {
-    let told = |run: &'static str| {
-        let what = what.clone();
+async fn check_observer_events<W: Runnable>(runnable: W, input: W::Input) {
+    let events_of = |run: &'static str| {
+        let runnable = runnable.clone();
         async move {
-            replay_run(&what, &RunId::new(run))
+            replay_run(&runnable, &RunId::new(run))
                 .await
                 .unwrap()
                 .events
@@ -194,21 +202,21 @@ async fn observers_have_every_event_once<W: Runnable>(what: W, input: W::Input) 
         }
     };
     assert_eq!(
-        observed(Run::new(what.clone(), input), "new").await,
-        told("new").await
+        observed_events(Run::new(runnable.clone(), input), "new").await,
+        events_of("new").await
     );
     assert_eq!(
-        observed(Run::fork(what.clone(), "new"), "fork").await,
-        told("fork").await
+        observed_events(Run::fork(runnable.clone(), "new"), "fork").await,
+        events_of("fork").await
     );
     assert_eq!(
-        observed(Run::resume(what.clone(), "new"), "new").await,
-        told("new").await
+        observed_events(Run::resume(runnable.clone(), "new"), "new").await,
+        events_of("new").await
     );
 }
 
 #[tokio::test]
-async fn observer_of_an_agent_or_a_team_has_every_event_of_new_forked_and_resumed_runs() {
+async fn observer_receives_every_event_of_new_forked_and_resumed_runs() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let model = ScriptedModel::new()
         .call("send", json!({"to": "Ada"}))
@@ -219,12 +227,12 @@ async fn observer_of_an_agent_or_a_team_has_every_event_of_new_forked_and_resume
         .runtime(runtime)
         .build()
         .unwrap();
-    observers_have_every_event_once(agent, "Write to Ada.".into()).await;
+    check_observer_events(agent, "Write to Ada.".into()).await;
     let team = Team::builder()
         .function("one", |_: levity::dag::StepInput| async { Ok(json!(1)) })
         .runtime(Runtime::new().with_journal(MemoryJournal::new()))
         .build()
         .unwrap();
     let plan = levity::dag::Plan::new().step(levity::dag::Step::new("one", "one").writes(["one"]));
-    observers_have_every_event_once(team, plan.into()).await;
+    check_observer_events(team, plan.into()).await;
 }

@@ -1,4 +1,5 @@
-//! Calls that were under way when a process ended, and who says what came of them.
+//! Calls that were in progress when a process ended, and the resolver or host that reports their
+//! outcome.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,18 +10,18 @@ use levity::runtime::MemoryJournal;
 use levity::test::ScriptedModel;
 use serde_json::json;
 
-use crate::support::{Counter, drop_at, watch};
+use crate::support::{Counter, collect_events, drop_at};
 
-/// A runtime on the real clock: a tool that takes for ever is not to be out of time at once.
+/// Creates a runtime with the real clock, so that a tool that hangs does not time out at once.
 fn runtime() -> (Runtime, MemoryJournal) {
     let journal = MemoryJournal::new();
     (Runtime::new().with_journal(journal.clone()), journal)
 }
 
-/// Sends letters; the first one takes for ever.
+/// A tool that sends letters. Its first call hangs.
 #[derive(Clone, Default)]
 struct Letters {
-    begun: Counter,
+    started: Counter,
     keys: Arc<Mutex<Vec<String>>>,
 }
 
@@ -30,7 +31,7 @@ impl Letters {
     #[tool]
     async fn send(&self, cx: &ToolCx) -> String {
         self.keys.lock().unwrap().push(cx.key.to_string());
-        if self.begun.up() == 1 {
+        if self.started.increment() == 1 {
             cx.progress.report("on its way");
             std::future::pending::<()>().await;
         }
@@ -48,8 +49,8 @@ fn agent(
         .runtime(runtime.clone())
 }
 
-/// A run whose process ended while the letter was being sent.
-async fn lose(model: &ScriptedModel, letters: &Letters, runtime: &Runtime) -> RunId {
+/// Starts a run and drops it while the letter is being sent.
+async fn interrupt_run(model: &ScriptedModel, letters: &Letters, runtime: &Runtime) -> RunId {
     let run = agent(model, letters, runtime)
         .build()
         .unwrap()
@@ -62,49 +63,49 @@ async fn lose(model: &ScriptedModel, letters: &Letters, runtime: &Runtime) -> Ru
     id
 }
 
-fn writes() -> ScriptedModel {
+fn letter_model() -> ScriptedModel {
     ScriptedModel::new().call("send", json!({})).reply("Well.")
 }
 
-/// Says what it was made to say, and remembers what it was asked.
+/// A resolver with a fixed resolution that records its questions.
 #[derive(Clone)]
-struct Says(Resolution, Arc<Mutex<Vec<LostCall>>>);
+struct FixedResolver(Resolution, Arc<Mutex<Vec<LostCall>>>);
 
 #[async_trait]
-impl Resolver for Says {
+impl Resolver for FixedResolver {
     async fn resolve(&self, lost: &LostCall) -> Resolution {
         self.1.lock().unwrap().push(lost.clone());
         self.0.clone()
     }
 }
 
-async fn check(resolution: Resolution, begun: usize, told: &str) {
+async fn check(resolution: Resolution, started: usize, expected: &str) {
     let (runtime, _) = runtime();
-    let (model, letters) = (writes(), Letters::default());
-    let run = lose(&model, &letters, &runtime).await;
-    let says = Says(resolution, Arc::default());
+    let (model, letters) = (letter_model(), Letters::default());
+    let run = interrupt_run(&model, &letters, &runtime).await;
+    let resolver = FixedResolver(resolution, Arc::default());
     let agent = agent(&model, &letters, &runtime)
-        .resolver(says.clone())
+        .resolver(resolver.clone())
         .build()
         .unwrap();
     let answer = agent.resume(run.clone()).await.unwrap();
     agent.replay(&run).await.unwrap();
     let (_, result) = answer.history().calls().next().unwrap();
-    assert!(result.text().contains(told), "{}", result.text());
-    assert_eq!(letters.begun.get(), begun);
-    let [asked] = &says.1.lock().unwrap()[..] else {
-        panic!("it is asked once")
+    assert!(result.text().contains(expected), "{}", result.text());
+    assert_eq!(letters.started.get(), started);
+    let [question] = &resolver.1.lock().unwrap()[..] else {
+        panic!("expected one question")
     };
-    assert_eq!((asked.call.name.as_str(), &asked.run), ("send", &run));
+    assert_eq!((question.call.name.as_str(), &question.run), ("send", &run));
     let keys = letters.keys.lock().unwrap();
     assert!(
-        keys.iter().all(|key| **key == *asked.key),
-        "the key is the same for every attempt"
+        keys.iter().all(|key| **key == *question.key),
+        "every attempt must have the same key"
     );
 }
 
 #[tokio::test]
-async fn a_resolver_says_what_came_of_it() {
+async fn resolver_decides_outcome_of_interrupted_call() {
     check(
         Resolution::Done(ToolOutput::text("it is in the outbox")),
         1,
@@ -116,19 +117,19 @@ async fn a_resolver_says_what_came_of_it() {
 }
 
 #[tokio::test]
-async fn a_resolver_that_panics_knows_nothing() {
-    struct Panics;
+async fn resolver_panic_leaves_call_unknown() {
+    struct PanickingResolver;
     #[async_trait]
-    impl Resolver for Panics {
+    impl Resolver for PanickingResolver {
         async fn resolve(&self, _: &LostCall) -> Resolution {
             panic!("no idea")
         }
     }
     let (runtime, _) = runtime();
-    let (model, letters) = (writes(), Letters::default());
-    let run = lose(&model, &letters, &runtime).await;
+    let (model, letters) = (letter_model(), Letters::default());
+    let run = interrupt_run(&model, &letters, &runtime).await;
     let agent = agent(&model, &letters, &runtime)
-        .resolver(Panics)
+        .resolver(PanickingResolver)
         .build()
         .unwrap();
     let answer = agent.resume(run).await.unwrap();
@@ -142,12 +143,12 @@ async fn a_resolver_that_panics_knows_nothing() {
             .text()
             .contains("not known")
     );
-    assert_eq!(letters.begun.get(), 1);
+    assert_eq!(letters.started.get(), 1);
 }
 
 #[tokio::test]
-async fn the_host_says_so_before_the_run_goes_on() {
-    for (resolution, begun, told) in [
+async fn host_resolves_interrupted_call_before_resume() {
+    for (resolution, started, expected) in [
         (
             Resolution::Done(ToolOutput::text("it is in the outbox")),
             1,
@@ -157,8 +158,8 @@ async fn the_host_says_so_before_the_run_goes_on() {
         (Resolution::Unknown, 1, "not known"),
     ] {
         let (runtime, journal) = runtime();
-        let (model, letters) = (writes(), Letters::default());
-        let run = lose(&model, &letters, &runtime).await;
+        let (model, letters) = (letter_model(), Letters::default());
+        let run = interrupt_run(&model, &letters, &runtime).await;
         let effect = lost_effect(&journal.records(&run));
         runtime
             .tell(&run, RunRequest::Resolve { effect, resolution })
@@ -174,9 +175,9 @@ async fn the_host_says_so_before_the_run_goes_on() {
                 .unwrap()
                 .1
                 .text()
-                .contains(told)
+                .contains(expected)
         );
-        assert_eq!(letters.begun.get(), begun);
+        assert_eq!(letters.started.get(), started);
         agent.replay(&run).await.unwrap();
     }
 }
@@ -190,20 +191,20 @@ fn lost_effect(records: &[levity::core::Record]) -> levity::core::EffectId {
 }
 
 #[tokio::test]
-async fn the_holder_of_the_handle_may_be_quicker_than_the_resolver() {
-    struct Slow;
+async fn run_handle_resolves_call_before_slow_resolver() {
+    struct HangingResolver;
     #[async_trait]
-    impl Resolver for Slow {
+    impl Resolver for HangingResolver {
         async fn resolve(&self, _: &LostCall) -> Resolution {
             std::future::pending().await
         }
     }
     let (runtime, journal) = runtime();
-    let (model, letters) = (writes(), Letters::default());
-    let run = lose(&model, &letters, &runtime).await;
+    let (model, letters) = (letter_model(), Letters::default());
+    let run = interrupt_run(&model, &letters, &runtime).await;
     let effect = lost_effect(&journal.records(&run));
     let agent = agent(&model, &letters, &runtime)
-        .resolver(Slow)
+        .resolver(HangingResolver)
         .build()
         .unwrap();
     let resumed = agent.resume(run).start();
@@ -224,10 +225,10 @@ async fn the_holder_of_the_handle_may_be_quicker_than_the_resolver() {
         ),
         "{twice}"
     );
-    let (_, answer) = watch(resumed).await;
+    let (_, answer) = collect_events(resumed).await;
     assert_eq!(
         answer.unwrap().history().calls().next().unwrap().1.text(),
         "I saw it"
     );
-    assert_eq!(letters.begun.get(), 1);
+    assert_eq!(letters.started.get(), 1);
 }

@@ -1,4 +1,4 @@
-//! Everything a run can do, stopped after every record in turn, and gone on with.
+//! Stops a run with every kind of call after each record in turn, and resumes it.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use serde_json::json;
 
 use crate::support::approve_all;
 
-/// Tools of every class that tally what they do, by the key of the call.
-struct Office(Arc<CrashTally>);
+/// Tools of every effect class that count their calls by key.
+struct CountingTools(Arc<CrashTally>);
 
 #[tool]
-impl Office {
-    /// Looks at something.
+impl CountingTools {
+    /// Inspects something.
     #[tool(read_only)]
     async fn look(&self, cx: &ToolCx) {
         self.did("look", cx);
     }
 
-    /// Sets something; doing so again changes nothing.
+    /// Sets something. Repeating it changes nothing.
     #[tool(idempotent)]
     async fn set(&self, cx: &ToolCx) {
         self.did("set", cx);
@@ -47,27 +47,27 @@ impl Office {
     }
 }
 
-impl Office {
+impl CountingTools {
     fn did(&self, what: &str, cx: &ToolCx) {
         self.0.did(format!("{what} {}", cx.key));
     }
 }
 
-struct Yes;
+struct AlwaysAllow;
 
 #[async_trait]
-impl Approver for Yes {
+impl Approver for AlwaysAllow {
     async fn decide(&self, _: &Ask) -> Decision {
         Decision::Allow
     }
 }
 
-/// What the scenario comes to.
+/// The result of the scenario.
 #[derive(Debug)]
-struct Done {
+struct ScenarioResult {
     text: String,
     calls: Vec<String>,
-    /// Calls whose outcome nobody knows, of the run and its child.
+    /// Number of calls with an unknown outcome, in the run and its child.
     unknown: usize,
 }
 
@@ -77,50 +77,55 @@ fn calls(names: &[&str]) -> Turn {
         .fold(Turn::new(), |turn, name| turn.call(*name, json!({})))
 }
 
-/// The agent, which asks an approver if it has one, and the host otherwise.
+/// Builds the agent, which asks an approver if `approver` is set, and the host otherwise.
 fn agent(life: &Life, approver: bool) -> Agent {
-    let asks =
-        |agent: levity::agent::AgentBuilder| if approver { agent.approver(Yes) } else { agent };
-    let office = || Office(life.world.clone());
+    let with_approver = |agent: levity::agent::AgentBuilder| {
+        if approver {
+            agent.approver(AlwaysAllow)
+        } else {
+            agent
+        }
+    };
+    let run_scenario = || CountingTools(life.world.clone());
     let model = ScriptedModel::new()
         .turn(calls(&["look"]))
         .turn(calls(&["book"]))
         .turn(calls(&["send"]));
-    let helper = Agent::builder(model.reply("Helped.").by_history()).tools(office());
+    let helper = Agent::builder(model.reply("Helped.").by_history()).tools(run_scenario());
     let model = ScriptedModel::new()
         .turn(calls(&["look", "look", "set"]))
         .turn(calls(&["book"]))
         .turn(calls(&["send"]))
         .call("helper", json!({"task": "Help."}))
         .reply("All is done.");
-    asks(Agent::builder(model.by_history()))
-        .tools(office())
-        .agent("helper", "Helps.", asks(helper).build().unwrap())
+    with_approver(Agent::builder(model.by_history()))
+        .tools(run_scenario())
+        .agent("helper", "Helps.", with_approver(helper).build().unwrap())
         .runtime(Runtime::new().with_journal(life.journal.clone()))
         .build()
         .unwrap()
 }
 
-async fn office(life: Life) -> Done {
+async fn run_scenario(life: Life) -> ScenarioResult {
     let agent = agent(&life, true);
     let answer = match life.knows("r").await {
         true => agent.resume("r").await.unwrap(),
         false => agent.run("Do it all.").id("r").await.unwrap(),
     };
-    done(&life, &answer).await
+    scenario_result(&life, &answer).await
 }
 
-/// The same with a handle, by which the host allows what is asked about.
-async fn office_with_a_host(life: Life) -> Done {
+/// Runs the same scenario with a handle, through which the host approves every call.
+async fn run_scenario_with_host(life: Life) -> ScenarioResult {
     let agent = agent(&life, false);
     let run = match life.knows("r").await {
         true => agent.resume("r").start(),
         false => agent.run("Do it all.").id("r").start(),
     };
-    done(&life, &approve_all(run).await.unwrap()).await
+    scenario_result(&life, &approve_all(run).await.unwrap()).await
 }
 
-async fn done(life: &Life, answer: &Answer) -> Done {
+async fn scenario_result(life: &Life, answer: &Answer) -> ScenarioResult {
     let calls = answer
         .history()
         .calls()
@@ -143,31 +148,31 @@ async fn done(life: &Life, answer: &Answer) -> Done {
             .filter(|record| is_unknown(&record.entry))
             .count();
     }
-    Done {
+    ScenarioResult {
         text: answer.text().to_owned(),
         calls,
         unknown,
     }
 }
 
-/// How often each call of a tool was made, without those that were undone.
-fn made(tally: &CrashTally, tool: &str) -> Vec<usize> {
-    let made = tally
+/// Counts how often each call of a tool was made, without undone calls.
+fn calls_made(tally: &CrashTally, tool: &str) -> Vec<usize> {
+    let calls_made = tally
         .all()
         .into_iter()
         .filter(|(what, _)| what.split(' ').next() == Some(tool));
-    made.map(|(_, times)| times).collect()
+    calls_made.map(|(_, times)| times).collect()
 }
 
 #[track_caller]
-fn check(report: &crash::Report<Done>) {
+fn check(report: &crash::Report<ScenarioResult>) {
     assert_eq!(
         report.whole.value.calls,
         ["look", "look", "set", "book", "send", "helper"]
     );
     assert_eq!(
         (
-            made(&report.whole.world, "send"),
+            calls_made(&report.whole.world, "send"),
             report.whole.value.unknown
         ),
         (vec![1, 1], 0)
@@ -175,27 +180,27 @@ fn check(report: &crash::Report<Done>) {
     report.assert_same_by(|end| (end.value.text.clone(), end.value.calls.clone()));
     for end in &report.stops {
         assert_eq!(
-            made(&end.world, "book"),
+            calls_made(&end.world, "book"),
             [1, 1],
-            "{end}: lead and helper book once each"
+            "{end}: lead and helper must book once each"
         );
-        let sent = made(&end.world, "send");
+        let sent = calls_made(&end.world, "send");
         assert!(
             sent.iter().all(|times| *times == 1),
             "{end}: something was sent twice"
         );
         assert!(
             sent.len() + end.value.unknown >= 2,
-            "{end}: something was lost in silence"
+            "{end}: a call was lost without a report"
         );
         assert!(
             end.value.unknown <= end.stopped.len(),
-            "{end}: only what was cut off is unknown"
+            "{end}: only an interrupted call may be unknown"
         );
         assert_eq!(
             (
-                made(&end.world, "look").len(),
-                made(&end.world, "set").len()
+                calls_made(&end.world, "look").len(),
+                calls_made(&end.world, "set").len()
             ),
             (3, 1),
             "{end}"
@@ -204,43 +209,44 @@ fn check(report: &crash::Report<Done>) {
     let undone = report
         .stops
         .iter()
-        .filter(|end| !made(&end.world, "give_back").is_empty())
+        .filter(|end| !calls_made(&end.world, "give_back").is_empty())
         .count();
-    // Both bookings: as soon as their start was written, and when they were made.
+    // Each of the two bookings is undone at two stops: after its start was recorded, and after it
+    // was made.
     assert!(undone >= 4, "{undone}");
 }
 
 #[tokio::test]
-async fn stopped_after_every_record_it_ends_the_same() {
-    let report = crash::after_every_record(MemoryJournal::new, office).await;
+async fn run_stopped_after_any_record_ends_the_same() {
+    let report = crash::after_every_record(MemoryJournal::new, run_scenario).await;
     check(&report);
     assert!(report.stops.len() > 60, "{}", report.stops.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_run_with_a_handle_and_a_host_that_decides_ends_the_same() {
-    check(&crash::after_every_record(MemoryJournal::new, office_with_a_host).await);
+async fn run_with_deciding_host_stopped_after_any_record_ends_the_same() {
+    check(&crash::after_every_record(MemoryJournal::new, run_scenario_with_host).await);
 }
 
 #[tokio::test]
-async fn stopped_twice_it_ends_the_same() {
+async fn run_stopped_twice_ends_the_same() {
     check(
         &Crashes::new(MemoryJournal::new)
             .stop_again(2)
-            .run(office)
+            .run(run_scenario)
             .await,
     );
 }
 
 #[tokio::test]
-async fn what_cannot_be_undone_is_told_to_the_model() {
+async fn failed_undo_is_reported_to_model_as_unknown() {
     let report = crash::after_every_record(MemoryJournal::new, async |life| {
         let world = life.world.clone();
         let book = levity::test::RecordingTool::new("book", move |_| {
             world.did("book");
             Ok(levity::core::ToolOutput::text("booked"))
         });
-        let book = book.with_undo(|_| Err(ToolError::failed("no way back")));
+        let book = book.with_undo(|_| Err(ToolError::failed("cannot undo")));
         let agent = Agent::builder(
             ScriptedModel::new()
                 .turn(calls(&["book"]))

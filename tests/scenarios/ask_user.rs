@@ -1,4 +1,4 @@
-//! A model asks the user, and says by a call that it is done.
+//! A model that asks the user, and ends its run with a `finish` call.
 
 use levity::core::{Approver, Ask, Decision, RunRequest, ToolChoice, Wanted};
 use levity::prelude::*;
@@ -7,15 +7,15 @@ use serde_json::json;
 
 use crate::support::runtime;
 
-fn asks() -> ScriptedModel {
+fn question_model() -> ScriptedModel {
     let question = json!({"question": "Which colour?", "options": ["red", "blue"]});
     ScriptedModel::new()
         .call("ask_user", question)
         .reply("Painted.")
 }
 
-/// What the model was told in its last request, by the results of its calls.
-fn told(model: &ScriptedModel) -> Vec<String> {
+/// Returns the tool results in the last request of the model.
+fn last_tool_results(model: &ScriptedModel) -> Vec<String> {
     let requests = model.requests();
     let messages = requests.last().unwrap().history.messages();
     messages
@@ -26,8 +26,8 @@ fn told(model: &ScriptedModel) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn whoever_holds_the_run_answers() {
-    let model = asks();
+async fn run_handle_answers_question_of_model() {
+    let model = question_model();
     let agent = Agent::builder(model.clone()).ask_user().build().unwrap();
     let mut run = agent.start("Paint the shed");
     let mut events = run.events();
@@ -41,46 +41,46 @@ async fn whoever_holds_the_run_answers() {
         }
     }
     assert_eq!(run.await.unwrap().text(), "Painted.");
-    assert_eq!(told(&model), ["blue"]);
+    assert_eq!(last_tool_results(&model), ["blue"]);
 }
 
 #[tokio::test]
-async fn a_question_waits_in_the_journal_for_its_answer() {
+async fn parked_question_is_answered_through_journal() {
     let (runtime, _) = runtime();
-    let model = asks();
+    let model = question_model();
     let agent = Agent::builder(model.clone())
         .ask_user()
         .runtime(runtime.clone())
         .build()
         .unwrap();
     let Err(levity::Error::Parked { run, .. }) = agent.run("Paint the shed").park().await else {
-        panic!("it did not wait");
+        panic!("the run was not parked");
     };
-    let [ask] = &*agent.asks(&run).await.unwrap() else {
-        panic!("it asks once")
+    let [ask] = &*agent.question_model(&run).await.unwrap() else {
+        panic!("expected one question")
     };
-    let post = RunRequest::Decide {
+    let request = RunRequest::Decide {
         effect: ask.effect,
         decision: Decision::answer("red"),
     };
-    runtime.tell(&run, post).await.unwrap();
+    runtime.tell(&run, request).await.unwrap();
     assert_eq!(agent.resume(run).await.unwrap().text(), "Painted.");
-    assert_eq!(told(&model), ["red"]);
+    assert_eq!(last_tool_results(&model), ["red"]);
 }
 
-struct Says(Decision);
+struct FixedDecision(Decision);
 
 #[async_trait::async_trait]
-impl Approver for Says {
+impl Approver for FixedDecision {
     async fn decide(&self, _: &Ask) -> Decision {
         self.0.clone()
     }
 }
 
 #[tokio::test]
-async fn a_question_without_an_answer_does_not_end_the_run() {
-    let go_on = "go on with what you know, and say what you assumed";
-    for (decision, why) in [
+async fn unanswered_question_does_not_end_run() {
+    let ending = "go on with what you know, and say what you assumed";
+    for (decision, start) in [
         (
             Some(Decision::deny("ask later")),
             "the question was not answered: ask later; ",
@@ -91,10 +91,10 @@ async fn a_question_without_an_answer_does_not_end_the_run() {
             "the question was not answered: no one can be asked for approval",
         ),
     ] {
-        let model = asks();
+        let model = question_model();
         let agent = Agent::builder(model.clone()).ask_user();
         let agent = match decision {
-            Some(decision) => agent.approver(Says(decision)),
+            Some(decision) => agent.approver(FixedDecision(decision)),
             None => agent,
         };
         assert_eq!(
@@ -107,26 +107,29 @@ async fn a_question_without_an_answer_does_not_end_the_run() {
                 .text(),
             "Painted."
         );
-        let [told] = &*told(&model) else {
-            panic!("one result")
+        let [result] = &*last_tool_results(&model) else {
+            panic!("expected one result")
         };
-        assert!(told.starts_with(why) && told.ends_with(go_on), "{told}");
+        assert!(
+            result.starts_with(start) && result.ends_with(ending),
+            "{result}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_question_of_the_wrong_shape_is_not_asked() {
+async fn invalid_question_is_returned_to_model() {
     let model = ScriptedModel::new()
         .call("ask_user", json!({"question": " "}))
         .reply("Well.");
     let agent = Agent::builder(model.clone())
         .ask_user()
-        .approver(Says(Decision::answer("yes")))
+        .approver(FixedDecision(Decision::answer("yes")))
         .build()
         .unwrap();
     agent.run("Go").await.unwrap();
     assert_eq!(
-        told(&model),
+        last_tool_results(&model),
         ["`question` must be a text that is not empty"]
     );
 }
@@ -134,34 +137,34 @@ async fn a_question_of_the_wrong_shape_is_not_asked() {
 /// Deletes a file.
 #[tool(name = "_delete", destructive)]
 async fn delete() -> String {
-    panic!("it was called")
+    panic!("the tool was called")
 }
 
 #[tokio::test]
-async fn a_person_can_answer_in_place_of_a_call() {
+async fn approver_answer_replaces_tool_call() {
     let model = ScriptedModel::new()
         .call("delete", json!({}))
         .reply("Fine.");
     let agent = Agent::builder(model.clone())
         .tool_as("delete", delete)
-        .approver(Says(Decision::answer("I did it myself")));
+        .approver(FixedDecision(Decision::answer("I did it myself")));
     agent.build().unwrap().run("Go").await.unwrap();
-    assert_eq!(told(&model), ["I did it myself"]);
+    assert_eq!(last_tool_results(&model), ["I did it myself"]);
 }
 
-/// Looks.
+/// Reports what is there.
 #[tool(name = "_look", read_only)]
-async fn look() -> String {
+async fn inspect() -> String {
     "a shed".into()
 }
 
 #[tokio::test]
-async fn finish_ends_the_run_with_its_answer() {
+async fn finish_call_ends_run_with_its_answer() {
     let model = ScriptedModel::new()
         .call("look", json!({}))
         .call("finish", json!({"answer": "It is a shed."}));
     let agent = Agent::builder(model)
-        .tool_as("look", look)
+        .tool_as("look", inspect)
         .finish_tool()
         .build()
         .unwrap();
@@ -170,7 +173,7 @@ async fn finish_ends_the_run_with_its_answer() {
         (answer.text(), answer.stats().tool_calls),
         ("It is a shed.", 2)
     );
-    // The history is whole: who goes on from here finds the call answered.
+    // The history is complete: a run that continues from it finds a result for the call.
     assert!(
         answer
             .history()
@@ -184,7 +187,7 @@ async fn finish_ends_the_run_with_its_answer() {
 }
 
 #[tokio::test]
-async fn finish_beside_other_calls_is_put_off() {
+async fn finish_beside_other_calls_is_deferred() {
     let both = Turn::new()
         .call("look", json!({}))
         .call("finish", json!({"answer": "Too soon."}));
@@ -193,25 +196,25 @@ async fn finish_beside_other_calls_is_put_off() {
         .call("finish", json!({}))
         .call("finish", json!({"answer": {"a": 1}}));
     let agent = Agent::builder(model.clone())
-        .tool_as("look", look)
+        .tool_as("look", inspect)
         .finish_tool()
         .build()
         .unwrap();
     assert_eq!(agent.run("What is it?").await.unwrap().text(), r#"{"a":1}"#);
-    let told = told(&model);
-    assert_eq!(told[0], "a shed");
-    assert!(told[1].contains("then call it alone"), "{}", told[1]);
-    assert_eq!(told[2], "`answer` must be there and not be empty");
+    let results = last_tool_results(&model);
+    assert_eq!(results[0], "a shed");
+    assert!(results[1].contains("then call it alone"), "{}", results[1]);
+    assert_eq!(results[2], "`answer` must be there and not be empty");
 }
 
 #[tokio::test]
-async fn finish_is_an_answer_also_where_no_tools_are_offered() {
+async fn finish_call_without_offered_tools_is_answer() {
     let model = || {
         ScriptedModel::new()
             .call("look", json!({}))
             .call("finish", json!({"answer": "It is a shed."}))
     };
-    let agent = |model| Agent::builder(model).tool_as("look", look).finish_tool();
+    let agent = |model| Agent::builder(model).tool_as("look", inspect).finish_tool();
     for agent in [agent(model()).single_tool(), agent(model()).max_turns(2)] {
         let answer = agent.build().unwrap().run("What is it?").await.unwrap();
         assert_eq!(answer.text(), "It is a shed.");
@@ -224,12 +227,12 @@ async fn finish_is_an_answer_also_where_no_tools_are_offered() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_at_once_is_still_the_single_one() {
+async fn single_tool_mode_counts_invalid_call() {
     let model = ScriptedModel::new()
         .call("ask_user", json!({}))
         .reply("Well.");
     let agent = Agent::builder(model.clone())
-        .tool_as("look", look)
+        .tool_as("look", inspect)
         .ask_user()
         .single_tool()
         .build()
@@ -244,7 +247,7 @@ struct Shed {
 }
 
 #[tokio::test]
-async fn what_finish_says_is_held_to_the_wanted_type() {
+async fn typed_run_validates_finish_answer() {
     let model = ScriptedModel::new()
         .call("finish", json!({"answer": "a shed"}))
         .call("finish", json!({"answer": {"colour": "blue"}}));

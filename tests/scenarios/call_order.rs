@@ -13,7 +13,7 @@ use crate::support::approve_all;
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Writes down when it begins and ends, and lets others go first in between.
+/// A tool that logs its start and end, and yields in between.
 #[derive(Clone)]
 struct Traced {
     spec: ToolSpec,
@@ -31,11 +31,11 @@ impl Traced {
         }
     }
 
-    fn note(&self, what: &str, args: &Value) {
+    fn log_step(&self, mark: &str, args: &Value) {
         self.log
             .lock()
             .unwrap()
-            .push(format!("{what}{}{}", self.spec.name, args["n"]));
+            .push(format!("{mark}{}{}", self.spec.name, args["n"]));
     }
 }
 
@@ -46,16 +46,16 @@ impl Tool for Traced {
     }
 
     async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-        self.note("+", &args);
+        self.log_step("+", &args);
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
-        self.note("-", &args);
+        self.log_step("-", &args);
         Ok(ToolOutput::text("ok"))
     }
 }
 
-/// An agent that makes these calls in one turn; handed work, its helper calls `c` with 0.
+/// Builds an agent that makes these calls in one turn. Its helper calls `c` with 0.
 fn agent(calls: &[(&str, u64)], policy: Policy, log: &Log) -> Agent {
     let helper = Agent::builder(
         ScriptedModel::new()
@@ -81,7 +81,8 @@ fn agent(calls: &[(&str, u64)], policy: Policy, log: &Log) -> Agent {
         .unwrap()
 }
 
-/// What begins and ends when, for the calls of one turn; what is asked about is approved at once.
+/// Returns the order in which the calls of one turn start and end. Every question is approved at
+/// once.
 async fn order(calls: &[(&str, u64)], policy: Policy) -> String {
     let log = Log::default();
     approve_all(agent(calls, policy, &log).start("go"))
@@ -91,15 +92,15 @@ async fn order(calls: &[(&str, u64)], policy: Policy) -> String {
     lines.join(" ")
 }
 
-/// All begin before one ends; which ends first is nobody's promise.
+/// All calls start before the first one ends. The order of the ends is not defined.
 #[tokio::test]
-async fn read_only_calls_run_side_by_side() {
-    let side_by_side = |log: String, begun: &str| assert!(log.starts_with(begun), "{log}");
-    side_by_side(
+async fn read_only_calls_run_in_parallel() {
+    let assert_parallel = |log: String, start: &str| assert!(log.starts_with(start), "{log}");
+    assert_parallel(
         order(&[("r", 1), ("r", 2)], Policy::allow_all()).await,
         "+r1 +r2 -",
     );
-    side_by_side(
+    assert_parallel(
         order(&[("p", 1), ("r", 2)], Policy::allow_all()).await,
         "+p1 +r2 -",
     );
@@ -116,7 +117,7 @@ async fn other_calls_run_alone_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_a_decision_is_not_overtaken() {
+async fn calls_wait_for_earlier_call_with_pending_decision() {
     let policy = || {
         Policy::new().rule(
             Rule::tool("w")
@@ -129,7 +130,7 @@ async fn a_call_that_waits_for_a_decision_is_not_overtaken() {
 }
 
 #[tokio::test]
-async fn a_call_that_runs_alone_does_not_overtake_an_earlier_one_that_is_asked_about() {
+async fn exclusive_call_waits_for_earlier_undecided_call() {
     assert_eq!(
         order(&[("r", 1), ("w", 2)], Policy::ask_all()).await,
         "+r1 -r1 +w2 -w2"
@@ -137,7 +138,7 @@ async fn a_call_that_runs_alone_does_not_overtake_an_earlier_one_that_is_asked_a
 }
 
 #[tokio::test]
-async fn a_call_that_needs_no_decision_does_not_overtake_one_that_does() {
+async fn allowed_call_waits_for_earlier_undecided_call() {
     let policy = Policy::new().rule(Rule::tool("r").ask("first"));
     assert_eq!(
         order(&[("r", 1), ("w", 2)], policy).await,
@@ -146,7 +147,7 @@ async fn a_call_that_needs_no_decision_does_not_overtake_one_that_does() {
 }
 
 #[tokio::test]
-async fn a_delegate_does_not_overtake_a_call_that_runs_alone() {
+async fn child_run_waits_for_earlier_exclusive_call() {
     assert_eq!(
         order(&[("w", 1), ("helper", 2)], Policy::new()).await,
         "+w1 -w1 +c0 -c0"
@@ -154,23 +155,23 @@ async fn a_delegate_does_not_overtake_a_call_that_runs_alone() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_approved_does_not_wait_for_a_decision_on_a_later_one() {
+async fn approved_call_does_not_wait_for_later_decision() {
     let log = Log::default();
     let mut run = agent(&[("r", 1), ("w", 2)], Policy::ask_all(), &log).start("go");
     let mut events = run.events();
     let mut asks = VecDeque::new();
-    let mut under_way = false;
-    // The host decides about a call only when the one before it is done.
+    let mut in_progress = false;
+    // The host decides on a call only after the previous one has finished.
     let decide = async {
         while let Some(event) = events.next().await {
             match event.kind {
                 EventKind::Asked(ask) => asks.push_back(ask),
-                EventKind::ToolFinished { .. } => under_way = false,
+                EventKind::ToolFinished { .. } => in_progress = false,
                 _ => {}
             }
-            if !under_way && let Some(ask) = asks.pop_front() {
+            if !in_progress && let Some(ask) = asks.pop_front() {
                 run.approve(&ask).await.unwrap();
-                under_way = true;
+                in_progress = true;
             }
         }
     };
