@@ -1,4 +1,4 @@
-//! What a tool turn costs, one run at a time and many at once.
+//! Measures the cost of a tool turn, for one run and for many parallel runs.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use levity::Agent;
 use tokio::runtime::{self, Runtime};
 use tokio::task::JoinSet;
 
-use crate::by_hand::Hand;
+use crate::floor_agent::FloorAgent;
+use crate::levity_agent;
 use crate::measure::{Cost, Effort, Work, compare, verdict};
-use crate::serve::{ANSWER, Server};
-use crate::through;
+use crate::mock_server::{ANSWER, Server};
 
-/// Who makes the runs.
+/// The implementation that executes the runs.
 #[derive(Clone, Copy, PartialEq)]
 enum Subject {
     Hand,
     Levity,
-    Watched,
+    WithListener,
 }
 
-/// Tool turns, runs at once, whether replies are streams, and how much more than by hand a turn may
-/// cost.
+/// A case: tool turns, parallel runs, streamed replies, and the allowed cost of a turn relative to
+/// the floor.
 #[derive(Clone, Copy)]
 struct Case {
     turns: usize,
@@ -69,7 +69,7 @@ const CASES: [Case; 6] = [
 ];
 
 impl Case {
-    /// Less of the same: to see that it runs.
+    /// Returns a smaller case, to check that the benchmark runs.
     fn quick(self) -> Self {
         Self {
             turns: self.turns.min(5),
@@ -106,7 +106,7 @@ pub fn report(server: &Server, quick: bool) {
 }
 
 fn measure(server: &Server, case: Case, effort: Effort) {
-    let subjects = [Subject::Hand, Subject::Levity, Subject::Watched];
+    let subjects = [Subject::Hand, Subject::Levity, Subject::WithListener];
     let subjects = &subjects[..if case.stream { 3 } else { 2 }];
     let mut works: Vec<_> = subjects
         .iter()
@@ -119,9 +119,8 @@ fn measure(server: &Server, case: Case, effort: Effort) {
     }
 }
 
-/// How many connections are opened for a few runs. One may be opened while another comes back a
-/// moment too late, so there can be two for each of the runs at once; if none were used again,
-/// there would be one for each call.
+/// Counts the connections that a few runs open. A connection can return to the pool too late, so up
+/// to two per parallel run are normal. Without reuse, there would be one for each call.
 fn opened(server: &Server, work: &mut Work) -> usize {
     let before = server.accepted();
     (0..3).for_each(|_| (work.run)());
@@ -153,7 +152,7 @@ impl Subject {
         match self {
             Self::Hand => "by hand",
             Self::Levity => "levity, run()",
-            Self::Watched => "levity, start() with a listener",
+            Self::WithListener => "levity, start() with a listener",
         }
     }
 
@@ -171,29 +170,29 @@ impl Subject {
             .expect("a runtime is built");
         let run: Box<dyn FnMut()> = match self {
             Self::Hand => {
-                let hand = Hand::new(&url, stream);
+                let hand = FloorAgent::new(&url, stream);
                 Box::new(move || {
-                    at_once(&tokio, runs, || {
+                    run_in_parallel(&tokio, runs, || {
                         let hand = hand.clone();
-                        async move { hand.run().await.expect("there is an answer") }
+                        async move { hand.run().await.expect("the run returns an answer") }
                     });
                 })
             }
             Self::Levity => {
-                let agent = through::agent(&url, turns, stream);
+                let agent = levity_agent::agent(&url, turns, stream);
                 Box::new(move || {
-                    at_once(&tokio, runs, || {
+                    run_in_parallel(&tokio, runs, || {
                         let agent: Agent = agent.clone();
-                        async move { through::run(&agent, turns).await }
+                        async move { levity_agent::run(&agent, turns).await }
                     });
                 })
             }
-            Self::Watched => {
-                let agent = through::agent(&url, turns, stream);
+            Self::WithListener => {
+                let agent = levity_agent::agent(&url, turns, stream);
                 Box::new(move || {
-                    at_once(&tokio, runs, || {
+                    run_in_parallel(&tokio, runs, || {
                         let agent: Agent = agent.clone();
-                        async move { through::listen(&agent, turns).await }
+                        async move { levity_agent::listen(&agent, turns).await }
                     });
                 })
             }
@@ -206,8 +205,8 @@ impl Subject {
     }
 }
 
-/// Makes that many runs, all of them at once.
-fn at_once<F>(tokio: &Runtime, runs: usize, run: impl Fn() -> F)
+/// Executes that number of runs in parallel.
+fn run_in_parallel<F>(tokio: &Runtime, runs: usize, run: impl Fn() -> F)
 where
     F: Future<Output = String> + Send + 'static,
 {
@@ -220,14 +219,14 @@ where
     });
 }
 
-/// Makes runs and measures nothing, for a profiler.
+/// Executes runs without measuring, for a profiler.
 pub fn profile(turns: usize, setup: &str, runs: usize) {
     let (subject, stream) = match setup {
         "hand" => (Subject::Hand, false),
         "hand-stream" => (Subject::Hand, true),
         "levity" => (Subject::Levity, false),
         "levity-stream" => (Subject::Levity, true),
-        "watched" => (Subject::Watched, true),
+        "watched" => (Subject::WithListener, true),
         _ => panic!(
             "there is no set-up `{setup}`; there are hand, levity, hand-stream, levity-stream, \
                 watched"

@@ -1,4 +1,4 @@
-//! The CPU time and the memory of this process.
+//! Reads the CPU time and the memory of this process.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ unsafe extern "C" {
     fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
 }
 
-/// The CPU time of all threads so far: what other programs do meanwhile does not count.
+/// Returns the CPU time of all threads of this process. Other programs do not affect it.
 pub fn cpu() -> Duration {
     let mut time = Timespec {
         seconds: 0,
         nanos: 0,
     };
-    // SAFETY: the struct has the layout of 64-bit Linux, and lives through the call.
+    // SAFETY: the struct has the layout of 64-bit Linux, and outlives the call.
     let status = unsafe { clock_gettime(PROCESS_CPU, &raw mut time) };
-    assert_eq!(status, 0, "the clock of CPU time is there");
+    assert_eq!(status, 0, "the CPU clock is available");
     Duration::new(time.seconds as u64, time.nanos as u32)
 }
 
-/// The memory that the system holds for this process, in bytes.
+/// Returns the resident memory of this process in bytes.
 pub fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

@@ -1,6 +1,7 @@
-//! What the sandbox adds to a command that does nothing, beside a bare spawn of it.
+//! Measures the overhead of the sandbox for a command that does nothing, compared with a plain
+//! spawn.
 //!
-//! `cargo bench --bench command`; `-- --quick` to see that it runs.
+//! `cargo bench --bench command`; use `-- --quick` to check that it runs.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use levity_sandbox::{Level, Sandbox, Workspace};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-/// What may be added, in milliseconds.
+/// Allowed overhead in milliseconds.
 const GOAL: f64 = 3.0;
 
 struct Work {
@@ -49,7 +50,10 @@ fn main() {
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
-#[allow(clippy::disallowed_methods, reason = "real time is what is measured")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the benchmark measures real time"
+)]
 fn timed(run: &mut dyn FnMut()) -> Duration {
     let start = Instant::now();
     run();

@@ -1,4 +1,4 @@
-//! What stands between a model's call and a tool, beside calling the function.
+//! Measures the dispatch of a tool call, compared with calling the function.
 
 use std::hint::black_box;
 
@@ -9,9 +9,9 @@ use serde_json::json;
 use tokio::runtime;
 
 use crate::measure::{Effort, Work, compare, verdict};
-use crate::subject::{invoke, noop};
+use crate::workload::{invoke, noop};
 
-/// CPU time of a call, in nanoseconds.
+/// Allowed CPU time of a call, in nanoseconds.
 const GOAL: f64 = 5_000.0;
 
 const CALLS: usize = 1_000;
@@ -66,10 +66,10 @@ pub fn dispatched(calls: usize) -> Work {
     let registry = Registry::builder()
         .tool(noop)
         .build()
-        .expect("the tool is sound");
+        .expect("the tool is valid");
     let dispatcher = Dispatcher::builder(registry)
         .build()
-        .expect("the defaults are sound");
+        .expect("the defaults are valid");
     let cx = CallCx::new(RunId::from("r1"), "r1/1");
     let run = move || {
         tokio.block_on(async {

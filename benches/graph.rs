@@ -1,14 +1,14 @@
-//! What carrying out a plan costs, beside tasks in a `JoinSet` over a petgraph in the same run.
+//! Measures the execution of a plan, compared with tasks in a `JoinSet` over a petgraph in the same
+//! run.
 //!
 //! - `cargo bench --bench graph` measures everything, in about half a minute.
-//! - `-- --quick` does so in a few seconds; good for seeing that it runs.
-//! - `-- --callgrind N [SHAPE] [floor]` carries out one plan of `N` steps and nothing else, for a
-//!   profiler.
+//! - `-- --quick` does so in a few seconds, to check that the benchmark runs.
+//! - `-- --callgrind N [SHAPE] [floor]` only executes one plan of `N` steps, for a profiler.
 //!
-//! `docs/performance.md` says what the figures mean.
+//! `docs/performance.md` explains the results.
 
+mod allocations;
 mod clock;
-mod count;
 mod measure;
 
 use std::collections::HashMap;
@@ -27,13 +27,13 @@ use tokio::runtime;
 use tokio::task::JoinSet;
 
 #[global_allocator]
-static ALLOCATOR: count::Counting = count::Counting;
+static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator;
 
-/// How many times the floor a plan may cost.
+/// Allowed cost of a plan, as a multiple of the floor (baseline).
 const GOAL: f64 = 3.0;
-/// How much memory a step may take.
+/// Allowed memory of a step, in bytes.
 const GOAL_BYTES: f64 = 2_048.0;
-/// How long 10,000 steps may be checked.
+/// Allowed time to check 10,000 steps, in milliseconds.
 const GOAL_CHECK_MS: f64 = 20.0;
 
 fn main() {
@@ -41,7 +41,7 @@ fn main() {
     if let Some(at) = args.iter().position(|arg| arg == "--callgrind") {
         return callgrind(&args[at + 1..]);
     }
-    // Without `--bench`, cargo runs this as a test: that it runs is enough.
+    // Without `--bench`, cargo runs this as a test, which only checks that the benchmark runs.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
     let (effort, scale) = if quick {
         (Effort::QUICK, 10)
@@ -62,7 +62,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Layers of 100; each step comes after three of the layer before.
+    /// Creates layers of 100 steps, where each step depends on three of the previous layer.
     fn layers(steps: usize) -> Self {
         let wide = 100.min(steps);
         let before = |at: usize| {
@@ -77,7 +77,7 @@ impl Shape {
         }
     }
 
-    /// One step, all others but one after it, and one after all of them.
+    /// Creates one first step, parallel steps after it, and one last step after all of them.
     fn fan(steps: usize) -> Self {
         let middle = 1..steps - 1;
         let edges = middle.flat_map(|at| [(0, at), (at, steps - 1)]).collect();
@@ -88,7 +88,7 @@ impl Shape {
         }
     }
 
-    /// One after the other.
+    /// Creates steps that run one after the other.
     fn chain(steps: usize) -> Self {
         Self {
             name: "chain",
@@ -128,7 +128,7 @@ fn tokio() -> runtime::Runtime {
         .expect("a runtime is built")
 }
 
-/// The graph that the floor goes by.
+/// The graph that the floor uses.
 type Built = DiGraph<(), (), u32>;
 
 fn build(shape: &Shape) -> Built {
@@ -143,7 +143,7 @@ fn build(shape: &Shape) -> Built {
     graph
 }
 
-/// A task for each step, as soon as those before it have ended.
+/// Spawns a task for each step as soon as its dependencies have ended.
 async fn floor(graph: &Built) {
     let mut open: Vec<usize> = graph
         .node_indices()
@@ -180,7 +180,7 @@ fn by_floor(shape: &Shape) -> Work {
 
 fn by_team(shape: &Shape) -> Work {
     let (tokio, team) = (tokio(), team());
-    let graph = team.check(shape.plan()).expect("the plan is sound");
+    let graph = team.check(shape.plan()).expect("the plan is valid");
     let run = move || {
         let finished = tokio.block_on(team.run(graph.clone()).into_future());
         black_box(finished.expect("the plan is carried out"));
@@ -192,7 +192,7 @@ fn by_team(shape: &Shape) -> Work {
     }
 }
 
-/// Checking the plan is part of it.
+/// Measures a run from the plan, including the check.
 fn by_team_from_plan(shape: &Shape) -> Work {
     let (tokio, team, plan) = (tokio(), team(), shape.plan());
     let run = move || {
@@ -245,12 +245,12 @@ fn steps(effort: Effort, scale: usize) {
     }
 }
 
-/// The most memory at once while a plan is carried out, that of the plan itself included.
+/// Measures the peak memory while a plan is executed, including the plan itself.
 fn memory(scale: usize) {
     println!("Memory, the plan included. Goal: {GOAL_BYTES} bytes a step.\n");
     for shape in shapes(scale) {
         let (tokio, team) = (tokio(), team());
-        let counter = count::Counter::start();
+        let counter = allocations::Counter::start();
         let plan = shape.plan();
         let held = counter.read().live;
         tokio
@@ -296,7 +296,7 @@ fn checks(effort: Effort, scale: usize) {
     );
 }
 
-/// What a step costs in a graph that grows: it should stay the same.
+/// Measures the cost of a step in growing graphs, which should be constant.
 fn growth(effort: Effort, scale: usize) {
     println!("A step in layers of 100, by the size of the graph:\n");
     for steps in [1_000, 4_000, 16_000] {

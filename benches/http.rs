@@ -1,40 +1,39 @@
-//! What levity costs for each call of a model over HTTP, beside a loop written by hand with
-//! `reqwest` and `serde_json`, in the same run.
+//! Measures the cost of levity for each model call over HTTP, compared with a hand-written loop
+//! with `reqwest` and `serde_json` in the same run.
 //!
 //! - `cargo bench --bench http` measures everything, in about two minutes.
-//! - `-- --quick` does so in a few seconds; good for seeing that it runs.
-//! - `-- --callgrind TURNS SETUP [RUNS]` makes runs of `TURNS` tool turns and nothing else, for a
-//!   profiler.
+//! - `-- --quick` does so in a few seconds, to check that the benchmark runs.
+//! - `-- --callgrind TURNS SETUP [RUNS]` only executes runs of `TURNS` tool turns, for a profiler.
 //!
-//! `docs/performance.md` says what the figures mean.
+//! `docs/performance.md` explains the results.
 
-mod by_hand;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+mod allocations;
 mod calls;
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod clock;
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
-mod count;
-mod live;
+mod concurrent_runs;
+mod floor_agent;
+mod levity_agent;
 mod measure;
-mod once;
-mod serve;
-mod through;
+mod mock_server;
+mod startup;
 
 #[global_allocator]
-static ALLOCATOR: count::Counting = count::Counting;
+static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = args
+    let arguments: Vec<&str> = args
         .iter()
         .map(String::as_str)
         .filter(|arg| *arg != "--bench")
         .collect();
-    match words[..] {
-        ["--serve"] => serve::main(),
-        ["--once", subject, url] => once::main(subject, url),
+    match arguments[..] {
+        ["--serve"] => mock_server::main(),
+        ["--once", subject, url] => startup::main(subject, url),
         ["--live", subject, url, count] => {
-            live::main(subject, url, count.parse().expect("a number of agents"));
+            concurrent_runs::main(subject, url, count.parse().expect("a number of agents"));
         }
         ["--callgrind", turns, setup, ref more @ ..] => {
             let number = |text: &str| text.parse().expect("a number");
@@ -45,12 +44,13 @@ fn main() {
             );
         }
         _ => {
-            // Without `--bench`, cargo runs this as a test: that it runs is enough.
-            let quick = words.contains(&"--quick") || !args.iter().any(|arg| arg == "--bench");
-            let server = serve::Server::start();
+            // Without `--bench`, cargo runs this as a test, which only checks that the benchmark
+            // runs.
+            let quick = arguments.contains(&"--quick") || !args.iter().any(|arg| arg == "--bench");
+            let server = mock_server::Server::start();
             calls::report(&server, quick);
-            live::report(&server, if quick { (30, 1) } else { (2_000, 5) });
-            once::report(&server, if quick { 3 } else { 150 });
+            concurrent_runs::report(&server, if quick { (30, 1) } else { (2_000, 5) });
+            startup::report(&server, if quick { 3 } else { 150 });
         }
     }
 }

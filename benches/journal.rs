@@ -1,13 +1,13 @@
-//! What runs on disk cost: syncing, resuming, long runs, room and listing.
+//! Measures runs on disk: sync, resume, long runs, disk space and listing.
 //!
 //! - `cargo bench --bench journal` measures everything, in about a minute.
-//! - `-- --quick` does so in a few seconds; good for seeing that it runs.
+//! - `-- --quick` does so in a few seconds, to check that the benchmark runs.
 //!
-//! Time is what a clock on the wall says, since most of it is spent waiting for the disk. The files
-//! are in the target folder. `docs/performance.md` says what the figures mean.
+//! Times are wall-clock times, because most of the time is spent waiting for the disk. The files
+//! are in the target folder. `docs/performance.md` explains the results.
 
-#[allow(dead_code, reason = "the other bench uses all of it")]
-mod subject;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+mod workload;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,23 +23,22 @@ use serde_json::json;
 use tokio::runtime;
 use tokio::task::JoinSet;
 
-use subject::{Caller, agent};
+use workload::{Caller, agent};
 
-/// Runs at once, beside one alone.
+/// Number of parallel runs, compared with one run.
 const MANY: usize = 64;
-/// How many times the records of one run alone that many write, at least.
+/// Required throughput of the parallel runs, as a multiple of one run.
 const GROUP: f64 = 10.0;
-/// What resuming a run of 1,000 turns may take, in milliseconds.
+/// Allowed time to resume a run of 1,000 turns, in milliseconds.
 const RESUME: f64 = 50.0;
-/// How much more a record may take to resume in a long run than in a short one; what is measured is
-/// noisy.
+/// Allowed time to resume a record of a long run, relative to a short one. Measurements are noisy.
 const FLAT: f64 = 1.5;
-/// What a turn may take in the file beyond what was said in it, in bytes.
+/// Allowed bytes of a turn in the file beyond its messages.
 const BEYOND: f64 = 1024.0;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    // Without `--bench`, cargo runs this as a test: that it runs is enough.
+    // Without `--bench`, cargo runs this as a test, which only checks that the benchmark runs.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
     let tokio = runtime::Builder::new_current_thread()
         .enable_time()
@@ -54,7 +53,7 @@ fn main() {
     });
 }
 
-/// A folder of its own, gone at the end.
+/// A temporary folder that is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -78,7 +77,7 @@ impl Drop for Folder {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what the disk takes is real time"
+    reason = "the benchmark measures real time"
 )]
 fn now() -> Instant {
     Instant::now()
@@ -93,7 +92,7 @@ fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
 }
 
-/// How many records a second reach the disk: from one run alone, and from many at once.
+/// Measures the records per second that reach the disk, for one run and for many parallel runs.
 async fn sync(records: usize) {
     println!(
         "Sync: records that are on the disk before the next one. Goal: {MANY} runs write {GROUP} \
@@ -105,7 +104,7 @@ async fn sync(records: usize) {
     );
     for durability in [Durability::Synced, Durability::Buffered] {
         let mut ratios = Vec::new();
-        // In turns, so that a busy disk is as bad for one as for the other.
+        // Measurements alternate, so that a busy disk affects both equally.
         for _ in 0..3 {
             let folder = Folder::new("sync");
             let journal = folder.journal(durability);
@@ -171,13 +170,14 @@ fn record(seq: u64) -> Record {
     Record::new(seq, Timestamp::from_millis(1_700_000_000_000 + seq), entry)
 }
 
-/// Makes a run of so many tool turns in a folder; what was said in it, as JSON, in bytes.
+/// Creates a run with this number of tool turns in a folder. Returns the size of its messages as
+/// JSON in bytes.
 async fn make(folder: &Folder, turns: usize) -> usize {
     let runtime = Runtime::new().with_journal(folder.journal(Durability::Buffered));
     let agent = agent(Caller::new(turns))
         .runtime(runtime)
         .build()
-        .expect("the agent is sound");
+        .expect("the agent is valid");
     let answer = agent
         .run("Go")
         .id("r")
@@ -194,22 +194,24 @@ async fn make(folder: &Folder, turns: usize) -> usize {
         .sum()
 }
 
-/// How long it takes until a run of 1,000 turns goes on.
+/// Measures the time to resume a run of 1,000 turns.
 async fn resume(samples: usize) {
     const TURNS: usize = 1_000;
     let folder = Folder::new("resume");
     make(&folder, TURNS).await;
     let file = folder.0.join("r.jsonl");
-    let whole = fs::read(&file).expect("the run is there");
-    // The last call of the model has begun, and nothing is known of it.
-    let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
-    let cut = &whole[..=ends[ends.len() - 3]];
+    let content = fs::read(&file).expect("the run is there");
+    // The last model call has started, and its outcome is unknown.
+    let ends: Vec<usize> = (0..content.len())
+        .filter(|at| content[*at] == b'\n')
+        .collect();
+    let cut = &content[..=ends[ends.len() - 3]];
     let journal = folder.journal(Durability::Buffered);
     let runtime = Runtime::new().with_journal(journal.clone());
     let agent = agent(Caller::new(TURNS))
         .runtime(runtime)
         .build()
-        .expect("the agent is sound");
+        .expect("the agent is valid");
     let (mut reads, mut resumes) = (Vec::new(), Vec::new());
     for _ in 0..samples {
         fs::write(&file, cut).expect("the run is cut");
@@ -244,7 +246,7 @@ async fn resume(samples: usize) {
     );
 }
 
-/// How long it takes to read and resume runs of many turns, for each of their records.
+/// Measures the time per record to read and resume long runs.
 async fn long(lengths: &[usize]) {
     println!(
         "Long runs: reading and resuming, for each record. Goal: the longest takes {FLAT} times as \
@@ -259,9 +261,11 @@ async fn long(lengths: &[usize]) {
         let folder = Folder::new("long");
         make(&folder, *turns).await;
         let (run, file) = (RunId::from("r"), folder.0.join("r.jsonl"));
-        let whole = fs::read(&file).expect("the run is there");
-        let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
-        let cut = &whole[..=ends[ends.len() - 3]];
+        let content = fs::read(&file).expect("the run is there");
+        let ends: Vec<usize> = (0..content.len())
+            .filter(|at| content[*at] == b'\n')
+            .collect();
+        let cut = &content[..=ends[ends.len() - 3]];
         for (sqlite, first) in [false, true].into_iter().zip(&mut firsts) {
             fs::write(&file, cut).expect("the run is cut");
             let files = folder.journal(Durability::Buffered);
@@ -283,7 +287,7 @@ async fn long(lengths: &[usize]) {
             let agent = agent(Caller::new(*turns))
                 .runtime(runtime)
                 .build()
-                .expect("the agent is sound");
+                .expect("the agent is valid");
             let start = now();
             assert_eq!(
                 journal.read(&run).await.expect("it can be read").len(),
@@ -317,7 +321,7 @@ async fn long(lengths: &[usize]) {
     println!();
 }
 
-/// How large a file gets.
+/// Measures the size of the file of a run.
 async fn room() {
     println!(
         "Room: the file of a run of tiny tool turns. Goal: {BEYOND} bytes a turn beyond what was \
@@ -329,32 +333,32 @@ async fn room() {
     );
     for turns in [25, 50, 100, 200, 400] {
         let folder = Folder::new("room");
-        let said = make(&folder, turns).await;
+        let message_bytes = make(&folder, turns).await;
         let bytes = fs::metadata(folder.0.join("r.jsonl"))
             .expect("the run is there")
             .len() as usize;
         let each = |bytes: usize| bytes as f64 / turns as f64;
-        let beyond = each(bytes - said);
+        let beyond = each(bytes - message_bytes);
         println!(
             "{turns:>8} {bytes:>10} {:>12.0} {:>14.0} {beyond:>16.0} {}",
             each(bytes),
-            each(said),
+            each(message_bytes),
             verdict(beyond <= BEYOND)
         );
     }
     println!();
 }
 
-/// How long it takes to list many runs.
+/// Measures the time to list many runs.
 async fn list(runs: usize) {
     let folder = Folder::new("list");
     make(&folder, 20).await;
-    let whole = fs::read_to_string(folder.0.join("r.jsonl")).expect("the run is there");
-    let open: String = whole.split_inclusive('\n').take(40).collect();
+    let content = fs::read_to_string(folder.0.join("r.jsonl")).expect("the run is there");
+    let open: String = content.split_inclusive('\n').take(40).collect();
     for number in 1..runs {
         let (id, text) = (
             format!("run-{number}"),
-            if number % 10 == 0 { &open } else { &whole },
+            if number % 10 == 0 { &open } else { &content },
         );
         let text = text.replacen("\"run\":\"r\"", &format!("\"run\":\"{id}\""), 1);
         fs::write(folder.0.join(format!("{id}.jsonl")), text).expect("a run is written");
@@ -362,7 +366,7 @@ async fn list(runs: usize) {
     let journal = folder.journal(Durability::Buffered);
     println!(
         "List: {runs} runs of 20 turns in files of {} KiB; every tenth has not ended.\n",
-        whole.len() >> 10
+        content.len() >> 10
     );
     let queries = [
         ("all of them", RunQuery::new(), runs),

@@ -1,11 +1,12 @@
-//! What JSON from a model's text costs, beside `serde_json` on the same values without a fault.
+//! Measures JSON repair of model output, compared with `serde_json` on the same values as valid
+//! JSON.
 //!
-//! `cargo bench --bench json`; `-- --quick` to see that it runs.
+//! `cargo bench --bench json`; use `-- --quick` to check that it runs.
 
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+mod allocations;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod clock;
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
-mod count;
 mod measure;
 
 use std::hint::black_box;
@@ -16,12 +17,12 @@ use serde_json::Value;
 use crate::measure::{Cost, Effort, Work, compare, verdict};
 
 #[global_allocator]
-static ALLOCATOR: count::Counting = count::Counting;
+static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator;
 
-/// CPU time of a document, in nanoseconds.
+/// Allowed CPU time of a document, in nanoseconds.
 const GOAL: f64 = 20_000.0;
 
-/// The documents that the tests of `levity-llm` hold it to: `=== kind`, the text, `---`, the value.
+/// The test documents of `levity-llm`: `=== kind`, the text, `---`, the value.
 const CORPUS: &str = include_str!("../crates/levity-llm/tests/data/malformed.txt");
 
 fn main() {
@@ -47,11 +48,11 @@ fn main() {
         "{:44} {:>9} {:>9} {:>8} {:>8} {:>9}",
         "", "ns/doc", "least", "× floor", "allocs", "bytes"
     );
-    let whole: Vec<_> = documents
+    let valid: Vec<_> = documents
         .iter()
         .map(|(_, value)| value.to_string())
         .collect();
-    let fenced: Vec<_> = whole
+    let fenced: Vec<_> = valid
         .iter()
         .map(|text| format!("Here it is:\n```json\n{text}\n```\n"))
         .collect();
@@ -64,10 +65,10 @@ fn main() {
     let works = vec![
         work(
             "serde_json, the same values without a fault",
-            whole.clone(),
+            valid.clone(),
             strict,
         ),
-        work("json::parse, without a fault", whole, tolerant),
+        work("json::parse, without a fault", valid, tolerant),
         work("json::parse, without a fault, in a fence", fenced, tolerant),
         work("json::parse, malformed", malformed, tolerant),
     ];
@@ -111,7 +112,7 @@ fn print(costs: &[Cost]) {
     }
 }
 
-/// Texts that would take long if anything were searched again and again.
+/// Measures texts that would be slow if the parser searched them repeatedly.
 fn hostile() {
     println!("\nA megabyte of one thing, in milliseconds:\n");
     for piece in [

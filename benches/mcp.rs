@@ -1,7 +1,7 @@
-//! What levity adds to a call of a tool of an MCP server, beside a plain rmcp client, over pipes
-//! and over HTTP; and how long ten servers take to start.
+//! Measures the overhead of levity for a tool call to an MCP server, compared with a plain rmcp
+//! client, over pipes and HTTP. It also measures the start of ten servers.
 //!
-//! `cargo bench --bench mcp`; `-- --quick` to see that it runs.
+//! `cargo bench --bench mcp`; use `-- --quick` to check that it runs.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -23,11 +23,10 @@ use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt as _;
 use tokio::process::Command;
 
-#[allow(dead_code, reason = "the memory is looked at by other benches")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod clock;
 
-/// What a call over pipes may cost more, in microseconds of processor time, and of the median in
-/// percent.
+/// Allowed overhead of a call over pipes, in microseconds of CPU time and in percent of the median.
 const GOAL_CPU: f64 = 10.0;
 const GOAL_MEDIAN: f64 = 5.0;
 
@@ -41,7 +40,7 @@ fn main() {
         Some("serve-pipes") => runtime.block_on(serve_pipes(args.next())),
         Some("serve-http") => runtime.block_on(serve_http()),
         _ => {
-            // rmcp's own client leaves the choice to the program.
+            // The rmcp client lets the program choose the crypto provider.
             let _ = rustls::crypto::ring::default_provider().install_default();
             let quick = std::env::args().any(|arg| arg == "--quick");
             runtime.block_on(measure(if quick { 20 } else { 2_000 }));
@@ -56,14 +55,14 @@ async fn measure(calls: usize) {
         "", "median µs", "least µs", "CPU µs"
     );
     let plain = plain_pipes().await;
-    let ours = Servers::builder()
+    let levity_servers = Servers::builder()
         .world(world())
-        .server(this("pipes"))
+        .server(own_server_config("pipes"))
         .start()
         .expect("servers start");
-    ours.wait(WaitFor::All).await;
-    let pipes = compare("pipes", calls, &plain, &ours).await;
-    ours.stop().await;
+    levity_servers.wait(WaitFor::All).await;
+    let pipes = compare("pipes", calls, &plain, &levity_servers).await;
+    levity_servers.stop().await;
     drop(plain);
     let verdict = |met| if met { "met" } else { "MISSED" };
     println!(
@@ -75,41 +74,45 @@ async fn measure(calls: usize) {
     );
 
     let (mut child, url) = http_server().await;
-    let plain = about_us()
+    let plain = client_config()
         .serve(StreamableHttpClientTransport::from_uri(url.clone()))
         .await
         .expect("rmcp connects");
-    let ours = Servers::builder()
+    let levity_servers = Servers::builder()
         .world(world())
         .server(ServerConfig::http("it", url))
         .start()
         .expect("servers start");
-    ours.wait(WaitFor::All).await;
-    let http = compare("HTTP", calls, &plain, &ours).await;
+    levity_servers.wait(WaitFor::All).await;
+    let http = compare("HTTP", calls, &plain, &levity_servers).await;
     println!(
         "  {:+.1} % of the median, {}\n",
         http.median,
         verdict(http.median <= 0.0)
     );
-    ours.stop().await;
+    levity_servers.stop().await;
     drop(plain);
     child.kill().await.expect("the server ends");
     starts().await;
 }
 
-struct Over {
+struct Overhead {
     cpu: f64,
     median: f64,
 }
 
-/// Calls in turns, so that both meet the same machine.
+/// Calls alternate, so that the load of the machine affects both equally.
 async fn compare(
-    way: &str,
+    transport: &str,
     calls: usize,
     plain: &RunningService<RoleClient, ClientConfig>,
-    ours: &Servers,
-) -> Over {
-    let tool = ours.tools().first().cloned().expect("it has a tool");
+    levity_servers: &Servers,
+) -> Overhead {
+    let tool = levity_servers
+        .tools()
+        .first()
+        .cloned()
+        .expect("the server has a tool");
     let args = json!({"text": "sixteen bytes .."});
     let (mut floor, mut levity) = (Samples::default(), Samples::default());
     for call in 0..calls + calls / 10 {
@@ -129,10 +132,10 @@ async fn compare(
         assert!(result.is_ok(), "{result:?}");
     }
     let (a, b) = (
-        floor.show(&format!("a plain rmcp client, {way}")),
-        levity.show(&format!("levity-mcp, {way}")),
+        floor.show(&format!("a plain rmcp client, {transport}")),
+        levity.show(&format!("levity-mcp, {transport}")),
     );
-    Over {
+    Overhead {
         cpu: b.1 - a.1,
         median: (b.0 / a.0 - 1.0) * 100.0,
     }
@@ -147,7 +150,10 @@ struct Samples {
 struct Moment(std::time::Instant, Duration);
 
 impl Moment {
-    #[allow(clippy::disallowed_methods, reason = "real time is what is measured")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the benchmark measures real time"
+    )]
     fn now() -> Self {
         Self(std::time::Instant::now(), clock::cpu())
     }
@@ -174,7 +180,7 @@ fn world() -> Arc<dyn World> {
     Arc::new(levity::runtime::SystemWorld)
 }
 
-fn this(name: &str) -> ServerConfig {
+fn own_server_config(name: &str) -> ServerConfig {
     let program = std::env::current_exe()
         .expect("this program has a path")
         .to_string_lossy()
@@ -182,7 +188,7 @@ fn this(name: &str) -> ServerConfig {
     ServerConfig::stdio(name, program).arg("serve-pipes")
 }
 
-fn about_us() -> ClientConfig {
+fn client_config() -> ClientConfig {
     ClientConfig::default().with_protocol_version(ProtocolVersion::V_2025_11_25)
 }
 
@@ -199,19 +205,19 @@ async fn plain_pipes() -> RunningService<RoleClient, ClientConfig> {
         child.stdout.take().expect("a pipe"),
         child.stdin.take().expect("a pipe"),
     );
-    let client = about_us()
+    let client = client_config()
         .serve((read, write))
         .await
         .expect("rmcp connects");
-    // It ends when its stdin does.
+    // The server ends when its standard input closes.
     std::mem::forget(child);
     client
 }
 
-/// Ten servers, each of which takes half a second to start.
+/// Measures the start of ten servers that need half a second each.
 async fn starts() {
     for count in [1, 10] {
-        let slow = |number: usize| this(&format!("s{number}")).arg("500");
+        let slow = |number: usize| own_server_config(&format!("s{number}")).arg("500");
         let start = Moment::now();
         let servers = Servers::builder()
             .world(world())
@@ -244,7 +250,7 @@ async fn http_server() -> (tokio::process::Child, String) {
     tokio::io::BufReader::new(stdout)
         .read_line(&mut line)
         .await
-        .expect("it says where it is");
+        .expect("the server prints its address");
     (child, line.trim().to_owned())
 }
 
@@ -289,7 +295,7 @@ impl ServerHandler for Echo {
 
 #[allow(
     clippy::disallowed_methods,
-    reason = "a server that is slow to start really is"
+    reason = "the slow server waits in real time"
 )]
 async fn serve_pipes(slow: Option<String>) {
     if let Some(time) = slow.and_then(|time| time.parse().ok()) {

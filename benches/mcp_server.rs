@@ -1,8 +1,8 @@
-//! What levity's MCP server adds to a call of a tool, beside a bare rmcp server: processor time of
-//! the server process, over pipes.
+//! Measures the overhead of levity's MCP server for a tool call, compared with a plain rmcp server:
+//! CPU time of the server process, over pipes.
 //!
-//! `cargo bench --bench mcp_server`; `-- --quick` to see that it runs. It reads `/proc`, so it
-//! measures on Linux alone.
+//! `cargo bench --bench mcp_server`; use `-- --quick` to check that it runs. It reads `/proc`, so
+//! it works on Linux only.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use rmcp::{RoleClient, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-/// What a call may cost more, in microseconds of processor time.
+/// Allowed overhead of a call, in microseconds of CPU time.
 const GOAL: f64 = 10.0;
-/// How many calls are made to one server before the other has its turn.
+/// Number of calls to one server before the benchmark switches to the other.
 const BATCH: usize = 100;
 
 fn main() {
@@ -71,7 +71,7 @@ async fn measure(batches: usize) {
 struct Server {
     child: Child,
     client: RunningService<RoleClient, ClientConfig>,
-    /// Microseconds a call, by batch.
+    /// CPU microseconds per call, one value for each batch.
     spent: Vec<f64>,
 }
 
@@ -113,7 +113,7 @@ impl Server {
         self.spent.push((self.cpu() - before) / BATCH as f64);
     }
 
-    /// What all threads of the server have had of processors, in microseconds.
+    /// Returns the CPU time of all threads of the server, in microseconds.
     fn cpu(&self) -> f64 {
         let pid = self.child.id().expect("it runs");
         let threads = std::fs::read_dir(format!("/proc/{pid}/task"))

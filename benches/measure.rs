@@ -1,16 +1,16 @@
-//! Measures pieces of work side by side.
+//! Measures and compares pieces of work.
 
 use std::time::Duration;
 
+use crate::allocations::Counter;
 use crate::clock::cpu;
-use crate::count::Counter;
 
-/// How long to measure.
+/// The duration of a measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
     /// CPU time for each piece of work.
     budget: Duration,
-    /// CPU time of a sample at least, so that reading the clock costs nothing beside it.
+    /// Minimum CPU time of a sample, so that the cost of reading the clock is negligible.
     sample: Duration,
 }
 
@@ -25,24 +25,25 @@ impl Effort {
     };
 }
 
-/// A piece of work that does `units` things at each call.
+/// A piece of work that processes `units` units at each call.
 pub struct Work {
     pub name: &'static str,
     pub units: usize,
     pub run: Box<dyn FnMut()>,
 }
 
-/// What one unit of a piece of work costs.
+/// The cost of one unit of a piece of work.
 pub struct Cost {
     pub name: &'static str,
-    /// CPU time in nanoseconds: the median of all samples, and the least.
+    /// Median CPU time of all samples, in nanoseconds.
     pub nanos: f64,
+    /// Minimum CPU time of all samples, in nanoseconds.
     pub least: f64,
     pub allocations: f64,
     pub bytes: f64,
 }
 
-/// Measures all of them in turns, so that a busy machine is as bad for one as for the other.
+/// Measures all pieces alternately, so that a busy machine affects them equally.
 pub fn compare(effort: Effort, mut works: Vec<Work>) -> Vec<Cost> {
     let counts: Vec<_> = works.iter_mut().map(count).collect();
     let repeats: Vec<_> = works.iter_mut().map(|work| repeats(effort, work)).collect();
@@ -69,7 +70,8 @@ pub fn compare(effort: Effort, mut works: Vec<Work>) -> Vec<Cost> {
         .collect()
 }
 
-/// Allocations and bytes of a unit. The first call is not counted: it makes what is made once.
+/// Returns the allocations and bytes of a unit. The first call is not counted, because it
+/// initializes shared state.
 fn count(work: &mut Work) -> (f64, f64) {
     (work.run)();
     let counter = Counter::start();
@@ -92,7 +94,7 @@ fn time(repeats: usize, work: &mut Work) -> Duration {
     cpu() - start
 }
 
-/// Says whether a goal is met.
+/// Returns `met` if the value reaches the goal, else `MISSED`.
 pub fn verdict(value: f64, goal: f64) -> &'static str {
     if value <= goal { "met" } else { "MISSED" }
 }

@@ -1,20 +1,20 @@
-//! What conversations cost in time and room.
+//! Measures the time and disk space of conversations.
 //!
 //! - `cargo bench --bench memory` measures everything, in about a minute.
-//! - `-- --quick` does so in a few seconds; good for seeing that it runs.
+//! - `-- --quick` does so in a few seconds, to check that the benchmark runs.
 
-#[allow(dead_code, reason = "the other benchmark uses the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+mod allocations;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod clock;
-#[allow(dead_code, reason = "the other benchmark uses the rest")]
-mod count;
-#[allow(dead_code, reason = "the other benchmark uses the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod measure;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use count::Counter;
+use allocations::Counter;
 use levity_core::{ConversationChange, ConversationId, MemoryStore, Message, Timestamp};
 use levity_memory::{
     Conversations, Counter as Tokens, Durability, FileMemory, InMemory, SqliteMemory, Window,
@@ -23,25 +23,25 @@ use measure::{Effort, Work, compare, verdict};
 use tokio::runtime::{Builder, Runtime};
 
 #[global_allocator]
-static ALLOCATOR: count::Counting = count::Counting;
+static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator;
 
-/// Microseconds of an append that does not wait for the disk.
+/// Allowed time of an append that does not wait for the disk, in microseconds.
 const APPEND: f64 = 50.0;
-/// Milliseconds to load the last messages of a conversation, whatever its length.
+/// Allowed time to load the last messages of a conversation of any length, in milliseconds.
 const LOAD: f64 = 5.0;
-/// Bytes of a turn beyond its messages.
+/// Allowed bytes of a turn beyond its messages.
 const ROOM: f64 = 1_000.0;
-/// Milliseconds to find out what a model is shown, whatever the length of the conversation.
+/// Allowed time to build the window of a conversation of any length, in milliseconds.
 const BUILD: f64 = 1.0;
-/// Memory of 10,000 open conversations beyond the messages in their windows.
+/// Allowed memory of 10,000 open conversations beyond the messages in their windows.
 const OPEN: f64 = 64.0 * 1024.0 * 1024.0;
 
-/// So many messages a window has.
+/// Number of messages in a window.
 const WINDOW: usize = 20;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    // Without `--bench`, cargo runs this as a test: that it runs is enough.
+    // Without `--bench`, cargo runs this as a test, which only checks that the benchmark runs.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
     append(if quick { Effort::QUICK } else { Effort::FULL });
     waited_for(if quick { 20 } else { 200 });
@@ -59,7 +59,7 @@ fn main() {
     open(if quick { 500 } else { 10_000 });
 }
 
-/// A folder that goes with this program.
+/// A temporary folder that is removed at the end.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -90,18 +90,18 @@ fn one_thread() -> Runtime {
         .expect("a runtime is built")
 }
 
-/// How long something takes on the wall's clock.
+/// Runs a function and measures its wall-clock time.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     #[expect(
         clippy::disallowed_methods,
-        reason = "a benchmark goes by the real clock"
+        reason = "the benchmark measures real time"
     )]
     let start = Instant::now();
     let done = work();
     (done, start.elapsed())
 }
 
-/// A turn: a question and an answer, 190 bytes of JSON.
+/// Creates a turn: a question and an answer, 190 bytes of JSON.
 fn turn(number: u64) -> [Message; 2] {
     let question = format!("What is the weather like in town {number}?");
     let answer = format!("In town {number} it is mild, with a light wind from the west.");
@@ -114,7 +114,7 @@ fn change(number: u64) -> ConversationChange {
         .when(Timestamp::from_millis(number))
 }
 
-/// Work that saves one turn after another in one conversation.
+/// Creates work that saves one turn after another in one conversation.
 fn saving(name: &'static str, store: impl MemoryStore + 'static, folder: Arc<Folder>) -> Work {
     let (tokio, id) = (one_thread(), ConversationId::new("bench"));
     let mut number = 0;
@@ -132,7 +132,7 @@ fn saving(name: &'static str, store: impl MemoryStore + 'static, folder: Arc<Fol
     }
 }
 
-/// The floor: the same rows, written by hand on this thread.
+/// Creates the floor (baseline): the same rows, written directly on this thread.
 fn by_hand(folder: Arc<Folder>) -> Work {
     let connection = rusqlite::Connection::open(folder.path()).expect("a file is made");
     let tables = "PRAGMA journal_mode = wal; PRAGMA synchronous = NORMAL; \
@@ -216,7 +216,7 @@ fn append(effort: Effort) {
     files();
 }
 
-/// A save costs what the file holds.
+/// Measures saves to files, whose cost depends on the size of the file.
 fn files() {
     println!(
         "{:40} {:>9} {:>9}",
@@ -242,7 +242,7 @@ fn files() {
     println!();
 }
 
-/// The floor: the same bytes, written and renamed.
+/// The floor (baseline): writes the same bytes and renames the file.
 fn replace(dir: &Path, bytes: &[u8]) {
     std::fs::write(dir.join("new"), bytes).expect("it is written");
     std::fs::rename(dir.join("new"), dir.join("old")).expect("it is renamed");
@@ -350,7 +350,7 @@ fn room(turns: &[u64]) {
                 .block_on(files.save(&id, &change(number)))
                 .expect("it is saved");
         }
-        // What a search needs to know is in the file, too.
+        // The file also contains the search index.
         tokio
             .block_on(store.search(&id, "weather", 1))
             .expect("it is searched");
@@ -366,15 +366,15 @@ fn room(turns: &[u64]) {
     println!();
 }
 
-/// The size of the file once everything is in it.
+/// Returns the size of the file after the write-ahead log is merged.
 fn size(folder: &Folder) -> u64 {
     let connection = rusqlite::Connection::open(folder.path()).expect("it is opened");
     let moved = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-    moved.expect("what is beside the file is moved into it");
+    moved.expect("the write-ahead log is merged");
     std::fs::metadata(folder.path()).map_or(0, |there| there.len())
 }
 
-/// What a model is shown of a conversation, by its length.
+/// Measures the construction of a window, by the length of the conversation.
 fn window(effort: Effort) {
     println!("Window: what is shown within 8,000 tokens. Goal: {BUILD} ms, and flat.\n");
     println!("{:40} {:>9} {:>9} {:>9}", "", "ms CPU", "least", "shown");
@@ -441,7 +441,7 @@ fn open(count: usize) {
     );
 }
 
-/// Opens many that have a window each, and takes the windows out.
+/// Opens many conversations with a window each, and subtracts the windows.
 fn row(name: &str, count: usize, goal: f64, store: Arc<dyn MemoryStore>) {
     let tokio = one_thread();
     let conversations = Conversations::new(store.clone());

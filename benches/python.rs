@@ -1,8 +1,8 @@
-//! What a program in Python costs, beside the interpreter alone in the same thread. Times are on
-//! the wall: a program runs in another process or thread, and whoever wants its result waits for
-//! that too.
+//! Measures a Python program, compared with the interpreter alone in the same thread. Times are
+//! wall-clock times, because the program runs in another process or thread and the caller waits for
+//! it.
 //!
-//! `cargo bench --bench python`; `-- --quick` to see that it runs.
+//! `cargo bench --bench python`; use `-- --quick` to check that it runs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use monty::MontyRun;
 use monty_types::{CompileOptions, PrintWriter, ResourceTracker};
 use serde_json::json;
 
-/// How long a trivial program may take once the first has run.
+/// Allowed time of a trivial program after the first one.
 const GOAL: Duration = Duration::from_millis(1);
 const TRIVIAL: &str = "1 + 1";
 const CALL: &str = "n = add(1)\nn + 1";
@@ -80,12 +80,15 @@ fn main() {
     ));
     println!(
         "\nwhat is kept while `add` runs: {} bytes",
-        runtime.block_on(kept(&journal))
+        runtime.block_on(outcome_size(&journal))
     );
 }
 
-/// The median, the least and nearly the most; the first is not counted.
-#[expect(clippy::disallowed_methods, reason = "what is measured is real time")]
+/// Prints the median, the minimum and the 99th percentile; the first run is not counted.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the benchmark measures real time"
+)]
 fn measure(name: &str, times: usize, mut work: impl FnMut()) -> Duration {
     work();
     let time = |work: &mut dyn FnMut()| {
@@ -105,7 +108,7 @@ fn measure(name: &str, times: usize, mut work: impl FnMut()) -> Duration {
     at(0.5)
 }
 
-/// An agent whose model has one program run.
+/// Runs an agent whose model executes one program.
 async fn call(python: &Python, code: &str, runtime: Runtime) {
     let add = RecordingTool::new("add", |_| Ok(ToolOutput::value(json!(2))));
     let add = add.with_input(json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
@@ -122,8 +125,8 @@ async fn call(python: &Python, code: &str, runtime: Runtime) {
     agent.run("go").id("r").await.expect("an answer");
 }
 
-/// How large the outcome of the stretch up to the call is in the journal.
-async fn kept(journal: &MemoryJournal) -> usize {
+/// Returns the size of the outcome in the journal for the code up to the call.
+async fn outcome_size(journal: &MemoryJournal) -> usize {
     let records = journal
         .read(&RunId::new("r.1"))
         .await

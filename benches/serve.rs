@@ -1,309 +1,278 @@
-//! A server of chat completions, in a process of its own, so that its work is nobody else's.
+//! Measures the latency of events of a run over HTTP, compared with a plain axum server that sends
+//! the same bytes. It also measures the memory of idle clients.
 //!
-//! `POST /TURNS/DELAY/chat/completions` asks for a tool until the conversation has `TURNS` results,
-//! and then answers; each time after `DELAY` milliseconds, in one piece or as a stream.
-//! `GET /accepted` says how many connections there have been.
+//! `cargo bench --bench serve`; use `-- --quick` to check that it runs. The servers are separate
+//! processes; all of them use the same clock.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream as Plain;
+use std::convert::Infallible;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use memchr::memmem;
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use axum::serve::ListenerExt as _;
+use levity::agent::Agent;
+use levity::core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity::serve::http::HttpApi;
+use levity::serve::{AccessControl, NewRun, Runs};
+use levity::test::ScriptedModel;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
-use tokio::runtime;
-use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// What the model says before it calls, in the pieces of a stream.
-const WORDS: [&str; 9] = [
-    "I", " will", " look", " up", " the", " weather", " there", " first", ".",
-];
+mod idle_clients;
 
-/// The arguments of a call, in the pieces of a stream.
-const ARGUMENTS: [&str; 7] = [
-    "{\"",
-    "city",
-    "\": \"",
-    "Reykjavík",
-    "\", \"days\"",
-    ": ",
-    "3}",
-];
+/// Allowed latency of 99 % of the events, in milliseconds.
+const GOAL_MILLIS: f64 = 5.0;
+/// Number of idle clients.
+const IDLE: usize = 1_000;
+/// Number of text bytes in an event.
+const WORDS: usize = 200;
 
-/// The answer, in the pieces of a stream.
-pub const ANSWER: &str =
-    "It will be cool and windy for three days, with some rain on the last of them.";
+fn main() {
+    let mut args = std::env::args().skip(1);
+    match args.next().as_deref() {
+        Some("serve-levity") => runtime().block_on(levity_server()),
+        Some("serve-bare") => runtime().block_on(bare_server()),
+        Some("serve-bridge") => runtime().block_on(idle_clients::bridge()),
+        Some("serve-mcp") => runtime().block_on(idle_clients::mcp()),
+        _ => report(std::env::args().any(|arg| arg == "--quick")),
+    }
+}
 
-/// The server, as the process that measures sees it. It goes with this value.
-pub struct Server {
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+fn report(quick: bool) {
+    let (rounds, events) = if quick { (1, 100) } else { (3, 5_000) };
+    println!(
+        "1,000 events a second of {WORDS} bytes of words, read by one; {rounds} rounds of {events} \
+            in turns.\n"
+    );
+    println!(
+        "{:34} {:>10} {:>10} {:>10}",
+        "", "median µs", "99 % µs", "most µs"
+    );
+    let (mut bare, mut levity) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        bare.extend(follow(&Server::start("serve-bare"), events));
+        levity.extend(follow(&Server::start("serve-levity"), events));
+    }
+    show("a bare axum stream", &mut bare);
+    let late = show("levity's events by HTTP", &mut levity);
+    println!(
+        "  99 % within {:.2} ms, {}\n",
+        late / 1e3,
+        verdict(late / 1e3 <= GOAL_MILLIS)
+    );
+    idle_clients::report(if quick { 50 } else { IDLE });
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
+}
+
+/// Prints percentiles, and returns the 99th.
+fn show(name: &str, micros: &mut [f64]) -> f64 {
+    micros.sort_by(f64::total_cmp);
+    let at = |share: f64| micros[((micros.len() - 1) as f64 * share) as usize];
+    println!(
+        "{name:34} {:>10.0} {:>10.0} {:>10.0}",
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
+    at(0.99)
+}
+
+/// Reads a number of events, and returns the latency of each in microseconds.
+fn follow(server: &Server, count: usize) -> Vec<f64> {
+    let (since, stream) = (now(), server.open());
+    let mut micros = Vec::new();
+    for line in BufReader::new(stream).lines() {
+        let line = line.expect("the stream stays open");
+        let Some((_, rest)) = line.split_once("\"text\":\"") else {
+            continue;
+        };
+        // The goal of the run has a text, too, and events from before the request do not count.
+        let sent = rest
+            .split(' ')
+            .next()
+            .and_then(|nanos| nanos.parse::<u64>().ok());
+        let Some(sent) = sent.filter(|sent| *sent >= since) else {
+            continue;
+        };
+        micros.push((now().saturating_sub(sent)) as f64 / 1e3);
+        if micros.len() == count {
+            break;
+        }
+    }
+    micros
+}
+
+struct Server {
     child: Child,
-    port: u16,
+    address: String,
 }
 
 impl Server {
-    pub fn start() -> Self {
-        let program = std::env::current_exe().expect("this program has a path");
-        let mut command = Command::new(program);
-        command
-            .arg("--serve")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the server starts");
+    fn start(which: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        let mut child = command
+            .arg(which)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
         let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("it has an output"));
-        out.read_line(&mut line).expect("it says its port");
+        BufReader::new(child.stdout.as_mut().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("the server prints its address");
         Self {
             child,
-            port: line.trim().parse().expect("the port is a number"),
+            address: line.trim().to_owned(),
         }
     }
 
-    /// Where a conversation of so many tool turns is had.
-    pub fn url(&self, turns: usize, delay: Duration) -> String {
-        format!(
-            "http://127.0.0.1:{}/{turns}/{}",
-            self.port,
-            delay.as_millis()
-        )
+    /// Opens the event stream of the run that emits events.
+    fn open(&self) -> TcpStream {
+        self.send_request("GET", "/v1/runs/busy/events", "", "")
     }
 
-    /// How many connections there have been, without the one that asks.
-    pub fn accepted(&self) -> usize {
-        let mut stream = Plain::connect(("127.0.0.1", self.port)).expect("the server is there");
-        stream
-            .write_all(b"GET /accepted HTTP/1.1\r\nconnection: close\r\n\r\n")
-            .expect("it is asked");
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).expect("it answers");
-        let count = reply.rsplit("\r\n").next().expect("there is a last line");
-        count.parse::<usize>().expect("it is a number")
+    /// Returns the resident memory of the server.
+    fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .unwrap_or_default();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap_or_default();
+        line.trim()
+            .trim_end_matches(" kB")
+            .parse::<u64>()
+            .unwrap_or(0)
+            << 10
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It ends when nobody can speak to it any more.
-        drop(self.child.stdin.take());
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Serves until the input ends.
-pub fn main() {
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        std::process::exit(0);
-    });
-    let tokio = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime is built");
-    tokio.block_on(accept());
-}
-
-async fn accept() {
-    let socket = TcpSocket::new_v4().expect("there is a socket");
-    socket
-        .bind(([127, 0, 0, 1], 0).into())
-        .expect("a port is free");
-    let listener = socket.listen(4_096).expect("the port can be listened to");
-    println!(
-        "{}",
-        listener.local_addr().expect("it has an address").port()
-    );
-    let accepted = Arc::new(AtomicUsize::new(0));
-    let mut open = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let _ = stream.set_nodelay(true);
-        open.spawn(serve(stream, accepted.clone()));
-        while open.try_join_next().is_some() {}
+/// Returns the time of the clock that all processes share, in nanoseconds.
+fn now() -> u64 {
+    #[repr(C)]
+    struct Timespec {
+        seconds: i64,
+        nanos: i64,
     }
+    unsafe extern "C" {
+        fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
+    }
+    const MONOTONIC: i32 = 1;
+    let mut time = Timespec {
+        seconds: 0,
+        nanos: 0,
+    };
+    // SAFETY: the struct has the layout of 64-bit Linux, and outlives the call.
+    let status = unsafe { clock_gettime(MONOTONIC, &raw mut time) };
+    assert_eq!(status, 0, "the clock is available");
+    time.seconds as u64 * 1_000_000_000 + time.nanos as u64
 }
 
-async fn serve(mut stream: TcpStream, accepted: Arc<AtomicUsize>) {
-    let mut buffer = Vec::new();
-    let mut counts = true;
-    loop {
-        let Some(head) = read_head(&mut stream, &mut buffer).await else {
-            return;
-        };
-        if buffer.starts_with(b"GET") {
-            let count = accepted.load(Ordering::Relaxed).to_string();
-            let reply = format!(
-                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{count}",
-                count.len()
-            );
-            let _ = stream.write_all(reply.as_bytes()).await;
-            return;
+fn filler_text() -> String {
+    format!("{:<WORDS$}", now())
+}
+
+/// Creates an interval that fires a thousand times per second.
+fn ticks() -> Interval {
+    let mut ticks = interval(Duration::from_millis(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    ticks
+}
+
+/// A tool that reports progress forever, or waits forever.
+struct EndlessTool(ToolSpec, bool);
+
+#[async_trait]
+impl Tool for EndlessTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        if !self.1 {
+            return std::future::pending().await;
         }
-        if std::mem::take(&mut counts) {
-            accepted.fetch_add(1, Ordering::Relaxed);
-        }
-        let Some(asked) = Asked::read(&buffer[..head]) else {
-            return;
-        };
-        while buffer.len() < head + asked.length {
-            if !matches!(stream.read_buf(&mut buffer).await, Ok(1..)) {
-                return;
-            }
-        }
-        let reply = asked.reply(&buffer[head..head + asked.length]);
-        buffer.drain(..head + asked.length);
-        if asked.delay > 0 {
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "a server waits by the real clock"
-            )]
-            tokio::time::sleep(Duration::from_millis(asked.delay)).await;
-        }
-        if stream.write_all(&reply).await.is_err() {
-            return;
+        let mut ticks = ticks();
+        loop {
+            ticks.tick().await;
+            cx.progress.report(filler_text());
         }
     }
 }
 
-/// Reads until the end of a request's head, and says where that is.
-async fn read_head(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<usize> {
-    loop {
-        if let Some(end) = memmem::find(buffer, b"\r\n\r\n") {
-            return Some(end + 4);
-        }
-        if !matches!(stream.read_buf(buffer).await, Ok(1..)) {
-            return None;
+async fn levity_server() {
+    let tool = |name: &str, talks| {
+        EndlessTool(
+            ToolSpec::new(name, "Works.").with_hints(Hints::new().read_only()),
+            talks,
+        )
+    };
+    let model = ScriptedModel::new()
+        .call("talk", json!({}))
+        .call("wait", json!({}));
+    let hour = Duration::from_secs(3_600);
+    let agent = Agent::builder(model)
+        .tool(tool("talk", true))
+        .tool(tool("wait", false))
+        .tool_timeout(hour);
+    let runs = Runs::new(agent.build().expect("an agent"));
+    for id in ["busy", "idle"] {
+        let run = runs.start(NewRun::new("Work.").id(id)).expect("a run");
+        // The scripted model serves its turns in the order of the calls.
+        run.opened().await.expect("it begins");
+        while run.standing().stats.tool_calls == 0 {
+            tokio::task::yield_now().await;
         }
     }
+    HttpApi::new(runs)
+        .serve(idle_clients::listener(AccessControl::open()).await)
+        .await
+        .expect("it serves");
 }
 
-/// What the head of a request says.
-struct Asked {
-    turns: usize,
-    delay: u64,
-    length: usize,
-}
-
-impl Asked {
-    fn read(head: &[u8]) -> Option<Self> {
-        let head = std::str::from_utf8(head).ok()?;
-        let mut path = head.split(' ').nth(1)?.split('/').skip(1);
-        let turns = path.next()?.parse().ok()?;
-        let delay = path.next()?.parse().ok()?;
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length")
-                .then(|| value.trim().parse().ok())?
+async fn bare_server() {
+    let stream = || async {
+        let pieces = futures_util::stream::unfold(ticks(), |mut ticks| async {
+            ticks.tick().await;
+            let data = json!({"run": "busy", "seq": 5, "at": now() / 1_000_000, "kind": {"progress": {
+                "effect": 1, "call": "call_0", "text": filler_text(),
+            }}});
+            Some((
+                Ok::<_, Infallible>(format!("event: progress\ndata: {data}\n\n")),
+                ticks,
+            ))
         });
-        Some(Self {
-            turns,
-            delay,
-            length: length?,
-        })
-    }
-
-    fn reply(&self, body: &[u8]) -> Vec<u8> {
-        let results = memmem::find_iter(body, b"\"role\":\"tool\"").count();
-        let call = (results < self.turns).then(|| format!("call_Yx3Kq0ZrTn8bVdL2mW{results:05}"));
-        match memmem::find(body, b"\"stream\":true") {
-            Some(_) => stream(call.as_deref()),
-            None => whole(call.as_deref()),
-        }
-    }
-}
-
-const HEAD: &str = "HTTP/1.1 200 OK\r\ndate: Sun, 15 Nov 2026 10:00:00 GMT\r\nx-request-id: \
-    req_0123456789abcdef\r\n\
-                    cache-control: no-cache\r\n";
-
-fn usage() -> Value {
-    json!({
-        "prompt_tokens": 420, "completion_tokens": 31, "total_tokens": 451,
-        "prompt_tokens_details": {"cached_tokens": 384, "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
-    })
-}
-
-/// A reply in one piece.
-fn whole(call: Option<&str>) -> Vec<u8> {
-    let (message, finish) = match call {
-        Some(id) => {
-            let function = json!({"name": "weather", "arguments": ARGUMENTS.concat()});
-            let calls = json!([{"id": id, "type": "function", "function": function}]);
-            let text = WORDS.concat();
-            (
-                json!({"role": "assistant", "content": text, "refusal": null, "tool_calls": calls}),
-                "tool_calls",
-            )
-        }
-        None => (
-            json!({"role": "assistant", "content": ANSWER, "refusal": null}),
-            "stop",
-        ),
+        (
+            [("content-type", "text/event-stream")],
+            Body::from_stream(pieces),
+        )
     };
-    let body = json!({
-        "id": "chatcmpl-9sKd83jfKs02mxPq", "object": "chat.completion", "created": 1_794_736_800, "model": "mock",
-        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish}],
-        "usage": usage(), "service_tier": "default", "system_fingerprint": "fp_44709d6fcb",
-    });
-    let body = body.to_string();
-    let head = format!(
-        "{HEAD}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    [head, body].concat().into_bytes()
-}
-
-/// A reply in about twenty pieces. Each is a chunk of its own, but all are there at once: how often
-/// somebody has to be woken for them would be chance.
-fn stream(call: Option<&str>) -> Vec<u8> {
-    let mut deltas = vec![json!({"role": "assistant", "content": ""})];
-    let say = |word: &str| json!({"content": word});
-    let finish = match call {
-        Some(id) => {
-            deltas.extend(WORDS.map(say));
-            let function = json!({"name": "weather", "arguments": ""});
-            deltas.push(json!({"tool_calls": [
-                {"index": 0, "id": id, "type": "function", "function": function},
-            ]}));
-            let more =
-                |text: &str| json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]});
-            deltas.extend(ARGUMENTS.map(more));
-            "tool_calls"
-        }
-        None => {
-            deltas.extend(ANSWER.split_inclusive(' ').map(say));
-            "stop"
-        }
-    };
-    let mut bytes =
-        format!("{HEAD}content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n");
-    let mut event = |data: &str| {
-        let event = format!("data: {data}\n\n");
-        bytes += &format!("{:x}\r\n{event}\r\n", event.len());
-    };
-    for delta in deltas {
-        event(&piece(
-            json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}]),
-            Value::Null,
-        ));
-    }
-    event(&piece(
-        json!([{"index": 0, "delta": {}, "logprobs": null, "finish_reason": finish}]),
-        Value::Null,
-    ));
-    event(&piece(json!([]), usage()));
-    event("[DONE]");
-    bytes += "0\r\n\r\n";
-    bytes.into_bytes()
-}
-
-fn piece(choices: Value, usage: Value) -> String {
-    let piece = json!({
-        "id": "chatcmpl-9sKd83jfKs02mxPq", "object": "chat.completion.chunk", "created": 1_794_736_800,
-        "model": "mock", "service_tier": "default", "system_fingerprint": "fp_44709d6fcb", "choices": choices,
-        "usage": usage,
-    });
-    piece.to_string()
+    let router = Router::new().route("/v1/runs/busy/events", get(stream));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("an address");
+    println!("{}", listener.local_addr().expect("an address"));
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    axum::serve(listener, router).await.expect("it serves");
 }

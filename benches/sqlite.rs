@@ -1,18 +1,18 @@
-//! What runs in an SQLite file cost in time and room.
+//! Measures the time and disk space of runs in an SQLite file.
 //!
 //! - `cargo bench --bench sqlite` measures everything, in about a minute.
-//! - `-- --quick` does so in a few seconds; good for seeing that it runs.
-//! - `-- --callgrind N` runs `N` journaled tool turns and nothing else, for a profiler;
-//!   `-- --callgrind N list` makes `N` runs and lists them.
+//! - `-- --quick` does so in a few seconds, to check that the benchmark runs.
+//! - `-- --callgrind N` only executes `N` journaled tool turns, for a profiler;
+//!   `-- --callgrind N list` creates `N` runs and lists them.
 
-#[allow(dead_code, reason = "the other benchmark uses the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+mod allocations;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod clock;
-#[allow(dead_code, reason = "the other benchmark uses the rest")]
-mod count;
-#[allow(dead_code, reason = "the other benchmark uses the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod measure;
-#[allow(dead_code, reason = "the other benchmark uses the rest")]
-mod subject;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+mod workload;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,22 +26,22 @@ use levity_core::{
 };
 use measure::{Effort, Work, compare, verdict};
 use serde_json::json;
-use subject::{Caller, agent};
 use tokio::runtime;
 use tokio::task::JoinSet;
+use workload::{Caller, agent};
 
 #[global_allocator]
-static ALLOCATOR: count::Counting = count::Counting;
+static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator;
 
-/// More CPU time of a tool turn than without a journal, in microseconds.
+/// Allowed additional CPU time of a tool turn with a journal, in microseconds.
 const TURN: f64 = 100.0;
-/// Milliseconds for a list of all of 100,000 runs.
+/// Allowed time to list 100,000 runs, in milliseconds.
 const LIST: f64 = 50.0;
-/// Milliseconds to open a run of 1,000 turns.
+/// Allowed time to open a run of 1,000 turns, in milliseconds.
 const RESUME: f64 = 50.0;
-/// How many times faster 64 runs together are than one alone, when all wait for the disk.
+/// Required throughput of 64 parallel runs that wait for the disk, as a multiple of one run.
 const TOGETHER: f64 = 10.0;
-/// Bytes of a turn beyond its records.
+/// Allowed bytes of a turn beyond its records.
 const ROOM: f64 = 1_000.0;
 
 fn main() {
@@ -56,7 +56,7 @@ fn main() {
             _ => (journaled(&Folder::new(), count).run)(),
         };
     }
-    // Without `--bench`, cargo runs this as a test: that it runs is enough.
+    // Without `--bench`, cargo runs this as a test, which only checks that the benchmark runs.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
     turns(if quick { Effort::QUICK } else { Effort::FULL });
     many(if quick { 5_000 } else { 100_000 });
@@ -65,7 +65,7 @@ fn main() {
     room();
 }
 
-/// A folder that goes with this program.
+/// A temporary folder that is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -83,9 +83,9 @@ impl Folder {
         journal.with_durability(durability)
     }
 
-    /// The size of the file once everything is in it.
+    /// Returns the size of the file after the write-ahead log is merged.
     fn size(&self) -> u64 {
-        // Opening and closing it once more moves what is beside the file into it.
+        // Opening and closing the file once more merges the write-ahead log.
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |there| there.len());
         size(&self.0.join("runs.db"))
     }
@@ -104,11 +104,11 @@ fn one_thread() -> runtime::Runtime {
         .expect("a runtime is built")
 }
 
-/// How long something takes on the wall's clock, and in CPU time.
+/// Runs a function and measures its wall-clock time and CPU time.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration, Duration) {
     #[expect(
         clippy::disallowed_methods,
-        reason = "a benchmark goes by the real clock"
+        reason = "the benchmark measures real time"
     )]
     let (start, cpu) = (Instant::now(), clock::cpu());
     let done = work();
@@ -119,14 +119,14 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Work that makes one journaled run of `turns` tool turns each time.
+/// Creates work that executes one journaled run of `turns` tool turns.
 fn journaled(folder: &Folder, turns: usize) -> Work {
     let (tokio, journal) = (one_thread(), folder.journal(Durability::Buffered));
     let runtime = Runtime::new().with_journal(journal);
     let agent = agent(Caller::new(turns))
         .runtime(runtime)
         .build()
-        .expect("the agent is sound");
+        .expect("the agent is valid");
     let run = Box::new(move || {
         let answer = tokio
             .block_on(agent.run("Go").into_future())
@@ -145,7 +145,7 @@ fn unjournaled(turns: usize) -> Work {
         one_thread(),
         agent(Caller::new(turns))
             .build()
-            .expect("the agent is sound"),
+            .expect("the agent is valid"),
     );
     let run = Box::new(move || {
         let answer = tokio
@@ -208,7 +208,7 @@ fn finished(seq: u64) -> Record {
     Record::new(seq, Timestamp::from_millis(seq), entry)
 }
 
-/// Many runs that wait in one file, all of them held at once.
+/// Measures many waiting runs in one file, all of them open at once.
 fn many(count: usize) {
     println!("Many: {count} waiting runs in one file, 512 being made at a time, and all listed.\n");
     let (folder, tokio) = (Folder::new(), one_thread());
@@ -222,7 +222,7 @@ fn many(count: usize) {
     );
     let (_, wall, _) = timed(|| {
         drop(logs);
-        // Whatever comes next is done after that.
+        // The next operation waits until these writes are done.
         tokio
             .block_on(journal.remove(&RunId::from("nobody")))
             .expect("nobody drives it");
@@ -293,7 +293,7 @@ async fn fill(journal: &SqliteJournal, count: usize) -> Vec<levity_core::OpenRun
     logs
 }
 
-/// Runs that wait for the disk after every record, one alone and 64 together.
+/// Measures runs that wait for the disk after every record, for one run and for 64 parallel runs.
 fn together(records: u64) {
     println!(
         "Together: records a second, each waited for until it is on the disk. Goal: {TOGETHER} \
@@ -337,11 +337,11 @@ async fn sync(journal: &SqliteJournal, runs: usize, records: u64) {
     tasks.join_all().await;
 }
 
-/// Makes a run of so many turns, and says how many bytes its records have as JSON.
+/// Creates a run with this number of turns, and returns the size of its records as JSON.
 fn make(folder: &Folder, turns: usize) -> f64 {
     let (tokio, journal) = (one_thread(), folder.journal(Durability::Buffered));
     let agent = agent(Caller::new(turns)).runtime(Runtime::new().with_journal(journal.clone()));
-    let agent = agent.build().expect("the agent is sound");
+    let agent = agent.build().expect("the agent is valid");
     tokio
         .block_on(agent.run("Go").id("r1").into_future())
         .expect("the run ends");
@@ -392,8 +392,7 @@ fn room() {
             folder.size() as f64
         };
         let json = make(&folder, turns) / turns as f64;
-        // Closing the last connection moves what is beside the file into it; that happens on
-        // another thread.
+        // Closing the last connection merges the write-ahead log, which happens on another thread.
         let open = one_thread();
         let journal = folder.journal(Durability::Buffered);
         let listed = open

@@ -1,13 +1,13 @@
-//! What a streamed reply costs from its bytes to the whole message, beside reading the same JSON
+//! Measures the decoding of a streamed reply into a message, compared with parsing the same JSON
 //! once.
 //!
-//! `cargo bench --bench sse`; `-- --quick` to see that it runs.
+//! `cargo bench --bench sse`; use `-- --quick` to check that it runs.
 
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+mod allocations;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod clock;
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
-mod count;
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod measure;
 
 use std::borrow::Cow;
@@ -21,13 +21,14 @@ use serde_json::json;
 use crate::measure::{Cost, Effort, Work, compare};
 
 #[global_allocator]
-static ALLOCATOR: count::Counting = count::Counting;
+static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator;
 
-/// Megabytes a second on one core; or else no more than so many times what the JSON alone takes.
+/// Required megabytes per second on one core. Alternatively, the cost relative to the JSON alone
+/// must not exceed `RATIO`.
 const SPEED: f64 = 400.0;
 const RATIO: f64 = 1.5;
 
-/// How many pieces the reply comes in.
+/// Number of chunks in the reply.
 const PIECES: usize = 20_000;
 
 fn main() {
@@ -92,7 +93,7 @@ fn events(payloads: &[String]) -> impl Iterator<Item = &[u8]> {
         .filter(|data| *data != b"[DONE]")
 }
 
-/// Prints what an event of so many bytes costs.
+/// Prints the cost of an event of this size.
 fn print(costs: &[Cost], bytes: f64) {
     for cost in costs {
         let speed = |nanos: f64| bytes / nanos * 1e3;
@@ -102,17 +103,17 @@ fn print(costs: &[Cost], bytes: f64) {
         } else {
             "MISSED"
         };
-        let (name, most) = (cost.name, speed(cost.least));
+        let (name, best) = (cost.name, speed(cost.least));
         println!(
-            "{name:44} {now:>8.0} {most:>8.0} {ratio:>8.2} {:>8.1} {goal}",
+            "{name:44} {now:>8.0} {best:>8.0} {ratio:>8.2} {:>8.1} {goal}",
             cost.allocations
         );
     }
 }
 
-/// What a client must read of a chunk at least.
+/// The part of a chunk that every client must read.
 #[derive(Deserialize)]
-#[allow(dead_code, reason = "reading them is what is measured")]
+#[allow(dead_code, reason = "the benchmark only parses the fields")]
 struct Chunk<'a> {
     #[serde(borrow)]
     choices: Vec<Choice<'a>>,
@@ -120,7 +121,7 @@ struct Chunk<'a> {
 }
 
 #[derive(Deserialize)]
-#[allow(dead_code, reason = "reading them is what is measured")]
+#[allow(dead_code, reason = "the benchmark only parses the fields")]
 struct Choice<'a> {
     index: u64,
     #[serde(borrow)]
@@ -130,7 +131,7 @@ struct Choice<'a> {
 }
 
 #[derive(Deserialize)]
-#[allow(dead_code, reason = "reading them is what is measured")]
+#[allow(dead_code, reason = "the benchmark only parses the fields")]
 struct Delta<'a> {
     #[serde(borrow, default)]
     content: Cow<'a, str>,
@@ -141,7 +142,7 @@ struct Delta<'a> {
 }
 
 #[derive(Deserialize)]
-#[allow(dead_code, reason = "reading them is what is measured")]
+#[allow(dead_code, reason = "the benchmark only parses the fields")]
 struct Call<'a> {
     index: u64,
     id: Option<&'a str>,
@@ -150,7 +151,7 @@ struct Call<'a> {
 }
 
 #[derive(Deserialize)]
-#[allow(dead_code, reason = "reading them is what is measured")]
+#[allow(dead_code, reason = "the benchmark only parses the fields")]
 struct Function<'a> {
     name: Option<&'a str>,
     #[serde(borrow, default)]

@@ -1,14 +1,13 @@
-//! What a swarm costs beside its workers, which do nothing here; and its bus.
+//! Measures a swarm whose workers do nothing, and its message bus.
 //!
 //! - `cargo bench --bench swarm` measures everything, in about half a minute.
-//! - `-- --quick` does so in a few seconds; good for seeing that it runs.
-//! - `-- --callgrind N [floor]` has one swarm make `N` delegations and nothing else, for a
-//!   profiler.
+//! - `-- --quick` does so in a few seconds, to check that the benchmark runs.
+//! - `-- --callgrind N [floor]` only runs one swarm with `N` delegations, for a profiler.
 //!
-//! `docs/performance.md` says what the figures mean.
+//! `docs/performance.md` explains the results.
 
+mod allocations;
 mod clock;
-mod count;
 mod measure;
 
 use std::hint::black_box;
@@ -26,11 +25,11 @@ use measure::{Effort, Work, compare, verdict};
 use tokio::runtime;
 
 #[global_allocator]
-static ALLOCATOR: count::Counting = count::Counting;
+static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator;
 
-/// How many microseconds a delegation may cost beside what the worker does.
+/// Allowed cost of a delegation without the worker, in microseconds.
 const GOAL_MICROS: f64 = 50.0;
-/// How many microseconds a message on the bus may cost.
+/// Allowed cost of a message on the bus, in microseconds.
 const GOAL_POST: f64 = 1.0;
 
 fn main() {
@@ -38,7 +37,7 @@ fn main() {
     if let Some(at) = args.iter().position(|arg| arg == "--callgrind") {
         return callgrind(&args[at + 1..]);
     }
-    // Without `--bench`, cargo runs this as a test: that it runs is enough.
+    // Without `--bench`, cargo runs this as a test, which only checks that the benchmark runs.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
     let (effort, scale) = if quick {
         (Effort::QUICK, 10)
@@ -51,7 +50,7 @@ fn main() {
     contexts(effort, scale);
 }
 
-/// A model that says one word at once.
+/// A model that replies with one word at once.
 struct Word(ModelCard);
 
 #[async_trait]
@@ -81,12 +80,12 @@ fn tokio() -> runtime::Runtime {
         .expect("a runtime is built")
 }
 
-/// How the delegations depend on each other.
+/// The dependencies between the delegations.
 #[derive(Clone, Copy)]
 enum Shape {
-    /// Not at all.
+    /// The delegations are independent.
     Wide,
-    /// Each on the one before.
+    /// Each delegation depends on the previous one.
     Chain,
 }
 
@@ -101,7 +100,7 @@ fn plan(count: usize, shape: Shape) -> Vec<Delegation> {
     (0..count).map(one).collect()
 }
 
-/// Each task is a run of its own, and nothing stands above them.
+/// Creates the floor (baseline): each task is a separate run without a parent.
 fn alone(count: usize) -> Work {
     let (tokio, agent) = (tokio(), agent());
     let run = move || {
@@ -181,7 +180,7 @@ fn delegations(effort: Effort, scale: usize) {
     }
 }
 
-/// The most memory at once while all are at work, that of the plan and of the reports included.
+/// Measures the peak memory while all workers run, including the plan and the reports.
 fn memory(scale: usize) {
     let (count, tokio) = (1_000 / scale, tokio());
     let swarm = Swarm::builder(Router::keywords())
@@ -189,7 +188,7 @@ fn memory(scale: usize) {
         .max_parallel(count)
         .build()
         .expect("a swarm is built");
-    let counter = count::Counter::start();
+    let counter = allocations::Counter::start();
     let finished = tokio.block_on(
         swarm
             .run(SwarmInput::from("Go").plan(plan(count, Shape::Wide)))
@@ -220,7 +219,7 @@ fn names() -> Vec<Arc<str>> {
     (0..100).map(|at| format!("worker{at}").into()).collect()
 }
 
-/// Messages on a bus that is full, so that the oldest leave.
+/// Measures messages on a full bus, which drops the oldest ones.
 fn posts(effort: Effort, scale: usize) {
     println!(
         "Messages on the bus, from 100 workers to one or to all, the oldest leaving. Goal: \
@@ -259,7 +258,7 @@ fn posts(effort: Effort, scale: usize) {
     println!();
 }
 
-/// What a worker is shown, from logs that grow: it should cost the same.
+/// Measures the context of a worker with growing logs, whose cost should be constant.
 fn contexts(effort: Effort, scale: usize) {
     println!("What a worker is shown of the bus within 2,000 tokens, by the length of the log:\n");
     for count in [1_000, 10_000, 100_000] {

@@ -1,4 +1,4 @@
-//! What a turn costs, beside a loop written by hand.
+//! Measures the cost of a turn, compared with a hand-written loop.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use levity_core::ToolSpec;
 use tokio::runtime;
 
 use crate::measure::{Cost, Effort, Work, compare, verdict};
-use crate::subject::{Caller, Quirk, agent, by_hand, noop};
+use crate::workload::{Caller, Quirk, agent, by_hand, noop};
 
-/// CPU time of a tool turn, in microseconds.
+/// Allowed CPU time of a tool turn, in microseconds.
 const GOAL: f64 = 20.0;
 
-/// How much more it may be with a journal on disk.
+/// Allowed additional CPU time with a journal on disk, in microseconds.
 const ON_DISK: f64 = 100.0;
 
-/// How much more a turn may cost in a long run than in a short one; what is measured is noisy.
+/// Allowed cost of a turn in a long run, relative to a short one. Measurements are noisy.
 const FLAT: f64 = 1.5;
 
-/// By what a turn is driven.
+/// The configuration that executes a turn.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Setup {
     Floor,
@@ -75,12 +75,13 @@ impl Setup {
         }
     }
 
-    /// Work that makes one run of `turns` tool turns each time.
+    /// Creates work that executes one run of `turns` tool turns.
     pub fn work(self, turns: usize) -> Work {
         let model = Caller::new(turns).quirk(match self {
             Self::NoUsage => Quirk::NoUsage,
             Self::SameIds => Quirk::SameIds,
-            // A listener of an endless burst on its own thread would only ever lag.
+            // The listener runs on the same thread, so it would always lag behind a model that
+            // never yields.
             Self::Yielding | Self::Unread | Self::Events => Quirk::Yields,
             _ => Quirk::None,
         });
@@ -94,7 +95,7 @@ impl Setup {
                 Box::new(move || assert_eq!(tokio.block_on(by_hand(&model, &tools)), "done"))
             }
             Self::Run | Self::Yielding | Self::NoUsage | Self::SameIds => {
-                let agent = agent(model).build().expect("the agent is sound");
+                let agent = agent(model).build().expect("the agent is valid");
                 Box::new(move || check(tokio.block_on(agent.run("Go").into_future()), turns))
             }
             Self::Journal => {
@@ -103,7 +104,7 @@ impl Setup {
                 let agent = agent(model)
                     .runtime(runtime)
                     .build()
-                    .expect("the agent is sound");
+                    .expect("the agent is valid");
                 Box::new(move || {
                     check(
                         tokio.block_on(agent.run("Go").id("r1").into_future()),
@@ -111,7 +112,7 @@ impl Setup {
                     );
                     tokio
                         .block_on(journal.remove(&RunId::from("r1")))
-                        .expect("nobody drives it");
+                        .expect("no process drives the run");
                 })
             }
             Self::Files => {
@@ -123,7 +124,7 @@ impl Setup {
                 let agent = agent(model)
                     .runtime(runtime)
                     .build()
-                    .expect("the agent is sound");
+                    .expect("the agent is valid");
                 Box::new(move || {
                     check(
                         tokio.block_on(agent.run("Go").id("r1").into_future()),
@@ -131,15 +132,15 @@ impl Setup {
                     );
                     std::fs::remove_dir_all(&folder)
                         .and_then(|()| std::fs::create_dir(&folder))
-                        .expect("it is emptied");
+                        .expect("the folder can be emptied");
                 })
             }
             Self::Unread => {
-                let agent = agent(model).build().expect("the agent is sound");
+                let agent = agent(model).build().expect("the agent is valid");
                 Box::new(move || check(tokio.block_on(async { agent.start("Go").await }), turns))
             }
             Self::Events => {
-                let agent = agent(model).build().expect("the agent is sound");
+                let agent = agent(model).build().expect("the agent is valid");
                 Box::new(move || check(tokio.block_on(listen(&agent)), turns))
             }
         };
@@ -160,7 +161,7 @@ async fn listen(agent: &Agent) -> levity::Result<Answer> {
     run.await
 }
 
-/// A run that did something else would make a fine figure.
+/// Checks the number of calls, because a run with fewer calls would look faster.
 fn check(answer: levity::Result<Answer>, turns: usize) {
     let answer = answer.expect("the run ends with an answer");
     let stats = answer.stats();
@@ -197,22 +198,22 @@ pub fn report(effort: Effort) {
     }
 }
 
-/// How the cost of the set-up at this place grows, and whether the goals are met at every length.
+/// Returns the growth of the cost of one set-up, and the verdict on its goals at every length.
 fn summary(at: usize, all: &[Vec<Cost>]) -> String {
     let nanos: Vec<f64> = all.iter().map(|costs| costs[at].nanos).collect();
     let growth = nanos[nanos.len() - 1] / nanos[0];
     if at == 0 {
         return format!("{:40} 1,000 turns / 10 turns: {growth:.2}", "");
     }
-    let most = nanos.into_iter().fold(0.0, f64::max) / 1e3;
+    let max_micros = nanos.into_iter().fold(0.0, f64::max) / 1e3;
     let goal = if Setup::ALL[at] == Setup::Files {
         GOAL + ON_DISK
     } else {
         GOAL
     };
-    let (flat, fast) = (verdict(growth, FLAT), verdict(most, goal));
+    let (flat, fast) = (verdict(growth, FLAT), verdict(max_micros, goal));
     format!(
-        "{:40} 1,000 turns / 10 turns: {growth:.2}, {flat}; at most {most:.2} µs, {fast}",
+        "{:40} 1,000 turns / 10 turns: {growth:.2}, {flat}; at most {max_micros:.2} µs, {fast}",
         ""
     )
 }

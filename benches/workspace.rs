@@ -1,11 +1,12 @@
-//! What files of a workspace cost beside the standard library, and a search beside ripgrep.
+//! Measures file access of a workspace, compared with the standard library, and search, compared
+//! with ripgrep.
 //!
-//! `cargo bench --bench workspace`; `-- --quick` to see that it runs.
+//! `cargo bench --bench workspace`; use `-- --quick` to check that it runs.
 
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
+#[allow(dead_code, reason = "other benchmarks use the rest")]
+mod allocations;
+#[allow(dead_code, reason = "other benchmarks use the rest")]
 mod clock;
-#[allow(dead_code, reason = "the other benchmarks use the rest")]
-mod count;
 mod measure;
 
 use std::fs;
@@ -23,10 +24,11 @@ use serde_json::json;
 use crate::measure::{Cost, Effort, Work, compare, verdict};
 
 #[global_allocator]
-static ALLOCATOR: count::Counting = count::Counting;
+static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator;
 
-/// Reading, as a multiple of `std::fs::read`; searching, as a multiple of `rg`.
+/// Allowed time to read a file, as a multiple of `std::fs::read`.
 const READ: f64 = 2.0;
+/// Allowed time of a search, as a multiple of `rg`.
 const SEARCH: f64 = 1.3;
 
 fn main() {
@@ -137,11 +139,11 @@ fn print(goal: Option<f64>, costs: &[Cost]) {
     println!();
 }
 
-/// A tree, searched by the tool and by ripgrep in turns; the fastest round of each counts.
+/// Searches a tree alternately with the tool and with ripgrep; the fastest round of each counts.
 fn search(quick: bool, folder: &Path) {
     let (files, rounds) = if quick { (400, 2) } else { (12_000, 15) };
     let tree = folder.join("tree");
-    let bytes = grow(&tree, files);
+    let bytes = create_tree(&tree, files);
     println!(
         "A tree of {files} files and {} MB, all cores, milliseconds. Goal: {SEARCH} × rg.\n",
         bytes >> 20
@@ -156,19 +158,19 @@ fn search(quick: bool, folder: &Path) {
         ("a pattern without literals", r"\w{5}\s+\w{5}\s+\w{9}ing"),
         ("a word that is nowhere", "zzyzx"),
     ] {
-        let (mut ours, mut theirs) = (Duration::MAX, Some(Duration::MAX));
+        let (mut tool_time, mut rg_time) = (Duration::MAX, Some(Duration::MAX));
         for _ in 0..rounds {
-            ours = ours.min(timed(|| by_tool(&tool, pattern)));
-            theirs = theirs.and_then(|best| Some(best.min(by_ripgrep(&tree, pattern)?)));
+            tool_time = tool_time.min(timed(|| by_tool(&tool, pattern)));
+            rg_time = rg_time.and_then(|best| Some(best.min(by_ripgrep(&tree, pattern)?)));
         }
-        let ours = ours.as_secs_f64() * 1e3;
-        match theirs.map(|time| time.as_secs_f64() * 1e3) {
-            Some(theirs) => {
-                let (ratio, met) = (ours / theirs, verdict(ours / theirs, SEARCH));
-                println!("{name:44} {ours:>9.1} {theirs:>9.1} {ratio:>8.2} {met}");
+        let tool_time = tool_time.as_secs_f64() * 1e3;
+        match rg_time.map(|time| time.as_secs_f64() * 1e3) {
+            Some(rg_time) => {
+                let (ratio, met) = (tool_time / rg_time, verdict(tool_time / rg_time, SEARCH));
+                println!("{name:44} {tool_time:>9.1} {rg_time:>9.1} {ratio:>8.2} {met}");
             }
             None => println!(
-                "{name:44} {ours:>9.1} {:>9} {:>8} SKIPPED: there is no `rg`",
+                "{name:44} {tool_time:>9.1} {:>9} {:>8} SKIPPED: there is no `rg`",
                 "-", "-"
             ),
         }
@@ -183,7 +185,7 @@ fn timed(work: impl FnOnce()) -> Duration {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what a search takes on all cores is real time"
+    reason = "the benchmark measures real time"
 )]
 fn now() -> Instant {
     Instant::now()
@@ -212,12 +214,12 @@ fn by_ripgrep(tree: &Path, pattern: &str) -> Option<Duration> {
         .stderr(Stdio::null());
     let start = now();
     let status = rg.status().ok()?;
-    // One means that nothing was found.
+    // Exit code 1 means that nothing was found.
     matches!(status.code(), Some(0 | 1)).then(|| start.elapsed())
 }
 
-/// Makes a tree of text that looks a little like source code; it is the same every time.
-fn grow(tree: &Path, files: usize) -> usize {
+/// Creates a deterministic tree of text that resembles source code.
+fn create_tree(tree: &Path, files: usize) -> usize {
     const WORDS: [&str; 16] = [
         "let", "value", "return", "matching", "self", "result", "path", "string", "option",
         "where", "async", "stream", "buffer", "index", "error", "(x)",

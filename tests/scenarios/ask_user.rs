@@ -56,7 +56,7 @@ async fn parked_question_is_answered_through_journal() {
     let Err(levity::Error::Parked { run, .. }) = agent.run("Paint the shed").park().await else {
         panic!("the run was not parked");
     };
-    let [ask] = &*agent.question_model(&run).await.unwrap() else {
+    let [ask] = &*agent.asks(&run).await.unwrap() else {
         panic!("expected one question")
     };
     let request = RunRequest::Decide {

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity::agent::{AgentBuilder, Low};
+use levity::agent::AgentBuilder;
 use levity::core::{
     CostBound, Deltas, Event, EventKind, Finish, Limit, ModelCard, ModelError, ModelErrorKind,
-    Money, Part, Price, Request, Response, Role, Status, ToolCall, ToolChoice, Usage,
+    Money, Part, Price, Request, Response, Role, ToolCall, Usage,
 };
 use levity::prelude::*;
-use levity::runtime::{MemoryJournal, replay};
-use levity::test::{FaultyJournal, ManualWorld, RecordingTool, ScriptedModel, Turn};
+use levity::runtime::MemoryJournal;
+use levity::test::{FaultyJournal, ManualWorld, ScriptedModel, Turn};
 use serde_json::json;
 
 use crate::support::{add, collect_events, drop_at, runtime};
@@ -523,7 +523,7 @@ async fn idempotent_call_over_limit_after_crash_is_reported_unknown() {
             .build()
             .unwrap()
     };
-    let hanging_tool = levity::test::FaultyTool::hanging_tool;
+    let hanging_tool = levity::test::FaultyTool::hangs;
     let calls = ScriptedModel::new().call("put", json!({}));
     let called = |event: &Event| matches!(event.kind, EventKind::ToolStarted { .. });
     drop_at(

@@ -311,7 +311,7 @@ async fn agents_of_team_recall_facts_of_earlier_session() {
     assert!(
         prompts[2].contains("The boat of the user is called Kestrel."),
         "{}",
-        prompt[2]
+        prompts[2]
     );
 }
 

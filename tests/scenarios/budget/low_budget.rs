@@ -1,7 +1,7 @@
 //! Runs whose budget is low or too small for a request.
 
 use levity::agent::Low;
-use levity::core::{Event, EventKind, Limit, ModelCard, Price, Status, ToolChoice};
+use levity::core::{EventKind, Limit, ModelCard, Price, Status, ToolChoice};
 use levity::prelude::*;
 use levity::runtime::replay;
 use levity::test::{RecordingTool, ScriptedModel, Turn};

@@ -170,13 +170,11 @@ async fn parked_grandchild_is_counted_once_when_child_ends() {
         .with_card(card());
     let low = Agent::builder(low).tool(risky).build().unwrap();
     let middle = ScriptedModel::new().turn(call(&["low"], task.clone()).call("slow", json!({})));
-    let slow = levity::test::FaultyTool::hanging_tool()
-        .named("slow")
-        .with_hints(
-            levity::core::Hints::new()
-                .parallel()
-                .timeout(Duration::from_secs(600)),
-        );
+    let slow = levity::test::FaultyTool::hangs().named("slow").with_hints(
+        levity::core::Hints::new()
+            .parallel()
+            .timeout(Duration::from_secs(600)),
+    );
     let middle = Agent::builder(middle.with_card(card()))
         .agent("low", "Counts.", low)
         .tool(slow)

@@ -1,5 +1,5 @@
-//! The floor: an agent as one writes it by hand, with `reqwest` and `serde_json` and nothing that
-//! the work does not need.
+//! The floor (baseline): a hand-written agent with `reqwest` and `serde_json`, without anything
+//! that the work does not need.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::through::{GOAL, INSTRUCTIONS, KEY, weather};
+use crate::levity_agent::{GOAL, INSTRUCTIONS, KEY, weather};
 
-/// What all conversations share.
+/// The state that all conversations share.
 #[derive(Clone)]
-pub struct Hand {
+pub struct FloorAgent {
     client: reqwest::Client,
     url: String,
     tools: Vec<Tool>,
@@ -89,11 +89,11 @@ struct Reply {
 
 #[derive(Deserialize)]
 struct Choice {
-    message: Said,
+    message: ReplyMessage,
 }
 
 #[derive(Deserialize, Default)]
-struct Said {
+struct ReplyMessage {
     content: Option<String>,
     #[serde(default)]
     tool_calls: Vec<ToolCall>,
@@ -119,7 +119,7 @@ struct Delta<'a> {
     tool_calls: Vec<CallDelta<'a>>,
 }
 
-/// Text that is only copied where it has escapes.
+/// Text that is copied only if it contains escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
 
@@ -146,8 +146,9 @@ struct WeatherArgs {
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-impl Hand {
-    /// Whoever writes this by hand sets time limits too, and sends what is small at once.
+impl FloorAgent {
+    /// Creates the agent. A hand-written client would also set timeouts and disable Nagle's
+    /// algorithm.
     pub fn new(url: &str, stream: bool) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
@@ -175,7 +176,7 @@ impl Hand {
         }
     }
 
-    /// Works on a goal until there is an answer.
+    /// Runs the loop until the model answers.
     pub async fn run(&self) -> Result<String> {
         let mut messages = vec![
             Message::System {
@@ -186,7 +187,7 @@ impl Hand {
             },
         ];
         loop {
-            let Said {
+            let ReplyMessage {
                 content,
                 tool_calls,
             } = self.call(&messages).await?;
@@ -195,7 +196,7 @@ impl Hand {
             }
             let mut results = Vec::with_capacity(tool_calls.len());
             for call in &tool_calls {
-                let content = perform(call).await?;
+                let content = execute_call(call).await?;
                 results.push(Message::Tool {
                     tool_call_id: call.id.clone(),
                     content,
@@ -209,7 +210,7 @@ impl Hand {
         }
     }
 
-    async fn call(&self, messages: &[Message]) -> Result<Said> {
+    async fn call(&self, messages: &[Message]) -> Result<ReplyMessage> {
         let call = Call {
             model: "mock",
             messages,
@@ -235,7 +236,7 @@ impl Hand {
     }
 }
 
-async fn perform(call: &ToolCall) -> Result<String> {
+async fn execute_call(call: &ToolCall) -> Result<String> {
     match call.function.name.as_str() {
         "weather" => {
             let WeatherArgs { city, days } = serde_json::from_str(&call.function.arguments)?;
@@ -245,27 +246,27 @@ async fn perform(call: &ToolCall) -> Result<String> {
     }
 }
 
-/// Puts a stream together, line by line.
-async fn fold(mut response: reqwest::Response) -> Result<Said> {
-    let (mut said, mut open) = (Said::default(), Vec::new());
+/// Assembles a streamed reply, line by line.
+async fn fold(mut response: reqwest::Response) -> Result<ReplyMessage> {
+    let (mut message, mut open) = (ReplyMessage::default(), Vec::new());
     while let Some(chunk) = response.chunk().await? {
         let mut bytes = &chunk[..];
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             if open.is_empty() {
-                line(&bytes[..end], &mut said)?;
+                apply_line(&bytes[..end], &mut message)?;
             } else {
                 open.extend_from_slice(&bytes[..end]);
-                line(&open, &mut said)?;
+                apply_line(&open, &mut message)?;
                 open.clear();
             }
             bytes = &bytes[end + 1..];
         }
         open.extend_from_slice(bytes);
     }
-    Ok(said)
+    Ok(message)
 }
 
-fn line(line: &[u8], said: &mut Said) -> Result<()> {
+fn apply_line(line: &[u8], message: &mut ReplyMessage) -> Result<()> {
     let Some(data) = line.strip_prefix(b"data: ") else {
         return Ok(());
     };
@@ -275,26 +276,26 @@ fn line(line: &[u8], said: &mut Said) -> Result<()> {
     let chunk: Chunk<'_> = serde_json::from_slice(data)?;
     for ChunkChoice { delta } in chunk.choices {
         if let Some(Text(text)) = delta.content {
-            said.content.get_or_insert_default().push_str(&text);
+            message.content.get_or_insert_default().push_str(&text);
         }
         for call in delta.tool_calls {
-            if call.index == said.tool_calls.len() {
+            if call.index == message.tool_calls.len() {
                 let function = Function {
                     name: call.function.name.unwrap_or_default(),
                     arguments: String::new(),
                 };
                 let id = call.id.unwrap_or_default();
-                said.tool_calls.push(ToolCall {
+                message.tool_calls.push(ToolCall {
                     id,
                     kind: Kind::Function,
                     function,
                 });
             }
-            let begun = said
+            let started = message
                 .tool_calls
                 .get_mut(call.index)
-                .ok_or("a call never began")?;
-            begun
+                .ok_or("a call has arguments but no start")?;
+            started
                 .function
                 .arguments
                 .push_str(call.function.arguments.as_ref().map_or("", |text| &text.0));

@@ -1,4 +1,4 @@
-//! Many agents at once.
+//! Measures the memory of many parallel agents.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use levity::Agent;
 use tokio::runtime;
 use tokio::task::JoinSet;
 
+use crate::allocations::Counter;
 use crate::clock::resident;
-use crate::count::Counter;
 use crate::measure::verdict;
-use crate::subject::{Caller, Gate, Pause, agent};
+use crate::workload::{Caller, Gate, Pause, agent};
 
 const TURNS: usize = 5;
 
-/// Heap in use at once, for ten thousand agents.
+/// Allowed peak of the heap for ten thousand agents, in MiB.
 const GOAL_MIB: f64 = 256.0;
 
-/// Whose agents they are, and where all of them wait for each other in their third turn.
+/// The ownership of the agents, and the place where all of them wait in their third turn.
 #[derive(Clone, Copy)]
-enum Crowd {
+enum Variant {
     SharedAtModel,
     OwnAtModel,
     OwnAtTool,
@@ -31,34 +31,34 @@ pub fn report(count: usize) {
         "{:40} {:>9} {:>9} {:>11} {:>9}",
         "", "peak MiB", "held MiB", "held/agent", "RSS MiB"
     );
-    crowd(
+    measure(
         "one agent, cloned; held in the model",
-        Crowd::SharedAtModel,
+        Variant::SharedAtModel,
         count,
     );
-    crowd(
+    measure(
         "agents of their own; held in the model",
-        Crowd::OwnAtModel,
+        Variant::OwnAtModel,
         count,
     );
-    crowd(
+    measure(
         "agents of their own; held in a tool",
-        Crowd::OwnAtTool,
+        Variant::OwnAtTool,
         count,
     );
     println!();
 }
 
-/// Only the runs of one agent, for a profiler.
+/// Measures only the runs of one agent, for a profiler.
 pub fn shared(count: usize) {
-    crowd(
+    measure(
         "one agent, cloned; held in the model",
-        Crowd::SharedAtModel,
+        Variant::SharedAtModel,
         count,
     );
 }
 
-fn crowd(name: &str, crowd: Crowd, count: usize) {
+fn measure(name: &str, variant: Variant, count: usize) {
     let tokio = runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -66,12 +66,12 @@ fn crowd(name: &str, crowd: Crowd, count: usize) {
     let gate = Gate::new();
     let counter = Counter::start();
     let (held, resident) = tokio.block_on(async {
-        let agents = agents(crowd, count, &gate);
+        let agents = agents(variant, count, &gate);
         let mut runs = JoinSet::new();
         for agent in &agents {
             runs.spawn(agent.run("Go").into_future());
         }
-        gate.filled(count).await;
+        gate.wait_for_arrivals(count).await;
         let held = counter.read().live;
         let resident = resident().unwrap_or_default();
         gate.open();
@@ -97,28 +97,28 @@ fn crowd(name: &str, crowd: Crowd, count: usize) {
     );
 }
 
-fn agents(crowd: Crowd, count: usize, gate: &Arc<Gate>) -> Vec<Agent> {
+fn agents(variant: Variant, count: usize, gate: &Arc<Gate>) -> Vec<Agent> {
     let build = |model: Caller, gate: Option<Arc<Gate>>| {
         let builder = Agent::builder(model)
             .instructions("Be brief.")
             .tool(Pause::new(gate));
-        builder.build().expect("the agent is sound")
+        builder.build().expect("the agent is valid")
     };
     let model = || Caller::new(TURNS);
-    match crowd {
-        Crowd::SharedAtModel => vec![build(model().gate(gate.clone()), None); count],
-        Crowd::OwnAtModel => (0..count)
+    match variant {
+        Variant::SharedAtModel => vec![build(model().gate(gate.clone()), None); count],
+        Variant::OwnAtModel => (0..count)
             .map(|_| build(model().gate(gate.clone()), None))
             .collect(),
-        Crowd::OwnAtTool => (0..count)
+        Variant::OwnAtTool => (0..count)
             .map(|_| build(model(), Some(gate.clone())))
             .collect(),
     }
 }
 
-/// How large the futures are that a run consists of.
+/// Prints the sizes of the futures and types of a run.
 pub fn sizes() {
-    let agent = agent(Caller::new(1)).build().expect("the agent is sound");
+    let agent = agent(Caller::new(1)).build().expect("the agent is valid");
     let run = agent.run("Go");
     let (before, future) = (size_of_val(&run), run.into_future());
     println!(

@@ -1,5 +1,5 @@
-//! Clients that are connected and only wait: readers of a run's events, clients of a bridge,
-//! sessions of an MCP server.
+//! Measures the memory of idle clients: readers of a run's events, clients of a bridge, sessions of
+//! an MCP server.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 
 use super::Server;
 
-/// What so many who wait may cost in all.
+/// Allowed memory of all idle clients, in MiB.
 const GOAL_MIB: f64 = 64.0;
-/// Shown at the bridge, which lets nobody in without one.
+/// The token that the bridge requires.
 const TOKEN: &str = "a-token-that-is-long-enough-for-a-bench";
 
-/// Prints what so many of each kind cost.
+/// Prints the memory of `count` clients of each kind.
 pub fn report(count: usize) {
     println!("{count} clients that are connected and wait; what the server's memory grew by.\n");
     println!("{:34} {:>10} {:>10}", "", "MiB in all", "KiB each");
-    each("readers of a run's events", "serve-levity", count, reader);
-    each("clients of a bridge", "serve-bridge", count, bridge_client);
-    each("sessions of an MCP server", "serve-mcp", count, session);
+    measure_clients("readers of a run's events", "serve-levity", count, reader);
+    measure_clients("clients of a bridge", "serve-bridge", count, bridge_client);
+    measure_clients("sessions of an MCP server", "serve-mcp", count, session);
 }
 
-fn each(name: &str, which: &str, count: usize, connect: fn(&Server) -> TcpStream) {
+fn measure_clients(name: &str, which: &str, count: usize, connect: fn(&Server) -> TcpStream) {
     let server = Server::start(which);
-    // The first brings in what all of them share.
+    // The first client initializes shared state.
     let first = connect(&server);
     let before = server.resident();
     let others: Vec<TcpStream> = (0..count).map(|_| connect(&server)).collect();
@@ -43,9 +43,9 @@ fn each(name: &str, which: &str, count: usize, connect: fn(&Server) -> TcpStream
     drop((first, others));
 }
 
-/// Follows the run that tells nothing.
+/// Opens the event stream of the run that emits no events.
 fn reader(server: &Server) -> TcpStream {
-    let mut stream = server.ask("GET", "/v1/runs/idle/events?after=1", "", "");
+    let mut stream = server.send_request("GET", "/v1/runs/idle/events?after=1", "", "");
     head(&mut stream);
     stream
 }
@@ -55,32 +55,32 @@ fn bridge_client(server: &Server) -> TcpStream {
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer {TOKEN}\r\n"
     );
-    let mut stream = server.ask("GET", "/", &upgrade, "");
+    let mut stream = server.send_request("GET", "/", &upgrade, "");
     assert!(
         head(&mut stream).starts_with("HTTP/1.1 101 "),
-        "the bridge lets its client in"
+        "the bridge accepts its client"
     );
     stream
 }
 
-/// A session that has begun, with the stream on which its client hears of changes.
+/// Opens a session, and the stream on which its client receives notifications.
 fn session(server: &Server) -> TcpStream {
     const TYPES: &str =
         "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
     let post = |headers: &str, body: Value| {
         let headers = format!("{TYPES}{headers}Connection: close\r\n");
         let mut answer = String::new();
-        let mut stream = server.ask("POST", "/mcp", &headers, &body.to_string());
+        let mut stream = server.send_request("POST", "/mcp", &headers, &body.to_string());
         stream.read_to_string(&mut answer).expect("it answers");
         answer
     };
-    let begun = post(
+    let initialized = post(
         "",
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"},
         }}),
     );
-    let id = begun
+    let id = initialized
         .lines()
         .find_map(|line| line.strip_prefix("mcp-session-id: "))
         .expect("a session");
@@ -89,7 +89,7 @@ fn session(server: &Server) -> TcpStream {
         &session,
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
     );
-    let mut stream = server.ask("GET", "/mcp", &session, "");
+    let mut stream = server.send_request("GET", "/mcp", &session, "");
     assert!(
         head(&mut stream).starts_with("HTTP/1.1 200 "),
         "the stream opens"
@@ -97,7 +97,7 @@ fn session(server: &Server) -> TcpStream {
     stream
 }
 
-/// Reads the head of an answer and nothing of what follows.
+/// Reads only the head of an answer.
 fn head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -109,7 +109,7 @@ fn head(stream: &mut TcpStream) -> String {
 }
 
 impl Server {
-    pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+    pub fn send_request(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).expect("the server is there");
         stream.set_nodelay(true).expect("it can be set");
         let length = if body.is_empty() {
@@ -134,8 +134,8 @@ pub async fn bridge() {
         .build()
         .expect("an agent");
     host.commander(Runs::new(agent)).await.expect("a commander");
-    let gate = AccessControl::new(Token::new(TOKEN).expect("a token"));
-    host.serve(listener(gate).await).await.expect("it serves");
+    let access = AccessControl::new(Token::new(TOKEN).expect("a token"));
+    host.serve(listener(access).await).await.expect("it serves");
 }
 
 pub async fn mcp() {
@@ -146,9 +146,9 @@ pub async fn mcp() {
         .expect("it serves");
 }
 
-/// A listener that has said where it is.
-pub async fn listener(gate: AccessControl) -> Listener {
-    let listener = Listener::bind("127.0.0.1:0", gate)
+/// Binds a listener and prints its address.
+pub async fn listener(access: AccessControl) -> Listener {
+    let listener = Listener::bind("127.0.0.1:0", access)
         .await
         .expect("an address");
     println!("{}", listener.address());

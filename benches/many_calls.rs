@@ -1,5 +1,5 @@
-//! What one reply with many calls costs: a call should cost the same in any of them, and others
-//! should have the thread soon.
+//! Measures one reply with many calls. The cost of a call should not depend on their number, and
+//! the run should yield its thread often.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,17 +15,16 @@ use tokio::runtime;
 
 use crate::clock::cpu;
 use crate::measure::verdict;
-use crate::subject::noop;
+use crate::workload::noop;
 
-/// How many calls a reply has.
+/// Numbers of calls in a reply.
 const CALLS: [usize; 5] = [1_000, 2_000, 4_000, 8_000, 16_000];
-/// How much more a call may cost in the largest reply than in the smallest; what is measured is
-/// noisy.
+/// Allowed cost of a call in the largest reply, relative to the smallest. Measurements are noisy.
 const FLAT: f64 = 2.0;
-/// How long a poll of the run may take, in milliseconds of CPU: so long may a limit wait.
+/// Allowed CPU time of a poll of the run, in milliseconds. A limit can be delayed by that time.
 const POLL: f64 = 50.0;
 
-/// Calls `noop` so many times in one reply, then answers.
+/// A model that calls `noop` a number of times in one reply, then answers.
 struct Burst {
     card: ModelCard,
     calls: usize,
@@ -52,8 +51,8 @@ impl Model for Burst {
     }
 }
 
-fn agent(calls: usize, keeps: bool) -> Agent {
-    let runtime = if keeps {
+fn agent(calls: usize, journaled: bool) -> Agent {
+    let runtime = if journaled {
         Runtime::new().with_journal(MemoryJournal::new())
     } else {
         Runtime::new()
@@ -67,16 +66,16 @@ fn agent(calls: usize, keeps: bool) -> Agent {
         .tool(noop)
         .limits(limits)
         .max_calls_per_turn(calls);
-    agent.runtime(runtime).build().expect("the agent is sound")
+    agent.runtime(runtime).build().expect("the agent is valid")
 }
 
-/// Makes one run. The CPU time of all of it and of its longest poll.
-pub fn run(calls: usize, keeps: bool) -> (Duration, Duration) {
+/// Executes one run. Returns its CPU time and the CPU time of its longest poll.
+pub fn run(calls: usize, journaled: bool) -> (Duration, Duration) {
     let tokio = runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .expect("a runtime is built");
-    let agent = Arc::new(agent(calls, keeps));
+    let agent = Arc::new(agent(calls, journaled));
     let start = cpu();
     let mut longest = Duration::ZERO;
     let answer = tokio.block_on(async {
@@ -104,10 +103,10 @@ pub fn report(quick: bool) {
         "{:40} {:>8} {:>10} {:>10} {:>12}",
         "", "calls", "µs/call", "× first", "longest poll"
     );
-    for keeps in [false, true] {
+    for journaled in [false, true] {
         let mut first = None;
         for calls in if quick { &CALLS[..2] } else { &CALLS[..] } {
-            let samples: Vec<_> = (0..3).map(|_| run(*calls, keeps)).collect();
+            let samples: Vec<_> = (0..3).map(|_| run(*calls, journaled)).collect();
             let least = samples
                 .iter()
                 .map(|(all, _)| *all)
@@ -123,7 +122,7 @@ pub fn report(quick: bool) {
                 each / *first.get_or_insert(each),
                 longest.as_secs_f64() * 1e3,
             );
-            let name = if keeps {
+            let name = if journaled {
                 "run(), MemoryJournal"
             } else {
                 "run(), no journal"

@@ -1,4 +1,4 @@
-//! The subject: the same agent as `by_hand`, through levity.
+//! The measured subject: the agent of `floor_agent`, built with levity.
 
 use levity::Agent;
 use levity::prelude::*;
@@ -13,15 +13,15 @@ pub const INSTRUCTIONS: &str = "You are a guide for people who travel. Find out 
 pub const GOAL: &str =
     "What will the weather be in Reykjavík in the next three days, and what should I take along?";
 
-/// Nobody looks at it, but a key is sent with every call.
+/// A key that the server ignores, but every call sends.
 pub const KEY: &str = "sk-mock-0123456789abcdefghijklmnopqrstuvwxyz0123456789";
 
-/// What the weather will be in a city.
+/// Returns the weather forecast of a city.
 #[tool(read_only)]
 pub async fn weather(
     /** The city's name. */
     city: String,
-    /** For how many days. */
+    /** The number of days. */
     days: i64,
 ) -> String {
     format!(
@@ -35,7 +35,7 @@ pub async fn weather(
     )
 }
 
-/// An agent that may go on for as long as its model likes.
+/// Builds an agent whose limits never stop its model.
 pub fn agent(url: &str, turns: usize, stream: bool) -> Agent {
     let model = ChatModel::compatible(url, "mock").with_key(KEY);
     let model = if stream {
@@ -50,15 +50,15 @@ pub fn agent(url: &str, turns: usize, stream: bool) -> Agent {
         .limits(limits)
         .instructions(INSTRUCTIONS)
         .tool(weather);
-    agent.build().expect("the agent is sound")
+    agent.build().expect("the agent is valid")
 }
 
-/// Works on the goal.
+/// Runs the agent on the goal.
 pub async fn run(agent: &Agent, turns: usize) -> String {
     check(agent.run(GOAL).await, turns)
 }
 
-/// Works on the goal while somebody reads every event.
+/// Runs the agent on the goal while a listener reads every event.
 pub async fn listen(agent: &Agent, turns: usize) -> String {
     let mut run = agent.start(GOAL);
     let mut events = run.events();
@@ -68,7 +68,7 @@ pub async fn listen(agent: &Agent, turns: usize) -> String {
     check(run.await, turns)
 }
 
-/// A run that did something else would make a fine figure.
+/// Checks the number of calls, because a run with fewer calls would look faster.
 fn check(answer: levity::Result<Answer>, turns: usize) -> String {
     let answer = answer.expect("the run ends with an answer");
     let stats = answer.stats();

@@ -1,4 +1,4 @@
-//! What an agent takes that does nothing.
+//! Measures the memory of idle agents and runs.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use levity_core::ToolSpec;
 use levity_tools::{Dispatcher, Registry, Schema};
 use tokio::runtime;
 
-use crate::count::Counter;
+use crate::allocations::Counter;
 use crate::measure::verdict;
-use crate::subject::{Caller, Gate, agent, noop};
+use crate::workload::{Caller, Gate, agent, noop};
 
-/// Heap of a built agent with one tool, in bytes.
+/// Allowed heap of an agent with one tool, in bytes.
 const GOAL: f64 = 8192.0;
 
 pub fn report(count: usize) {
@@ -21,12 +21,12 @@ pub fn report(count: usize) {
             with a tool.\n"
     );
     let model = Arc::new(Caller::new(1));
-    let one = agent(Caller::new(1)).build().expect("the agent is sound");
-    let bytes = held(count, || {
+    let one = agent(Caller::new(1)).build().expect("the agent is valid");
+    let bytes = heap_of(count, || {
         agent_on(&model)
             .tool(noop)
             .build()
-            .expect("the agent is sound")
+            .expect("the agent is valid")
     });
     println!(
         "{:40} {bytes:>9.0} {}",
@@ -35,47 +35,50 @@ pub fn report(count: usize) {
     );
     row(
         "an agent without tools",
-        held(count, || {
-            agent_on(&model).build().expect("the agent is sound")
+        heap_of(count, || {
+            agent_on(&model).build().expect("the agent is valid")
         }),
     );
-    row("a clone of an agent", held(count, || one.clone()));
-    row("a run that has not begun", held(count, || one.run("Go")));
-    row("a run that waits for an approval", waiting(count));
+    row("a clone of an agent", heap_of(count, || one.clone()));
+    row("a run that has not begun", heap_of(count, || one.run("Go")));
+    row(
+        "a run that waits for an approval",
+        heap_of_waiting_run(count),
+    );
     println!("\nParts of them:");
     let registry = || {
         Registry::builder()
             .tool(noop)
             .build()
-            .expect("the tool is sound")
+            .expect("the tool is valid")
     };
     let shared = registry();
-    row("a registry with one tool", held(count, registry));
+    row("a registry with one tool", heap_of(count, registry));
     row(
         "a dispatcher for a registry",
-        held(count, || dispatcher(shared.clone())),
+        heap_of(count, || dispatcher(shared.clone())),
     );
     row(
         "the spec of a tool",
-        held(count, || ToolSpec::clone(noop.spec())),
+        heap_of(count, || ToolSpec::clone(noop.spec())),
     );
     row(
         "its compiled schema",
-        held(count, || {
-            Schema::new(&noop.spec().input).expect("the schema is sound")
+        heap_of(count, || {
+            Schema::new(&noop.spec().input).expect("the schema is valid")
         }),
     );
     println!();
 }
 
-/// Only the building of agents with one tool, for a profiler.
+/// Builds agents with one tool and nothing else, for a profiler.
 pub fn build(count: usize) {
     let model = Arc::new(Caller::new(1));
-    held(count, || {
+    heap_of(count, || {
         agent_on(&model)
             .tool(noop)
             .build()
-            .expect("the agent is sound")
+            .expect("the agent is valid")
     });
 }
 
@@ -90,30 +93,30 @@ fn agent_on(model: &Arc<Caller>) -> levity::agent::AgentBuilder {
 fn dispatcher(registry: Registry) -> Dispatcher {
     Dispatcher::builder(registry)
         .build()
-        .expect("the defaults are sound")
+        .expect("the defaults are valid")
 }
 
-/// The heap that one of `count` things holds.
-fn held<T>(count: usize, make: impl Fn() -> T) -> f64 {
-    let mut things = Vec::with_capacity(count);
-    // The first one makes what all share.
+/// Returns the mean heap size of `count` values.
+fn heap_of<T>(count: usize, make: impl Fn() -> T) -> f64 {
+    let mut values = Vec::with_capacity(count);
+    // The first value initializes shared state.
     drop(make());
     let counter = Counter::start();
-    (0..count).for_each(|_| things.push(make()));
+    (0..count).for_each(|_| values.push(make()));
     let live = counter.read().live;
     drop(counter);
-    drop(things);
+    drop(values);
     live as f64 / count as f64
 }
 
-/// The heap of a started run that waits for somebody to allow a call.
-fn waiting(count: usize) -> f64 {
+/// Returns the heap size of a started run that waits for an approval.
+fn heap_of_waiting_run(count: usize) -> f64 {
     let tokio = runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .expect("a runtime is built");
     let gate = Gate::new();
-    // A gate that is open only counts who passes.
+    // An open gate only counts the tasks that pass it.
     gate.open();
     let model = Caller::new(5).gate(gate.clone());
     let policy = Policy::new().rule(
@@ -124,12 +127,12 @@ fn waiting(count: usize) -> f64 {
     let agent = agent(model)
         .policy(policy)
         .build()
-        .expect("the agent is sound");
+        .expect("the agent is valid");
     tokio.block_on(async {
         let mut runs = Vec::with_capacity(count);
         let counter = Counter::start();
         runs.extend((0..count).map(|_| agent.start("Go")));
-        gate.filled(count).await;
+        gate.wait_for_arrivals(count).await;
         let live = counter.read().live;
         drop(counter);
         for mut run in runs {

@@ -1,4 +1,4 @@
-//! Many agents at once whose model takes its time: CPU and memory.
+//! Measures the CPU time and memory of many parallel agents with a slow model.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::task::JoinSet;
 
-use crate::by_hand::Hand;
 use crate::clock::{cpu, resident};
+use crate::floor_agent::FloorAgent;
+use crate::levity_agent;
 use crate::measure::verdict;
-use crate::serve::{ANSWER, Server};
-use crate::through;
+use crate::mock_server::{ANSWER, Server};
 
 const TURNS: usize = 10;
 const DELAY: Duration = Duration::from_millis(50);
 
-/// How much more than by hand it may be.
+/// Allowed cost relative to the floor.
 const GOAL: f64 = 1.15;
 
-/// Memory of an agent, in KiB.
+/// Allowed memory of an agent, in KiB.
 const GOAL_KIB: f64 = 60.0;
 
 const SUBJECTS: [(&str, &str); 3] = [
@@ -27,16 +27,16 @@ const SUBJECTS: [(&str, &str); 3] = [
     ("own", "levity: agents of their own"),
 ];
 
-/// What so many agents took, in a process of their own.
+/// The cost of a number of agents, measured in a separate process.
 #[derive(Clone, Copy)]
-struct Taken {
+struct RunCost {
     cpu_ms: f64,
-    /// Resident memory at the most, beyond what there was before; of each.
+    /// Growth of the peak resident memory per agent.
     kib: f64,
 }
 
 pub fn report(server: &Server, (count, rounds): (usize, usize)) {
-    let count = count.min(most_files().saturating_sub(100));
+    let count = count.min(open_file_limit().saturating_sub(100));
     println!(
         "Live: {count} agents at once, {TURNS} tool turns each, {} ms a call; median of {rounds}.",
         DELAY.as_millis()
@@ -46,37 +46,37 @@ pub fn report(server: &Server, (count, rounds): (usize, usize)) {
         "{:40} {:>9} {:>8} {:>10} {:>8}",
         "", "CPU ms", "× floor", "KiB/agent", "× floor"
     );
-    let mut taken = vec![Vec::new(); SUBJECTS.len()];
+    let mut costs = vec![Vec::new(); SUBJECTS.len()];
     for _ in 0..rounds {
-        for ((subject, _), taken) in SUBJECTS.iter().zip(&mut taken) {
-            taken.push(measure(server, subject, count));
+        for ((subject, _), costs) in SUBJECTS.iter().zip(&mut costs) {
+            costs.push(measure(server, subject, count));
         }
     }
-    let floor = median(&taken[0]);
-    for ((_, meaning), taken) in SUBJECTS.iter().zip(&taken) {
-        let Taken { cpu_ms, kib } = median(taken);
+    let floor = median(&costs[0]);
+    for ((_, meaning), costs) in SUBJECTS.iter().zip(&costs) {
+        let RunCost { cpu_ms, kib } = median(costs);
         let (slower, larger) = (cpu_ms / floor.cpu_ms, kib / floor.kib);
-        let (room, size) = (verdict(larger, GOAL), verdict(kib, GOAL_KIB));
-        let met = format!("CPU {}, memory {room}, KiB {size}", verdict(slower, GOAL));
+        let (memory, size) = (verdict(larger, GOAL), verdict(kib, GOAL_KIB));
+        let met = format!("CPU {}, memory {memory}, KiB {size}", verdict(slower, GOAL));
         println!("{meaning:40} {cpu_ms:>9.0} {slower:>8.2} {kib:>10.1} {larger:>8.2} {met}");
     }
     println!();
 }
 
-fn median(taken: &[Taken]) -> Taken {
-    let middle = |of: fn(&Taken) -> f64| {
-        let mut all: Vec<f64> = taken.iter().map(of).collect();
+fn median(costs: &[RunCost]) -> RunCost {
+    let middle = |of: fn(&RunCost) -> f64| {
+        let mut all: Vec<f64> = costs.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
     };
-    Taken {
-        cpu_ms: middle(|taken| taken.cpu_ms),
-        kib: middle(|taken| taken.kib),
+    RunCost {
+        cpu_ms: middle(|cost| cost.cpu_ms),
+        kib: middle(|cost| cost.kib),
     }
 }
 
-/// How many files this process may have open; each agent has a connection.
-fn most_files() -> usize {
+/// Returns the limit of open files of this process; each agent needs a connection.
+fn open_file_limit() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits
         .lines()
@@ -85,7 +85,7 @@ fn most_files() -> usize {
         .unwrap_or(1_024)
 }
 
-fn measure(server: &Server, subject: &str, count: usize) -> Taken {
+fn measure(server: &Server, subject: &str, count: usize) -> RunCost {
     let program = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new(program);
     command.args([
@@ -96,24 +96,24 @@ fn measure(server: &Server, subject: &str, count: usize) -> Taken {
     ]);
     let output = command.output().expect("the program runs");
     let text = String::from_utf8_lossy(&output.stdout);
-    let words: Vec<f64> = text
+    let numbers: Vec<f64> = text
         .split_whitespace()
         .filter_map(|word| word.parse().ok())
         .collect();
-    let [cpu_ms, kib] = words[..] else {
+    let [cpu_ms, kib] = numbers[..] else {
         panic!("{}", String::from_utf8_lossy(&output.stderr))
     };
-    Taken { cpu_ms, kib }
+    RunCost { cpu_ms, kib }
 }
 
-/// Has that many agents, and prints what they took.
+/// Runs that number of agents, and prints their cost.
 pub fn main(subject: &str, url: &str, count: usize) {
     let tokio = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("a runtime is built");
     let (cpu_before, before, after) = tokio.block_on(async {
-        // One before all others, so that what is made once is there.
+        // The first run initializes shared state before the measurement.
         let mut runs = Runs::new(subject, url);
         runs.add();
         runs.end().await;
@@ -122,14 +122,14 @@ pub fn main(subject: &str, url: &str, count: usize) {
         runs.end().await;
         (cpu_before, before, peak().expect("memory is known"))
     });
-    let taken = (cpu() - cpu_before).as_secs_f64() * 1e3;
+    let cpu_ms = (cpu() - cpu_before).as_secs_f64() * 1e3;
     println!(
-        "{taken} {}",
+        "{cpu_ms} {}",
         after.saturating_sub(before) as f64 / 1024.0 / count as f64
     );
 }
 
-/// The most memory that the system has held for this process, in bytes.
+/// Returns the peak resident memory of this process in bytes.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -142,37 +142,37 @@ fn peak() -> Option<u64> {
         .map(|kib| kib << 10)
 }
 
-/// Sets one more agent to work.
-type Add = Box<dyn Fn(&mut JoinSet<String>)>;
+/// A function that starts one more agent.
+type StartRun = Box<dyn Fn(&mut JoinSet<String>)>;
 
-/// Runs under way, and what makes more of them.
+/// The runs in progress, and the function that starts more of them.
 struct Runs {
     all: JoinSet<String>,
-    add: Add,
+    add: StartRun,
 }
 
 impl Runs {
     fn new(subject: &str, url: &str) -> Self {
-        let add: Add = match subject {
+        let add: StartRun = match subject {
             "hand" => {
-                let hand = std::sync::Arc::new(Hand::new(url, true));
+                let hand = std::sync::Arc::new(FloorAgent::new(url, true));
                 Box::new(move |all| {
                     let hand = hand.clone();
-                    all.spawn(async move { hand.run().await.expect("there is an answer") });
+                    all.spawn(async move { hand.run().await.expect("the run returns an answer") });
                 })
             }
             "shared" => {
-                let agent = through::agent(url, TURNS, true);
+                let agent = levity_agent::agent(url, TURNS, true);
                 Box::new(move |all| {
                     let agent = agent.clone();
-                    all.spawn(async move { through::run(&agent, TURNS).await });
+                    all.spawn(async move { levity_agent::run(&agent, TURNS).await });
                 })
             }
             _ => {
                 let url = url.to_owned();
                 Box::new(move |all| {
-                    let agent = through::agent(&url, TURNS, true);
-                    all.spawn(async move { through::run(&agent, TURNS).await });
+                    let agent = levity_agent::agent(&url, TURNS, true);
+                    all.spawn(async move { levity_agent::run(&agent, TURNS).await });
                 })
             }
         };

@@ -1,4 +1,4 @@
-//! What is measured: a model and tools that do next to nothing, and a loop written by hand.
+//! The measured workload: a model and tools that do almost nothing, and a hand-written loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,14 +23,14 @@ pub async fn noop(
     "done".to_owned()
 }
 
-/// The arguments of [`noop`], for whoever calls it by hand.
+/// The arguments of [`noop`], for the hand-written loop.
 #[derive(Deserialize)]
 #[serde(crate = "levity::serde")]
 pub struct NoopArgs {
     pub n: i64,
 }
 
-/// Lets others run first, and waits at a gate if there is one.
+/// A tool that yields, and waits at a gate if there is one.
 pub struct Pause {
     spec: ToolSpec,
     gate: Option<Arc<Gate>>,
@@ -54,13 +54,13 @@ impl Tool for Pause {
     async fn call(&self, _: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         tokio::task::yield_now().await;
         if let Some(gate) = self.gate.as_ref().filter(|_| cx.call.as_str() == "call_3") {
-            gate.pass().await;
+            gate.wait().await;
         }
         Ok(ToolOutput::text("done"))
     }
 }
 
-/// Holds all who come, until it is opened.
+/// A barrier that blocks every task until it is opened.
 pub struct Gate {
     arrived: AtomicUsize,
     closed: Semaphore,
@@ -74,14 +74,14 @@ impl Gate {
         })
     }
 
-    pub async fn pass(&self) {
+    pub async fn wait(&self) {
         self.arrived.fetch_add(1, Ordering::Relaxed);
-        // Opening the gate closes the semaphore, and that is what everybody waits for.
+        // Opening the gate closes the semaphore, which wakes every waiting task.
         let _ = self.closed.acquire().await;
     }
 
-    pub async fn filled(&self, by: usize) {
-        while self.arrived.load(Ordering::Relaxed) < by {
+    pub async fn wait_for_arrivals(&self, count: usize) {
+        while self.arrived.load(Ordering::Relaxed) < count {
             tokio::task::yield_now().await;
         }
     }
@@ -91,26 +91,26 @@ impl Gate {
     }
 }
 
-/// Calls `noop` for a number of turns, then answers. It keeps nothing, so one serves any number of
-/// runs.
+/// A model that calls `noop` for a number of turns, then answers. It has no state, so one model
+/// serves any number of runs.
 #[derive(Clone)]
 pub struct Caller {
     card: Arc<ModelCard>,
     turns: usize,
     quirk: Quirk,
-    /// Where the third turn waits.
+    /// The gate at which the third turn waits.
     gate: Option<Arc<Gate>>,
 }
 
-/// What some providers do.
+/// Unusual behaviour of some providers.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Quirk {
     None,
-    /// They do not say how many tokens a reply took.
+    /// The provider does not report token usage.
     NoUsage,
-    /// They number the calls of each reply anew.
+    /// The provider restarts the call ids in each reply.
     SameIds,
-    /// They do not answer at once.
+    /// The provider does not answer at once.
     Yields,
 }
 
@@ -134,7 +134,7 @@ impl Caller {
         self
     }
 
-    /// The reply to a conversation of `messages` messages: the goal, and two for each turn.
+    /// Returns the reply to a conversation of `messages` messages: the goal, and two for each turn.
     pub fn reply(&self, messages: usize) -> Response {
         let turn = messages / 2 + 1;
         let part = if turn > self.turns {
@@ -162,10 +162,10 @@ impl Caller {
     async fn answer(&self, request: Request) -> Response {
         let messages = request.history.len();
         if let Some(gate) = self.gate.as_ref().filter(|_| messages / 2 == 2) {
-            gate.pass().await;
+            gate.wait().await;
         }
         if self.quirk == Quirk::Yields {
-            // A request kept over the wait would keep the run's history shared.
+            // If the request lived during the wait, the history of the run would stay shared.
             drop(request);
             tokio::task::yield_now().await;
         }
@@ -188,7 +188,7 @@ impl Model for Caller {
     }
 }
 
-/// An agent that may go on for as long as its model likes.
+/// Builds an agent whose limits never stop its model.
 pub fn agent(model: Caller) -> levity::agent::AgentBuilder {
     let turns = model.turns as u64 + 8;
     let limits = Limits::new().model_calls(turns).tool_calls(turns);
@@ -199,8 +199,8 @@ pub fn agent(model: Caller) -> levity::agent::AgentBuilder {
         .tool(noop)
 }
 
-/// The floor: what is left of an agent when everything that can be left out is left out. Nothing is
-/// validated, limited, journaled, watched or cancelled.
+/// The floor (baseline): the minimal loop of an agent, without validation, limits, journal, events
+/// or cancellation.
 pub async fn by_hand(model: &dyn PlainModel, tools: &[Arc<ToolSpec>]) -> String {
     let (system, options) = (Arc::<str>::from("Be brief."), Arc::new(Options::new()));
     let mut messages = vec![Message::user("Go")];
@@ -234,7 +234,7 @@ async fn call_by_hand(call: &ToolCall) -> ToolResult {
     ToolResult::new(call, Ok(ToolOutput::text(output)))
 }
 
-/// Reads the arguments and calls the function behind the tool.
+/// Parses the arguments and calls the function behind the tool.
 pub async fn invoke(args: &Value) -> String {
     match serde_json::from_value::<NoopArgs>(args.clone()) {
         Ok(NoopArgs { n }) => noop::invoke(n).await,
@@ -242,7 +242,7 @@ pub async fn invoke(args: &Value) -> String {
     }
 }
 
-/// A model as a loop written by hand would call it: the list of messages is lent, not shared.
+/// A model as a hand-written loop would call it: the list of messages is borrowed, not shared.
 #[async_trait]
 pub trait PlainModel: Send + Sync {
     async fn complete(&self, request: PlainRequest<'_>) -> Response;

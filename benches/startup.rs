@@ -1,4 +1,4 @@
-//! From the start of a process to its first answer.
+//! Measures the time from the start of a process to its first answer.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime;
 
-use crate::by_hand::Hand;
 use crate::clock::cpu;
+use crate::floor_agent::FloorAgent;
+use crate::levity_agent;
 use crate::measure::verdict;
-use crate::serve::{ANSWER, Server};
-use crate::through;
+use crate::mock_server::{ANSWER, Server};
 
-/// How much more than by hand it may be.
+/// Allowed time relative to the floor.
 const GOAL: f64 = 1.1;
 
 const SUBJECTS: [(&str, &str); 2] = [("hand", "by hand"), ("levity", "levity")];
@@ -52,8 +52,11 @@ fn median(samples: &mut [f64]) -> f64 {
     samples[samples.len() / 2]
 }
 
-/// CPU and wall time, in milliseconds.
-#[allow(clippy::disallowed_methods, reason = "what is measured is real time")]
+/// Returns the CPU time and the wall time in milliseconds.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the benchmark measures real time"
+)]
 fn measure(subject: &str, url: &str) -> (f64, f64) {
     let program = std::env::current_exe().expect("this program has a path");
     let start = Instant::now();
@@ -66,18 +69,20 @@ fn measure(subject: &str, url: &str) -> (f64, f64) {
     child
         .stdout
         .take()
-        .expect("it has an output")
+        .expect("the output is piped")
         .read_to_string(&mut text)
-        .expect("it speaks");
+        .expect("the output is text");
     let wall = start.elapsed();
-    assert!(child.wait().expect("it ends").success());
+    assert!(child.wait().expect("the program ends").success());
     (
-        text.trim().parse().expect("it says its CPU time"),
+        text.trim()
+            .parse()
+            .expect("the program prints its CPU time"),
         wall.as_secs_f64() * 1e3,
     )
 }
 
-/// Asks for one answer, and prints the CPU time of the process until then.
+/// Requests one answer, and prints the CPU time of the process until then.
 pub fn main(subject: &str, url: &str) {
     let tokio = runtime::Builder::new_current_thread()
         .enable_all()
@@ -85,11 +90,11 @@ pub fn main(subject: &str, url: &str) {
         .expect("a runtime is built");
     let answer = tokio.block_on(async {
         match subject {
-            "hand" => Hand::new(url, false)
+            "hand" => FloorAgent::new(url, false)
                 .run()
                 .await
-                .expect("there is an answer"),
-            _ => through::run(&through::agent(url, 0, false), 0).await,
+                .expect("the run returns an answer"),
+            _ => levity_agent::run(&levity_agent::agent(url, 0, false), 0).await,
         }
     });
     assert_eq!(answer, ANSWER);

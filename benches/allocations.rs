@@ -1,11 +1,11 @@
-//! Counts what is allocated, while somebody wants to know.
+//! Counts allocations while a counter is active.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// The system's allocator. Nothing is counted unless asked for, so that counting does not slow down
-/// what is timed.
-pub struct Counting;
+/// The system allocator. It counts only while a [`Counter`] exists, so that counting does not slow
+/// down measurements.
+pub struct CountingAllocator;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -13,19 +13,19 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
 
-/// What was allocated from the start of a count.
+/// Allocations since the start of a counter.
 pub struct Count {
-    /// Calls of the allocator; growing a block is one too.
+    /// Number of calls of the allocator, including reallocations.
     pub calls: u64,
-    /// Bytes asked for, those given back included.
+    /// Number of allocated bytes, including freed ones.
     pub bytes: u64,
-    /// Bytes not given back.
+    /// Number of bytes that are not freed.
     pub live: i64,
-    /// The most that was in use at once.
+    /// Maximum number of bytes in use at once.
     pub peak: i64,
 }
 
-/// Counts from zero, until it is dropped.
+/// A counter that starts at zero and stops when it is dropped.
 pub struct Counter(());
 
 impl Counter {
@@ -54,49 +54,49 @@ impl Drop for Counter {
     }
 }
 
-fn took(bytes: usize) {
+fn record_allocation(bytes: usize) {
     if ON.load(Relaxed) {
         CALLS.fetch_add(1, Relaxed);
         BYTES.fetch_add(bytes as u64, Relaxed);
-        change(bytes as i64);
+        add_live_bytes(bytes as i64);
     }
 }
 
-fn gave(bytes: usize) {
+fn record_free(bytes: usize) {
     if ON.load(Relaxed) {
         LIVE.fetch_sub(bytes as i64, Relaxed);
     }
 }
 
-fn change(bytes: i64) {
+fn add_live_bytes(bytes: i64) {
     let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
     PEAK.fetch_max(live, Relaxed);
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
+// SAFETY: every call is forwarded unchanged to the system allocator.
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
-        // SAFETY: the caller keeps to the contract.
+        record_allocation(layout.size());
+        // SAFETY: the caller fulfils the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
-        // SAFETY: the caller keeps to the contract.
+        record_allocation(layout.size());
+        // SAFETY: the caller fulfils the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        gave(layout.size());
-        // SAFETY: the caller keeps to the contract.
+        record_free(layout.size());
+        // SAFETY: the caller fulfils the contract.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        gave(layout.size());
-        took(size);
-        // SAFETY: the caller keeps to the contract.
+        record_free(layout.size());
+        record_allocation(size);
+        // SAFETY: the caller fulfils the contract.
         unsafe { System.realloc(block, layout, size) }
     }
 }
