@@ -591,7 +591,7 @@ async fn conversation_without_memory_returns_error() {
     let error = agent.run("Hello").conversation("c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Memory);
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert!(source.contains("give it one (`.memory(..)`"), "{source}");
+    assert!(source.contains("add one (`.memory(..)`"), "{source}");
 }
 
 #[tokio::test]

@@ -437,7 +437,7 @@ fn only_one_of_two_resuming_processes_drives_run() {
     let refused = |end: &Value| {
         end["error"]
             .as_str()
-            .is_some_and(|error| error.contains("driven elsewhere"))
+            .is_some_and(|error| error.contains("driven by another process"))
     };
     for end in ends {
         assert!(refused(&end) || end["answer"] == "All is done.", "{end}");

@@ -173,8 +173,8 @@ async fn invalid_fork_returns_error_and_writes_nothing() {
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.contains(words), "{source}");
     };
-    check(old.fork("old").after(records - 1), "is one of 0 to").await;
-    check(old.fork("old").after(u64::MAX), "is one of 0 to").await;
+    check(old.fork("old").after(records - 1), "must be between 0 and").await;
+    check(old.fork("old").after(u64::MAX), "must be between 0 and").await;
     check(old.fork("nobody"), "not in the journal").await;
     check(old.fork("old").id("old"), "exists already").await;
     // The records do not match an agent that would have acted differently.

@@ -145,7 +145,7 @@ fn replay_detects_changed_outcome_at_next_effect() {
 fn replay_detects_missing_record() {
     let (agent, run, _, mut records) = recorded();
     records.remove(2);
-    assert_diverges(&agent, &run, &records, "its number should be 2");
+    assert_diverges(&agent, &run, &records, "the record number should be 2");
 }
 
 #[test]

@@ -100,7 +100,7 @@ async fn model_without_schema_support_gets_schema_in_prompt() {
     assert!(request.output.is_none());
     let system = request.system.as_deref().unwrap();
     assert!(
-        system.starts_with("Be brief.") && system.contains("The sum itself."),
+        system.starts_with("Be brief.") && system.contains("The total of the sum."),
         "{system}"
     );
 }

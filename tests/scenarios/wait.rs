@@ -419,7 +419,7 @@ async fn child_run_cannot_be_resumed_without_its_parent() {
         .map(ToString::to_string)
         .unwrap_or_default();
     assert!(
-        source.contains(&format!("run `{run}` started it")),
+        source.contains(&format!("it is a child of run `{run}`")),
         "{error}: {source}"
     );
 }
