@@ -54,7 +54,7 @@ fn main() {
     growth(effort, scale);
 }
 
-/// A plan as edges between numbers.
+/// The shape of a plan, as edges between step numbers.
 struct Shape {
     name: &'static str,
     steps: usize,

@@ -358,10 +358,14 @@ fn room(turns: &[u64]) {
         let payload = (0..turns).flat_map(turn).map(json).sum::<usize>() as f64 / turns as f64;
         let sqlite = (size(&folder) - empty) as f64 / turns as f64;
         let file = folder.0.path().join("files/bench.json");
-        let file = std::fs::metadata(file).map_or(0, |there| there.len()) as f64 / turns as f64;
-        let (beyond, beside) = (sqlite - payload, file - payload);
-        let goal = verdict(beyond.max(beside), ROOM);
-        println!("{turns:>6} {sqlite:>9.0} {beyond:>9.0} {file:>9.0} {beside:>9.0} {goal}");
+        let file =
+            std::fs::metadata(file).map_or(0, |metadata| metadata.len()) as f64 / turns as f64;
+        let (sqlite_overhead, file_overhead) = (sqlite - payload, file - payload);
+        let goal = verdict(sqlite_overhead.max(file_overhead), ROOM);
+        println!(
+            "{turns:>6} {sqlite:>9.0} {sqlite_overhead:>9.0} {file:>9.0} {file_overhead:>9.0} \
+            {goal}"
+        );
     }
     println!();
 }
@@ -371,7 +375,7 @@ fn size(folder: &Folder) -> u64 {
     let connection = rusqlite::Connection::open(folder.path()).expect("it is opened");
     let moved = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     moved.expect("the write-ahead log is merged");
-    std::fs::metadata(folder.path()).map_or(0, |there| there.len())
+    std::fs::metadata(folder.path()).map_or(0, |metadata| metadata.len())
 }
 
 /// Measures the construction of a window, by the length of the conversation.
@@ -385,12 +389,12 @@ fn window(effort: Effort) {
         ("of 100,000", 100_000),
     ];
     let window = Window::new().all_messages().tokens(8_000);
-    let mut shown = Vec::new();
+    let mut window_lengths = Vec::new();
     let works = lengths.map(|(name, length)| {
         let messages: Vec<Arc<Message>> = (0..length / 2).flat_map(turn).map(Arc::new).collect();
         let window = window.clone();
         let counter = Tokens::new();
-        shown.push(
+        window_lengths.push(
             window
                 .show(&messages, Some("They talked."), &counter)
                 .history
@@ -407,10 +411,10 @@ fn window(effort: Effort) {
             run,
         }
     });
-    for (cost, shown) in compare(effort, works.into()).iter().zip(shown) {
+    for (cost, window_lengths) in compare(effort, works.into()).iter().zip(window_lengths) {
         let (millis, least) = (cost.nanos / 1e6, cost.least / 1e6);
         println!(
-            "{:40} {millis:>9.3} {least:>9.3} {shown:>9} {}",
+            "{:40} {millis:>9.3} {least:>9.3} {window_lengths:>9} {}",
             cost.name,
             verdict(millis, BUILD)
         );
@@ -458,7 +462,10 @@ fn row(name: &str, count: usize, goal: f64, store: Arc<dyn MemoryStore>) {
     let open = tokio.block_on(async {
         let mut open = Vec::with_capacity(count);
         for id in &ids {
-            let mut one = conversations.open(id, WINDOW).await.expect("nobody has it");
+            let mut one = conversations
+                .open(id, WINDOW)
+                .await
+                .expect("no process holds it");
             assert_eq!(one.take().messages.len(), 2);
             open.push(one);
         }

@@ -261,10 +261,10 @@ fn complete_reply(call: Option<&str>) -> Vec<u8> {
 /// wake-ups of the client would otherwise be random.
 fn stream(call: Option<&str>) -> Vec<u8> {
     let mut deltas = vec![json!({"role": "assistant", "content": ""})];
-    let say = |word: &str| json!({"content": word});
+    let text_delta = |word: &str| json!({"content": word});
     let finish = match call {
         Some(id) => {
-            deltas.extend(WORDS.map(say));
+            deltas.extend(WORDS.map(text_delta));
             let function = json!({"name": "weather", "arguments": ""});
             deltas.push(json!({"tool_calls": [
                 {"index": 0, "id": id, "type": "function", "function": function},
@@ -275,7 +275,7 @@ fn stream(call: Option<&str>) -> Vec<u8> {
             "tool_calls"
         }
         None => {
-            deltas.extend(ANSWER.split_inclusive(' ').map(say));
+            deltas.extend(ANSWER.split_inclusive(' ').map(text_delta));
             "stop"
         }
     };

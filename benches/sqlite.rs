@@ -86,7 +86,7 @@ impl Folder {
     /// Returns the size of the file after the write-ahead log is merged.
     fn size(&self) -> u64 {
         // Opening and closing the file once more merges the write-ahead log.
-        let size = |path: &Path| std::fs::metadata(path).map_or(0, |there| there.len());
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         size(&self.0.join("runs.db"))
     }
 }
@@ -225,7 +225,7 @@ fn many(count: usize) {
         // The next operation waits until these writes are done.
         tokio
             .block_on(journal.remove(&RunId::from("nobody")))
-            .expect("nobody drives it");
+            .expect("no process drives the run");
     });
     println!("{:40} {:>9.0} ms", "let go of", millis(wall));
     let list = |query: RunQuery| {
@@ -400,8 +400,8 @@ fn room() {
             .expect("it is listed");
         assert_eq!(listed.len(), 1);
         drop(journal);
-        let beside = folder.0.join("runs.db-wal");
-        while std::fs::metadata(&beside).is_ok_and(|there| there.len() > 0) {
+        let wal = folder.0.join("runs.db-wal");
+        while std::fs::metadata(&wal).is_ok_and(|metadata| metadata.len() > 0) {
             drop(folder.journal(Durability::Buffered));
         }
         let file = (folder.size() as f64 - empty) / turns as f64;

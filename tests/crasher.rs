@@ -1,9 +1,9 @@
 //! A program that the crash tests kill: `crasher FOLDER STOP [STORE]`.
 //!
 //! The program drives a run whose journal is in FOLDER, in files or, if STORE is `sqlite`, in
-//! `runs.db`. With `talk` or `talk-sqlite`, the run belongs to a conversation that is stored there,
-//! too, and becomes too long for its model. With `swarm` or `swarm-sqlite`, it is the run of a
-//! swarm.
+//! `runs.db`. With `run_conversation` or `talk-sqlite`, the run belongs to a conversation that is
+//! stored there, too, and becomes too long for its model. With `swarm` or `swarm-sqlite`, it is the
+//! run of a swarm.
 //!
 //! Before it writes the first record after STOP, the program prints `stopped` and waits for a kill
 //! or for a line of input. It resumes the run if the journal contains one. Its tools append their
@@ -219,13 +219,13 @@ async fn look(
 }
 
 /// Drives a run in a conversation with earlier messages, which becomes too long.
-async fn talk(
+async fn run_conversation(
     folder: &std::path::Path,
     runtime: Runtime,
     known: bool,
     sqlite: bool,
 ) -> levity::Result<()> {
-    let Some(memory) = talk_store(folder, sqlite) else {
+    let Some(memory) = conversation_store(folder, sqlite) else {
         return Ok(());
     };
     let before = (0..14).map(|n| Message::user(format!("An earlier message: {n}")));
@@ -255,7 +255,7 @@ async fn talk(
     Ok(())
 }
 
-fn talk_store(folder: &std::path::Path, sqlite: bool) -> Option<Arc<dyn MemoryStore>> {
+fn conversation_store(folder: &std::path::Path, sqlite: bool) -> Option<Arc<dyn MemoryStore>> {
     Some(match sqlite {
         true => Arc::new(SqliteMemory::new(folder.join("talk.db")).ok()?),
         false => Arc::new(FileMemory::new(folder.join("talk")).ok()?),
@@ -291,7 +291,7 @@ async fn main() -> levity::Result<()> {
     let known = inner.list(&RunQuery::new()).await.unwrap_or_default();
     let known = known.iter().any(|summary| summary.run.as_str() == "r");
     if let Some(suffix) = name.as_deref().and_then(|name| name.strip_prefix("talk")) {
-        return talk(&folder, runtime, known, suffix == "-sqlite").await;
+        return run_conversation(&folder, runtime, known, suffix == "-sqlite").await;
     }
     if let Some(suffix) = name.as_deref().and_then(|name| name.strip_prefix("swarm")) {
         swarm::run_or_resume(&folder, runtime, known, suffix == "-sqlite").await;

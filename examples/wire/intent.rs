@@ -299,11 +299,11 @@ fn flush(
 }
 
 fn part(wire: &str, part: &Value, media: &mut impl Iterator<Item = Media>) -> Option<Part> {
-    let with_state = |kind: &str, mut whole: Part| {
+    let with_state = |kind: &str, mut part_with_state: Part| {
         if let Some(opaque) = state::opaque(wire, kind, part) {
-            whole.set_opaque(opaque);
+            part_with_state.set_opaque(opaque);
         }
-        Some(whole)
+        Some(part_with_state)
     };
     if let Some(text) = part.get("text").and_then(Value::as_str) {
         return with_state("text", Part::text(text));

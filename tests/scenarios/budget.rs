@@ -135,14 +135,14 @@ impl Provider {
     }
 
     fn charge(&self, request: &Request) -> (u64, u64) {
-        let most = CostBound::of(&self.card, request).input;
+        let max_input = CostBound::of(&self.card, request).input;
         let allowed = request
             .options
             .max_tokens
             .expect("a budget clamps the reply");
         let (input, output) = match self.billing {
-            Billing::Modest => (most / 4, allowed.min(20)),
-            _ => (most, allowed),
+            Billing::Modest => (max_input / 4, allowed.min(20)),
+            _ => (max_input, allowed),
         };
         *self.ledger.charged.lock().unwrap() += provider_price().most(input, output);
         self.ledger

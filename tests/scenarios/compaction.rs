@@ -127,7 +127,7 @@ async fn failing_summariser_does_not_end_run() {
         }),
         ("panicked", || ScriptedModel::new().panic("a fault")),
     ];
-    for (why, summariser) in failing {
+    for (reason, summariser) in failing {
         let model = Arc::new(calls(12).reply("Found it.").with_card(card(6_000)));
         let summariser = Arc::new(
             summariser()
@@ -145,7 +145,7 @@ async fn failing_summariser_does_not_end_run() {
         assert_eq!(answer.text(), "Found it.");
         let seen = seen.lock().unwrap();
         assert!(
-            seen[0].fell_back.as_ref().unwrap().contains(why),
+            seen[0].fell_back.as_ref().unwrap().contains(reason),
             "{:?}",
             seen[0].fell_back
         );
@@ -160,12 +160,12 @@ async fn failing_summariser_does_not_end_run() {
             "the summariser must be called again"
         );
         // The second request contains the messages that are not summarized yet.
-        let again = summariser.requests()[1].history.messages()[0]
+        let repeated = summariser.requests()[1].history.messages()[0]
             .text()
             .into_owned();
         assert!(
-            again.contains("Summary so far:\n(none)") && again.contains("Find the key"),
-            "{again}"
+            repeated.contains("Summary so far:\n(none)") && repeated.contains("Find the key"),
+            "{repeated}"
         );
         assert!(
             model
@@ -322,8 +322,8 @@ async fn resumed_run_sends_same_window() {
         open.log.append(&records[..cut]).await.unwrap();
         drop(open);
         let (model, requests) = model_with_dependent_calls();
-        let again = agent(runtime, model).resume("r").await.unwrap();
-        assert_eq!(again.history(), answer.history(), "after {cut} records");
+        let repeated = agent(runtime, model).resume("r").await.unwrap();
+        assert_eq!(repeated.history(), answer.history(), "after {cut} records");
         let rest = requests.lock().unwrap().clone();
         assert_eq!(
             rest[..],

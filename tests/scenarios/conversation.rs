@@ -97,7 +97,7 @@ async fn notes_of_run_are_not_stored() {
             .messages()
             .iter()
             .any(|message| message.role == Role::System),
-        "it was told"
+        "the history must contain the note on the last turn"
     );
     agent.run("And one more?").conversation("c").await.unwrap();
     let last = model.requests().pop().unwrap();

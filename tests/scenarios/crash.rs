@@ -157,18 +157,18 @@ fn check(folder: &Path, end: &Value, when: &str) {
     );
     let actions = actions(folder);
     let sent = sent(&actions);
-    let mut once = sent.clone();
-    once.sort();
-    once.dedup();
+    let mut unique = sent.clone();
+    unique.sort();
+    unique.dedup();
     assert_eq!(
         sent.len(),
-        once.len(),
+        unique.len(),
         "{when}: something was sent twice: {actions:?}"
     );
     let booked = booked(&actions);
-    let once = booked.len() == 2 && booked.iter().all(|(_, times)| *times == 1);
+    let unique = booked.len() == 2 && booked.iter().all(|(_, times)| *times == 1);
     assert!(
-        once,
+        unique,
         "{when}: lead and helper must book once each: {actions:?}"
     );
     let reported_unknown = end["unknown"].as_u64().unwrap_or_default() as usize;

@@ -165,9 +165,9 @@ fn driver_pays_once_in_every_order_and_after_every_crash() {
         let replayed = levity::runtime::replay(host.driver().run(), host.records(), |_, _| {
             Ok(agent().machine("Pay the bill."))
         });
-        let again = replayed.unwrap().machine;
+        let replayed_machine = replayed.unwrap().machine;
         assert_eq!(
-            levity::core::Machine::save(&again),
+            levity::core::Machine::save(&replayed_machine),
             levity::core::Machine::save(host.driver().machine()),
             "{path}"
         );

@@ -168,10 +168,10 @@ async fn invalid_fork_returns_error_and_writes_nothing() {
         .unwrap();
     old.run("Ring").id("old").await.unwrap();
     let records = journal.records(&RunId::new("old")).len() as u64;
-    let check = async |fork: levity::runtime::Run<Agent>, words: &str| {
+    let check = async |fork: levity::runtime::Run<Agent>, expected: &str| {
         let error = fork.await.unwrap_err();
         let source = std::error::Error::source(&error).unwrap().to_string();
-        assert!(source.contains(words), "{source}");
+        assert!(source.contains(expected), "{source}");
     };
     check(old.fork("old").after(records - 1), "must be between 0 and").await;
     check(old.fork("old").after(u64::MAX), "must be between 0 and").await;
@@ -200,10 +200,10 @@ async fn replay_error_names_changed_setting() {
         .unwrap();
     let run = old.run("Ring").await.unwrap().run().clone();
     old.replay(&run).await.unwrap();
-    let check = async |agent: levity::agent::AgentBuilder, words: &str| {
+    let check = async |agent: levity::agent::AgentBuilder, expected: &str| {
         let error = agent.build().unwrap().replay(&run).await.unwrap_err();
         let source = std::error::Error::source(&error).unwrap().to_string();
-        assert!(source.contains(words), "{source}");
+        assert!(source.contains(expected), "{source}");
     };
     let same = || agent(ScriptedModel::new(), &ring_count, &runtime).instructions("Ring.");
     same()
@@ -402,15 +402,15 @@ async fn typed_run_with_children_edits_and_waits_forks_at_any_record() {
             .await
             .unwrap();
         // A fork of a fork and a resumed fork behave the same.
-        let again = agent()
+        let second_fork = agent()
             .fork(id.as_str())
             .after(after)
             .id(format!("{id}-again"))
             .typed::<Sum>();
-        let (_, again) = again.with_answer().await.unwrap();
+        let (_, second_fork) = second_fork.with_answer().await.unwrap();
         agent()
             .expecting::<Sum>()
-            .replay(again.run())
+            .replay(second_fork.run())
             .await
             .unwrap();
         agent().resume(id.as_str()).typed::<Sum>().await.unwrap();

@@ -178,12 +178,12 @@ async fn catalogue_agents_profile_files_plan_and_judge() {
     assert_eq!(session.plan(), finished.plan().unwrap());
 
     // Repeats some of the steps in a separate run.
-    let again = team
+    let rerun = team
         .run(session.seed_without(&["check".into()]).unwrap())
         .await
         .unwrap();
-    assert_eq!(again.stats().model_calls, 2);
-    assert_eq!(again.text(), finished.text());
+    assert_eq!(rerun.stats().model_calls, 2);
+    assert_eq!(rerun.text(), finished.text());
     // The first run is only read.
     let resumed = team.resume(finished.run().clone()).await.unwrap();
     assert_eq!(
@@ -318,10 +318,10 @@ async fn agents_of_team_recall_facts_of_earlier_session() {
 /// An MCP server in this process with one tool.
 fn tides() -> ServerConfig {
     ServerConfig::in_process("tides", || {
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (client_end, server_end) = tokio::io::duplex(1 << 16);
         #[expect(clippy::disallowed_methods, reason = "the task ends with the pipe")]
         tokio::spawn(async move {
-            let (read, mut write) = tokio::io::split(theirs);
+            let (read, mut write) = tokio::io::split(server_end);
             let mut lines = BufReader::new(read).lines();
             while let Ok(Some(line)) = lines.next_line().await {
                 let asked: Value = serde_json::from_str(&line).unwrap();
@@ -346,7 +346,7 @@ fn tides() -> ServerConfig {
                 }
             }
         });
-        ours
+        client_end
     })
 }
 

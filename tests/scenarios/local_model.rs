@@ -305,11 +305,11 @@ async fn real_model_routes_swarm() {
         )
     });
     assert!(planned, "{notices:?}");
-    for said in ["84", "tangerine-42"] {
-        let knows = |report: &WorkerReport| report.is_done() && report.text.contains(said);
+    for expected in ["84", "tangerine-42"] {
+        let knows = |report: &WorkerReport| report.is_done() && report.text.contains(expected);
         assert!(
             finished.reports().iter().any(knows),
-            "{said} in {:?}",
+            "{expected} in {:?}",
             finished.reports()
         );
     }

@@ -54,12 +54,12 @@ async fn fact_remembered_in_one_run_is_recalled_in_another() {
         Some("Be brief."),
         "recalled facts must not change the cached prefix of the request"
     );
-    let beside = last.history.messages()[0].clone();
-    assert_eq!(beside.role, Role::User);
+    let recalled = last.history.messages()[0].clone();
+    assert_eq!(recalled.role, Role::User);
     assert!(
-        beside.text().contains("The user's bicycle is green."),
+        recalled.text().contains("The user's bicycle is green."),
         "{}",
-        beside.text()
+        recalled.text()
     );
     assert_eq!(
         last.history.messages()[1].text(),

@@ -112,12 +112,12 @@ fn baseline(store: &str) -> Baseline {
 /// Resumes a killed run. Asserts that it ends as without a kill, and repeats nothing that had
 /// finished.
 fn resume_and_check(folder: &Path, baseline: &Baseline, when: &str) {
-    let (before, made) = (finished(folder), calls(folder));
+    let (before, calls_before) = (finished(folder), calls(folder));
     let end = run_and_kill(folder, usize::MAX).unwrap();
     assert_eq!(end, baseline.end, "{when}");
     assert_eq!(finished(folder), baseline.calls, "{when}");
     assert_eq!(
-        calls(folder) - made,
+        calls(folder) - calls_before,
         baseline.calls.0 - before.0,
         "{when}: model calls"
     );
@@ -126,12 +126,12 @@ fn resume_and_check(folder: &Path, baseline: &Baseline, when: &str) {
         .iter()
         .filter(|line| line.starts_with("send "))
         .collect();
-    let mut once = sent.clone();
-    once.sort();
-    once.dedup();
+    let mut unique = sent.clone();
+    unique.sort();
+    unique.dedup();
     assert_eq!(
         sent.len(),
-        once.len(),
+        unique.len(),
         "{when}: something was sent twice: {actions:?}"
     );
     let unknown: usize = logs(folder)

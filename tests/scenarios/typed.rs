@@ -159,11 +159,11 @@ async fn typed_run_resumes_only_with_its_type() {
         matches!(error, levity::Error::Runtime { .. }),
         "the error must name the missing type: {error}"
     );
-    let (_, again) = agent
+    let (_, resumed) = agent
         .resume(answer.run().clone())
         .typed::<Host>()
         .with_answer()
         .await
         .unwrap();
-    assert_eq!(again.text(), answer.text());
+    assert_eq!(resumed.text(), answer.text());
 }

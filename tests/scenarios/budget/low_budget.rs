@@ -58,11 +58,11 @@ async fn low_budget_switches_run_and_children_to_cheap_model() {
         .into_iter()
         .filter(|e| e.run.as_str() == "r" && !e.kind.is_fleeting())
         .collect();
-    let again = replay(answer.run(), &journal.records(answer.run()), |_, state| {
+    let replayed = replay(answer.run(), &journal.records(answer.run()), |_, state| {
         agent.restore(state)
     })
     .unwrap();
-    assert_eq!(again.events, own);
+    assert_eq!(replayed.events, own);
 }
 
 #[tokio::test]
