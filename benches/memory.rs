@@ -411,10 +411,10 @@ fn window(effort: Effort) {
             run,
         }
     });
-    for (cost, window_lengths) in compare(effort, works.into()).iter().zip(window_lengths) {
+    for (cost, window_length) in compare(effort, works.into()).iter().zip(window_lengths) {
         let (millis, least) = (cost.nanos / 1e6, cost.least / 1e6);
         println!(
-            "{:40} {millis:>9.3} {least:>9.3} {window_lengths:>9} {}",
+            "{:40} {millis:>9.3} {least:>9.3} {window_length:>9} {}",
             cost.name,
             verdict(millis, BUILD)
         );

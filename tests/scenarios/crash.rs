@@ -166,9 +166,9 @@ fn check(folder: &Path, end: &Value, when: &str) {
         "{when}: something was sent twice: {actions:?}"
     );
     let booked = booked(&actions);
-    let unique = booked.len() == 2 && booked.iter().all(|(_, times)| *times == 1);
+    let booked_once = booked.len() == 2 && booked.iter().all(|(_, times)| *times == 1);
     assert!(
-        unique,
+        booked_once,
         "{when}: lead and helper must book once each: {actions:?}"
     );
     let reported_unknown = end["unknown"].as_u64().unwrap_or_default() as usize;
