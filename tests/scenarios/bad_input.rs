@@ -1,3 +1,5 @@
+//! Invalid input: tools, models and journals that misbehave.
+
 use std::time::Duration;
 
 use levity::core::{

@@ -1,3 +1,5 @@
+//! The order in which the calls of one turn run.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

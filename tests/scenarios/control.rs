@@ -1,3 +1,5 @@
+//! Decisions, pauses, messages and cancellation of a run by its host.
+
 use std::sync::Arc;
 use std::time::Duration;
 

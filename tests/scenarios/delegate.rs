@@ -1,3 +1,5 @@
+//! Agents that delegate work to child runs.
+
 use levity::core::{Event, EventKind, Journal as _, Limit, Status, ToolErrorKind};
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;

@@ -1,3 +1,5 @@
+//! The features that a first program uses.
+
 use levity::agent::Low;
 use levity::core::{EventKind, Finish, Phase, Role, Status};
 use levity::prelude::*;

@@ -1,3 +1,5 @@
+//! Limits of a run, and the answers of runs that reach one.
+
 use std::time::Duration;
 
 use levity::agent::{PlanByModel, ReflectByModel};

@@ -1,3 +1,5 @@
+//! Planners, reflectors and context sources.
+
 use async_trait::async_trait;
 use levity::agent::{PlanByModel, PlanRules, ReflectByModel, ReflectRules};
 use levity::core::{

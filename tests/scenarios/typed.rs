@@ -1,3 +1,5 @@
+//! Structured output: answers as Rust values.
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use levity::core::{Abilities, ModelCard, Role};
