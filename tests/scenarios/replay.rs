@@ -215,8 +215,5 @@ async fn audit_detects_nondeterministic_reflector() {
     else {
         panic!("{error}")
     };
-    assert_eq!(
-        parted.what,
-        "the history of Model `main` changed"
-    );
+    assert_eq!(parted.what, "the history of Model `main` changed");
 }
