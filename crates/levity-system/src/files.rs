@@ -56,10 +56,17 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
             "it is not a regular file",
         ));
     }
-    let file = File::open(path)?;
+    // A file of the system, such as `/proc/kmsg`, has no size and may never end.
+    let file = open_without_waiting(path)?;
     check_size(&file, limit)?;
     let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes)?;
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is larger than {} MiB", limit >> 20),
+        ));
+    }
     Ok(bytes)
 }
 

@@ -80,6 +80,7 @@ impl<'a> Replace<'a> {
         let unfinished = self
             .beside
             .map_or_else(|| beside(self.path), |path| Ok(path.to_owned()))?;
+        refuse_special(self.path)?;
         // A killed process may have left one; a symbolic link there is not followed.
         let _ = fs::remove_file(&unfinished);
         let named = self
@@ -120,6 +121,21 @@ impl<'a> Replace<'a> {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Returns an error if the path leads to a device, a socket, a pipe or a folder. A rename would
+/// remove it: as root, even `/dev/null`.
+fn refuse_special(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "`{}` is not a regular file; use another path",
+                path.display()
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -178,6 +194,22 @@ mod tests {
             1,
             "no other file remains"
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn replace_of_socket_folder_or_device_link_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", at("device")).unwrap();
+        for name in ["socket", "folder", "device"] {
+            let before = fs::symlink_metadata(at(name)).unwrap().file_type();
+            assert!(Replace::new(&at(name)).write(b"text").is_err(), "{name}");
+            let after = fs::symlink_metadata(at(name)).unwrap().file_type();
+            assert_eq!(before, after, "{name}");
+        }
     }
 
     #[cfg(unix)]

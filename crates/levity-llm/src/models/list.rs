@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -396,21 +395,8 @@ impl ModelList {
 
 /// Reads a regular file of limited size.
 fn read(path: &Path) -> std::io::Result<String> {
-    // A pipe or a device may never end.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
-    }
-    let mut json = String::new();
-    std::fs::File::open(path)?
-        .take(MAX_BYTES + 1)
-        .read_to_string(&mut json)?;
-    if json.len() as u64 > MAX_BYTES {
-        return Err(std::io::Error::other(format!(
-            "the file is larger than {} MiB",
-            MAX_BYTES >> 20
-        )));
-    }
-    Ok(json)
+    let bytes = levity_system::files::read_at_most(path, MAX_BYTES)?;
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("the file is not UTF-8"))
 }
 
 impl ModelFacts {

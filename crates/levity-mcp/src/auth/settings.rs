@@ -294,8 +294,15 @@ impl Identity for TokenFile {
         // The platform keeps this small file in memory, so a blocking read is acceptable.
         let mut text = String::new();
         std::fs::File::open(&self.path)?
-            .take(MAX_TOKEN_FILE)
+            .take(MAX_TOKEN_FILE + 1)
             .read_to_string(&mut text)?;
+        if text.len() as u64 > MAX_TOKEN_FILE {
+            return Err(io::Error::other(format!(
+                "`{}` is larger than {} KiB, so it is not a token",
+                self.path.display(),
+                MAX_TOKEN_FILE >> 10
+            )));
+        }
         Ok(text.trim().to_owned())
     }
 }
