@@ -1,4 +1,4 @@
-//! Commands under limits, kept from files and network by the kernel.
+//! Commands that run under limits, with files and network blocked by the kernel.
 
 mod builder;
 mod captured;

@@ -1,4 +1,4 @@
-//! Files, commands and addresses that a model may touch, and no others.
+//! Restricts the files, commands and network addresses that a model can reach.
 //!
 //! ```
 //! use levity_sandbox::{CommandPolicy, CommandLine, PathError, Permit, Workspace};
@@ -17,21 +17,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`Workspace`] is a folder whose files may be touched: no path, link, device or race leads out
-//!   of it, and secrets in it are kept apart.
-//! - `Sandbox` runs commands under limits; the kernel keeps them from other files, the network and
-//!   other processes, as far as `Sandbox::report` says. All of a command's processes end with it.
-//! - [`CommandPolicy`] says which commands run, which a person is asked about, and which do not
-//!   run.
-//! - `NetGuard` is an HTTP client that reaches only addresses that were looked at, redirects
-//!   included.
+//! - [`Workspace`] restricts file access to one folder. No path, link, device or race leads out of
+//!   it, and it denies access to the secrets inside.
+//! - `Sandbox` runs commands under limits. The kernel blocks access to other files, the network and
+//!   other processes, as far as `Sandbox::report` states. All processes of a command end with it.
+//! - [`CommandPolicy`] decides which commands run, which need a person's approval, and which are
+//!   denied.
+//! - `NetGuard` creates HTTP clients that connect only to checked addresses, redirects included.
 //!
-//! What is not here: tools for models, which are in `levity-builtin-tools`; anything of agents and
-//! runs. Everything that cannot be held on a system is reported or refused, never assumed.
+//! This crate contains no tools for models (see `levity-builtin-tools`) and nothing about agents or
+//! runs. If a system cannot enforce a restriction, the crate reports or refuses it; it never
+//! assumes it.
 //!
 //! # Features
-//! - `commands`: commands under limits, kept from files and network by the kernel.
-//! - `net`: HTTP to addresses that were looked at.
+//! - `commands`: runs commands under limits, with files and network blocked by the kernel.
+//! - `net`: sends HTTP requests to checked addresses only.
 
 #[cfg(feature = "commands")]
 mod command;

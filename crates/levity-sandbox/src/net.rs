@@ -1,4 +1,4 @@
-//! HTTP to addresses that were looked at, and to no others.
+//! HTTP requests to checked addresses only.
 
 mod address;
 mod builder;

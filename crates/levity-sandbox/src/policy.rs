@@ -15,29 +15,30 @@ use judge::Scene;
 
 use crate::workspace::Workspace;
 
-/// Which commands may run, which are asked about, and which may not.
+/// Rules that decide which commands run, which need approval, and which are denied.
 ///
-/// Without rules, commands that only read are allowed, and all others are asked about. A command
-/// that is allowed in this way must run read-only (`Command::read_only`): the kernel, and not the
-/// policy, keeps it from changing something and from denied files.
+/// Without rules, commands that only read are allowed, and all others need a person's approval. Run
+/// a command that is allowed in this way read-only (`Command::read_only`): the kernel, not the
+/// policy, blocks changes and denied files.
 ///
-/// A line of shell is taken apart first: every program in it is looked at, behind pipes, `&&`,
-/// `$(..)`, `sh -c`, `xargs` and the like, and the strictest decision counts. Lines that are not
-/// understood are asked about.
+/// The policy parses a shell line first. It checks every program in the line, including those
+/// behind pipes, `&&`, `$(..)`, `sh -c`, `xargs` and the like, and applies the strictest decision.
+/// Lines that it cannot parse need approval.
 ///
-/// A command that a rule allows runs with all rights of the sandbox. So a line with one is allowed
-/// only as plain words: literal or quoted words, joined by `&&`, `||`, `|`, `;` and line ends, with
-/// `2>&1` and redirections to `/dev/null`. Beside it may stand `cd DIR`, `ls` and filters such as
-/// `head`. Wrappers, inner shells, expansions and builtins that set variables are asked about.
+/// A command that a rule allows runs with all rights of the sandbox. A line with such a command is
+/// therefore allowed only as plain words: literal or quoted words, joined by `&&`, `||`, `|`, `;`
+/// and line ends, with `2>&1` and redirections to `/dev/null`. The line may also contain `cd DIR`,
+/// `ls` and filters such as `head`. Wrappers, inner shells, expansions and builtins that set
+/// variables need approval.
 ///
-/// A rule names the first words of a command; `*` stands for anything within a word. Of the rules
-/// that match, one that denies wins, and else the first.
+/// A rule names the first words of a command; `*` matches anything within a word. Among the
+/// matching rules, a deny rule wins; otherwise the first rule decides.
 ///
-/// Commands of git are asked about: git runs programs that a repository's settings name, and can
-/// show every file that was ever committed. If you trust the folder, allow those that you want,
+/// Git commands need approval: git runs programs that a repository's settings name, and can show
+/// every file that was ever committed. If you trust the folder, allow the commands that you need,
 /// such as `allow("git status")`. A program that a repository names then runs with all rights of
-/// the sandbox, also one of a repository that the model made. `git -C DIR status` and
-/// `git -c NAME=VALUE status` are still asked about.
+/// the sandbox, even if the model created that repository. `git -C DIR status` and
+/// `git -c NAME=VALUE status` still need approval.
 ///
 /// ```
 /// use levity_sandbox::{CommandPolicy, CommandLine, Permit};
@@ -51,8 +52,8 @@ use crate::workspace::Workspace;
 /// assert_eq!(push, Permit::deny("nothing leaves this machine"));
 /// ```
 ///
-/// It is a filter for a person's attention, not a wall: what a command can really do is for the
-/// sandbox to limit.
+/// The policy filters what a person has to review; it is not a security boundary. The sandbox
+/// limits what a command can do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandPolicy {
@@ -70,7 +71,7 @@ struct CommandRule {
     ruling: Permit,
 }
 
-/// A command as a model wrote it.
+/// A command line as a model wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandLine<'a> {
     /// A program and its arguments.
@@ -79,23 +80,23 @@ pub enum CommandLine<'a> {
     Shell(&'a str),
 }
 
-/// What a command may read that runs read-only.
+/// The files that a read-only command may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReadScope {
-    /// It asks for no file: it works on its arguments and its input.
+    /// No file: the command uses only its arguments and its input.
     Nothing,
-    /// Files of the workspace, but none that are denied, and nothing of `.git`.
+    /// Files of the workspace, except denied ones and everything in `.git`.
     Files,
 }
 
 impl CommandPolicy {
-    /// What only reads is allowed, the rest is asked about.
+    /// Creates a policy that allows commands that only read, and asks for approval of all others.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Everything is allowed that no rule forbids.
+    /// Creates a policy that allows every command that no rule denies.
     pub fn allow_all() -> Self {
         Self {
             otherwise: Some(Permit::Allow),
@@ -103,7 +104,7 @@ impl CommandPolicy {
         }
     }
 
-    /// Everything is asked about that no rule allows.
+    /// Creates a policy that asks for approval of every command that no rule allows.
     pub fn ask_all() -> Self {
         Self {
             otherwise: Some(Permit::ask("every command is asked about")),
@@ -111,7 +112,7 @@ impl CommandPolicy {
         }
     }
 
-    /// Nothing is allowed but what rules allow.
+    /// Creates a policy that denies every command that no rule allows.
     pub fn deny_all() -> Self {
         let reason = "only commands that are named in the policy may run";
         Self {
@@ -120,56 +121,56 @@ impl CommandPolicy {
         }
     }
 
-    /// Allows commands that begin with these words; without words, none.
+    /// Allows commands that begin with these words. An empty text allows no command.
     #[must_use]
     pub fn allow(self, command: &str) -> Self {
         self.rule(command, Permit::Allow)
     }
 
-    /// Has a person asked about commands that begin with these words.
+    /// Asks for approval of commands that begin with these words.
     #[must_use]
     pub fn ask(self, command: &str, reason: impl Into<String>) -> Self {
         self.rule(command, Permit::ask(reason))
     }
 
-    /// Forbids commands that begin with these words.
+    /// Denies commands that begin with these words.
     #[must_use]
     pub fn deny(self, command: &str, reason: impl Into<String>) -> Self {
         self.rule(command, Permit::deny(reason))
     }
 
-    /// Has a person asked about commands that name a file which this workspace denies, though they
-    /// only read. Commands are taken to run in the workspace.
+    /// Asks for approval of commands that name a file which this workspace denies, even if they
+    /// only read. The policy assumes that commands run in the workspace.
     #[must_use]
     pub fn within(mut self, workspace: &Workspace) -> Self {
         self.workspace = Some(workspace.clone());
         self
     }
 
-    /// The workspace whose denied files are asked about.
+    /// Returns the workspace whose denied files need approval.
     pub fn workspace(&self) -> Option<&Workspace> {
         self.workspace.as_ref()
     }
 
-    /// Decides on a command. One that is allowed and has a [`read_scope`](Self::read_scope) must
-    /// run read-only.
+    /// Decides on a command. A command that is allowed and has a [`read_scope`](Self::read_scope)
+    /// must run read-only.
     pub fn judge(&self, line: CommandLine<'_>) -> Permit {
         self.judge_at(".", line)
     }
 
-    /// Decides on a command that begins in a folder of the working directory.
+    /// Decides on a command that starts in a folder of the working directory.
     pub fn judge_in(&self, dir: &str, line: CommandLine<'_>) -> Permit {
         self.judge_folder(dir).and(self.judge_at(dir, line))
     }
 
-    /// What a command reads whose programs are allowed only because they read; `None` for all
-    /// others. It depends on the command and the rules alone, not on files, so it is the same when
-    /// the command runs as when it was decided on.
+    /// Returns the read scope of a command that is allowed only because its programs just read;
+    /// `None` for all others. The result depends on the command and the rules alone, not on files.
+    /// So it is the same at the decision and at the run.
     pub fn read_scope(&self, line: CommandLine<'_>) -> Option<ReadScope> {
         self.read_scope_in(".", line)
     }
 
-    /// The same for a command that begins in a folder of the working directory.
+    /// Returns the read scope of a command that starts in a folder of the working directory.
     pub fn read_scope_in(&self, dir: &str, line: CommandLine<'_>) -> Option<ReadScope> {
         if self.otherwise.is_some() || self.judge_folder(dir) != Permit::Allow {
             return None;
@@ -179,9 +180,11 @@ impl CommandPolicy {
         scene.scope(&ruling)
     }
 
-    /// The programs of a command, which begins in a folder, that no rule names and that only read,
-    /// or run another program. They are known by their names alone. So whoever runs the command
-    /// without [`read_scope`](Self::read_scope) must keep it from other programs with these names
+    /// Returns the programs of a command that no rule names and that only read, or run another
+    /// program. The command starts in the folder `dir`.
+    ///
+    /// The policy knows these programs by their names alone. If you run the command without
+    /// [`read_scope`](Self::read_scope), prevent it from running other programs with these names
     /// (`Command::take_from_system`).
     pub fn readers_in(&self, dir: &str, line: CommandLine<'_>) -> Vec<String> {
         let mut scene = Scene::new(dir);
@@ -189,8 +192,9 @@ impl CommandPolicy {
         scene.readers.into_iter().collect()
     }
 
-    /// Why a command that begins in a folder may not run, even if a person says so; `None` for all
-    /// others. Like [`read_scope`](Self::read_scope), it looks at no file.
+    /// Returns the reason why a command that starts in a folder is denied, even if a person
+    /// approves it; `None` for all others. Like [`read_scope`](Self::read_scope), this reads no
+    /// file.
     pub fn denial_in(&self, dir: &str, line: CommandLine<'_>) -> Option<String> {
         match self
             .judge_folder(dir)
@@ -214,7 +218,7 @@ impl CommandPolicy {
     }
 }
 
-/// The first words of a command, each a pattern.
+/// The first words of a command, each of them a pattern.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 struct Pattern {
@@ -224,7 +228,7 @@ struct Pattern {
 
 impl Pattern {
     fn new(text: &str) -> Self {
-        // What is no pattern matches nothing but itself, so a stray bracket does no harm.
+        // A word that is not a valid pattern matches only itself, so a stray bracket does no harm.
         let word = |word: &str| {
             let glob = |text: &str| GlobBuilder::new(text).backslash_escape(true).build().ok();
             glob(word)
@@ -237,8 +241,8 @@ impl Pattern {
         }
     }
 
-    /// Returns whether a command begins with it. One without words matches every command, and
-    /// allows none.
+    /// Returns `true` if a command begins with this pattern. A pattern without words matches every
+    /// command, and allows none.
     fn matches(&self, words: &[&str]) -> bool {
         let fits = |(pattern, word): (&Option<GlobMatcher>, &&str)| {
             pattern
@@ -248,8 +252,8 @@ impl Pattern {
         self.words.len() <= words.len() && self.words.iter().zip(words).all(fits)
     }
 
-    /// Returns whether it matches if each word that is not known is what it asks for, or many
-    /// words.
+    /// Returns `true` if the pattern matches when each unknown word (`None`) may be any word, or
+    /// several words.
     fn may_match(&self, words: &[Option<&str>]) -> bool {
         for (at, pattern) in self.words.iter().enumerate() {
             match words.get(at) {

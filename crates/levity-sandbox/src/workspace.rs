@@ -3,7 +3,10 @@ mod change;
 mod deny;
 #[cfg_attr(
     not(unix),
-    allow(unreachable_code, reason = "nothing can be opened there")
+    allow(
+        unreachable_code,
+        reason = "no workspace can be opened on these systems"
+    )
 )]
 mod dir;
 mod error;
@@ -46,7 +49,7 @@ pub(crate) use targets::{Identity, real_path};
 pub(crate) use tree::Tree;
 pub use write::{WriteOptions, WrittenFile};
 
-/// A folder whose files may be touched, and no others. Cloning costs nothing.
+/// A folder that restricts all file access to its contents. Cloning is cheap.
 ///
 /// ```
 /// use levity_sandbox::{PathError, Workspace};
@@ -64,35 +67,37 @@ pub use write::{WriteOptions, WrittenFile};
 /// ```
 ///
 /// # Promises
-/// - Nothing outside the folder is read, written, listed, looked at or revealed to exist: not by
-///   `..`, absolute paths, links, links to links, files with several hard links, devices or pipes,
-///   and not by what somebody changes meanwhile.
-/// - What is denied ([`WorkspaceBuilder::deny`]) is neither touched nor revealed to exist, by
-///   whatever way it is reached.
-/// - A file that is written is there whole, or as it was.
-/// - No call waits for another process, and none holds more than it was allowed to.
+/// - Nothing outside the folder is read, written, listed, inspected or revealed to exist. This
+///   holds for `..`, absolute paths, links, links to links, files with several hard links, devices
+///   and pipes, and for concurrent changes by others.
+/// - Denied paths ([`WorkspaceBuilder::deny`]) are neither accessed nor revealed to exist, no
+///   matter which path leads to them.
+/// - A write replaces the whole file or leaves it unchanged.
+/// - No call waits for another process, and none buffers more than its limit allows.
 ///
 /// # Paths
-/// Relative to the folder, with `/` between the names. `.` is the folder itself; `a/../b` is `b`,
-/// whatever `a` is. An absolute path that begins with [`root`](Self::root) is taken as relative to
-/// it.
+/// Paths are relative to the folder, with `/` between the names. `.` is the folder itself; `a/../b`
+/// is `b`, whatever `a` is. An absolute path that begins with [`root`](Self::root) counts as
+/// relative to it.
 #[derive(Clone, Debug)]
 pub struct Workspace(Arc<Inner>);
 
-/// Held for reading by whoever searches a workspace, and for writing by whoever moves a folder: it
-/// would be passed over if it came from where the search has not been to where it has.
+/// Searches of a workspace hold this lock for reading; a call that moves a folder holds it for
+/// writing. Otherwise a search could miss a folder that moves from an unsearched place to a
+/// searched one.
 pub(crate) static MOVES: RwLock<()> = RwLock::new(());
 
 #[derive(Debug)]
 struct Inner {
-    /// The folder, for people and for comparing text. Files are opened by `dir` alone.
+    /// The canonical path of the folder, for display and for text comparisons. Files are opened
+    /// through `dir` alone.
     root: PathBuf,
-    /// The same as it was given.
+    /// The path of the folder as the caller wrote it.
     given: PathBuf,
     dir: Arc<Fd>,
     read_only: bool,
     hard_links: bool,
-    /// Whether the kernel is asked to resolve paths.
+    /// `true` if the kernel resolves paths (`openat2`).
     kernel: bool,
     deny: Deny,
     targets: Targets,
@@ -103,69 +108,69 @@ impl Workspace {
     /// Opens a folder for reading and writing, with the usual secrets denied.
     ///
     /// # Errors
-    /// When it is not there, or is no folder.
+    /// Returns an error if the folder does not exist, or if the path is not a folder.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, PathError> {
         Self::builder(root).build()
     }
 
-    /// Opens a folder with other settings.
+    /// Returns a builder to open a folder with other settings.
     pub fn builder(root: impl AsRef<Path>) -> WorkspaceBuilder {
         WorkspaceBuilder::new(root.as_ref())
     }
 
-    /// The folder.
+    /// Returns the canonical path of the folder.
     pub fn root(&self) -> &Path {
         &self.0.root
     }
 
-    /// Whether nothing in it may be changed.
+    /// Returns `true` if the workspace is read-only.
     pub fn is_read_only(&self) -> bool {
         self.0.read_only
     }
 
-    /// Whether a path, relative to the folder, is one that nobody may touch. One that leads out is,
-    /// too.
+    /// Returns `true` if a path, relative to the folder, is denied or leads out of the folder.
     ///
-    /// This looks at the text alone: a link may still lead to what is denied. Whatever is opened by
-    /// the workspace is looked at on the way as well.
+    /// This checks the text alone: a link may still lead to a denied file. The workspace also
+    /// checks every link on the way when it opens a path.
     pub fn denies(&self, path: &str) -> bool {
         self.0.check(path).is_err()
     }
 
-    /// Returns whether a rule denies the entry `name` of the folder `dir`, which itself is not
+    /// Returns `true` if a rule denies the entry `name` of the folder `dir`, which itself is not
     /// denied.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         self.0.deny.denies_entry(dir, name)
     }
 
-    /// Notes the target of a link whose name is denied, by its real path, and returns what it is.
+    /// Records the target of a link whose name is denied, by its real path, and returns its
+    /// identity.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn note_target(&self, real: &Path) -> std::io::Result<Option<Identity>> {
         self.0.note_real_target(real, targets::Kept::FromAll)
     }
 
-    /// Notes the repository that a `.git` leads to which is no folder, and returns what it is.
+    /// Records the repository that a `.git` link or file leads to, and returns its identity.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn note_repository(&self, git: &Path) -> Option<Identity> {
         self.0.note_repository(git)
     }
 
-    /// What denied names were ever seen to point to, and the paths of it.
+    /// Returns the identities and the paths of all recorded targets of denied names.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn targets(&self) -> (Vec<Identity>, Vec<String>) {
         self.0.targets.kept_from_commands()
     }
 
-    /// Whether a rule looks at more than the last name of a path.
+    /// Returns `true` if a rule matches more than the last name of a path.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_by_path(&self) -> bool {
         self.0.deny.looks_at_paths()
     }
 
-    /// Calls `listener` after each change that is made through this workspace or a clone of it, on
-    /// the thread that made it. What others change in the folder, commands for instance, is not
-    /// noticed.
+    /// Calls `listener` after each change made through this workspace or a clone of it, on the
+    /// thread that made the change. Changes that others make in the folder, such as commands, are
+    /// not reported.
     pub fn on_change(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
         self.0.listeners.add(listener);
     }
@@ -173,7 +178,8 @@ impl Workspace {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// When the path leaves the workspace, is denied, not there, or no regular file.
+    /// Returns an error if the path leaves the workspace, is denied, does not exist, or is not a
+    /// regular file.
     pub fn open_file(&self, path: &str) -> Result<OpenFile, PathError> {
         let (fd, real) = match self.0.open(path, Want::Read) {
             Err(PathError::NotADirectory(path)) => return Err(PathError::NotFound(path)),
@@ -182,11 +188,11 @@ impl Workspace {
         OpenFile::new(&self.0, fd, path, real)
     }
 
-    /// Reads a whole file.
+    /// Reads a whole file into memory.
     ///
     /// # Errors
-    /// As [`open_file`](Self::open_file); and [`TooLarge`](PathError::TooLarge) when it is longer
-    /// than `max` bytes.
+    /// Fails as [`open_file`](Self::open_file) does. Returns [`TooLarge`](PathError::TooLarge) if
+    /// the file is longer than `max` bytes.
     pub fn read(&self, path: &str, max: u64) -> Result<Vec<u8>, PathError> {
         let excerpt = self.read_start(path, max)?;
         match excerpt.truncated {
@@ -199,10 +205,10 @@ impl Workspace {
         }
     }
 
-    /// Reads up to `max` bytes of a file, and says how long it is.
+    /// Reads up to `max` bytes of a file, and reports its full size.
     ///
     /// # Errors
-    /// As [`open_file`](Self::open_file).
+    /// Fails as [`open_file`](Self::open_file) does.
     pub fn read_start(&self, path: &str, max: u64) -> Result<Excerpt, PathError> {
         let read = self.open_file(path)?.read_to(max);
         read.map_err(|source| PathError::Io {
@@ -214,24 +220,25 @@ impl Workspace {
     /// Opens a folder for walking; `.` is the workspace itself.
     ///
     /// # Errors
-    /// When the path leaves the workspace, is denied, not there, or no folder.
+    /// Returns an error if the path leaves the workspace, is denied, does not exist, or is not a
+    /// folder.
     pub fn dir(&self, path: &str) -> Result<Dir, PathError> {
         let (fd, real) = self.0.open(path, Want::List)?;
         Ok(Dir::new(self.clone(), fd, real))
     }
 
-    /// Lists up to `max` entries of a folder, by name; what is denied is left out.
+    /// Lists up to `max` entries of a folder, sorted by name. Denied entries are omitted.
     ///
     /// # Errors
-    /// As [`dir`](Self::dir).
+    /// Fails as [`dir`](Self::dir) does.
     pub fn list(&self, path: &str, max: usize) -> Result<Listing, PathError> {
         self.dir(path)?.entries(max)
     }
 
-    /// Looks at a file or a folder; a link is followed if it stays inside.
+    /// Returns the metadata of a file or a folder. A link is followed if it stays inside.
     ///
     /// # Errors
-    /// When the path leaves the workspace, is denied or not there.
+    /// Returns an error if the path leaves the workspace, is denied or does not exist.
     pub fn metadata(&self, path: &str) -> Result<Metadata, PathError> {
         if self.0.check(path)?.is_empty() {
             return sys::look_at(&self.0.dir).map_err(|fail| failed(path, Want::Pass, fail));
@@ -247,7 +254,7 @@ impl Workspace {
                 meta if meta.kind == Kind::Link => Err(PathError::Busy(path.to_owned())),
                 meta => Ok(meta),
             },
-            // A link to the workspace itself, or to `..` of something in it.
+            // The path is a link to the workspace itself, or to `..` of something in it.
             Err(PathError::NotAFile(_)) => {
                 let (fd, _) = self.0.open(path, Want::Pass)?;
                 sys::look_at(&fd).map_err(|fail| failed(path, Want::Pass, fail))
@@ -256,11 +263,11 @@ impl Workspace {
         }
     }
 
-    /// Makes a folder, and those above it that are missing. One that is there is left as it is.
+    /// Creates a folder and its missing parents. An existing folder is left unchanged.
     ///
     /// # Errors
-    /// When the workspace is read-only, the path leaves it or is denied, or something else is in
-    /// the way.
+    /// Returns an error if the workspace is read-only, the path leaves it or is denied, or
+    /// something other than a folder has that name.
     pub fn create_dir(&self, path: &str) -> Result<(), PathError> {
         self.writable(path)?;
         if self.0.check(path)?.is_empty() {
@@ -286,11 +293,11 @@ impl Workspace {
         }
     }
 
-    /// Removes a file, an empty folder, or a link, but not what that leads to.
+    /// Removes a file, an empty folder, or a link. The target of a link is not removed.
     ///
     /// # Errors
-    /// When the workspace is read-only, the path leaves it, is denied or not there, or the folder
-    /// is not empty.
+    /// Returns an error if the workspace is read-only, the path leaves it, is denied or does not
+    /// exist, or the folder is not empty.
     pub fn remove(&self, path: &str) -> Result<(), PathError> {
         self.writable(path)?;
         let place = self.0.place(path, Way::default())?;
@@ -301,12 +308,12 @@ impl Workspace {
         Ok(())
     }
 
-    /// Gives a file, a folder or a link another name; a file that has that name is replaced. The
-    /// folder of the new name must be there.
+    /// Renames a file, a folder or a link, and replaces a file that has the new name. The parent
+    /// folder of the new name must exist.
     ///
     /// # Errors
-    /// When the workspace is read-only, a path leaves it or is denied, the first is not there, or
-    /// the second is a folder that is not empty.
+    /// Returns an error if the workspace is read-only, a path leaves it or is denied, the first
+    /// path does not exist, or the second is a folder that is not empty.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), PathError> {
         self.writable(from)?;
         let old = self.0.place(from, Way::default())?;
@@ -323,12 +330,12 @@ impl Workspace {
         Ok(())
     }
 
-    /// Gives a file another name, unless something has that name already: of several who try, one
-    /// succeeds, and nothing is replaced. The folder of the new name must be there.
+    /// Renames a file, unless the new name is taken. If several callers try, one succeeds, and
+    /// nothing is replaced. The parent folder of the new name must exist.
     ///
     /// # Errors
-    /// As [`rename`](Self::rename); [`Exists`](PathError::Exists) when the name is taken; and when
-    /// the first is no regular file.
+    /// Fails as [`rename`](Self::rename) does. Returns [`Exists`](PathError::Exists) if the name is
+    /// taken, and an error if the first path is not a regular file.
     pub fn rename_new(&self, from: &str, to: &str) -> Result<(), PathError> {
         self.writable(from)?;
         let old = self.0.place(from, Way::default())?;
@@ -343,12 +350,13 @@ impl Workspace {
         Ok(())
     }
 
-    /// Waits until the names that lead to `path` are on disk: its own, and those of the folders
-    /// above it. Without it, a loss of power may give a file back the name that it had before, or
-    /// take it away with a folder that was made for it.
+    /// Waits until the names that lead to `path` are on disk: its own name and those of its parent
+    /// folders. Without this call, a power loss may revert a rename, or remove a file together with
+    /// a folder that was created for it.
     ///
     /// # Errors
-    /// When the path leaves the workspace or is denied, its folder is not there, or the disk fails.
+    /// Returns an error if the path leaves the workspace or is denied, its folder does not exist,
+    /// or the disk fails.
     pub fn sync_names(&self, path: &str) -> Result<(), PathError> {
         let ends = path
             .match_indices('/')

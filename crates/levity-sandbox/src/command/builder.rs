@@ -13,19 +13,18 @@ use super::run::Command;
 use super::system::System;
 use crate::Workspace;
 
-/// What of the network commands may reach.
+/// The network access of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Network {
-    /// Nothing.
+    /// No network access.
     #[default]
     None,
-    /// Everything that the host reaches.
+    /// The same network access as the host.
     Any,
 }
 
-/// Runs commands in a workspace, under limits, and away from everything else. Cloning costs
-/// nothing.
+/// Runs commands in a workspace, under limits and isolated from everything else. Cloning is cheap.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,37 +53,38 @@ pub(super) struct Inner {
     network: Network,
     pub(super) system: System,
     pub(super) report: SandboxReport,
-    // Removed after all else.
+    // This field is last so that it is dropped after all others.
     _private: Private,
 }
 
 impl Sandbox {
-    /// Begins a sandbox for the commands of a workspace.
+    /// Returns a builder for a sandbox that runs commands in a workspace.
     pub fn builder(workspace: impl Into<Workspace>) -> SandboxBuilder {
         SandboxBuilder::new(workspace.into())
     }
 
-    /// The workspace that commands run in.
+    /// Returns the workspace that commands run in.
     pub fn workspace(&self) -> &Workspace {
         &self.0.workspace
     }
 
-    /// What really holds commands here.
+    /// Returns the protections that are enforced on this system.
     pub fn report(&self) -> &SandboxReport {
         &self.0.report
     }
 
-    /// How long a command may take.
+    /// Returns the time limit of a command.
     pub fn time(&self) -> Duration {
         self.0.limits.time
     }
 
-    /// What of the network commands may reach.
+    /// Returns the network access of commands.
     pub fn network(&self) -> Network {
         self.0.network
     }
 
-    /// A program with arguments. A name without `/` is looked for in `PATH`.
+    /// Creates a command from a program and its arguments. A name without `/` is searched for in
+    /// `PATH`.
     pub fn command<I, S>(&self, argv: I) -> Command
     where
         I: IntoIterator<Item = S>,
@@ -93,7 +93,7 @@ impl Sandbox {
         Command::new(self.clone(), argv.into_iter().map(Into::into).collect())
     }
 
-    /// A line for `/bin/sh`.
+    /// Creates a command from a line for `/bin/sh`.
     pub fn shell(&self, line: impl Into<OsString>) -> Command {
         self.command([OsString::from("/bin/sh"), "-c".into(), line.into()])
     }
@@ -113,7 +113,7 @@ impl From<&Workspace> for Workspace {
     }
 }
 
-/// What a [`Sandbox`] is made of.
+/// The settings of a [`Sandbox`].
 #[derive(Debug)]
 #[must_use]
 pub struct SandboxBuilder {
@@ -122,7 +122,7 @@ pub struct SandboxBuilder {
     at_least: Level,
 }
 
-/// What the system's part of a sandbox is told.
+/// The settings for the platform-specific part of a sandbox.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) workspace: Workspace,
@@ -150,7 +150,7 @@ impl SandboxBuilder {
         }
     }
 
-    /// Hands a variable of the host's environment on to commands, if it is set.
+    /// Passes a variable of the host's environment to commands, if it is set.
     pub fn allow_env(mut self, name: impl Into<OsString>) -> Self {
         let name = name.into();
         if let Some(value) = std::env::var_os(&name) {
@@ -159,84 +159,84 @@ impl SandboxBuilder {
         self
     }
 
-    /// Sets a variable for commands.
+    /// Sets an environment variable for commands.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.set(name, value);
         self
     }
 
-    /// Lets commands read, list and execute what is in another place.
+    /// Allows commands to read, list and execute files in another place.
     pub fn read(mut self, place: impl Into<PathBuf>) -> Self {
         self.setup.reads.push(place.into());
         self
     }
 
-    /// Lets commands do everything in another place, also where the workspace is read-only.
+    /// Allows commands full access to another place, even if the workspace is read-only.
     pub fn write(mut self, place: impl Into<PathBuf>) -> Self {
         self.setup.writes.push(place.into());
         self
     }
 
-    /// What of the network commands may reach; nothing by default.
+    /// Sets the network access of commands; none by default.
     pub fn network(mut self, network: Network) -> Self {
         self.setup.network = network;
         self
     }
 
-    /// How long a command may take; two minutes by default.
+    /// Sets the time limit of a command; two minutes by default.
     pub fn time(mut self, time: Duration) -> Self {
         self.setup.limits.time = time;
         self
     }
 
-    /// How much CPU time all its processes may take together; ten minutes by default.
+    /// Sets the CPU time limit for all processes of a command together; ten minutes by default.
     pub fn cpu_time(mut self, time: Duration) -> Self {
         self.setup.limits.cpu_time = time;
         self
     }
 
-    /// How many bytes of memory all its processes may use together; 4 GiB by default.
+    /// Sets the memory limit in bytes for all processes of a command together; 4 GiB by default.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.setup.limits.memory = bytes;
         self
     }
 
-    /// How many processes it may have at a time; 256 by default.
+    /// Sets the maximum number of simultaneous processes of a command; 256 by default.
     pub fn processes(mut self, count: u32) -> Self {
         self.setup.limits.processes = count;
         self
     }
 
-    /// How many bytes a file that it writes may have; 1 GiB by default.
+    /// Sets the maximum size in bytes of a file that a command writes; 1 GiB by default.
     pub fn file_size(mut self, bytes: u64) -> Self {
         self.setup.limits.file_size = bytes;
         self
     }
 
-    /// How many bytes of its output are kept, and as many of its errors; 64 KiB by default.
+    /// Sets the maximum number of captured bytes for each of stdout and stderr; 64 KiB by default.
     pub fn output(mut self, bytes: usize) -> Self {
         self.setup.limits.output = bytes;
         self
     }
 
-    /// How firmly commands must be held; [`Level::Guarded`] by default. A system that cannot is
-    /// refused.
+    /// Sets the minimum level of isolation; [`Level::Guarded`] by default. On a system that cannot
+    /// reach it, [`build`](Self::build) fails.
     pub fn at_least(mut self, level: Level) -> Self {
         self.at_least = level;
         self
     }
 
-    /// Does without a means, as if the system did not have it.
+    /// Disables a mechanism, as if the system did not have it.
     #[doc(hidden)]
     pub fn without(mut self, means: &'static str) -> Self {
         self.setup.without.push(means);
         self
     }
 
-    /// Finds out what the system can do, by doing it.
+    /// Tests what the system can enforce, and creates the sandbox.
     ///
     /// # Errors
-    /// When that is less than was demanded, a place is not there, or a limit is 0.
+    /// Returns an error if the level is below the minimum, a place does not exist, or a limit is 0.
     pub fn build(self) -> Result<Sandbox, SandboxError> {
         let Self {
             setup,
@@ -250,7 +250,7 @@ impl SandboxBuilder {
             || limits.processes == 0
         {
             return Err(SandboxError::Setting(
-                "a limit of 0 lets nothing run; leave it out for the default",
+                "a limit of 0 prevents every command; omit it for the default",
             ));
         }
         let private =

@@ -1,28 +1,28 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Where a command writes.
+/// An output stream of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
-    /// Its output.
+    /// The standard output stream.
     Stdout,
-    /// Its errors.
+    /// The standard error stream.
     Stderr,
 }
 
-/// What a command wrote: all of it, or the beginning and the end with a line between them that says
-/// how much is missing.
+/// The captured output of a command. If it exceeds the limit, a line that states the number of
+/// omitted bytes replaces the middle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CapturedOutput {
-    /// The text. What was not UTF-8 is replaced.
+    /// The text. Invalid UTF-8 is replaced.
     pub text: String,
-    /// How many bytes are missing.
+    /// The number of omitted bytes.
     pub left_out: u64,
 }
 
 impl CapturedOutput {
-    /// Whether something is missing.
+    /// Returns `true` if bytes were omitted.
     pub fn is_cut(&self) -> bool {
         self.left_out > 0
     }
@@ -34,15 +34,16 @@ impl fmt::Display for CapturedOutput {
     }
 }
 
-/// Makes text of bytes that arrive in pieces.
+/// Decodes text from bytes that arrive in chunks.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// A character that is not whole yet: at most three bytes.
+    /// An incomplete character: at most three bytes.
     rest: Vec<u8>,
 }
 
 impl Decoder {
-    /// The text up to here; what may become a character with the next bytes is kept.
+    /// Returns the text decoded from these bytes. Bytes that may become a character with the next
+    /// chunk are retained.
     pub(super) fn decode(&mut self, bytes: &[u8]) -> String {
         let mut all = std::mem::take(&mut self.rest);
         all.extend_from_slice(bytes);
@@ -54,13 +55,13 @@ impl Decoder {
         }
     }
 
-    /// What is left at the end.
+    /// Returns the text of the bytes that remain at the end.
     pub(super) fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.rest)).into_owned()
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// Returns the number of bytes at the end that are the beginning of a character.
 fn unfinished(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     (0..tail.len())
@@ -72,7 +73,7 @@ fn unfinished(bytes: &[u8]) -> usize {
         .map_or(0, <[u8]>::len)
 }
 
-/// Keeps the beginning and the end of a text, half of the room for each.
+/// Retains the beginning and the end of a text, each up to half of the limit.
 #[derive(Debug)]
 pub(super) struct Keep {
     head: String,
@@ -117,7 +118,7 @@ impl Keep {
             mut left_out,
             ..
         } = self;
-        // A character that was cut begins with bytes that cannot begin one.
+        // A truncated character begins with bytes that cannot begin one.
         while left_out > 0 && tail.front().is_some_and(|byte| byte & 0xC0 == 0x80) {
             tail.pop_front();
             left_out += 1;
@@ -136,7 +137,7 @@ impl Keep {
 }
 
 trait Boundary {
-    /// The end of the last character that ends at or before `most`.
+    /// Returns the end of the last character that ends at or before `max`.
     fn floor_char_boundary_at(&self, most: usize) -> usize;
 }
 

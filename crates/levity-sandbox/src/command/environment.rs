@@ -4,26 +4,26 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The environment of commands: what was named, and nothing else of the host's.
+/// The environment of commands. It contains only named variables, and nothing else of the host's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Environment {
     set: BTreeMap<OsString, OsString>,
 }
 
-/// Where programs are looked for when the host does not say.
+/// The value of `PATH` if the host has none.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A program that does nothing but fail.
+/// A program that always fails.
 #[cfg(target_os = "linux")]
 const FAILING: &str = "/bin/false";
 
-/// Programs that are scripts on some systems, and what these look for in `PATH`.
+/// Programs that are scripts on some systems, and the programs that these search for in `PATH`.
 #[cfg(target_os = "linux")]
 const SCRIPTS: &[(&str, &[&str])] = &[("egrep", &["grep"]), ("fgrep", &["grep"]), ("which", &[])];
 
 impl Environment {
-    /// What every command gets: where programs are, the language, and a terminal that can do
-    /// nothing.
+    /// Creates the default environment: the search path, the language, and a terminal without
+    /// features.
     pub(super) fn new() -> Self {
         let mut environment = Self::default();
         environment.set("PATH", PATH);
@@ -46,18 +46,18 @@ impl Environment {
         self.set.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Keeps programs that only read from what files of the workspace say, and from programs in it.
-    /// The kernel does not let them do harm; these settings spare them the attempt.
+    /// Isolates programs that only read from settings in the workspace, and from programs in it.
+    /// The kernel already prevents harm; these settings avoid failing attempts.
     #[cfg(target_os = "linux")]
     pub(super) fn keep_to_reading(&mut self, workspace: &Path, home: &Path, temp: &Path) {
         self.set("HOME", home);
         self.set("TMPDIR", temp);
-        // A file of settings can name a program that `rg` runs for each file.
+        // A settings file can name a program that `rg` runs for each file.
         self.set("RIPGREP_CONFIG_PATH", "");
         self.leave_out_of_path(&[workspace]);
     }
 
-    /// Leaves folders out of `PATH` that are in these places, or not named in full.
+    /// Removes folders from `PATH` that are in these places, or are not absolute.
     pub(super) fn leave_out_of_path(&mut self, places: &[&Path]) {
         let path = self.path();
         let outside = std::env::split_paths(&path).filter(|folder| is_outside(folder, places));
@@ -67,8 +67,8 @@ impl Environment {
     }
 
     /// Fills a folder with links to programs that are in none of these places, and puts it first in
-    /// `PATH`. What these programs run in turn is in none of these places either: if one of them is
-    /// a script, and it is not known what it runs, no program is found in these places any more.
+    /// `PATH`. The programs that these run in turn are in none of these places either. If one of
+    /// them is an unknown script, no program is found in these places any more.
     #[cfg(target_os = "linux")]
     pub(super) fn link_programs(
         &mut self,
@@ -96,7 +96,7 @@ impl Environment {
                 .collect();
             // A line may name any of them by its folder.
             runs_others |= known(name).is_none() && programs.iter().any(|file| is_script(file));
-            // Without a link, one in these places would be found.
+            // Without a link, a program in these places would be found.
             let program = programs
                 .into_iter()
                 .next()
@@ -122,7 +122,7 @@ impl Environment {
         self.set.iter()
     }
 
-    /// `NAME=value`, in the order of the names.
+    /// Returns `NAME=value` lines, sorted by name.
     #[cfg(target_os = "linux")]
     pub(super) fn lines(&self) -> impl Iterator<Item = OsString> + '_ {
         self.set.iter().map(|(name, value)| {
@@ -134,21 +134,21 @@ impl Environment {
     }
 }
 
-/// Returns whether something is there and in none of these places, by its real name.
+/// Returns `true` if a path exists and its real path is in none of these places.
 fn is_outside(path: &Path, places: &[&Path]) -> bool {
     let is_elsewhere =
         |real: std::path::PathBuf| !places.iter().any(|place| real.starts_with(place));
     path.is_absolute() && path.canonicalize().is_ok_and(is_elsewhere)
 }
 
-/// Returns whether a program is text for another program, or cannot be looked at.
+/// Returns `true` if a program is a script for another program, or cannot be read.
 #[cfg(target_os = "linux")]
 fn is_script(file: &Path) -> bool {
     use std::io::Read as _;
 
     let mut start = [0; 4];
     let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
-    // A shell runs a file without a known beginning as a script.
+    // A shell runs a file with an unknown beginning as a script.
     read.is_err() || start != *b"\x7fELF"
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// The folders of `PATH` and the links that programs of these names are given.
+    /// Returns the folders of `PATH` and the links that are created for programs of these names.
     fn link(names: &[&str]) -> (Vec<String>, Vec<String>) {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
@@ -236,7 +236,7 @@ mod tests {
             ),
             (&["which"], &everywhere, &["which system/which"]),
             (&["own"], &everywhere, &["own /bin/false"]),
-            // Nobody knows what these run.
+            // The programs that these run are unknown.
             (
                 &["date", "tail"],
                 &["links", "system"],

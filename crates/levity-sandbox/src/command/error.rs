@@ -3,89 +3,89 @@ use std::path::PathBuf;
 
 use super::report::{Level, SandboxReport};
 
-/// Why there is no sandbox.
+/// The reason why a sandbox cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
-    /// This system cannot hold commands as firmly as was demanded.
+    /// This system cannot reach the required level of isolation.
     #[error(
-        "this system reaches the level `{}` and `{wanted}` was demanded: {missing}; take less with \
-            `.at_least(..)`",
+        "this system reaches the level `{}`, but `{wanted}` is required: {missing}; lower it with \
+         `.at_least(..)`",
         .report.level
     )]
     Weak {
-        /// What was demanded.
+        /// The required level.
         wanted: Level,
-        /// What is missing, in words.
+        /// A description of the missing protections.
         missing: String,
-        /// What there is.
+        /// The protections of this system.
         report: Box<SandboxReport>,
     },
-    /// A place that commands may use is not there.
-    #[error("`{}` cannot be opened up to commands", .0.display())]
+    /// A place that commands may use does not exist.
+    #[error("cannot allow commands to use the place `{}`", .0.display())]
     Place(PathBuf, #[source] io::Error),
-    /// A setting cannot be.
+    /// A setting is invalid.
     #[error("{0}")]
     Setting(&'static str),
-    /// Something that is needed to find out what this system can do failed.
-    #[error("cannot find out what this system can do: {0}")]
+    /// A test of this system's capabilities failed.
+    #[error("cannot test what this system can enforce: {0}")]
     Probe(&'static str, #[source] io::Error),
 }
 
-/// Why a command has no result.
+/// The reason why a command has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// There is no command.
+    /// The command line is empty.
     #[error("the command is empty")]
     Empty,
-    /// A string has a zero in it, which no program can be given.
-    #[error("{0} has a zero byte in it")]
+    /// A string contains a NUL byte, which cannot be passed to a program.
+    #[error("{0} contains a NUL byte; remove it")]
     Zero(&'static str),
-    /// There is no such program.
-    #[error("there is no program `{0}`")]
+    /// The program does not exist.
+    #[error("the program `{0}` does not exist; check its name and `PATH`")]
     NotFound(String),
-    /// The program is there, and cannot be executed: it is no program, or out of reach of commands.
-    #[error("`{0}` cannot be executed: it is no program, or out of reach of commands")]
+    /// The program exists but cannot be executed: it is not a program, or out of reach of commands.
+    #[error("`{0}` cannot be executed: it is not a program, or out of reach of commands")]
     NotExecutable(String),
-    /// Arguments and environment are longer than the system takes.
+    /// Arguments and environment are longer than the system allows.
     #[error(
-        "the command is too long for this system; put the long part into a file or give it as input"
+        "the command is too long for this system; put the long part into a file or pass it as input"
     )]
     TooLong,
-    /// The directory is not one of the workspace.
-    #[error("`{0}` is no directory of the workspace")]
+    /// The directory is not a folder of the workspace.
+    #[error("`{0}` is not a directory of the workspace")]
     Directory(String),
     /// The sandbox cannot run this command read-only, so it did not run.
     #[error(
-        "the command cannot run read-only: {0}; let a rule of the policy allow it, to run it with \
-            all rights"
+        "the command cannot run read-only: {0}; allow it with a policy rule to run it with all \
+         rights"
     )]
     ReadOnly(&'static str),
-    /// A mount shows the workspace, or a part of it, by another path, on which its denied files
+    /// A mount shows the workspace, or a part of it, under another path, where its denied files
     /// cannot be hidden.
     #[error(
-        "the mount `{}` shows the workspace a second time, and what it shows cannot be looked at \
-            or hidden from commands; \
-         unmount it, or open the workspace where it is not seen twice",
+        "the mount `{}` shows the workspace a second time, and its contents cannot be \
+         inspected or hidden from commands; unmount it, or open the workspace where it appears \
+         once",
         .0.display()
     )]
     SecondMount(PathBuf),
-    /// Not all of the tree could be killed.
+    /// Some processes of the command could not be killed.
     #[error("{0} processes of the command could not be killed")]
     Survivors(u32),
-    /// What watches the command was killed.
-    #[error("the command was lost: what watches it was killed")]
+    /// The process that watches the command was killed.
+    #[error("the command was lost: its watcher was killed")]
     Lost,
     /// The future was polled outside a tokio runtime.
-    #[error("commands need a tokio runtime")]
+    #[error("commands need a tokio runtime; poll the future inside one")]
     NoRuntime,
-    /// The sandbox that was reported could not be set up this time, so nothing ran.
+    /// The reported protections could not be set up this time, so nothing ran.
     #[error("the sandbox could not be set up: {step}")]
     Setup {
-        /// What failed.
+        /// The step that failed.
         step: &'static str,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },

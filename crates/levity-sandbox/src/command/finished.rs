@@ -3,39 +3,39 @@ use std::time::Duration;
 
 use super::captured::CapturedOutput;
 
-/// What became of a command.
+/// The result of a command that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandOutput {
-    /// How it ended.
+    /// The exit status of the command.
     pub exit: Exit,
-    /// What it wrote.
+    /// The standard output of the command.
     pub stdout: CapturedOutput,
-    /// What it wrote of errors.
+    /// The standard error of the command.
     pub stderr: CapturedOutput,
-    /// How long it took.
+    /// The duration of the run.
     pub time: Duration,
 }
 
 impl CommandOutput {
-    /// Whether it ended by itself, and with 0.
+    /// Returns `true` if the command exited with code 0.
     pub fn is_success(&self) -> bool {
         self.exit == Exit::Code(0)
     }
 }
 
-/// How a command ended.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Exit {
-    /// By itself, with this code.
+    /// The command exited with this code.
     Code(i32),
-    /// By a signal.
+    /// A signal ended the command.
     Signal(i32),
-    /// By a limit of the sandbox.
+    /// A limit of the sandbox ended the command.
     Limit(CommandLimit),
-    /// By the sandbox, which could not count its processes: one cannot be looked at, since the
-    /// system's `/proc` hides it, or `/proc` could not be read.
+    /// The sandbox ended the command because it could not count its processes: the system's `/proc`
+    /// hides one, or `/proc` could not be read.
     Uncounted,
 }
 
@@ -44,28 +44,28 @@ impl fmt::Display for Exit {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
             Self::Signal(signal) => write!(f, "ended by signal {signal}"),
-            Self::Limit(limit) => write!(f, "ended because it took too much {limit}"),
+            Self::Limit(limit) => write!(f, "ended because it exceeded the limit of {limit}"),
             Self::Uncounted => f.write_str(
-                "ended because its processes could not be counted: `/proc` hides one (`hidepid`), \
+                "ended because its processes could not be counted: `/proc` hides one (`hidepid`) \
                     or could not be read",
             ),
         }
     }
 }
 
-/// What a command took too much of.
+/// The limit that a command exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CommandLimit {
-    /// Time on the clock.
+    /// Wall clock time of the command.
     Time,
-    /// CPU time.
+    /// CPU time of all its processes.
     CpuTime,
-    /// Memory.
+    /// Memory of all its processes.
     Memory,
-    /// Processes.
+    /// The number of processes.
     Processes,
-    /// Space for a file.
+    /// The size of a file.
     FileSize,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for CommandLimit {
             Self::CpuTime => "CPU time",
             Self::Memory => "memory",
             Self::Processes => "processes",
-            Self::FileSize => "space for a file",
+            Self::FileSize => "file size",
         })
     }
 }

@@ -1,12 +1,9 @@
-//! The system calls that have no safe form: what starts processes, and what takes rights away from
-//! them.
+//! System calls that have no safe form: calls that start processes, and calls that drop their
+//! rights.
 //!
 //! Everything here may be called between `clone` and `exec` in a child of a process with many
 //! threads: nothing allocates, locks or panics.
-#![expect(
-    unsafe_code,
-    reason = "what runs between clone and exec has no safe form"
-)]
+#![expect(unsafe_code, reason = "code between clone and exec has no safe form")]
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -28,14 +25,14 @@ fn check(result: c_long) -> Sys<c_long> {
     Ok(result)
 }
 
-/// Strings in the form that `execve` wants.
+/// Strings in the form that `execve` requires.
 pub(super) struct Strings {
-    // The pointers are into these.
+    // The pointers point into these strings.
     _owned: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
-// SAFETY: the pointers are into strings that are owned and never changed.
+// SAFETY: the pointers point into strings that are owned and never changed.
 unsafe impl Send for Strings {}
 
 impl Strings {
@@ -53,7 +50,7 @@ impl Strings {
     }
 }
 
-/// Ends the child whatever happens: nothing of it may return, or unwind, into the host's code.
+/// Ends the child in every case: it must not return, or unwind, into the host's code.
 struct End;
 
 impl Drop for End {
@@ -64,12 +61,12 @@ impl Drop for End {
 
 /// Starts a child with a copy of this process's memory, which runs `work` and ends.
 ///
-/// `work` must keep to what this module says of itself. `flags` are those of `clone`, and must not
-/// share memory.
+/// `work` must follow the rules of this module. `flags` are those of `clone`, and must not share
+/// memory.
 pub(super) fn spawn<T>(flags: c_int, with: &mut T, work: fn(&mut T) -> !) -> Sys<i32> {
     let flags =
         flags & !(libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_SETTLS);
-    // SAFETY: without `CLONE_VM` this is a fork; the child goes on with a copy of this stack, and
+    // SAFETY: without `CLONE_VM` this is a fork; the child continues with a copy of this stack, and
     // never returns from here.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone, c_long::from(flags), 0, 0, 0, 0) })?;
     if pid == 0 {
@@ -79,13 +76,13 @@ pub(super) fn spawn<T>(flags: c_int, with: &mut T, work: fn(&mut T) -> !) -> Sys
     i32::try_from(pid).map_err(|_| Errno::RANGE)
 }
 
-/// Ends this process at once.
+/// Ends this process immediately.
 pub(super) fn exit(code: c_int) -> ! {
-    // SAFETY: it runs no destructor and touches no memory.
+    // SAFETY: the call runs no destructor and touches no memory.
     unsafe { libc::_exit(code) }
 }
 
-/// The next child that ended, of these children; `None` when none has.
+/// Returns the next of these children that has ended; `None` if none has.
 pub(super) fn wait(pid: i32, block: bool) -> Sys<Option<(i32, c_int)>> {
     let options = libc::__WALL | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
@@ -104,19 +101,19 @@ pub(super) fn wait(pid: i32, block: bool) -> Sys<Option<(i32, c_int)>> {
 
 /// Sends a signal, as `kill(2)` does.
 pub(super) fn kill(pid: i32, signal: c_int) -> Sys<()> {
-    // SAFETY: it touches no memory.
+    // SAFETY: the call touches no memory.
     check(c_long::from(unsafe { libc::kill(pid, signal) })).map(drop)
 }
 
-/// The number of this process's group; `None` where it has none in this process namespace.
+/// Returns the number of this process's group; `None` if it has none in this process namespace.
 pub(super) fn own_group() -> Option<i32> {
-    // SAFETY: it touches no memory.
+    // SAFETY: the call touches no memory.
     Some(unsafe { libc::getpgrp() }).filter(|group| *group > 0)
 }
 
-/// Becomes another program; returns only when that fails.
+/// Executes another program; returns only on failure.
 pub(super) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
-    // SAFETY: all strings end with a zero, and both arrays with a null pointer.
+    // SAFETY: all strings end with a zero, and both arrays end with a null pointer.
     let result = unsafe {
         libc::execve(
             program.as_ptr(),
@@ -127,7 +124,7 @@ pub(super) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
     check(c_long::from(result)).err().unwrap_or(Errno::IO)
 }
 
-/// Closes every descriptor but these, which are in order.
+/// Closes every descriptor except these, which are in order.
 pub(super) fn close_all_but(keep: &[i32]) {
     let mut first = 0;
     for &fd in keep {
@@ -140,11 +137,11 @@ pub(super) fn close_all_but(keep: &[i32]) {
 }
 
 fn close_range(first: c_int, last: c_int) {
-    // SAFETY: whoever calls owns no descriptor but those it keeps.
+    // SAFETY: the caller owns no descriptor except those that it keeps.
     if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
         return;
     }
-    // SAFETY: as above; it touches no memory.
+    // SAFETY: as above; the call touches no memory.
     let most = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.clamp(256, 65_536) as c_int;
     for fd in first..=last.min(most) {
         // SAFETY: as above.
@@ -152,13 +149,13 @@ fn close_range(first: c_int, last: c_int) {
     }
 }
 
-/// Makes `to` another name of `from`, which stays open over `exec`.
+/// Makes `to` a duplicate of `from` that stays open across `exec`.
 pub(super) fn place(from: BorrowedFd<'_>, to: c_int) -> Sys<()> {
-    // SAFETY: `to` is a descriptor that nobody in this process uses: 0, 1 or 2 of a child.
+    // SAFETY: `to` is a descriptor that nothing in this process uses: 0, 1 or 2 of a child.
     check(c_long::from(unsafe { libc::dup2(from.as_raw_fd(), to) })).map(drop)
 }
 
-/// Blocks all signals, and returns a descriptor that can be read when a child ends.
+/// Blocks all signals, and returns a descriptor that becomes readable when a child ends.
 pub(super) fn children() -> Sys<OwnedFd> {
     // SAFETY: the sets are initialised before they are used, and the descriptor is new.
     unsafe {
@@ -171,7 +168,7 @@ pub(super) fn children() -> Sys<OwnedFd> {
         )))?;
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGCHLD);
-        // A host that ignores it would have children vanish before they are waited for.
+        // If the host ignores this signal, children would vanish before they are waited for.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let fd = check(c_long::from(libc::signalfd(
             -1,
@@ -182,9 +179,9 @@ pub(super) fn children() -> Sys<OwnedFd> {
     }
 }
 
-/// Gives every signal its default action, and blocks none.
+/// Restores the default action of every signal, and unblocks all of them.
 pub(super) fn reset_signals() {
-    // SAFETY: the set is initialised before it is used; signals that cannot be set are left alone.
+    // SAFETY: the set is initialised before it is used; signals that cannot be set are skipped.
     unsafe {
         for signal in 1..=64 {
             libc::signal(signal, libc::SIG_DFL);
@@ -195,10 +192,10 @@ pub(super) fn reset_signals() {
     }
 }
 
-/// Whether the working directory is `root` or lies below it.
+/// Returns `true` if the working directory is `root` or lies below it.
 pub(super) fn is_within(root: &CStr) -> bool {
     let mut buffer = [0_u8; libc::PATH_MAX as usize];
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the length that is passed.
     if unsafe { libc::getcwd(buffer.as_mut_ptr().cast(), buffer.len()) }.is_null() {
         return false;
     }
@@ -216,38 +213,38 @@ fn prctl(option: c_int, value: c_ulong) -> Sys<()> {
     check(c_long::from(unsafe { libc::prctl(option, value, 0, 0, 0) })).map(drop)
 }
 
-/// No program that is executed from now on gains rights.
+/// Prevents programs that are executed from now on from gaining privileges.
 pub(super) fn no_new_privileges() -> Sys<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-/// Descendants whose parents end become children of this process.
+/// Makes this process the parent of descendants whose parents end.
 pub(super) fn adopt_orphans() -> Sys<()> {
     prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
 }
 
-/// Others of the same user cannot look into this process.
+/// Prevents other processes of the same user from reading this process's memory.
 pub(super) fn hide_memory() -> Sys<()> {
     prctl(libc::PR_SET_DUMPABLE, 0)
 }
 
-/// This process is killed when the thread that started it ends.
+/// Kills this process when the thread that started it ends.
 pub(super) fn die_with_parent() -> Sys<()> {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong)
 }
 
-/// Gives up all capabilities but those in the mask.
+/// Drops all capabilities except those in the mask.
 pub(super) fn keep_capabilities(mask: u64) -> Sys<()> {
     for capability in 0..64 {
         if mask & (1 << capability) == 0 && prctl(libc::PR_CAPBSET_READ, capability).is_ok() {
-            // Who may not drop it from this set has none of its power anyway.
+            // A process that cannot drop a capability from this set cannot use it anyway.
             let _ = prctl(libc::PR_CAPBSET_DROP, capability);
         }
     }
-    // Version 3, of this process.
+    // Version 3, for this process.
     let header = [0x2008_0522_u32, 0];
     let mut sets = [0_u32; 6];
-    // SAFETY: header and sets have the size that version 3 wants.
+    // SAFETY: header and sets have the size that version 3 requires.
     check(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
     let (low, high) = (mask as u32, (mask >> 32) as u32);
     // Effective, permitted, inheritable: the low halves, then the high ones.
@@ -263,7 +260,7 @@ pub(super) fn keep_capabilities(mask: u64) -> Sys<()> {
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
 }
 
-/// The version of Landlock that the kernel has; 0 when it has none, or has it switched off.
+/// Returns the kernel's Landlock version; 0 if it is missing or disabled.
 pub(super) fn landlock_abi() -> u32 {
     // SAFETY: with this flag the call takes no pointer.
     let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0, 1) };
@@ -285,7 +282,7 @@ pub(super) fn landlock_allow(
         access,
         parent: place.as_raw_fd(),
     };
-    // SAFETY: 1 is the kind of rule that this structure is.
+    // SAFETY: 1 is the rule type of this structure.
     let result = unsafe {
         libc::syscall(
             libc::SYS_landlock_add_rule,
@@ -298,14 +295,14 @@ pub(super) fn landlock_allow(
     check(result).map(drop)
 }
 
-/// Takes away what the ruleset does not allow, for good.
+/// Drops all rights that the ruleset does not allow, permanently.
 pub(super) fn landlock_enter(ruleset: BorrowedFd<'_>) -> Sys<()> {
-    // SAFETY: it takes no pointer.
+    // SAFETY: the call takes no pointer.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
         .map(drop)
 }
 
-/// Puts a filter before every system call, for good.
+/// Installs a filter for all system calls, permanently.
 pub(super) fn filter_calls(program: &[sock_filter]) -> Sys<()> {
     #[repr(C)]
     struct Program {
@@ -317,7 +314,7 @@ pub(super) fn filter_calls(program: &[sock_filter]) -> Sys<()> {
         len,
         filter: program.as_ptr(),
     };
-    // SAFETY: the program is valid while the call lasts.
+    // SAFETY: the program is valid for the duration of the call.
     let result = unsafe {
         libc::prctl(
             libc::PR_SET_SECCOMP,
@@ -330,8 +327,8 @@ pub(super) fn filter_calls(program: &[sock_filter]) -> Sys<()> {
     check(c_long::from(result)).map(drop)
 }
 
-/// What a mount can be made to refuse: all writes; and set-user-ID programs, devices and programs
-/// besides.
+/// Attributes of a mount: `MOUNT_READ_ONLY` refuses all writes; `MOUNT_QUIET` also refuses
+/// set-user-ID programs, devices and program execution.
 pub(super) const MOUNT_READ_ONLY: u64 = 1;
 pub(super) const MOUNT_QUIET: u64 = 0xF;
 
@@ -340,17 +337,17 @@ pub(super) fn freeze(path: &CStr) -> Sys<()> {
     set_mount(libc::AT_FDCWD, path, 0, MOUNT_READ_ONLY)
 }
 
-/// Sets attributes of a mount that was opened, and of all mounts below it.
+/// Sets attributes of an open mount, and of all mounts below it.
 pub(super) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> Sys<()> {
     set_mount(mount.as_raw_fd(), c"", libc::AT_EMPTY_PATH, attributes)
 }
 
 fn set_mount(at: c_int, path: &CStr, flags: c_int, set: u64) -> Sys<()> {
     const RECURSIVE: c_int = 0x8000;
-    // What is set, and what is taken away.
+    // The attributes to set, the attributes to clear, and two unused fields.
     let attributes = [set, 0, 0, 0];
     let size = size_of_val(&attributes);
-    // SAFETY: the path ends with a zero, and the attributes are as long as is said.
+    // SAFETY: the path ends with a zero, and the attributes have the size that is passed.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -364,7 +361,7 @@ fn set_mount(at: c_int, path: &CStr, flags: c_int, set: u64) -> Sys<()> {
     check(result).map(drop)
 }
 
-/// Switches on the loopback device of this network namespace.
+/// Enables the loopback device of this network namespace.
 pub(super) fn loopback_up() -> Sys<()> {
     // SAFETY: the request is initialised, names a device and ends with a zero; the descriptor is
     // new.
@@ -387,9 +384,9 @@ pub(super) fn loopback_up() -> Sys<()> {
     }
 }
 
-/// Whether a port of the loopback address answers.
+/// Returns `true` if a port of the loopback address accepts a connection.
 pub(super) fn connects(port: u16) -> bool {
-    // SAFETY: the address is initialised and as long as is said; the descriptor is new.
+    // SAFETY: the address is initialised and has the length that is passed; the descriptor is new.
     unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         if fd < 0 {
@@ -405,7 +402,8 @@ pub(super) fn connects(port: u16) -> bool {
     }
 }
 
-/// Whether a socket of the file system answers, asked by a new socket or by one end of a pair.
+/// Returns `true` if a socket of the file system can be reached, from a new socket or from one end
+/// of a pair.
 pub(super) fn reaches_socket(path: &CStr) -> bool {
     // SAFETY: zeros are a valid address.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
@@ -420,8 +418,8 @@ pub(super) fn reaches_socket(path: &CStr) -> bool {
     let length = size_of_val(&address) as libc::socklen_t;
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     let mut ends = [-1; 4];
-    // SAFETY: the ends are valid for writes, the address is initialised and as long as is said, and
-    // what was opened is closed here.
+    // SAFETY: the ends are valid for writes, the address is initialised and has the length that is
+    // passed, and all opened descriptors are closed here.
     unsafe {
         ends[0] = libc::socket(libc::AF_UNIX, kind, 0);
         libc::socketpair(libc::AF_UNIX, kind, 0, ends[1..].as_mut_ptr());
@@ -435,7 +433,7 @@ pub(super) fn reaches_socket(path: &CStr) -> bool {
     }
 }
 
-/// Whether this much memory can be had.
+/// Returns `true` if this much memory can be mapped.
 pub(super) fn can_map(bytes: u64) -> bool {
     let Ok(length) = usize::try_from(bytes) else {
         return false;
@@ -452,12 +450,12 @@ pub(super) fn can_map(bytes: u64) -> bool {
 /// Waits for a signal that ends this process.
 pub(super) fn pause() -> ! {
     loop {
-        // SAFETY: it touches no memory.
+        // SAFETY: the call touches no memory.
         unsafe { libc::pause() };
     }
 }
 
-/// Milliseconds of a clock that only goes forward.
+/// Returns the milliseconds of a monotonic clock.
 pub(super) fn millis() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -468,7 +466,7 @@ pub(super) fn millis() -> u64 {
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
-/// CPU time of the children that were waited for, in milliseconds.
+/// Returns the CPU time of the children that were waited for, in milliseconds.
 pub(super) fn children_cpu() -> u64 {
     // SAFETY: zeros are a valid value, and `usage` is valid for a write.
     let usage = unsafe {
@@ -480,9 +478,9 @@ pub(super) fn children_cpu() -> u64 {
     millis(usage.ru_utime) + millis(usage.ru_stime)
 }
 
-/// Makes this process, and not its children, run soon after it wakes, as far as that is allowed: a
-/// bomb of a thousand processes would have it wait in line with them. Whether it comes before all
-/// others.
+/// Schedules this process, and not its children, soon after it wakes, as far as that is allowed.
+/// Otherwise a bomb of a thousand processes would make it wait in line. Returns `true` if it takes
+/// precedence over all others.
 pub(super) fn hurry() -> bool {
     #[repr(C)]
     struct Attributes {
@@ -506,14 +504,14 @@ pub(super) fn hurry() -> bool {
         deadline: 0,
         period: 0,
     };
-    // A short slice means an early turn.
+    // A short time slice leads to early scheduling.
     let short = Attributes {
         policy: libc::SCHED_OTHER as u32,
         priority: 0,
         runtime: 100_000,
         ..real_time
     };
-    // SAFETY: the attributes are as long as they say.
+    // SAFETY: the attributes have the size that they state.
     let set = |attributes: &Attributes| unsafe {
         libc::syscall(libc::SYS_sched_setattr, 0, ptr::from_ref(attributes), 0) == 0
     };
@@ -524,7 +522,7 @@ pub(super) fn hurry() -> bool {
     first
 }
 
-/// How many processes and threads the system has, modulo 65536.
+/// Returns the number of processes and threads of the system, modulo 65536.
 pub(super) fn tasks() -> u16 {
     // SAFETY: zeros are a valid value, and `info` is valid for a write.
     unsafe {
@@ -534,7 +532,8 @@ pub(super) fn tasks() -> u16 {
     }
 }
 
-/// How many bytes of memory the system has that belong to files without a disk, mapped or not.
+/// Returns the bytes of memory that belong to files without a disk, mapped or not, on the whole
+/// system.
 pub(super) fn shared_memory() -> u64 {
     // SAFETY: zeros are a valid value, and `info` is valid for a write.
     #[allow(
@@ -549,9 +548,9 @@ pub(super) fn shared_memory() -> u64 {
     }
 }
 
-/// Clock ticks in a second, and the size of a page.
+/// Returns the clock ticks per second, and the size of a page.
 pub(super) fn units() -> (u64, u64) {
-    // SAFETY: it touches no memory.
+    // SAFETY: the call touches no memory.
     let (ticks, page) = unsafe {
         (
             libc::sysconf(libc::_SC_CLK_TCK),

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// What a command may take.
+/// The resource limits of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) time: Duration,

@@ -3,10 +3,11 @@
 //! ```text
 //!   host ── clone ──▶ watcher ── clone ──▶ the command ──▶ whatever it starts
 //!    ▲                   │
-//!    └── report pipe ────┘      control pipe: the watcher kills all when the host lets go of it
+//!    └── report pipe ────┘      control pipe: the watcher kills all when the host closes it
 //! ```
-//! The watcher is the first process of the command's own namespaces where there are any, and
-//! otherwise takes in all orphans. Either way everything that the command leaves behind becomes its
+//!
+//! The watcher is the first process of the command's namespaces if there are any, and otherwise
+//! adopts all orphans. In both cases every process that the command leaves behind becomes its
 //! child.
 
 mod census;

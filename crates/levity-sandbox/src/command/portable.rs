@@ -1,4 +1,4 @@
-//! Commands where there is neither Landlock nor namespaces: a process group, a time limit and
+//! Commands on systems that have neither Landlock nor namespaces: a process group, a time limit and
 //! bounded output.
 
 use std::io::{self, Read as _, Write as _};
@@ -17,22 +17,22 @@ use super::report::{Guard, How, Level, Report};
 use super::run::{Control, Order};
 use crate::Workspace;
 
-/// What is the same for all commands of a sandbox.
+/// The state that all commands of a sandbox share.
 #[derive(Debug)]
 pub(super) struct System {
     workspace: Workspace,
 }
 
-/// What the threads that serve a command tell.
+/// A message from a thread that serves a command.
 enum News {
     Text(Stream, Vec<u8>),
-    /// Nobody wants the command any more.
+    /// The caller no longer waits for the command.
     Dropped,
 }
 
 impl System {
     pub(super) fn new(setup: Setup, _: &Private) -> Result<(Self, Report), SandboxError> {
-        let nothing = || Guard::open([], "this system is not known");
+        let nothing = || Guard::open([], "this system is not supported");
         let report = Report {
             level: Level::Open,
             files: nothing(),
@@ -40,7 +40,7 @@ impl System {
             network: nothing(),
             processes: Guard::open(
                 [How::ProcessGroup],
-                "a process that leaves its group lives on",
+                "a process that leaves its group survives",
             ),
             others: nothing(),
             memory: nothing(),
@@ -59,7 +59,7 @@ impl System {
 
     pub(super) fn run(&self, order: &Order, control: &Control) -> Result<Finished, CommandError> {
         if order.read_only {
-            return Err(CommandError::ReadOnly("this system is not known"));
+            return Err(CommandError::ReadOnly("this system is not supported"));
         }
         let control = control.try_clone().map_err(|source| CommandError::Setup {
             step: "a pipe",
@@ -148,13 +148,13 @@ impl System {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long a process took is known from a real clock only"
+    reason = "only a real clock measures the duration of a process"
 )]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// Threads that read and write; each ends when its pipe does.
+/// Starts threads that read and write; each ends when its pipe does.
 fn watch(child: &mut Child, input: Vec<u8>, mut control: Control, tell: &mpsc::Sender<News>) {
     if let Some(mut stdin) = child.stdin.take() {
         thread::spawn(move || stdin.write_all(&input));
@@ -186,7 +186,7 @@ fn read(mut from: impl io::Read + Send + 'static, stream: Stream, tell: mpsc::Se
     });
 }
 
-/// What was written so far.
+/// The output that was captured.
 struct Heard<'a> {
     order: &'a Order,
     streams: [(Decoder, Keep, usize); 2],

@@ -4,12 +4,11 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is in the file by which a folder is known to be one of these. No command can change the
-/// file.
+/// The content of the file that identifies a folder of this kind. No command can change the file.
 const CANARY: &str = "nobody reads this";
 
-/// A folder for the commands of one sandbox, removed with it. If its process is killed, the next
-/// sandbox of the user removes it.
+/// A private folder for the commands of one sandbox, removed with it. If its process is killed, the
+/// user's next sandbox removes it.
 #[derive(Debug)]
 pub(super) struct Private {
     root: PathBuf,
@@ -33,14 +32,14 @@ impl Private {
         Ok(private)
     }
 
-    /// A new folder that only this user can enter.
+    /// Creates a new folder that only this user can enter.
     #[cfg(unix)]
     fn fresh(base: &Path) -> io::Result<Self> {
         loop {
             let root = create(base, owned::PREFIX)?;
             match owned::Hold::take(&root)? {
                 owned::Taken::Held(hold) => return Ok(Self { root, hold }),
-                // Somebody took it for one that was left behind.
+                // Another process mistook it for an abandoned folder.
                 owned::Taken::Lost => {}
                 owned::Taken::NoLocks => {
                     fs::remove_dir(&root)?;
@@ -61,23 +60,23 @@ impl Private {
         })
     }
 
-    /// Where commands put temporary files.
+    /// Returns the folder for temporary files of commands.
     pub(super) fn temp(&self) -> PathBuf {
         self.root.join("tmp")
     }
 
-    /// What commands take for the user's home.
+    /// Returns the home folder of commands.
     pub(super) fn home(&self) -> PathBuf {
         self.root.join("home")
     }
 
-    /// A new folder for the temporary files of one command.
+    /// Creates a new folder for the temporary files of one command.
     #[cfg(target_os = "linux")]
     pub(super) fn run_folder(root: &Path) -> io::Result<RunFolder> {
         create(root, "run-").map(RunFolder)
     }
 
-    /// Gives the user all rights to the folders again, which a command can take away.
+    /// Restores the user's permissions on the folders, which a command can remove.
     #[cfg(target_os = "linux")]
     pub(super) fn open_up(root: &Path) {
         for folder in ["", "tmp", "home", "empty"] {
@@ -90,17 +89,17 @@ impl Private {
         &self.root
     }
 
-    /// What is seen in place of a folder that is hidden.
+    /// Returns the folder that is mounted over a hidden folder.
     pub(super) fn empty(&self) -> PathBuf {
         self.root.join("empty")
     }
 
-    /// A file that is out of reach of commands, to try that.
+    /// Returns a file that commands must not reach, for probes.
     pub(super) fn canary(&self) -> PathBuf {
         self.root.join("canary")
     }
 
-    /// A socket that is out of reach of commands, to try that.
+    /// Returns a socket that commands must not reach, for probes.
     #[cfg(target_os = "linux")]
     pub(super) fn socket(&self) -> PathBuf {
         self.root.join("socket")
@@ -135,7 +134,7 @@ impl Drop for RunFolder {
     }
 }
 
-/// Makes a folder with a name that nobody has.
+/// Creates a folder with an unused name.
 fn create(base: &Path, prefix: &str) -> io::Result<PathBuf> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -151,8 +150,8 @@ fn create(base: &Path, prefix: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// Whose a folder is. A live process holds a lock on its own, which the system takes away when the
-/// process dies.
+/// Ownership of folders. A live process holds a lock on its folder, which the system releases when
+/// the process dies.
 #[cfg(unix)]
 mod owned {
     use std::fs;
@@ -168,28 +167,29 @@ mod owned {
     use super::CANARY;
     use crate::command::remove::{clear, open_up};
 
-    /// Folders with this name are locked as long as they are used. No other folder is swept.
+    /// The prefix of folders that are locked while in use. No other folder is removed.
     pub(super) const PREFIX: &str = "levity-sandbox-";
 
-    /// How many names of the folder for temporary files are looked at.
+    /// The maximum number of names that are checked in the folder for temporary files.
     const MOST_NAMES: usize = 100_000;
-    /// How many entries are removed for others at a time; the next sandbox removes more.
+    /// The maximum number of entries that one sandbox removes for others; the next sandbox removes
+    /// more.
     const MOST_SWEPT: u64 = 100_000;
 
     /// A lock on a folder.
     #[derive(Debug)]
     pub(super) struct Hold {
-        /// The folder, and two descriptors that are given back for its removal: there may be no
-        /// others then.
+        /// The folder, and two spare descriptors that are released for its removal: no others may
+        /// be available then.
         open: Option<(OwnedFd, [OwnedFd; 2])>,
     }
 
-    /// What became of a lock that was asked for.
+    /// The result of a request for a lock.
     pub(super) enum Taken {
         Held(Hold),
-        /// Another process has the folder, or has removed it.
+        /// Another process owns the folder, or has removed it.
         Lost,
-        /// The file system has no locks.
+        /// The file system does not support locks.
         NoLocks,
     }
 
@@ -222,14 +222,14 @@ mod owned {
             self.open = None;
         }
 
-        /// Removes the folder. It needs little stack and no descriptors, so it may happen wherever
-        /// a sandbox is dropped.
+        /// Removes the folder. This needs little stack and no new descriptors, so it may happen
+        /// wherever a sandbox is dropped.
         pub(super) fn remove(&mut self, root: &Path) {
             let Some((fd, spare)) = self.open.take() else {
                 return;
             };
             drop(spare);
-            // A command may have shut it.
+            // A command may have changed its mode.
             let _ = fchmod(&fd, Mode::RWXU);
             if clear(fd, u64::MAX) {
                 let _ = fs::remove_dir(root);
@@ -251,7 +251,7 @@ mod owned {
         }
     }
 
-    /// Removes a folder with all that is in it.
+    /// Removes a folder and everything in it.
     #[cfg(target_os = "linux")]
     pub(super) fn remove(folder: &Path) {
         if open(folder).is_ok_and(|fd| fchmod(&fd, Mode::RWXU).is_ok() && clear(fd, u64::MAX)) {
@@ -264,7 +264,7 @@ mod owned {
         openat(CWD, root, flags, Mode::empty())
     }
 
-    /// Whether the path still leads to the folder.
+    /// Returns `true` if the path still leads to the folder.
     fn is_at(fd: &OwnedFd, root: &Path) -> bool {
         let same = |a: &Stat, b: &Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
         match (fstat(fd), statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW)) {
@@ -290,16 +290,17 @@ mod owned {
         digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// Returns whether it is a folder of this user, whatever its mode: a command of the user can
-    /// change that. A command of root can also give the folder to another user, so root looks at
-    /// the canary alone.
+    /// Returns `true` if it is a folder of this user, whatever its mode: a command of the user can
+    /// change that. A command of root can also give the folder to another user, so root checks only
+    /// the canary.
     fn is_own(root: &Path) -> bool {
         let user = rustix::process::geteuid();
         let is_own = |stat: Stat| user.is_root() || stat.st_uid == user.as_raw();
         statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_own)
     }
 
-    /// Whether it has the file that every such folder has, and that no command can put there.
+    /// Returns `true` if it contains the file that every such folder has, and that no command can
+    /// create.
     fn has_canary(fd: &OwnedFd) -> bool {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(fd, "canary", flags, Mode::empty()) else {
@@ -325,7 +326,7 @@ mod owned {
         if flock(&fd, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
-        // One whose process died before the file was there is empty.
+        // If its process died before the file existed, the folder is empty.
         if has_canary(&fd) && fchmod(&fd, Mode::RWXU).is_ok() {
             clear(fd, MOST_SWEPT);
         }
@@ -353,7 +354,7 @@ mod tests {
         names
     }
 
-    /// Makes folders in folders, deeper than a path can say.
+    /// Creates nested folders, deeper than a path can express.
     fn nest(folder: &Path, depth: usize) {
         use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
@@ -410,7 +411,7 @@ mod tests {
             .path()
             .join(format!("{}0123456789abcdef", owned::PREFIX));
         symlink(&outside, &link).unwrap();
-        // Those that are not locked by their makers, or are none of these.
+        // Folders that their creators do not lock, or that are of another kind.
         let others = [
             "levity-0123456789abcdef",
             "levity-sandbox-01234567",
@@ -439,7 +440,7 @@ mod tests {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&left_root, Some(65_534), None).unwrap();
         }
-        // A process that dies lets go of its locks and removes nothing.
+        // A process that dies releases its locks and removes nothing.
         let mut left = std::mem::ManuallyDrop::new(left);
         left.hold.let_go();
         shut.hold.let_go();

@@ -1,6 +1,6 @@
-//! Removes folders that a command filled, however deep and shut they are.
+//! Removes folders that a command filled, no matter how deep they are or which modes they have.
 //!
-//! There is no recursion: what is in a folder is lifted to the top before it is looked into, so the
+//! There is no recursion: the entries of a folder move to the top before they are listed. So the
 //! stack stays small, and at most two descriptors are open besides that of the top. Links are never
 //! followed.
 
@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Removes all that is in a folder, or `most` entries of it. Whether nothing is left.
+/// Removes everything in a folder, or up to `limit` entries. Returns `true` if nothing remains.
 pub(super) fn clear(top: OwnedFd, most: u64) -> bool {
     let Ok(mut entries) = Dir::new(top) else {
         return false;
@@ -26,7 +26,7 @@ pub(super) fn clear(top: OwnedFd, most: u64) -> bool {
         changes: 0,
         most,
     };
-    // On some file systems, a handle shows what was there when it was opened or rewound.
+    // On some file systems, a handle lists the entries at the time it was opened or rewound.
     entries.rewind();
     loop {
         let before = removal.changes;
@@ -44,10 +44,10 @@ pub(super) fn clear(top: OwnedFd, most: u64) -> bool {
 }
 
 struct Removal {
-    /// What folders are called at the top: this, and a number.
+    /// The prefix of the names of moved folders at the top; a number follows it.
     name: u64,
     lifted: u64,
-    /// How much was removed or lifted.
+    /// The number of entries that were removed or moved.
     changes: u64,
     most: u64,
 }
@@ -57,8 +57,8 @@ impl Removal {
         self.changes >= self.most
     }
 
-    /// Goes through a folder once: removes files, and has `folder` see to folders. Whether there
-    /// was anything in it.
+    /// Iterates over a folder once: removes files, and calls `folder` for folders. Returns `true`
+    /// if there were any entries.
     fn pass(
         &mut self,
         entries: &mut Dir,
@@ -85,7 +85,7 @@ impl Removal {
         Some(any)
     }
 
-    /// Removes a folder of the top; what folders it has are lifted.
+    /// Removes a folder of the top; its subfolders are moved to the top.
     fn folder(&mut self, top: BorrowedFd<'_>, name: &CStr) {
         if self.remove_empty(top, name) {
             return;
@@ -121,7 +121,7 @@ impl Removal {
         let to = format!("{:016x}-{}", self.name, self.lifted);
         let mut moved = renameat(folder, name, top, to.as_str());
         if moved.is_err() {
-            // Who moves a folder elsewhere changes it, and it may be shut.
+            // Moving a folder changes the folder itself, whose mode may forbid that.
             open_up(folder, name);
             moved = renameat(folder, name, top, to.as_str());
         }
@@ -129,7 +129,7 @@ impl Removal {
     }
 }
 
-/// Opens a folder for listing, and makes sure that its entries can be removed.
+/// Opens a folder for listing, and ensures that its entries can be removed.
 fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = match openat(parent, name, flags, Mode::empty()) {
@@ -143,13 +143,13 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-/// Gives the owner of a folder all rights to it.
+/// Gives the owner of a folder all permissions on it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn open_up(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
     use std::os::fd::AsRawFd as _;
 
-    // What may not be opened can be held, and changed by the name that the system has for that. A
-    // link is neither.
+    // A folder that cannot be opened for reading can still be opened as a path, and changed by its
+    // name in `/proc`. A link is excluded by both flags.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if let Ok(fd) = openat(parent, name, flags, Mode::empty()) {
         let _ = rustix::fs::chmod(
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// On Btrfs, a folder that was empty when it was opened lists nothing either.
+    /// On Btrfs, a folder that was empty when it was opened also lists nothing later.
     #[test]
     fn clear_lists_a_folder_anew_that_was_read_before() {
         let folder = tempfile::tempdir().unwrap();

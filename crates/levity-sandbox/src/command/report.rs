@@ -1,16 +1,17 @@
 use std::fmt;
 
-/// How firmly commands are held, from weak to strong.
+/// The level of isolation of commands, from weak to strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
-    /// Time and output are limited; a process that leaves the command's group lives on.
+    /// Time and output are limited. A process that leaves the command's group survives.
     Open,
-    /// All limits hold, and nothing of a command outlives it.
+    /// All limits are enforced, and no process of a command outlives it.
     Limited,
-    /// Also, files outside the workspace and the network are out of reach.
+    /// In addition, files outside the workspace and the network are out of reach.
     Guarded,
-    /// Also, a command sees no process but its own, and none of the workspace's denied files.
+    /// In addition, a command sees only its own processes, and none of the workspace's denied
+    /// files.
     Isolated,
 }
 
@@ -25,30 +26,30 @@ impl fmt::Display for Level {
     }
 }
 
-/// By what something is held.
+/// The mechanism that enforces a protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mechanism {
     /// Landlock, a part of the Linux kernel that restricts files.
     Landlock {
-        /// Its version in this kernel.
+        /// The Landlock version of this kernel.
         abi: u32,
     },
-    /// A filter before system calls.
+    /// A filter for system calls.
     Seccomp,
-    /// A mount namespace of the command's own.
+    /// A separate mount namespace for the command.
     MountNamespace,
-    /// A network namespace of the command's own.
+    /// A separate network namespace for the command.
     NetworkNamespace,
-    /// A process namespace of the command's own.
+    /// A separate process namespace for the command.
     ProcessNamespace,
-    /// A process that takes in every orphan of the command, and kills it.
+    /// A process that adopts every orphan of the command, and kills it.
     Adoption,
-    /// A limit that the kernel keeps for each process.
+    /// A limit that the kernel enforces for each process.
     Rlimit,
-    /// Somebody who looks at the command's processes many times a second.
+    /// A process that checks the command's processes many times a second.
     Watcher,
-    /// A process group. A process can leave it, unless seccomp keeps it there.
+    /// A process group. A process can leave it, unless seccomp prevents that.
     ProcessGroup,
 }
 
@@ -68,15 +69,15 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// Whether something is held, and by what.
+/// The state of one protection and its mechanisms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Protection {
-    /// Whether it holds. What only helps a little does not.
+    /// `true` if the protection is enforced. A mechanism that only helps partly does not count.
     pub holds: bool,
-    /// By what, whether or not it is enough.
+    /// The mechanisms, whether or not they are sufficient.
     pub by: Vec<Mechanism>,
-    /// What is missing, or left open on purpose.
+    /// A note on gaps, or on exceptions that are intentional.
     pub note: Option<&'static str>,
 }
 
@@ -115,39 +116,39 @@ impl fmt::Display for Protection {
     }
 }
 
-/// What really holds commands on this system. It was found out by trying, not by asking.
+/// The protections that are enforced on this system. They were tested by trying, not by querying.
 ///
 /// Its `Display` is a table for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxReport {
-    /// All of it in a word.
+    /// The overall level of isolation.
     pub level: Level,
-    /// Files outside the workspace and the places that were opened up: not read, not changed.
+    /// Files outside the workspace and the allowed places cannot be read or changed.
     pub files: Protection,
-    /// Files of the workspace that it denies: not read, not changed.
+    /// Files that the workspace denies cannot be read or changed.
     pub hidden: Protection,
-    /// The network.
+    /// The network cannot be reached.
     pub network: Protection,
     /// Every process of a command ends with it, whatever it does.
     pub processes: Protection,
-    /// Processes that are none of the command's: not seen, not signalled.
+    /// Processes outside the command cannot be seen or signalled.
     pub others: Protection,
-    /// Memory of all its processes together.
+    /// The memory of all its processes together is limited.
     pub memory: Protection,
-    /// The number of its processes.
+    /// The number of its processes is limited.
     pub process_count: Protection,
-    /// CPU time of all its processes together.
+    /// The CPU time of all its processes together is limited.
     pub cpu_time: Protection,
-    /// The size of a file.
+    /// The size of a file is limited.
     pub file_size: Protection,
-    /// Commands that are run [read-only](crate::Command::read_only): they change nothing, reach no
-    /// network, and read no file that the workspace denies.
+    /// Commands that run [read-only](crate::Command::read_only) change nothing, reach no network,
+    /// and read no file that the workspace denies.
     pub read_only: Protection,
 }
 
 impl SandboxReport {
-    /// Each guard with the name of what it guards.
+    /// Returns each protection with its name.
     pub fn guards(&self) -> [(&'static str, &Protection); 10] {
         [
             ("files", &self.files),
@@ -164,7 +165,7 @@ impl SandboxReport {
     }
 
     #[cfg(target_os = "linux")]
-    /// Works out the level from the guards.
+    /// Computes the level from the protections.
     pub(super) fn ranked(mut self) -> Self {
         let limited = [
             &self.processes,
@@ -184,7 +185,7 @@ impl SandboxReport {
         self
     }
 
-    /// What keeps it from a level, in words.
+    /// Describes the protections that are missing for a level.
     pub(super) fn missing(&self, wanted: Level) -> String {
         let needed = match wanted {
             Level::Open => &[][..],

@@ -16,14 +16,14 @@ use super::limits::Limits;
 
 pub(super) type Listener = dyn Fn(Stream, &str) + Send + Sync;
 
-/// A command that has not begun.
+/// A command that has not started.
 #[must_use]
 pub struct Command {
     sandbox: Sandbox,
     order: Order,
 }
 
-/// What the system's part is told of a command.
+/// The description of a command for the platform-specific part.
 pub(super) struct Order {
     pub(super) argv: Vec<OsString>,
     pub(super) environment: Environment,
@@ -32,7 +32,7 @@ pub(super) struct Order {
     pub(super) listener: Option<Arc<Listener>>,
     pub(super) limits: Limits,
     pub(super) read_only: bool,
-    /// Programs that are looked for outside of what commands can change.
+    /// Programs that are searched for only outside of places that commands can change.
     pub(super) from_system: Vec<String>,
 }
 
@@ -51,23 +51,25 @@ impl Command {
         Self { sandbox, order }
     }
 
-    /// The directory it begins in, relative to the workspace.
+    /// Sets the directory that the command starts in, relative to the workspace.
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.order.dir = dir.into();
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable of the command.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.order.environment.set(name, value);
         self
     }
 
-    /// Runs it read-only: the kernel lets it change nothing but temporary files, execute nothing of
-    /// the workspace, reach no network, and read no file that the workspace denies and nothing of a
-    /// repository. It has an empty home and a temporary folder of its own.
-    /// [`CommandPolicy::read_scope`](crate::CommandPolicy::read_scope) says which commands must run
-    /// in this way.
+    /// Runs the command read-only. The kernel prevents it from changing anything but temporary
+    /// files and from executing files of the workspace. It cannot reach the network, and cannot
+    /// read files that the workspace denies or anything of a repository. It has an empty home and
+    /// its own temporary folder.
+    ///
+    /// [`CommandPolicy::read_scope`](crate::CommandPolicy::read_scope) returns which commands must
+    /// run in this way.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -90,16 +92,18 @@ impl Command {
         self
     }
 
-    /// Has these programs looked for outside of the workspace and of other places that commands can
-    /// change, whatever `PATH` says. One that is not there fails. Others are found as before; where
-    /// there is no Linux, or the system's temporary folder is in such a place, none is found in the
-    /// workspace. Nor is one where a program of these is a script, which may run others by their
-    /// names; `egrep`, `fgrep` and `which` are known, and `grep` is taken from outside for the
-    /// first two.
+    /// Searches for these programs outside of the workspace and of other places that commands can
+    /// change, whatever `PATH` contains. A program that does not exist there fails. Other programs
+    /// are found as before.
+    ///
+    /// No program is found in the workspace in three cases: on systems other than Linux, if the
+    /// system's temporary folder is in such a place, and if one of these programs is a script,
+    /// which may run others by their names. `egrep`, `fgrep` and `which` are known scripts, and
+    /// `grep` is taken from outside for the first two.
     ///
     /// Use [`CommandPolicy::readers_in`](crate::CommandPolicy::readers_in) to find out which
     /// programs of a command are known by their names alone. A command that runs
-    /// [read-only](Self::read_only) executes nothing of these places anyway.
+    /// [read-only](Self::read_only) executes nothing in these places anyway.
     pub fn take_from_system<S: Into<String>>(
         mut self,
         programs: impl IntoIterator<Item = S>,
@@ -107,7 +111,7 @@ impl Command {
         self.order
             .from_system
             .extend(programs.into_iter().map(Into::into));
-        // A name with a folder is not looked for.
+        // A name with a folder is not searched for in `PATH`.
         self.order
             .from_system
             .retain(|name| !matches!(&**name, "" | "." | "..") && !name.contains('/'));
@@ -116,42 +120,43 @@ impl Command {
         self
     }
 
-    /// What it can read from its input, which is empty by default.
+    /// Sets the standard input of the command, which is empty by default.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.order.stdin = bytes.into();
         self
     }
 
-    /// How long it may take, if that is less than the sandbox allows.
+    /// Sets the time limit of this command, if it is less than that of the sandbox.
     pub fn time(mut self, time: Duration) -> Self {
         self.order.limits.time = time.min(self.order.limits.time);
         self
     }
 
-    /// Hands on what it writes while it runs, in pieces of at most 8 KiB of whole characters, and
-    /// as much of each stream as the sandbox would keep. The command waits while `listener` works.
+    /// Calls `listener` with the output while the command runs, in chunks of at most 8 KiB of whole
+    /// characters. Each stream is passed on up to the output limit of the sandbox. The command
+    /// waits while `listener` works.
     pub fn on_output(mut self, listener: impl Fn(Stream, &str) + Send + Sync + 'static) -> Self {
         self.order.listener = Some(Arc::new(listener));
         self
     }
 
-    /// Runs it. When this returns, nothing of it is running any more. Dropping the future kills all
-    /// of it.
+    /// Runs the command. When this returns, none of its processes is running. Dropping the future
+    /// kills all of them.
     ///
     /// # Errors
-    /// When it could not be started, or not under the sandbox that was reported. A command that
-    /// failed is no error.
+    /// Returns an error if the command could not be started, or not under the reported protections.
+    /// A command that fails is not an error.
     ///
     /// # Panics
-    /// When the function given to [`on_output`](Self::on_output) did.
+    /// Panics if the function passed to [`on_output`](Self::on_output) panicked.
     pub async fn run(self) -> Result<CommandOutput, CommandError> {
         let Self { sandbox, order } = self;
         let setup = |source| CommandError::Setup {
             step: "a pipe",
             source,
         };
-        // Whoever watches the command kills it when this end is closed, also because this process
-        // died.
+        // The watcher kills the command when this end is closed, even if that is because this
+        // process died.
         let (control, _alive) = io::pipe().map_err(setup)?;
         let runtime = Handle::try_current().map_err(|_| CommandError::NoRuntime)?;
         let work = move || sandbox.0.system.run(&order, &control);
@@ -166,7 +171,7 @@ impl Command {
 }
 
 impl fmt::Debug for Command {
-    /// What is run and what it reads may be secret, so only the program is shown.
+    /// The arguments and the input may be secret, so only the program is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command")
             .field("program", &self.order.argv.first())
@@ -174,5 +179,5 @@ impl fmt::Debug for Command {
     }
 }
 
-/// The end of a pipe that is closed when nobody wants the command any more.
+/// The read end of a pipe that is closed when the caller drops the command.
 pub(super) type Control = PipeReader;

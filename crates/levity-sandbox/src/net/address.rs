@@ -1,4 +1,4 @@
-//! Which addresses belong to the public internet.
+//! Ranges of addresses that belong to the public internet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -18,7 +18,7 @@ impl Cidr {
         }
     }
 
-    /// By its first 64 bits, which is all that the ranges below need.
+    /// Creates a range from its first 64 bits, which is all that the ranges below need.
     const fn v6(a: u16, b: u16, c: u16, d: u16, bits: u8) -> Self {
         Self {
             address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)),
@@ -44,7 +44,7 @@ impl Cidr {
 impl FromStr for Cidr {
     type Err = ();
 
-    /// An address alone is a range of one.
+    /// Parses a range. An address alone is a range of one.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -61,13 +61,13 @@ impl FromStr for Cidr {
     }
 }
 
-/// Ranges of IPv4 that nobody reaches by the public internet, and one that is a cloud's own.
+/// IPv4 ranges that are unreachable from the public internet, and one that is internal to a cloud.
 const V4: &[(Cidr, &str)] = &[
     (Cidr::v4(0, 0, 0, 0, 8), "an address of this network"),
     (Cidr::v4(10, 0, 0, 0, 8), "a private address"),
     (Cidr::v4(100, 64, 0, 0, 10), "a shared address of a carrier"),
     (Cidr::v4(127, 0, 0, 0, 8), "a loopback address"),
-    // Azure serves its machines from here; it looks like any other address.
+    // Azure serves its machines from this address, which looks like any other.
     (
         Cidr::v4(168, 63, 129, 16, 32),
         "an address of a cloud's own services",
@@ -92,7 +92,8 @@ const V4: &[(Cidr, &str)] = &[
     (Cidr::v4(240, 0, 0, 0, 4), "a reserved address"),
 ];
 
-/// The same of IPv6. What is not in `2000::/3` is refused whether it is named here or not.
+/// The same for IPv6. Addresses outside `2000::/3` are refused, whether they are listed here or
+/// not.
 const V6: &[(Cidr, &str)] = &[
     (
         Cidr::v6(0x64, 0xff9b, 1, 0, 48),
@@ -122,11 +123,11 @@ const V6: &[(Cidr, &str)] = &[
 
 const GLOBAL: Cidr = Cidr::v6(0x2000, 0, 0, 0, 3);
 
-/// Translators show IPv4 here to networks that have IPv6 only, so that a public address is one here
-/// too.
+/// Translators map IPv4 to this range for networks that have only IPv6. So a public IPv4 address
+/// stays public here.
 const NAT64: Cidr = Cidr::v6(0x64, 0xff9b, 0, 0, 96);
 
-/// What is wrong with an address; `None` when it is a public one.
+/// Returns the reason to refuse an address; `None` if it is public.
 pub(super) fn objection(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => named(V4, address.into()),

@@ -6,7 +6,7 @@ use super::guard::{NetGuard, Rules};
 use super::host::Pattern;
 use super::resolve::{AddressResolver, SystemResolver};
 
-/// Makes a [`NetGuard`].
+/// A builder for a [`NetGuard`].
 #[must_use]
 #[derive(Debug)]
 pub struct NetGuardBuilder {
@@ -41,17 +41,17 @@ impl NetGuardBuilder {
         self
     }
 
-    /// Allows a further port.
+    /// Allows an additional port.
     pub fn allow_port(mut self, port: u16) -> Self {
         self.rules.ports.push(port);
         self
     }
 
-    /// Allows this host, and none that is not allowed so: `example.org`, or `*.example.org` for all
-    /// names below it.
+    /// Allows this host and denies every host that is not allowed in this way: `example.org`, or
+    /// `*.example.org` for all names below it.
     ///
-    /// A local name may be reached if it, or what it ends in, is named here. `*` stands for every
-    /// host that would be allowed anyway. Where a name leads is looked at all the same: see
+    /// A local name can be reached if you name it, or its suffix, here. `*` matches every host that
+    /// would be allowed anyway. The addresses of a name are checked in every case: see
     /// [`allow_address`](Self::allow_address).
     pub fn allow_host(mut self, pattern: impl AsRef<str>) -> Self {
         match Pattern::parse(pattern.as_ref()) {
@@ -61,8 +61,8 @@ impl NetGuardBuilder {
         self
     }
 
-    /// Denies this host, whatever allows it: `example.org`, or `*.example.org` for all names below
-    /// it.
+    /// Denies this host, even if another rule allows it: `example.org`, or `*.example.org` for all
+    /// names below it.
     pub fn deny_host(mut self, pattern: impl AsRef<str>) -> Self {
         match Pattern::parse(pattern.as_ref()) {
             Some(pattern) => self.rules.denied.push(pattern),
@@ -73,7 +73,7 @@ impl NetGuardBuilder {
 
     /// Allows addresses that are not public, as an address or a range: `10.1.0.0/16`, `fd00::/8`.
     ///
-    /// Everything there is then within a model's reach, so make the range small.
+    /// Everything in the range is then within a model's reach, so keep the range small.
     pub fn allow_address(mut self, range: impl AsRef<str>) -> Self {
         match range.as_ref().parse() {
             Ok(range) => self.rules.addresses.push(range),
@@ -88,34 +88,34 @@ impl NetGuardBuilder {
         self
     }
 
-    /// How long a request may take, with its redirects and its body; 30 seconds by default.
+    /// Sets the time limit of a request, with its redirects and its body; 30 seconds by default.
     pub fn time_limit(mut self, time: Duration) -> Self {
         self.rules.time_limit = time;
         self
     }
 
-    /// How many redirects are followed; 5 by default, 20 at most.
+    /// Sets the maximum number of redirects; 5 by default, 20 at most.
     pub fn max_redirects(mut self, redirects: usize) -> Self {
         self.rules.max_redirects = redirects.min(20);
         self
     }
 
-    /// What the client calls itself; `levity/` and its version by default.
+    /// Sets the user agent of the client; `levity/` and its version by default.
     pub fn user_agent(mut self, name: impl Into<String>) -> Self {
         self.rules.user_agent = name.into();
         self
     }
 
-    /// Who finds the addresses of a name; the operating system by default.
+    /// Sets the resolver that finds the addresses of a name; the operating system by default.
     pub fn resolver(mut self, resolver: impl AddressResolver + 'static) -> Self {
         self.rules.resolver = Arc::new(resolver);
         self
     }
 
-    /// The guard.
+    /// Builds the guard from these settings.
     ///
     /// # Errors
-    /// When a pattern or a range cannot be read.
+    /// Returns an error if a pattern or a range cannot be parsed.
     pub fn build(self) -> Result<NetGuard, NetError> {
         match self.problem {
             Some((setting, problem)) => Err(NetError::Setting { setting, problem }),

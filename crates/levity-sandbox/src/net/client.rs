@@ -10,16 +10,16 @@ use super::error::{AddressError, NetError};
 use super::guard::{CheckedUrl, NetGuard};
 use super::resolve::Checked;
 
-/// An HTTP client that reaches only what its [`NetGuard`] allows.
+/// An HTTP client that connects only to addresses that its [`NetGuard`] allows.
 ///
 /// # Promises
-/// - Every address of a name is looked at, and the connection goes to one of those: the name is not
+/// - Every address of a name is checked, and the connection goes to one of those: the name is not
 ///   resolved again.
-/// - Every redirect is looked at like the first URL.
-/// - Proxies of the environment are not used: they would connect to addresses that nobody looked
-///   at.
-/// - No cookies, no `Referer`, no compression; headers that were set go to the first server only.
-/// - Nothing is kept between two requests.
+/// - Every redirect is checked like the first URL.
+/// - Proxies of the environment are not used: they would connect to addresses that were not
+///   checked.
+/// - No cookies, no `Referer`, no compression. Headers that you set go to the first server only.
+/// - Nothing is stored between two requests.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), levity_sandbox::NetError> {
@@ -38,7 +38,7 @@ pub struct GuardedClient {
 
 impl GuardedClient {
     pub(super) fn new(guard: NetGuard) -> Result<Self, NetError> {
-        // Another part of the program may have chosen one already, which is as good.
+        // If another part of the program has already installed a provider, that one works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .dns_resolver(Checked(guard.clone()))
@@ -46,14 +46,15 @@ impl GuardedClient {
             .redirect(redirect::Policy::none())
             .referer(false)
             .retry(retry::never())
-            // Another part of the program may have switched these on.
+            // Another part of the program may have enabled these features.
             .no_gzip()
             .no_brotli()
             .no_zstd()
             .no_deflate()
             .http1_max_headers(100)
             .http2_max_header_list_size(64 * 1024)
-            // A connection belongs to the runtime that opened it, and a client may outlive one.
+            // A connection belongs to the runtime that opened it, and a client may outlive a
+            // runtime.
             .pool_max_idle_per_host(0)
             .user_agent(guard.user_agent())
             .build()
@@ -64,15 +65,15 @@ impl GuardedClient {
         Ok(Self { guard, client })
     }
 
-    /// The guard.
+    /// Returns the guard of this client.
     pub fn guard(&self) -> &NetGuard {
         &self.guard
     }
 
-    /// Begins a request; nothing is sent yet.
+    /// Starts building a GET request; nothing is sent yet.
     ///
     /// # Errors
-    /// When the guard refuses the URL.
+    /// Returns an error if the guard refuses the URL.
     pub fn get(&self, url: &str) -> Result<GuardedGet, AddressError> {
         let url = self.guard.check_url(url)?;
         Ok(GuardedGet {
@@ -93,7 +94,7 @@ impl GuardedClient {
     }
 }
 
-/// A request that is about to be sent.
+/// A request that has not been sent.
 #[must_use]
 #[derive(Debug)]
 pub struct GuardedGet {
@@ -104,7 +105,7 @@ pub struct GuardedGet {
 }
 
 impl GuardedGet {
-    /// Adds a header. It is left out when a redirect leads to another server.
+    /// Adds a header. It is dropped if a redirect leads to another server.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             (Ok(name), Ok(mut value)) => {
@@ -116,10 +117,11 @@ impl GuardedGet {
         self
     }
 
-    /// Sends it, and follows redirects.
+    /// Sends the request and follows redirects.
     ///
     /// # Errors
-    /// When an address is refused, nothing can be reached, or the time is up.
+    /// Returns an error if an address is refused, no server can be reached, or the time limit is
+    /// exceeded.
     pub async fn send(self) -> Result<Reply, NetError> {
         if let Some(name) = self.problem {
             return Err(NetError::Header(name));
@@ -127,7 +129,7 @@ impl GuardedGet {
         let limit = self.client.guard.time_limit();
         #[expect(
             clippy::disallowed_methods,
-            reason = "how long a server may take is a matter of the real clock"
+            reason = "the time limit for a server needs the real clock"
         )]
         let clock = Clock {
             end: Instant::now().checked_add(limit),
@@ -145,7 +147,7 @@ impl GuardedGet {
     }
 }
 
-/// Goes where redirects lead, and looks before each step.
+/// Follows redirects, and checks the URL before each step.
 async fn follow(
     client: &GuardedClient,
     mut url: CheckedUrl,
@@ -172,7 +174,7 @@ async fn follow(
     }
 }
 
-/// Where a reply sends us, if it does.
+/// Returns the target of a redirect, if the reply is one.
 fn location(response: &Response) -> Option<String> {
     let moved = matches!(
         response.status(),
@@ -200,22 +202,22 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Where it came from, behind all redirects.
+    /// Returns the final URL, after all redirects.
     pub fn url(&self) -> &CheckedUrl {
         &self.url
     }
 
-    /// How many redirects were followed.
+    /// Returns the number of redirects that were followed.
     pub fn redirects(&self) -> usize {
         self.redirects
     }
 
-    /// The status, such as 200.
+    /// Returns the HTTP status code, such as 200.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// A header, if it is there and is text.
+    /// Returns a header value, if it exists and is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
@@ -223,9 +225,10 @@ impl Reply {
     /// Reads the body, up to `max` bytes of it; the rest is not downloaded.
     ///
     /// # Errors
-    /// When the connection breaks, or the time of the whole request is up.
+    /// Returns an error if the connection breaks, or if the time limit of the whole request is
+    /// exceeded.
     pub async fn read(&mut self, max: usize) -> Result<Body, NetError> {
-        // Its length is what the server says, so it does not decide how much room is made.
+        // The server reports the length, so it must not decide how much memory is reserved.
         let mut bytes = Vec::new();
         loop {
             let chunk = async { self.response.chunk().await.map_err(|error| failed(&error)) };
@@ -247,20 +250,20 @@ impl Reply {
     }
 }
 
-/// What was read of a body.
+/// The body of a reply, as far as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Body {
-    /// The bytes.
+    /// The bytes that were read.
     pub bytes: Vec<u8>,
-    /// Whether there was more.
+    /// `true` if the body is longer than the limit.
     pub is_cut: bool,
 }
 
-/// When the time of a request is up.
+/// The deadline of a request.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// `None` when it lies beyond what a clock can show.
+    /// `None` if the deadline is beyond the range of the clock.
     end: Option<Instant>,
     limit: Duration,
 }
@@ -279,7 +282,7 @@ impl Clock {
     }
 }
 
-/// What went wrong, without the words of the client: they name addresses.
+/// Converts an error without the client's message, which names addresses.
 fn failed(error: &reqwest::Error) -> NetError {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(cause) = next {

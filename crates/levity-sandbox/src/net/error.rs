@@ -1,89 +1,90 @@
 use std::time::Duration;
 
-/// Why an address is refused. It says which rule and what to do, and nothing of what is there.
+/// The reason why an address is refused. It names the rule and the next step, and reveals nothing
+/// about the target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// It cannot be read as a URL.
-    #[error("this is no URL; write it whole, as in `https://example.org/page`")]
+    /// The text cannot be parsed as a URL.
+    #[error("this is not a URL; write it in full, as in `https://example.org/page`")]
     NotAUrl,
-    /// Only `https`, and `http` where it was allowed, are spoken.
-    #[error("`{0}:` is not spoken here; use a URL that begins with `https://`")]
+    /// The scheme is neither `https` nor an allowed `http`.
+    #[error("`{0}:` is not supported; use a URL that begins with `https://`")]
     Scheme(String),
-    /// Plain `http` was not allowed.
+    /// Plain `http` is not allowed.
     #[error("plain `http` is not allowed; try the same with `https://`")]
     Http,
-    /// There is a user or a password in it.
+    /// The URL contains a user or a password.
     #[error("a URL with a user or password in it is not allowed; leave out what is before the `@`")]
     Userinfo,
-    /// The port was not allowed.
+    /// The port is not allowed.
     #[error("port {0} is not allowed; leave the port out, or use another server")]
     Port(u16),
-    /// The name cannot be one of a host.
-    #[error("the host of this URL cannot be read; write it as in `example.org`")]
+    /// The text is not a valid host name.
+    #[error("the host of this URL is invalid; write it as in `example.org`")]
     Host,
-    /// The host is on the list of those that are denied, or not on the list of those that are
-    /// allowed.
+    /// The host is denied, or is not on the list of allowed hosts.
     #[error("the host `{0}` is not allowed here; use another source")]
     Denied(String),
-    /// The name is one of a local network, or of a cloud's own services.
-    #[error("`{0}` is a name of a local network, which may not be reached; use a public host")]
+    /// The name belongs to a local network, or to a cloud's internal services.
+    #[error("`{0}` is a name of a local network, which cannot be reached; use a public host")]
     LocalName(String),
-    /// The host is, or its name leads to, an address that is not public.
-    #[error("the host `{host}` has {range}, which may not be reached; use a public host")]
+    /// The host is, or resolves to, an address that is not public.
+    #[error("the host `{host}` has {range}, which cannot be reached; use a public host")]
     Address {
-        /// The host, as in the URL.
+        /// The host as in the URL.
         host: String,
-        /// What kind of address it is.
+        /// The kind of address.
         range: &'static str,
     },
-    /// The name leads nowhere.
-    #[error("the name `{0}` leads to no address; check how it is written")]
+    /// The name does not resolve to an address.
+    #[error("the name `{0}` does not resolve to an address; check its spelling")]
     Unresolved(String),
     /// A redirect led to an address that is refused.
-    #[error("the server redirects to where nobody may go")]
+    #[error("the server redirects to an address that is refused")]
     Redirect(#[source] Box<AddressError>),
 }
 
-/// Why something could not be fetched.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The address, or one that a redirect led to, is refused.
+    /// The address, or the target of a redirect, is refused.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// One server sent us to another, too often.
+    /// The servers redirected more often than the limit allows.
     #[error("there were more than {0} redirects; try the address that they lead to")]
     TooManyRedirects(usize),
-    /// A redirect led back to where we had been.
+    /// A redirect led back to an earlier URL.
     #[error("the server redirects in a circle; use another source")]
     Circle,
-    /// The whole was not there in time.
-    #[error("nothing more came within {0:?}; try again later, or use another source")]
+    /// The request did not complete within the time limit.
+    #[error("the request timed out after {0:?}; try again later, or use another source")]
     Timeout(Duration),
-    /// There was no connection.
+    /// The connection could not be established.
     #[error("the server could not be reached; try again later, or use another source")]
     Connect,
-    /// The connection broke, or what came was no HTTP.
-    #[error("the server broke off or did not speak HTTP; try again later, or use another source")]
-    Transfer,
-    /// A header cannot be sent as it is.
+    /// The connection broke, or the server did not send HTTP.
     #[error(
-        "the header `{0}` cannot be sent; its name or value has characters that no header may have"
+        "the connection broke or the server did not send HTTP; try again later, or use another \
+        source"
     )]
+    Transfer,
+    /// A header has an invalid name or value.
+    #[error("the header `{0}` cannot be sent; its name or value contains invalid characters")]
     Header(String),
-    /// A setting cannot be used.
-    #[error("`{setting}` cannot be used: {problem}")]
+    /// A setting is invalid.
+    #[error("the setting `{setting}` is invalid: {problem}")]
     Setting {
-        /// Which one.
+        /// The name of the setting.
         setting: &'static str,
-        /// What is wrong.
+        /// The problem with its value.
         problem: String,
     },
 }
 
 impl NetError {
-    /// Whether the same may succeed later.
+    /// Returns `true` if the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::Connect | Self::Transfer)
     }

@@ -12,12 +12,12 @@ use super::error::{AddressError, NetError};
 use super::host::{Pattern, is_local, normal};
 use super::resolve::AddressResolver;
 
-/// The longest URL that is read.
+/// The maximum length of a URL.
 const MAX_URL: usize = 8 * 1024;
 
-/// Says which addresses may be reached. Cloning costs nothing.
+/// Rules that decide which addresses can be reached. Cloning is cheap.
 ///
-/// By default: `https` on port 443, to public addresses, under public names.
+/// The default allows `https` on port 443, to public addresses, under public names.
 ///
 /// ```
 /// use levity_sandbox::{AddressError, NetGuard};
@@ -43,7 +43,7 @@ pub(super) struct Rules {
 }
 
 impl NetGuard {
-    /// Begins a guard that differs from the default.
+    /// Returns a builder for a guard with other settings.
     pub fn builder() -> NetGuardBuilder {
         NetGuardBuilder::default()
     }
@@ -52,23 +52,23 @@ impl NetGuard {
         Self(Arc::new(rules))
     }
 
-    /// Looks at a URL. A name in it is not resolved: that is done, and looked at, when it is
-    /// connected to.
+    /// Checks a URL against the rules. A name in it is not resolved: its addresses are resolved and
+    /// checked when the client connects.
     ///
     /// # Errors
-    /// Which rule it breaks.
+    /// Returns the rule that the URL violates.
     pub fn check_url(&self, url: &str) -> Result<CheckedUrl, AddressError> {
-        // The parser leaves out line breaks and tabs, which an honest URL does not have.
+        // The parser drops line breaks and tabs, which a legitimate URL does not contain.
         if url.len() > MAX_URL || url.trim().chars().any(char::is_control) {
             return Err(AddressError::NotAUrl);
         }
         self.check(Url::parse(url.trim()).map_err(unread)?)
     }
 
-    /// Looks at where a redirect leads from `from`: a whole URL or a part of one.
+    /// Checks the target of a redirect from `from`: an absolute or a relative URL.
     ///
     /// # Errors
-    /// Which rule it breaks, as [`AddressError::Redirect`].
+    /// Returns the rule that the target violates, as [`AddressError::Redirect`].
     pub fn check_redirect(
         &self,
         from: &CheckedUrl,
@@ -83,20 +83,21 @@ impl NetGuard {
         check().map_err(|error| AddressError::Redirect(Box::new(error)))
     }
 
-    /// A client that reaches only what this guard allows.
+    /// Creates a client that connects only to addresses that this guard allows.
     ///
     /// # Errors
-    /// When the client cannot be made, for want of the system's certificates for instance.
+    /// Returns an error if the client cannot be created, for example because the system has no
+    /// certificates.
     pub fn client(&self) -> Result<GuardedClient, NetError> {
         GuardedClient::new(self.clone())
     }
 
-    /// How long a request may take, with its redirects and its body.
+    /// Returns the time limit of a request, with its redirects and its body.
     pub fn time_limit(&self) -> Duration {
         self.0.time_limit
     }
 
-    /// How many redirects are followed.
+    /// Returns the maximum number of redirects.
     pub fn max_redirects(&self) -> usize {
         self.0.max_redirects
     }
@@ -125,7 +126,7 @@ impl NetGuard {
         if !usual && !self.0.ports.contains(&port) {
             return Err(AddressError::Port(port));
         }
-        // From here on nobody can read the host in another way than it was looked at.
+        // From here on, no code can interpret the host differently from the check.
         url.set_host(Some(&host)).map_err(|_| AddressError::Host)?;
         url.set_fragment(None);
         Ok(CheckedUrl(url))
@@ -204,23 +205,23 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// A URL that a [`NetGuard`] has looked at, in the form in which it is used: without a fragment,
-/// its host in ASCII.
+/// A URL that a [`NetGuard`] has checked, in its canonical form: without a fragment, its host in
+/// ASCII.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedUrl(pub(super) Url);
 
 impl CheckedUrl {
-    /// The URL.
+    /// Returns the URL as text.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Its host: a name in ASCII, or an address.
+    /// Returns the host: a name in ASCII, or an address.
     pub fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()
     }
 
-    /// Its port, whether it was written or not.
+    /// Returns the port, whether the URL states it or not.
     pub fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Names of hosts: which are local, and patterns of names.
+//! Host names: detection of local names, and patterns.
 
 use url::Host;
 
-/// Names that end so belong to a local network or to one machine.
+/// Suffixes of names that belong to a local network or to one machine.
 const LOCAL: &[&str] = &[
     "corp",
     "domain",
@@ -22,15 +22,15 @@ const LOCAL: &[&str] = &[
     "workgroup",
 ];
 
-/// Names of services that tell a machine in a cloud about itself, beside those that end as above.
+/// Names of cloud metadata services, in addition to the suffixes above.
 const METADATA: &[&str] = &[
     "metadata.goog",
     "metadata.azure.com",
     "metadata.tencentyun.com",
 ];
 
-/// Whether a name, in lower case and without a dot at its end, is one that public DNS does not
-/// know.
+/// Returns `true` if public DNS does not know a name. The name is in lower case and has no dot at
+/// its end.
 pub(super) fn is_local(name: &str) -> bool {
     let ends = |suffix: &&str| {
         name.strip_suffix(*suffix)
@@ -41,19 +41,19 @@ pub(super) fn is_local(name: &str) -> bool {
         || METADATA.iter().any(|known| name == *known || ends(known))
 }
 
-/// A name, or all names below one.
+/// A pattern for one name, or for all names below one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     /// `*`
     Any,
     /// `example.org`
     Exact(String),
-    /// `*.example.org`, kept with its dot.
+    /// `*.example.org`, stored with its dot.
     Below(String),
 }
 
 impl Pattern {
-    /// Reads a pattern in any spelling that a URL may have.
+    /// Parses a pattern in any spelling that a URL may have.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::Any);
@@ -79,8 +79,8 @@ impl Pattern {
     }
 }
 
-/// A host in the one form that is compared: ASCII, lower case, no dot at its end. `None` when a
-/// part is empty.
+/// Returns a host in its canonical form: ASCII, lower case, no dot at its end. `None` if a part is
+/// empty.
 pub(super) fn normal<S: AsRef<str>>(host: &Host<S>) -> Option<String> {
     let Host::Domain(name) = host else {
         return Some(host.to_string());

@@ -1,4 +1,4 @@
-//! Names become addresses here, and only addresses that were looked at come out.
+//! Resolution of names to addresses; only checked addresses are returned.
 
 use std::future::Future;
 use std::io;
@@ -10,20 +10,20 @@ use reqwest::dns::{Addrs, Name, Resolve};
 use super::error::AddressError;
 use super::guard::NetGuard;
 
-/// What a [`AddressResolver`] returns.
+/// The future that an [`AddressResolver`] returns.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
 /// Finds the addresses of a name.
 ///
 /// # Contract
-/// - It is asked once per connection, and what it says is looked at: it need not be trusted.
-/// - No addresses, or an error, means that the name leads nowhere.
+/// - It is called once per connection, and its addresses are checked: it need not be trusted.
+/// - No addresses, or an error, means that the name does not resolve.
 pub trait AddressResolver: Send + Sync {
-    /// The addresses of `host`, in the order in which they are to be tried.
+    /// Returns the addresses of `host`, in the order of connection attempts.
     fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a>;
 }
 
-/// Asks the operating system.
+/// A resolver that asks the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -38,8 +38,7 @@ impl AddressResolver for SystemResolver {
     }
 }
 
-/// What the HTTP client connects by: it gets addresses from here alone, and asks once per
-/// connection.
+/// The resolver of the HTTP client, which gets addresses from here alone, once per connection.
 pub(super) struct Checked(pub(super) NetGuard);
 
 impl Resolve for Checked {
@@ -47,13 +46,14 @@ impl Resolve for Checked {
         let guard = self.0.clone();
         Box::pin(async move {
             let found = addresses(&guard, name.as_str()).await?;
-            // The port is the URL's, which was looked at before.
+            // The port belongs to the URL, which was checked before.
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
 }
 
-/// All addresses of a name; one bad one spoils them all, since nobody mixes them by honest mistake.
+/// Returns all addresses of a name. One refused address rejects all of them, since no honest name
+/// mixes the two.
 async fn addresses(guard: &NetGuard, name: &str) -> Result<Vec<IpAddr>, AddressError> {
     let found = guard.resolver().resolve(name).await.unwrap_or_default();
     if found.is_empty() {

@@ -1,8 +1,8 @@
-//! Programs that run others.
+//! Detection of commands that one program runs on behalf of another.
 
 use super::judge::name;
 
-/// Shells whose `-c` takes a line.
+/// Shells whose `-c` option takes a line.
 const SHELLS: [&str; 13] = [
     "sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "yash", "posh", "fish", "csh",
     "tcsh",
@@ -22,26 +22,26 @@ pub(super) enum Inner {
     Unclear,
 }
 
-/// Programs that do nothing but run another.
+/// Programs that do nothing but run another program.
 pub(super) const WRAPPERS: [&str; 14] = [
     "sh", "bash", "dash", "zsh", "ksh", "ash", "command", "env", "exec", "nice", "nohup", "stdbuf",
     "timeout", "xargs",
 ];
 
-/// Programs and parts of shells that run others in ways that are not followed, or rename them.
+/// Programs and shell builtins that run or rename others in ways that the policy does not follow.
 const RUNNERS: &str = ". alias bind busybox capsh chroot chrt compgen complete doas enable entr \
     eval fakeroot fc flock hash \
     ionice ltrace mapfile nsenter numactl parallel pkexec readarray runuser script setsid sg \
     source ssh \
     strace su sudo systemd-run taskset time trap unshare watch";
 
-/// Returns whether some shells run a part of a text where a number or a variable stands:
+/// Returns `true` if some shells run a part of a text that is used as a number or a variable:
 /// `a[$(rm b)]`.
 fn runs_index(text: &str) -> bool {
     text.contains('[') && text.contains(['$', '`'])
 }
 
-/// Finds what a program runs that is not itself.
+/// Finds the command that a program runs.
 pub(super) fn inner(texts: &[&str]) -> Inner {
     let program = name(texts[0]);
     if is_shell(program) {
@@ -69,8 +69,8 @@ pub(super) fn inner(texts: &[&str]) -> Inner {
     }
 }
 
-/// The program that `xargs` runs. What it reads may become a part of any argument, and so of a line
-/// for a shell; and of a file that it is to read by `-a`, which the other checks do not see.
+/// Finds the program that `xargs` runs. Its input may become a part of any argument, and so of a
+/// line for a shell. With `-a` it reads a file that the other checks do not see.
 fn xargs_inner(texts: &[&str]) -> Inner {
     match after_options(texts, "0rtx", "InPLdEs", 0) {
         Inner::Words(at)
@@ -84,7 +84,7 @@ fn xargs_inner(texts: &[&str]) -> Inner {
     }
 }
 
-/// The texts in whose place `xargs` with these options puts words of its input.
+/// Returns the texts that `xargs` with these options replaces with words of its input.
 pub(super) fn xargs_replaces<'a>(options: &[&'a str]) -> Vec<&'a str> {
     let attached = options
         .iter()
@@ -99,15 +99,15 @@ pub(super) fn xargs_replaces<'a>(options: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-/// The program behind options, of which some take the next word as a value, and behind `skip` more
-/// words.
+/// Finds the program after options, some of which take the next word as a value, and after `skip`
+/// more words.
 fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inner {
     let mut at = 1;
     while let Some(option) = texts.get(at).and_then(|text| text.strip_prefix('-')) {
         match option.chars().next() {
             Some(first) if valued.contains(first) => at += 1 + usize::from(option.len() == 1),
             Some(_) if option.chars().all(|char| flags.contains(char)) => at += 1,
-            // A value may follow that looks like a program.
+            // A value that looks like a program may follow.
             _ => return Inner::Unclear,
         }
     }
@@ -115,7 +115,7 @@ fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inne
 }
 
 fn shell_inner(texts: &[&str]) -> Inner {
-    // Other options take a word themselves, and the line comes after that.
+    // Other options take a word themselves, and the line follows that word.
     let takes_line = |text: &&str| {
         let flags = text
             .strip_prefix('-')
@@ -125,7 +125,7 @@ fn shell_inner(texts: &[&str]) -> Inner {
         })
     };
     match texts.get(1) {
-        // Options may follow it, and the line comes after them.
+        // Options may follow it, and the line follows them.
         Some(option)
             if takes_line(option) && texts.len() > 2 && !texts[2].starts_with(['-', '+']) =>
         {

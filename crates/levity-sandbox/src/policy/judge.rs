@@ -1,4 +1,4 @@
-//! What a policy makes of the programs in a command.
+//! Decisions of a policy on the programs in a command.
 
 use std::collections::BTreeSet;
 
@@ -9,26 +9,27 @@ use super::restrict::command_of_git;
 use super::shell::{self, Simple, Word};
 use super::{CommandLine, CommandPolicy, Permit, ReadScope};
 
-/// How deep shells and wrappers may be nested.
+/// The maximum nesting depth of shells and wrappers.
 pub(super) const MAX_DEPTH: usize = 8;
 
-/// How many folders a line may go through by `cd`.
+/// The maximum number of folders that a line may enter by `cd`.
 const MAX_FOLDERS: usize = 16;
 
-/// Where the commands of a line may run, and what those need that are allowed.
+/// The folders in which the commands of a line may run, and the rights that the allowed ones need.
 #[derive(Debug)]
 pub(super) struct Scene {
-    /// Folders, relative to the workspace, in which a command of the line may begin.
+    /// Folders, relative to the workspace, in which a command of the line may start.
     folders: Vec<String>,
-    /// True if a program lists names of files.
+    /// `true` if a program lists names of files.
     lists: bool,
     /// The rule that allows a program, which then has all rights of the sandbox.
     rule: Option<String>,
-    /// A program that is no filter. Beside one with more rights it would have them, too.
+    /// A program that is not a filter. In a line with a program that has more rights, it would have
+    /// them as well.
     beside: Option<String>,
-    /// The first sign that keeps the line from being plain words.
+    /// The first token that is more than plain words.
     not_plain: Option<String>,
-    /// Names of programs that no rule allows, and that are taken to be what the system has under
+    /// Names of programs that no rule allows, and that are assumed to be the system's programs of
     /// these names.
     pub(super) readers: BTreeSet<String>,
 }
@@ -48,8 +49,8 @@ impl Scene {
         }
     }
 
-    /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its
-    /// own. Others than literal ones lead to a home or an earlier folder, or are not known yet.
+    /// Records a `cd`. Earlier folders stay possible: `cd` may fail, or run in a subshell. A folder
+    /// that is not literal leads to a home or an earlier folder, or is not known yet.
     fn enter(&mut self, args: &[Word]) {
         let [dir] = args else { return };
         if !dir.is_known() || dir.text.starts_with('-') || self.folders.len() > MAX_FOLDERS {
@@ -67,9 +68,9 @@ impl Scene {
         }
     }
 
-    /// Why the line may not run with the rights of the rule that allows a program of it: each line
-    /// runs with one set of rights, and one with more than those to read must be plain words, since
-    /// shells differ in all else.
+    /// Returns the reason why the line must not run with the rights of the rule that allows one of
+    /// its programs. Each line runs with one set of rights. A line with more than read rights must
+    /// be plain words, since shells differ in everything else.
     fn excess(&self) -> Option<String> {
         let rule = self.rule.as_deref()?;
         if let Some(sign) = &self.not_plain {
@@ -81,7 +82,7 @@ impl Scene {
         ))
     }
 
-    /// What the line reads, if all its programs are allowed only because they read.
+    /// Returns the read scope of the line, if all its programs are allowed only because they read.
     pub(super) fn scope(&self, ruling: &Permit) -> Option<ReadScope> {
         match self {
             _ if *ruling != Permit::Allow => None,
@@ -97,7 +98,7 @@ impl Scene {
     }
 }
 
-/// Why git is asked about. Nobody but the folder's owner knows whether its repositories can be
+/// The reason why git needs approval. Only the folder's owner knows whether its repositories can be
 /// trusted.
 const GIT: &str = "`git` runs programs that a repository's settings name, and can show every file \
     that was ever committed; \
@@ -105,12 +106,12 @@ const GIT: &str = "`git` runs programs that a repository's settings name, and ca
 
 fn not_plain(sign: &str, rule: &str) -> String {
     format!(
-        "it has {sign} beside `{}`, which a rule allows; write it as plain words",
+        "it combines {sign} with `{}`, which a rule allows; write it as plain words",
         short(rule)
     )
 }
 
-/// A path below a folder of the workspace.
+/// Joins a folder of the workspace and a path below it.
 fn join(folder: &str, name: &str) -> String {
     match (folder.is_empty(), name) {
         (_, ".") => folder.to_owned(),
@@ -120,16 +121,17 @@ fn join(folder: &str, name: &str) -> String {
 }
 
 impl CommandPolicy {
-    /// What is said of the folder that a command begins in.
+    /// Decides on the folder that a command starts in.
     pub(super) fn judge_folder(&self, dir: &str) -> Permit {
         let is_denied = self
             .workspace
             .as_ref()
             .is_some_and(|space| dir != "." && space.denies(dir));
         match leaves(&Word::literal(dir)) || is_denied {
-            true => {
-                self.otherwise_ask("it begins in a folder that may lie elsewhere, or is kept apart")
-            }
+            true => self.otherwise_ask(
+                "it starts in a folder that is denied or may be outside the \
+                    workspace",
+            ),
             false => Permit::Allow,
         }
     }
@@ -137,7 +139,7 @@ impl CommandPolicy {
     fn judge_words(&self, words: &[String], scene: &mut Scene) -> Permit {
         let words: Vec<Word> = words.iter().map(Word::literal).collect();
         if words.is_empty() {
-            return Permit::deny("there is no program in it; name one");
+            return Permit::deny("it names no program; add one");
         }
         if words.iter().map(|word| word.text.len()).sum::<usize>() > shell::MAX_LINE {
             return self.unclear(shell::TOO_LONG);
@@ -152,7 +154,7 @@ impl CommandPolicy {
         )
     }
 
-    /// Decides on a line. One whose programs have more rights than to read is allowed only as plain
+    /// Decides on a line. A line whose programs have more than read rights is allowed only as plain
     /// words.
     pub(super) fn judge_scene(&self, line: CommandLine<'_>, scene: &mut Scene) -> Permit {
         let ruling = match line {
@@ -175,7 +177,7 @@ impl CommandPolicy {
             _ => None,
         };
         let Some(reason) = reason else { return ruling };
-        // A rule takes no right away: without those that allow, the line may be one that only
+        // A rule never removes a right: without the allow rules, the line may be one that only
         // reads.
         if scene.rule.is_some() && self.otherwise.is_none() {
             let mut again = Scene::new(&scene.folders[0]);
@@ -190,7 +192,7 @@ impl CommandPolicy {
         }
     }
 
-    /// The same policy without the rules that allow.
+    /// Returns the same policy without its allow rules.
     pub(super) fn restrictions(&self) -> Self {
         let rules = self
             .rules
@@ -206,7 +208,7 @@ impl CommandPolicy {
 
     fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Permit {
         if depth > MAX_DEPTH {
-            return self.unclear("it is nested too deeply to be looked into");
+            return self.unclear("it is nested too deeply to be analyzed");
         }
         match shell::parse(line) {
             Ok(commands) => self.judge_commands(&commands, depth, scene),
@@ -216,7 +218,7 @@ impl CommandPolicy {
 
     fn judge_commands(&self, commands: &[Simple], depth: usize, scene: &mut Scene) -> Permit {
         if commands.is_empty() {
-            return Permit::deny("there is no program in it; name one");
+            return Permit::deny("it names no program; add one");
         }
         let each = commands
             .iter()
@@ -224,7 +226,7 @@ impl CommandPolicy {
         each.fold(Permit::Allow, Permit::and)
     }
 
-    /// A line that could not be looked into may hold anything.
+    /// Decides on a line that cannot be analyzed, which may contain anything.
     fn unclear(&self, problem: &str) -> Permit {
         match &self.otherwise {
             Some(Permit::Allow) if self.rules.is_empty() => Permit::Allow,
@@ -247,12 +249,12 @@ impl CommandPolicy {
                 .is_some_and(|word| is_shell(name(&word.text)));
             if is_shell && !self.restrictions().rules.is_empty() {
                 ruling = ruling.and(Permit::ask(
-                    "it sets variables for a shell, which may run what they say",
+                    "it sets variables for a shell, which may run their values",
                 ));
             }
         }
         if command.reads.iter().any(leaves) {
-            ruling = ruling.and(self.otherwise_ask("it reads a file elsewhere"));
+            ruling = ruling.and(self.otherwise_ask("it reads a file outside the workspace"));
         }
         if self.otherwise.is_none() && !command.reads.iter().all(Word::is_dev_null) {
             ruling = ruling.and(self.judge_denied(&command.reads, scene));
@@ -265,14 +267,14 @@ impl CommandPolicy {
             return Permit::Allow;
         };
         if !program.is_known() {
-            return self.unclear("which program it runs is not known before it runs");
+            return self.unclear("the program it runs is not known in advance");
         }
         let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
         let mut ruling = self.judge_named(&texts, words, scene);
         if name(texts[0]) == "cd" {
             scene.enter(&words[1..]);
         }
-        // A value that is expanded may become several words, and the last of them the program.
+        // An expanded value may become several words, and the last of them the program.
         let is_known = |words: &[Word]| words.iter().all(Word::is_known);
         let inner = inner(&texts);
         if !matches!(inner, Inner::None) {
@@ -281,14 +283,14 @@ impl CommandPolicy {
         }
         match inner {
             Inner::None => {}
-            // A pattern in the line itself becomes the name of a file, which may hold any line. One
-            // behind it may become nothing.
+            // A glob in the line itself becomes the name of a file, which may contain any line. A
+            // glob after it may become nothing.
             Inner::Line(at) if is_known(words) => {
                 ruling = ruling.and(self.judge_line(texts[at], depth + 1, scene));
             }
             Inner::Words(at) if at < words.len() && depth < MAX_DEPTH && is_known(&words[..at]) => {
                 let mut inner = words[at..].to_vec();
-                // What `xargs` reads becomes arguments, or parts of them, and nobody knows it yet.
+                // The input of `xargs` becomes arguments, or parts of them, and is not known yet.
                 if name(texts[0]) == "xargs" {
                     let replaced = xargs_replaces(&texts[1..at]);
                     let is_replaced =
@@ -302,20 +304,19 @@ impl CommandPolicy {
                 ruling = ruling.and(self.judge_program(&inner, depth + 1, scene));
             }
             Inner::Line(_) | Inner::Words(_) | Inner::Unclear => {
-                ruling =
-                    ruling.and(self.unclear("which program it runs is not known before it runs"));
+                ruling = ruling.and(self.unclear("the program it runs is not known in advance"));
             }
         }
         ruling.and(self.judge_executed(words, depth))
     }
 
-    /// What is said of a program by its name and arguments.
+    /// Decides on a program by its name and arguments.
     fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
         let name = name(texts[0]);
         let by_name: Vec<&str> = std::iter::once(name)
             .chain(texts[1..].iter().copied())
             .collect();
-        // Rules that deny or ask speak of `git -C . push` and `git-push`, too; one that allows
+        // Deny and ask rules also apply to `git -C . push` and `git-push`; an allow rule for
         // `git push` does not.
         let of_git = command_of_git(&by_name);
         let of_git: Vec<&str> = of_git.iter().map_while(|word| *word).collect();
@@ -329,7 +330,7 @@ impl CommandPolicy {
         if let Some(rule) = self.rules.iter().find(denies) {
             return rule.ruling.clone();
         }
-        // What stands somewhere else under a known name may be another program.
+        // A program with a known name in another folder may be a different program.
         let known = is_plain(texts[0]).then_some(&by_name);
         let matches = |rule: &super::CommandRule| {
             known
@@ -366,7 +367,7 @@ impl CommandPolicy {
                         let sign = scene
                             .not_plain
                             .as_deref()
-                            .unwrap_or("words that are not known before it runs");
+                            .unwrap_or("words that are not known in advance");
                         Permit::ask(not_plain(sign, &rule.command.text))
                     }
                     (ruling, _) => ruling,
@@ -375,7 +376,7 @@ impl CommandPolicy {
         };
         match self.may_be_restricted(name, words, fitting) {
             true => ruling.and(Permit::ask(
-                "what it becomes is not known before it runs, and may be denied",
+                "its expansion is not known in advance, and may be denied",
             )),
             false => ruling,
         }
@@ -385,7 +386,7 @@ impl CommandPolicy {
         let program = name(texts[0]);
         if !matches!(inner(texts), Inner::None) && WRAPPERS.contains(&program) && is_plain(texts[0])
         {
-            // The program inside is judged for itself.
+            // The inner program is judged separately.
             scene.readers.insert(program.to_owned());
             return Permit::Allow;
         }
@@ -399,11 +400,14 @@ impl CommandPolicy {
         scene.readers.insert(program.to_owned());
         if words[1..].iter().any(|word| !word.literal) {
             return Permit::ask(format!(
-                "what `{program}` is given is not known before it runs"
+                "the arguments of `{program}` are not known in advance"
             ));
         }
         if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
-            return Permit::ask(format!("`{}` may lie elsewhere", short(&word.text)));
+            return Permit::ask(format!(
+                "`{}` may be outside the workspace",
+                short(&word.text)
+            ));
         }
         let is_folder =
             |args: &[&str]| matches!(args, [dir] if !dir.is_empty() && !dir.starts_with('-'));
@@ -415,7 +419,8 @@ impl CommandPolicy {
         }
         if reads_named_by_file(program, args) {
             return Permit::ask(format!(
-                "which files `{program}` reads is said by a file, and they may lie elsewhere"
+                "a file names the files that `{program}` reads, and they may be outside the \
+                    workspace"
             ));
         }
         if let Some(word) = words[1..].iter().find(|word| is_misled_by(program, word)) {
@@ -431,8 +436,8 @@ impl CommandPolicy {
         }
     }
 
-    /// Asks about words that are names of denied files. The kernel keeps commands from those that
-    /// are not asked about.
+    /// Asks for approval of words that are names of denied files. The kernel blocks access to
+    /// denied files that no word names.
     fn judge_denied(&self, words: &[Word], scene: &Scene) -> Permit {
         let Some(space) = &self.workspace else {
             return Permit::Allow;
@@ -447,12 +452,16 @@ impl CommandPolicy {
                     .any(|path| !path.is_empty() && space.denies(&path))
         };
         match words.iter().find(is_denied) {
-            Some(word) => Permit::ask(format!("`{}` is kept apart", short(&word.text))),
+            Some(word) => Permit::ask(format!(
+                "`{}` is denied by the \
+                workspace",
+                short(&word.text)
+            )),
             None => Permit::Allow,
         }
     }
 
-    /// Asks, unless all is allowed anyway.
+    /// Asks for approval, unless the policy allows everything.
     fn otherwise_ask(&self, reason: &str) -> Permit {
         match &self.otherwise {
             Some(ruling @ (Permit::Allow | Permit::Deny { .. })) => ruling.clone(),
@@ -461,7 +470,7 @@ impl CommandPolicy {
     }
 }
 
-/// Whether a word may name a file outside the working directory.
+/// Returns `true` if a word may name a file outside the working directory.
 fn leaves(word: &Word) -> bool {
     let text = &*word.text;
     if word.is_dev_null() {
@@ -477,17 +486,17 @@ fn leaves(word: &Word) -> bool {
         || !word.literal
 }
 
-/// Whether a pattern may become `..`.
+/// Returns `true` if a glob may become `..`.
 fn may_be_parent(pattern: &str) -> bool {
     pattern.starts_with(".") && pattern[1..].starts_with(['*', '?', '['])
 }
 
-/// The name of a program without the folder it is in.
+/// Returns the name of a program without its folder.
 pub(super) fn name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// Whether a program is found by its name, or where the system keeps programs.
+/// Returns `true` if a program is given by its name alone, or is in a program folder of the system.
 fn is_plain(program: &str) -> bool {
     let folder = program.strip_suffix(name(program)).unwrap_or("");
     matches!(
@@ -496,7 +505,7 @@ fn is_plain(program: &str) -> bool {
     )
 }
 
-/// A word for a message.
+/// Shortens a word for a message.
 pub(super) fn short(text: &str) -> String {
     let mut short: String = text
         .chars()

@@ -1,13 +1,13 @@
 //! Lines of plain words, which every shell reads in the same way.
 //!
-//! A line whose programs have more rights than read-only ones must be of this kind. Everything is
-//! on a list here; a character that is not on it makes the line another kind of line, which `shell`
-//! looks into.
+//! A line whose programs have more rights than read-only ones must be of this kind. This module
+//! works with lists of what is allowed. A line with any other character is left to the `shell`
+//! module.
 
 use super::shell::{RESERVED, Simple, Word};
 
-/// Parts of shells that compute, set something or run a line, so that later words no longer mean
-/// what they say.
+/// Shell builtins that compute, set something or run a line, so that later words may change their
+/// meaning.
 const PARTS_OF_SHELLS: &str = ". alias bg bind break builtin compgen complete continue declare \
     enable eval exec exit export fc \
     fg getopts hash let local logout mapfile printf read readarray readonly return set shift shopt \
@@ -29,13 +29,13 @@ const REDIRECTIONS: [&str; 12] = [
     "0</dev/null",
 ];
 
-/// Takes a line of plain words apart, joined by `&&`, `||`, `|`, `;` and line ends.
+/// Parses a line of plain words, joined by `&&`, `||`, `|`, `;` and line ends.
 ///
 /// # Errors
-/// What it has that is more than that, for a message.
+/// Returns a description of the first token that is not plain, for a message.
 pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
     let (mut rest, mut found, mut now) = (line, Vec::new(), Command::default());
-    // True behind an operator that needs a command behind it.
+    // `true` after an operator that must be followed by a command.
     let mut needs_more = false;
     while let Some(char) = rest.chars().next() {
         if let ' ' | '\t' = char {
@@ -45,7 +45,7 @@ pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
             .find(|it| rest.starts_with(**it))
         {
             rest = &rest[operator.len()..];
-            // To some shells these are others: `|&`, `;;`, `;&`.
+            // Some shells read these as other operators: `|&`, `;;`, `;&`.
             if *operator != "\n" && rest.starts_with(['&', '|', ';']) {
                 return Err(format!("`{operator}` beside another operator"));
             }
@@ -64,7 +64,7 @@ pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
                 return Err("a redirection before a program".to_owned());
             }
         } else if now.is_redirected {
-            return Err("words behind a redirection".to_owned());
+            return Err("words after a redirection".to_owned());
         } else {
             rest = now.word(rest)?;
         }
@@ -77,7 +77,7 @@ pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
     Ok(found)
 }
 
-/// The rest of a line behind a redirection, if it begins with one.
+/// Returns the rest of a line after a redirection, if it begins with one.
 fn redirection(rest: &str) -> Option<&str> {
     let behind = REDIRECTIONS.iter().find_map(|it| rest.strip_prefix(it));
     behind
@@ -100,7 +100,7 @@ impl From<Command> for Simple {
 }
 
 impl Command {
-    /// Takes the next word off a line. The first word, which is the program, has no quotes.
+    /// Parses the next word of a line. The first word, which is the program, must not be quoted.
     fn word<'a>(&mut self, line: &'a str) -> Result<&'a str, String> {
         let (mut rest, mut text) = (line, String::new());
         let is_program = self.words.is_empty();
@@ -118,9 +118,9 @@ impl Command {
                 }
                 'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.' | '/' | '+' => {}
                 ',' | ':' | '@' | '%' | '^' if !is_program => {}
-                // `=ls` is a path to zsh, and `a=b` before a program sets a variable.
+                // In zsh, `=ls` is a path. In every shell, `a=b` before a program sets a variable.
                 '=' if !is_program && rest.len() < line.len() => {}
-                // `HEAD~2`; in other places it is a home folder.
+                // Allows `HEAD~2`; in other places `~` is a home folder.
                 '~' if !is_program
                     && text.ends_with(|c: char| c.is_ascii_alphanumeric() || "^~".contains(c)) => {}
                 _ => return Err(format!("`{}` outside of quotes", char.escape_debug())),
@@ -131,21 +131,21 @@ impl Command {
         if is_program
             && (RESERVED.contains(&&*text) || PARTS_OF_SHELLS.split(' ').any(|part| part == text))
         {
-            return Err(format!("`{text}`, which is a part of the shell,"));
+            return Err(format!("`{text}`, which is a shell builtin,"));
         }
         self.words.push(Word::literal(text));
         Ok(rest)
     }
 }
 
-/// Checks that every shell takes the text between quotes as it is.
+/// Checks that every shell reads the quoted text literally.
 fn check_quoted(text: &str, quote: char) -> Result<(), String> {
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
         let is_plain = match char {
             '\n' | '\t' => true,
             '$' | '`' => quote == '\'',
-            // It stays before most characters: `"a\|b"`.
+            // The backslash is retained before most characters: `"a\|b"`.
             '\\' => {
                 quote == '\''
                     || chars.peek().is_some_and(|next| {

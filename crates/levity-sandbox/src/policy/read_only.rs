@@ -1,12 +1,13 @@
-//! Programs that only read, and what they reach.
+//! Programs that only read, and the files that they reach.
 //!
-//! Such a program runs read-only, and the kernel holds it to that. The lists of options only spare
-//! a person a command that would fail: whoever wants to write is asked about. The list of filters,
-//! which read no file at all, must be exact: they may stand beside commands with more rights.
+//! Such a program runs read-only, and the kernel enforces that. The lists of options only avoid
+//! runs that would fail: a command that tries to write needs approval. The list of filters, which
+//! read no file at all, must be exact: they may run in one line with commands that have more
+//! rights.
 
 use super::shell::Word;
 
-/// Whether a program with these arguments changes nothing.
+/// Returns `true` if a program with these arguments changes nothing.
 pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     match program {
         "find" => {
@@ -34,14 +35,14 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
         "date" => {
             no_option(args, "s", &["--set"]) && args.iter().all(|arg| arg.starts_with(['-', '+']))
         }
-        // A second name would be written to.
+        // It would write to a second name.
         "uniq" => none(args, &["--"]) && args.iter().filter(|arg| is_name(arg)).count() <= 1,
-        // Where it is a part of the shell it can set a variable.
+        // As a shell builtin it can set a variable.
         "printf" => no_option(args, "v", &[]),
         "base64" => no_option(args, "o", &["--output"]),
         "hostname" | "env" | "printenv" | "pwd" => args.is_empty(),
         "sed" => prints_lines(args),
-        // With `-z` it runs the program that unpacks a file.
+        // With `-z` it runs the program that decompresses a file.
         "file" => no_option(
             args,
             "CpzZ",
@@ -58,8 +59,8 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Returns whether a file may say which other files a program reads, or what it does: no word of
-/// the line then names them.
+/// Returns `true` if a file may determine which other files a program reads, or what it does. No
+/// word of the line names those files.
 pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     match program {
         "sort" | "wc" | "du" => !no_option(args, "", &["--files0-from"]),
@@ -68,9 +69,9 @@ pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
         "cksum" | "md5sum" | "sha1sum" | "sha256sum" | "sha512sum" => {
             !no_option(args, "c", &["--check"])
         }
-        // The file holds more arguments.
+        // The file contains more arguments.
         "strings" => args.iter().any(|arg| arg.starts_with('@')),
-        // A program of jq can name modules and data.
+        // A jq program can name modules and data.
         "jq" => {
             let names = |arg: &&str| arg.contains("import") || arg.contains("include");
             !no_option(args, "f", &["--from-file"]) || args.iter().any(names)
@@ -79,13 +80,13 @@ pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Programs that write nothing, run nothing and read no other files, whatever option the name of a
-/// file is to them.
+/// Programs that write nothing, run nothing and read no other files, even if the name of a file is
+/// an option to them.
 const BEARS_PATTERNS: &str = "basename cat cmp comm cut dirname echo egrep fgrep fold grep head ls \
     nl paste readlink realpath rev stat tac tail";
 
-/// Returns whether a program may do something else than read, because of what a pattern becomes:
-/// the name of a file can be any option.
+/// Returns `true` if a program may do more than read because of the expansion of a glob: the name
+/// of a file can be any option.
 pub(super) fn is_misled_by(program: &str, word: &Word) -> bool {
     let bears = BEARS_PATTERNS
         .split_whitespace()
@@ -93,18 +94,19 @@ pub(super) fn is_misled_by(program: &str, word: &Word) -> bool {
     may_run_because_of(program, word) || (word.may_be_option() && !bears)
 }
 
-/// Returns whether a program that only reads may run another one, because of what a word becomes.
+/// Returns `true` if a program that only reads may run another one because of the expansion of a
+/// word.
 pub(super) fn may_run_because_of(program: &str, word: &Word) -> bool {
     match program {
-        // Where they are part of the shell, they run a part of the name: `a[$(rm b)]`.
+        // As shell builtins, they run a part of the name: `a[$(rm b)]`.
         "[" | "printf" | "test" => word.expands,
         "diff" | "fd" | "fdfind" | "file" | "find" | "rg" | "sed" | "sort" => word.may_be_option(),
         _ => false,
     }
 }
 
-/// Returns whether a program that only reads may show contents of files that its arguments name.
-/// `expands` says that the shell puts names of files in place of an argument, which may look like
+/// Returns `true` if a program that only reads may show contents of files that its arguments name.
+/// `expands` is set if the shell replaces an argument with names of files, which may look like
 /// options.
 pub(super) fn shows_files(program: &str, args: &[&str], expands: bool) -> bool {
     match program {
@@ -119,8 +121,8 @@ pub(super) fn shows_files(program: &str, args: &[&str], expands: bool) -> bool {
     }
 }
 
-/// Programs that work on their input if no argument names a file: options, options with a value,
-/// and how many arguments are no files.
+/// Programs that work on their input if no argument names a file. Each entry lists options, options
+/// with a value, and the number of arguments that are not files.
 const FILTERS: &[(&str, &str, &str, usize)] = &[
     ("cat", "nbsAETv", "", 0),
     ("column", "t", "s", 0),
@@ -143,7 +145,7 @@ const FILTERS: &[(&str, &str, &str, usize)] = &[
 const GREP_FLAGS: &str = "EFGPivnwxcqohHlLasyz";
 const GREP_VALUED: &str = "meABC";
 
-/// Long options that many of them share, and that name no file.
+/// Long options that many filters share, and that name no file.
 const LONG: [&str; 8] = [
     "--color=always",
     "--color=auto",
@@ -155,14 +157,14 @@ const LONG: [&str; 8] = [
     "--only-matching",
 ];
 
-/// Returns whether a program works on its arguments and its input alone. Such programs may stand
-/// beside commands with more rights.
+/// Returns `true` if a program works on its arguments and its input alone. Such a program may run
+/// in one line with commands that have more rights.
 pub(super) fn is_filter(program: &str, args: &[&str]) -> bool {
     match program {
         "basename" | "dirname" | "echo" | "false" | "id" | "nproc" | "pwd" | "seq" | "sleep"
         | "true" | "uname" | "whoami" => return true,
         "date" => return args.iter().all(|arg| arg.starts_with('+') || *arg == "-u"),
-        // `-n 1,5p`, and no file.
+        // Only `-n 1,5p` without a file is a filter.
         "sed" => return args.len() == 2 && prints_lines(args),
         _ => {}
     }
@@ -253,8 +255,8 @@ const PLAIN: [&str; 52] = [
     "whoami",
 ];
 
-/// Programs whose version is told by themselves. For others a file of the working directory says
-/// which program of that name runs: `rust-toolchain.toml` for `cargo`, `.yarnrc.yml` for `yarn`,
+/// Programs that print their own version. For others, a file of the working directory selects which
+/// program of that name runs: `rust-toolchain.toml` for `cargo`, `.yarnrc.yml` for `yarn`,
 /// `.tool-versions` for all that have shims.
 const TELL_VERSION: [&str; 5] = ["clang", "cmake", "gcc", "git", "make"];
 
@@ -262,13 +264,13 @@ fn none(args: &[&str], forbidden: &[&str]) -> bool {
     !args.iter().any(|arg| forbidden.contains(arg))
 }
 
-/// Whether an argument is no option: `-` alone is a name, for the input.
+/// Returns `true` if an argument is not an option: `-` alone is a name, for the input.
 fn is_name(arg: &str) -> bool {
     arg == "-" || !arg.starts_with('-')
 }
 
-/// Whether none of these options is there: long ones also shortened or with a value, short ones
-/// also among others.
+/// Returns `true` if none of these options is present. Long options also match if shortened or with
+/// a value, short ones also in a group.
 fn no_option(args: &[&str], short: &str, long: &[&str]) -> bool {
     !args.iter().any(|arg| match arg.strip_prefix("--") {
         Some("") => false,
@@ -281,7 +283,7 @@ fn no_option(args: &[&str], short: &str, long: &[&str]) -> bool {
     })
 }
 
-/// `sed -n 3,7p file`: all other scripts may write files or run programs.
+/// Returns `true` for `sed -n 3,7p file`: all other scripts may write files or run programs.
 fn prints_lines(args: &[&str]) -> bool {
     let ["-n", script, files @ ..] = args else {
         return false;

@@ -1,5 +1,5 @@
-//! Deny and ask rules applied to commands that a line hides. These rules are a filter for a
-//! person's attention, and look into every line.
+//! Deny and ask rules for commands that are nested in a line. These rules filter what a person has
+//! to review, and apply to every line.
 
 use super::inner::{Inner, inner};
 use super::judge::{MAX_DEPTH, Scene, name, short};
@@ -7,12 +7,12 @@ use super::read_only::{may_run_because_of, only_reads};
 use super::shell::Word;
 use super::{CommandPolicy, CommandRule, Permit};
 
-/// Why a program is asked about that may run others.
-const NOT_KNOWN: &str = "which program it runs is not known before it runs";
+/// The reason to ask for approval of a program that may run others.
+const NOT_KNOWN: &str = "the program it runs is not known in advance";
 
 impl CommandPolicy {
-    /// Returns whether a rule that denies, or one that asks and comes before the rule that fits,
-    /// speaks of the command if what is not known of it is what the rule says.
+    /// Returns `true` if a deny rule, or an ask rule before the matching rule, may match the
+    /// command when its unknown words are what the rule names.
     pub(super) fn may_be_restricted(
         &self,
         name: &str,
@@ -40,8 +40,8 @@ impl CommandPolicy {
         })
     }
 
-    /// What rules that deny or ask say of programs which another program runs. Whether that one may
-    /// run any is said by its own name and arguments.
+    /// Applies deny and ask rules to programs which another program runs. The name and arguments of
+    /// that other program decide separately whether it may run any.
     pub(super) fn judge_executed(&self, words: &[Word], depth: usize) -> Permit {
         let restrictions = Self {
             otherwise: Some(Permit::Allow),
@@ -65,7 +65,7 @@ impl CommandPolicy {
             _ => return self.judge_suspected(words),
         };
         let is_option = |word: &&Word| options.contains(&&*word.text);
-        // `fd` takes them with what they run attached, and among other letters.
+        // `fd` accepts these options with the command attached, and grouped with other letters.
         let has_attached = |word: &Word| {
             let short = word.text.starts_with('-') && !word.text.starts_with("--");
             !is_option(&word)
@@ -79,7 +79,7 @@ impl CommandPolicy {
         if may_execute {
             return Permit::ask(NOT_KNOWN);
         }
-        // The name of a file stands in for braces.
+        // The name of a file replaces the braces.
         let found = |word: &Word| {
             if word.text.contains(['{', '}']) {
                 Word::default()
@@ -95,8 +95,8 @@ impl CommandPolicy {
         each.fold(Permit::Allow, Permit::and)
     }
 
-    /// Asks about a program that may run others, if its arguments look like a command that a rule
-    /// denies or asks about.
+    /// Asks for approval of a program that may run others, if its arguments look like a command
+    /// that a rule denies or asks for.
     fn judge_suspected(&self, words: &[Word]) -> Permit {
         let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
         let allows = |rule: &CommandRule| {
@@ -104,13 +104,13 @@ impl CommandPolicy {
                 && !rule.command.words.is_empty()
                 && rule.command.matches(&texts)
         };
-        // A program inside a known one was judged for itself.
+        // A program inside a known one was judged separately.
         if !matches!(inner(&texts), Inner::None) {
             return Permit::Allow;
         }
         let is_allowed = self.rules.iter().any(allows);
         if words.iter().any(Word::has_braces) && !is_allowed {
-            return Permit::ask("braces in it may become a program that a rule speaks of");
+            return Permit::ask("its braces may expand to a program that a rule restricts");
         }
         let known: Vec<_> = words
             .iter()
@@ -130,7 +130,7 @@ impl CommandPolicy {
             };
             known[at].is_some() && self.rules.iter().any(matches)
         };
-        // An argument may be a line for a shell, also behind an option: `--exec='git push'`.
+        // An argument may be a line for a shell, also after an option: `--exec='git push'`.
         let has_line = |at: usize| {
             let text = known[at].unwrap_or_default();
             let behind = text
@@ -147,7 +147,7 @@ impl CommandPolicy {
         };
         match (1..words.len()).find(|at| (!is_allowed && restricts(*at)) || has_line(*at)) {
             Some(at) => Permit::ask(format!(
-                "`{}` may run `{}`, which a rule speaks of",
+                "`{}` may run `{}`, which a rule restricts",
                 short(&words[0].text),
                 short(&words[at].text)
             )),
@@ -157,8 +157,8 @@ impl CommandPolicy {
 }
 
 impl CommandPolicy {
-    /// Returns whether a text of several words begins like a command that a rule denies or asks
-    /// about.
+    /// Returns `true` if a text of several words begins like a command that a rule denies or asks
+    /// for.
     fn may_restrict_line(&self, line: &str) -> bool {
         let mut words: Vec<_> = line.split_whitespace().map(Some).collect();
         if let Some(first) = words.first_mut() {
@@ -175,19 +175,18 @@ impl CommandPolicy {
     }
 }
 
-/// Options of git itself that change nothing about which command it is, and take no value in the
-/// next word.
+/// Git's own options that do not change which command runs, and take no value in the next word.
 const GIT_FLAGS: &str = "-p --paginate -P --no-pager --bare --no-replace-objects --no-lazy-fetch \
     --no-optional-locks --no-advice \
     --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs";
 
-/// Options of git itself that take the next word as a value.
+/// Git's own options that take the next word as a value.
 const GIT_VALUED: &str = "-C -c --config-env --git-dir --work-tree --namespace --super-prefix \
     --attr-source --shallow-file";
 
-/// A command of git as rules speak of it, without the options that stand before it: `git push` for
-/// `git -C . push` and `git-push`. Other commands as they are. It ends with a word that is not
-/// known where an option may change which command it is, such as `-c alias.p=push`.
+/// Returns a git command in the form that rules use, without the options before it: `git push` for
+/// `git -C . push` and `git-push`. Other commands are returned unchanged. The result ends with an
+/// unknown word if an option may change which command runs, such as `-c alias.p=push`.
 pub(super) fn command_of_git<'a>(
     words: &[impl Into<Option<&'a str>> + Copy],
 ) -> Vec<Option<&'a str>> {

@@ -1,37 +1,37 @@
-//! A line of shell, taken apart as far as that can be done without running it.
+//! A parser for shell lines, as far as they can be parsed without running them.
 //!
-//! What is not understood is an error, never a guess: somebody is then asked.
+//! Anything that the parser does not know is an error, never a guess: the line then needs approval.
 
-/// How deep substitutions may be nested.
+/// The maximum nesting depth of substitutions.
 const MAX_DEPTH: usize = 8;
 
-/// How long a line may be to be looked into.
+/// The maximum length of a line that is parsed.
 pub(super) const MAX_LINE: usize = 16 << 10;
 
-/// The problem of a longer one.
-pub(super) const TOO_LONG: &str = "it is too long to be looked into";
+/// The error for a longer line.
+pub(super) const TOO_LONG: &str = "it is too long to be analyzed";
 
-/// One program with its arguments, out of a line that may have many.
+/// One program with its arguments, from a line that may contain many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Simple {
     /// The program and its arguments.
     pub(super) words: Vec<Word>,
-    /// Variables that are set for it.
+    /// `true` if variables are set for it.
     pub(super) sets: bool,
-    /// Where it writes, other than to the pipe, the terminal or nowhere.
+    /// `true` if it writes to anything other than the pipe, the terminal or `/dev/null`.
     pub(super) writes: bool,
-    /// What it reads by `<`.
+    /// The files that it reads by `<`.
     pub(super) reads: Vec<Word>,
 }
 
-/// A word after quotes are gone.
+/// A word after quote removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
     /// The text, as far as it is known.
     pub(super) text: String,
-    /// Whether the text is all there is to it: no variable, no substitution.
+    /// `true` if the text is complete: no variable, no substitution.
     pub(super) literal: bool,
-    /// Whether the shell makes file names of it: a pattern, a `~`, braces.
+    /// `true` if the shell expands it to file names: a glob, a `~`, braces.
     pub(super) expands: bool,
 }
 
@@ -44,31 +44,31 @@ impl Word {
         }
     }
 
-    /// Returns whether the text is the one word that a program gets.
+    /// Returns `true` if the text is exactly the one word that a program gets.
     pub(super) fn is_known(&self) -> bool {
         self.literal && !self.expands
     }
 
-    /// Returns whether the shell may make an option of it, or another word that does not begin as
-    /// it does.
+    /// Returns `true` if the shell may expand it to an option, or to another word that begins
+    /// differently.
     pub(super) fn may_be_option(&self) -> bool {
         !self.literal
             || self.has_braces()
             || (self.expands && self.text.starts_with(['*', '?', '[', '-', '~', '=']))
     }
 
-    /// Returns whether it has braces that become several words. `{}` stays as it is.
+    /// Returns `true` if it has braces that become several words. `{}` is unchanged.
     pub(super) fn has_braces(&self) -> bool {
         self.expands && self.text.contains('{') && self.text != "{}"
     }
 
-    /// Returns whether it surely names the file that nothing can be read from, or written to.
+    /// Returns `true` if it certainly names `/dev/null`.
     pub(super) fn is_dev_null(&self) -> bool {
         self.is_known() && self.text == "/dev/null"
     }
 }
 
-/// Takes a line apart into all programs that it may run, whichever of them it does.
+/// Parses a line into all programs that it may run, whichever of them it does.
 pub(super) fn parse(line: &str) -> Result<Vec<Simple>, &'static str> {
     if line.len() > MAX_LINE {
         return Err(TOO_LONG);
@@ -78,12 +78,12 @@ pub(super) fn parse(line: &str) -> Result<Vec<Simple>, &'static str> {
 
 fn parse_nested(line: &str, depth: usize) -> Result<Vec<Simple>, &'static str> {
     if depth > MAX_DEPTH {
-        return Err("it is nested too deeply to be looked into");
+        return Err("it is nested too deeply to be analyzed");
     }
-    // A shell joins such lines before it reads them: `$` and `(` that stand on two of them are one
-    // sign.
+    // A shell joins such lines before it parses them: a `$` and a `(` on two lines become one
+    // token.
     if line.contains("\\\n") || line.contains("\\\r") {
-        return Err("it goes on in another line behind a backslash");
+        return Err("it continues on another line after a backslash");
     }
     let mut parser = Parser {
         chars: line.chars().collect(),
@@ -138,22 +138,23 @@ impl Parser {
                 }
                 '\n' | ';' | '&' | '|' => self.operator(&mut now)?,
                 '<' | '>' => self.redirect(&mut now)?,
-                '(' | ')' => return Err("it groups commands, which is not looked into"),
+                '(' | ')' => return Err("it groups commands, which is not analyzed"),
                 _ => self.word_of(&mut now)?,
             }
         }
         self.end(&mut now)
     }
 
-    /// What stands between commands. All of them are looked at, so it does not matter which run.
+    /// Parses an operator between commands. All commands are checked, so it does not matter which
+    /// run.
     fn operator(&mut self, now: &mut Simple) -> Result<(), &'static str> {
         if self.takes("&>") {
-            // To some shells it is a redirection; to others it ends a command, and what follows is
-            // the next.
-            return Err("it has a redirection that is not looked into");
+            // Some shells read it as a redirection. For others it ends a command, and the next one
+            // follows.
+            return Err("it has a redirection that is not analyzed");
         }
         if self.takes(";;") || self.takes(";&") {
-            return Err("it has a shell construct that is not looked into");
+            return Err("it has a shell construct that is not analyzed");
         }
         if !self.takes("&&") && !self.takes("||") && !self.takes("|&") {
             self.at += 1;
@@ -168,7 +169,7 @@ impl Parser {
         }
         let first = done.words.first();
         if first.is_some_and(|word| word.literal && RESERVED.contains(&word.text.as_str())) {
-            return Err("it has a shell construct that is not looked into");
+            return Err("it has a shell construct that is not analyzed");
         }
         self.found.push(done);
         Ok(())
@@ -177,14 +178,13 @@ impl Parser {
     fn word_of(&mut self, now: &mut Simple) -> Result<(), &'static str> {
         let start = self.at;
         let (word, _) = self.word()?;
-        // What the line says counts, not the text: a substitution has none, and may become a
-        // program.
+        // The source counts, not the text: a substitution has none, and may become a program.
         let source = &self.chars[start..self.at];
         if matches!(self.peek(), Some('<' | '>')) && source.iter().all(char::is_ascii_digit) {
             return match source {
                 [_] => self.redirect(now),
-                // To some shells it is a descriptor; to others it is an argument, before a
-                // redirection without one.
+                // Some shells read it as a descriptor. For others it is an argument, before a
+                // redirection without a descriptor.
                 _ => Err(
                     "it has a number of several digits before a redirection; put a space between \
                         them",
@@ -195,7 +195,7 @@ impl Parser {
             && source.first() == Some(&'{')
             && source.last() == Some(&'}')
         {
-            // Some shells choose a descriptor and set the variable of that name to it:
+            // Some shells choose a descriptor and assign it to the variable of that name:
             // `{PATH}>file`.
             return Err("it may set a variable by a redirection; put a space before `<` or `>`");
         }
@@ -217,14 +217,14 @@ impl Parser {
             return Ok(());
         }
         if self.takes("<<") || self.takes("<>") || self.takes("<(") || self.takes(">(") {
-            return Err("it has a shell construct that is not looked into");
+            return Err("it has a shell construct that is not analyzed");
         }
         if self.takes("<&") {
             let word = self.target()?;
             return if is_handle(&word) {
                 Ok(())
             } else {
-                Err("it has a redirection that is not looked into")
+                Err("it has a redirection that is not analyzed")
             };
         }
         if self.takes("<") {
@@ -234,8 +234,8 @@ impl Parser {
                 .iter()
                 .all(|char| char.is_ascii_digit() || *char == '-');
             if is_range && self.peek() == Some('>') {
-                // To zsh `<1-9>` is a pattern, which may become the name of a program.
-                return Err("it has a redirection that is not looked into");
+                // In zsh, `<1-9>` is a glob, which may become the name of a program.
+                return Err("it has a redirection that is not analyzed");
             }
             now.reads.push(word);
             return Ok(());
@@ -258,7 +258,7 @@ impl Parser {
         }
     }
 
-    /// A word, and whether any of it was quoted.
+    /// Parses a word; the flag is set if any part of it was quoted.
     fn word(&mut self) -> Result<(Word, bool), &'static str> {
         let (mut word, mut quoted) = (Word::literal(""), false);
         while let Some(char) = self.peek() {
@@ -285,9 +285,9 @@ impl Parser {
                 }
                 '$' => self.dollar(&mut word)?,
                 '`' => self.backquoted(&mut word)?,
-                '\0' => return Err("it has a NUL in it"),
+                '\0' => return Err("it contains a NUL character"),
                 _ => {
-                    // To zsh `=ls` is where `ls` lies; a comparison (`==`) is none.
+                    // In zsh, `=ls` is the path of `ls`; a comparison (`==`) is not.
                     let is_program =
                         char == '=' && word.text.is_empty() && !quoted && !self.ends_behind('=');
                     word.expands |= is_program
@@ -302,7 +302,7 @@ impl Parser {
         Ok((word, quoted))
     }
 
-    /// Returns whether a word ends behind the next character, or goes on with `same`.
+    /// Returns `true` if a word ends after the next character, or continues with `same`.
     fn ends_behind(&self, same: char) -> bool {
         let next = self.chars.get(self.at + 1).copied();
         next.is_none_or(|next| next == same || " \t\n;&|<>()".contains(next))
@@ -312,7 +312,7 @@ impl Parser {
         loop {
             match self.next() {
                 Some('\'') => return Ok(()),
-                Some('\0') => return Err("it has a NUL in it"),
+                Some('\0') => return Err("it contains a NUL character"),
                 Some(char) => word.text.push(char),
                 None => return Err("a quote is not closed"),
             }
@@ -337,8 +337,8 @@ impl Parser {
                 }
                 Some('$') => self.dollar(word)?,
                 Some('`') => self.backquoted(word)?,
-                Some('\0') => return Err("it has a NUL in it"),
-                // Interactive shells put earlier commands in place of it.
+                Some('\0') => return Err("it contains a NUL character"),
+                // Interactive shells replace it with earlier commands.
                 Some(char) => {
                     word.text.push(char);
                     self.at += 1;
@@ -348,22 +348,22 @@ impl Parser {
         }
     }
 
-    /// A variable, a substitution or just a dollar.
+    /// Parses a variable, a substitution or a plain dollar.
     fn dollar(&mut self, word: &mut Word) -> Result<(), &'static str> {
         self.at += 1;
         match self.peek() {
             Some('(') => {
                 self.at += 1;
                 if self.peek() == Some('(') {
-                    return Err("it computes, which is not looked into");
+                    return Err("it computes, which is not analyzed");
                 }
                 let inner = self.until_closed()?;
                 self.found.extend(parse_nested(&inner, self.depth + 1)?);
                 word.literal = false;
             }
-            // Both may hold what runs: `${a:=$(b)}`, `$'\x72\x6d'`.
+            // Both may contain commands that run: `${a:=$(b)}`, `$'\x72\x6d'`.
             Some('{' | '\'' | '"' | '[') => {
-                return Err("it has an expansion that is not looked into");
+                return Err("it has an expansion that is not analyzed");
             }
             Some(char) if char.is_ascii_alphanumeric() || "_@*#?-$!".contains(char) => {
                 self.at += 1;
@@ -381,7 +381,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The text up to the parenthesis that closes a substitution.
+    /// Returns the text up to the parenthesis that closes a substitution.
     fn until_closed(&mut self) -> Result<String, &'static str> {
         let (start, mut open) = (self.at, 1);
         while let Some(char) = self.next() {
@@ -393,10 +393,10 @@ impl Parser {
                         return Ok(self.chars[start..self.at - 1].iter().collect());
                     }
                 }
-                // A parenthesis in quotes closes nothing; such lines are rare, and somebody can be
-                // asked.
+                // A quoted parenthesis closes nothing. Such lines are rare, and a person can
+                // approve them.
                 '\'' | '"' | '\\' | '`' | '#' => {
-                    return Err("it has quotes in a substitution, which is not looked into");
+                    return Err("it has quotes in a substitution, which is not analyzed");
                 }
                 _ => {}
             }
@@ -415,7 +415,7 @@ impl Parser {
                     word.literal = false;
                     return Ok(());
                 }
-                '\\' => return Err("it has quotes in a substitution, which is not looked into"),
+                '\\' => return Err("it has quotes in a substitution, which is not analyzed"),
                 _ => {}
             }
         }
@@ -423,13 +423,13 @@ impl Parser {
     }
 }
 
-/// Words that begin something else than a program.
+/// Words that begin something other than a program.
 pub(super) const RESERVED: [&str; 22] = [
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
     "select", "function", "{", "}", "!", "[[", "]]", "time", "coproc", "in",
 ];
 
-/// Whether the shell takes an unquoted beginning like this for a variable that is set.
+/// Returns `true` if the shell reads an unquoted beginning like this as an assignment.
 fn is_assignment(word: &[char]) -> bool {
     let name = word
         .iter()

@@ -6,7 +6,7 @@ use super::deny::Rules;
 use super::targets::Targets;
 use super::{Inner, PathError, Workspace, sys};
 
-/// Settings of a [`Workspace`] that is to be opened.
+/// Settings for opening a [`Workspace`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct WorkspaceBuilder {
@@ -29,38 +29,38 @@ impl WorkspaceBuilder {
         }
     }
 
-    /// Nothing in it may be changed.
+    /// Makes the workspace read-only: every call that changes something fails.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// Nobody may touch what this glob matches, nor anything below it.
+    /// Denies every path that this glob matches, and everything below it.
     ///
-    /// A glob without `/` matches a name at any depth, any other a path from the folder of the
-    /// workspace on. Neither case nor characters that are not seen matter. Of all globs that match
-    /// a path the last one decides, one of a path before one of a name. Where a glob of a path is
-    /// denied, folders cannot be renamed: that could lead past it.
+    /// A glob without `/` matches a name at any depth; any other glob matches a path relative to
+    /// the workspace. Case and invisible characters are ignored. The last glob that matches a path
+    /// decides, and a path glob takes precedence over a name glob. If a path glob is denied,
+    /// folders cannot be renamed: a rename could bypass the glob.
     pub fn deny(mut self, glob: impl AsRef<str>) -> Self {
         self.rules.add(glob.as_ref(), true);
         self
     }
 
-    /// What this glob matches may be touched although an earlier one denies it: `.npmrc`, for
-    /// instance, or `.git`. What is below a denied folder stays denied; allow the folder.
+    /// Allows the paths that this glob matches although an earlier one denies them: `.npmrc`, for
+    /// instance, or `.git`. Paths below a denied folder stay denied; allow the folder instead.
     pub fn allow(mut self, glob: impl AsRef<str>) -> Self {
         self.rules.add(glob.as_ref(), false);
         self
     }
 
-    /// Nothing is denied but what [`deny`](Self::deny) says from here on.
+    /// Removes all rules: only globs that you [`deny`](Self::deny) after this call are denied.
     pub fn allow_all(mut self) -> Self {
         self.rules = Rules::default();
         self
     }
 
-    /// Files with several hard links may be read, although they may be shared with a place outside:
-    /// for trees of a package manager that links what it installs.
+    /// Allows reading files with several hard links, although they may be shared with a place
+    /// outside. Use this for trees of a package manager that hard-links what it installs.
     pub fn allow_hard_links(mut self) -> Self {
         self.hard_links = true;
         self
@@ -73,11 +73,12 @@ impl WorkspaceBuilder {
         self
     }
 
-    /// Opens the folder.
+    /// Opens the workspace with these settings.
     ///
     /// # Errors
-    /// When it is not there or no folder, a glob does not parse, its links with denied names take
-    /// longer than five seconds to follow, or the system is not supported.
+    /// Returns an error if the folder does not exist or is not a folder, if a glob does not parse,
+    /// or if the system is not supported. It also fails if following the links with denied names
+    /// takes longer than five seconds.
     pub fn build(self) -> Result<Workspace, PathError> {
         let deny = self.rules.compile()?;
         let shown = || self.root.to_string_lossy().into_owned();
@@ -92,7 +93,7 @@ impl WorkspaceBuilder {
         };
         let root = self.root.canonicalize().map_err(failed)?;
         let dir = Arc::new(sys::open_root(&root).map_err(failed)?);
-        // Paths below an absolute root are understood as they were written, too.
+        // Paths below an absolute root are also accepted in the spelling of the caller.
         let given = if self.root.is_absolute() {
             self.root.clone()
         } else {

@@ -1,25 +1,25 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Something in a workspace that was changed through it.
+/// A change made through a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// Where, relative to the workspace, with `/` between the names and no link in it.
+    /// The path relative to the workspace, with `/` between the names and no link in it.
     pub path: String,
-    /// What was done.
+    /// The kind of the change.
     pub kind: ChangeKind,
 }
 
-/// What was done to a file or a folder.
+/// The kind of change to a file or a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// A file was made, has other content, or came here under another name.
+    /// A file was created, has new content, or was renamed to this path.
     Written,
-    /// It is no longer there.
+    /// The entry no longer exists.
     Removed,
-    /// A folder was made.
+    /// A folder was created.
     FolderMade,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for ChangeKind {
 
 type Listener = dyn Fn(&Change) + Send + Sync;
 
-/// Those who want to hear of changes.
+/// The listeners to notify of changes.
 #[derive(Default)]
 pub(super) struct Listeners(RwLock<Vec<Arc<Listener>>>);
 
@@ -48,7 +48,7 @@ impl Listeners {
     }
 
     pub(super) fn tell(&self, path: &str, kind: ChangeKind) {
-        // They are called without the lock, so that one may add another.
+        // Listeners are called without the lock, so that a listener can add another.
         let listeners = self
             .0
             .read()

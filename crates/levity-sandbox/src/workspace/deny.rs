@@ -1,16 +1,17 @@
-//! Which paths nobody may touch.
+//! Rules that decide which paths are denied.
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::PathError;
 use super::fold::{Spellings, fold_glob};
 
-/// How many spellings of a path are matched with rules. A path with more of them is denied.
+/// The maximum number of spellings of a path that are matched with rules. A path with more
+/// spellings is denied.
 const MOST_SPELLINGS: usize = 64;
 
-/// Denied unless a builder says otherwise, in groups: settings with secrets, keys and their stores,
-/// logins, the insides of version control (also by the short names that FAT gives them), and
-/// folders in which file systems (ZFS, Ceph, NFS servers) show old versions of all files.
+/// Globs that are denied by default, in groups: settings with secrets, keys and their stores,
+/// logins, version control data (also by the short names that FAT gives it), and folders in which
+/// file systems (ZFS, Ceph, NFS servers) show old versions of all files.
 const DEFAULT: &[&str] = &[
     ".env",
     ".env.*",
@@ -59,10 +60,10 @@ const DEFAULT: &[&str] = &[
     ".snapshot",
 ];
 
-/// Allowed although [`DEFAULT`] matches: they show what belongs into a file, and hold no secret.
+/// Exceptions to [`DEFAULT`]: these files are templates and contain no secret.
 const EXAMPLES: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
 
-/// Rules in order; the last that matches a path decides on it and all that is below it.
+/// Rules in order; the last that matches a path decides on it and everything below it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules(Vec<Rule>);
 
@@ -97,12 +98,12 @@ impl Rules {
     }
 }
 
-/// Whether a glob speaks of a name at any depth, and not of a path.
+/// Returns `true` if a glob matches a name at any depth, and not a path.
 fn is_name(glob: &str) -> bool {
     !glob.trim_end_matches('/').contains('/')
 }
 
-/// The rules, ready to use. A rule of a path weighs more than a rule of a name.
+/// The compiled rules. A path rule takes precedence over a name rule.
 #[derive(Debug)]
 pub(super) struct Deny {
     names: Set,
@@ -110,7 +111,7 @@ pub(super) struct Deny {
 }
 
 impl Deny {
-    /// Whether the path, or a folder on the way to it, is denied.
+    /// Returns `true` if the path, or a folder on the way to it, is denied.
     pub(super) fn denies(&self, path: &str) -> bool {
         if path.is_empty() {
             return false;
@@ -120,7 +121,8 @@ impl Deny {
             .any(|name| self.denies_next(&mut so_far, name))
     }
 
-    /// Whether the last name of a path is denied, when the folders above it are known not to be.
+    /// Returns `true` if the last name of a path is denied. The caller has checked the folders
+    /// above it.
     pub(super) fn denies_step(&self, path: &str, name: &str) -> bool {
         let mut so_far = SpelledPath::default();
         if self.looks_at_paths() {
@@ -133,7 +135,7 @@ impl Deny {
         self.denies_next(&mut so_far, name)
     }
 
-    /// Goes on to an entry of a folder, and returns whether any spelling of its path is denied.
+    /// Appends an entry to the path, and returns `true` if any spelling of the path is denied.
     fn denies_next(&self, so_far: &mut SpelledPath, name: &str) -> bool {
         if !self.looks_at_paths() {
             return Spellings::of(name)
@@ -147,7 +149,7 @@ impl Deny {
                 .any(|(path, name)| self.last(path, name) == Some(true))
     }
 
-    /// What the last rule that matches says; a rule of a path weighs more.
+    /// Returns the decision of the last matching rule; a path rule takes precedence.
     fn last(&self, path: &str, name: &str) -> Option<bool> {
         let by_path = if self.paths.is_empty() {
             None
@@ -157,7 +159,7 @@ impl Deny {
         by_path.or_else(|| self.names.last(name))
     }
 
-    /// The same for the entry `name` of the folder `dir`.
+    /// Returns `true` if the entry `name` of the folder `dir` is denied.
     pub(super) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         match self.paths.is_empty() {
             true => self.denies_next(&mut SpelledPath::default(), name),
@@ -165,7 +167,7 @@ impl Deny {
         }
     }
 
-    /// Returns whether a rule allows this path by itself.
+    /// Returns `true` if a rule allows exactly this path.
     pub(super) fn allows(&self, path: &str) -> bool {
         let mut so_far = SpelledPath::default();
         let (above, name) = path
@@ -183,13 +185,13 @@ impl Deny {
         !so_far.is_lost && said.contains(&Some(false)) && !said.contains(&Some(true))
     }
 
-    /// Whether there is no rule.
+    /// Returns `true` if there are no rules.
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.paths.is_empty()
     }
 
-    /// Whether a rule looks at more than one name of a path, so that moving a folder could lead
-    /// past it.
+    /// Returns `true` if a rule matches more than one name of a path, so that moving a folder could
+    /// bypass it.
     pub(super) fn looks_at_paths(&self) -> bool {
         !self.paths.is_empty()
     }
@@ -197,10 +199,10 @@ impl Deny {
 
 /// A path in all spellings of its names.
 struct SpelledPath {
-    /// Those with the folded spelling of the last name come first.
+    /// Paths with the folded spelling of the last name are first.
     paths: Vec<String>,
     depth: usize,
-    /// Whether there are more spellings than are followed.
+    /// `true` if there are more spellings than are matched.
     is_lost: bool,
 }
 
@@ -215,7 +217,7 @@ impl Default for SpelledPath {
 }
 
 impl SpelledPath {
-    /// Goes on to an entry of the folder.
+    /// Appends the name of an entry to the path.
     fn push<'a>(&mut self, name: &'a str) -> Spellings<'a> {
         let name = Spellings::of(name);
         if self.depth > 0 {
@@ -235,7 +237,7 @@ impl SpelledPath {
         name
     }
 
-    /// The spellings, each with its last name in the same spelling.
+    /// Returns the spellings, each with its last name in the same spelling.
     fn with_names<'a>(
         &'a self,
         name: &'a Spellings<'_>,
@@ -251,7 +253,7 @@ impl SpelledPath {
     }
 }
 
-/// Globs, and what each of them says.
+/// Compiled globs and the decision of each.
 #[derive(Debug)]
 struct Set {
     globs: GlobSet,
@@ -284,7 +286,7 @@ impl Set {
         self.denies.is_empty()
     }
 
-    /// What the last rule that matches says.
+    /// Returns the decision of the last rule that matches.
     fn last(&self, text: &str) -> Option<bool> {
         let candidate = Candidate::new(text);
         if !self.globs.is_match_candidate(&candidate) {
@@ -395,7 +397,7 @@ mod tests {
         }
     }
 
-    /// A glob that matches a name alone.
+    /// Returns a glob that matches only this name.
     fn literal(name: &str) -> String {
         let escaped = |c: char| {
             "*?[]{}\\!,"
@@ -510,7 +512,7 @@ mod tests {
         }
         assert!(!deny.denies("a/.hidden") && !deny.denies("a:c/.hidden"));
         assert!(!deny.denies("certs/a:b.pem") && deny.allows("certs/a:b.pem"));
-        // Nobody has so many such names in one path for a good reason.
+        // No real path has this many names with two spellings.
         assert!(!deny.denies(&["a:b"; 6].join("/")) && deny.denies(&["a:b"; 7].join("/")));
         assert!(
             deny.denies_step(&["a:b"; 9].join("/"), "a:b")

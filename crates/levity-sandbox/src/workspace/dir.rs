@@ -4,10 +4,10 @@ use super::resolve::error;
 use super::sys::{self, Fail, Fd, Want};
 use super::{OpenFile, PathError, Workspace};
 
-/// A folder of a workspace that is held open, for walking a tree.
+/// An open folder of a workspace, for walking a tree.
 ///
-/// What is opened through it is opened by one name, in this very folder, wherever it has been moved
-/// meanwhile, and no link is followed. Denied entries are neither listed nor opened.
+/// Entries are opened by name, in this folder, even if it has been moved since it was opened. No
+/// link is followed. Denied entries are neither listed nor opened.
 #[derive(Debug)]
 pub struct Dir {
     space: Workspace,
@@ -15,13 +15,13 @@ pub struct Dir {
     path: String,
 }
 
-/// What a folder holds.
+/// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FolderEntry {
-    /// Its name.
+    /// The name of the entry.
     pub name: String,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
 }
 
@@ -29,11 +29,11 @@ pub struct FolderEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listing {
-    /// Those that may be touched, by name.
+    /// The entries that are not denied, sorted by name.
     pub entries: Vec<FolderEntry>,
-    /// Whether there are more than were asked for.
+    /// `true` if the folder has more entries than the limit.
     pub truncated: bool,
-    /// How many have a name that is no UTF-8, and are left out.
+    /// The number of entries that are omitted because their name is not UTF-8.
     pub unreadable: usize,
 }
 
@@ -42,12 +42,13 @@ impl Dir {
         Self { space, fd, path }
     }
 
-    /// Where it was when it was opened, relative to the workspace; empty for the workspace itself.
+    /// Returns the path at the time of opening, relative to the workspace; empty for the workspace
+    /// itself.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The path of an entry, whether there is one or not.
+    /// Returns the path of an entry, whether it exists or not.
     pub fn path_of(&self, name: &str) -> String {
         path::child(&self.path, name)
     }
@@ -55,7 +56,7 @@ impl Dir {
     /// Lists up to `max` entries, sorted by name.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Returns an error if the operating system refuses.
     pub fn entries(&self, max: usize) -> Result<Listing, PathError> {
         let mut listing = Listing::default();
         let listed = sys::entries(&self.fd, |name, kind| {
@@ -83,24 +84,25 @@ impl Dir {
         Ok(listing)
     }
 
-    /// Asks for the kind of an entry where the file system does not tell it with the name.
+    /// Queries the kind of an entry if the file system does not list it with the name.
     fn kind(&self, name: &str) -> Option<Kind> {
         sys::look(&self.fd, name).ok().map(|meta| meta.kind)
     }
 
-    /// Looks at an entry; a link is not followed.
+    /// Returns the metadata of an entry; a link is not followed.
     ///
     /// # Errors
-    /// When it is denied or not there.
+    /// Returns an error if the entry is denied or does not exist.
     pub fn metadata(&self, name: &str) -> Result<Metadata, PathError> {
         self.check(name)?;
         sys::look(&self.fd, name).map_err(|fail| self.error(fail, Want::Pass, name))
     }
 
-    /// Opens a folder in it.
+    /// Opens a subfolder of this folder.
     ///
     /// # Errors
-    /// When it is denied, not there, or no folder: a link to one is none.
+    /// Returns an error if the entry is denied, does not exist, or is not a folder. A link to a
+    /// folder is not a folder.
     pub fn dir(&self, name: &str) -> Result<Self, PathError> {
         self.check(name)?;
         let fd = sys::open(&self.fd, name, Want::List)
@@ -111,10 +113,11 @@ impl Dir {
         Ok(Self::new(self.space.clone(), fd, self.path_of(name)))
     }
 
-    /// Opens a file in it for reading.
+    /// Opens a file in this folder for reading.
     ///
     /// # Errors
-    /// When it is denied, not there, or no regular file: a link to one is none.
+    /// Returns an error if the entry is denied, does not exist, or is not a regular file. A link to
+    /// a file is not a regular file.
     pub fn file(&self, name: &str) -> Result<OpenFile, PathError> {
         self.check(name)?;
         let fd = sys::open(&self.fd, name, Want::Read)

@@ -1,89 +1,87 @@
 use std::io;
 
-/// Why a path of a workspace cannot be used.
+/// The reason why a path of a workspace cannot be used.
 ///
-/// The path in it is the one that was asked for, never one that a link leads to. What lies outside
-/// the workspace gives the same error whether it is there or not, and so does what nobody may
-/// touch.
+/// The path in it is the one that the caller passed, never the target of a link. A path outside the
+/// workspace gives the same error whether it exists or not, and so does a denied path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// It leads out of the workspace, by `..`, from `/` or by a link.
+    /// The path leads out of the workspace, by `..`, from `/` or by a link.
     #[error("`{0}` leads out of the workspace; use a path below its folder, such as `src/main.rs`")]
     Outside(String),
-    /// It is one of those that nobody may touch.
+    /// The path is denied by a rule of the workspace.
     #[error(
-        "`{0}` is kept from tools, as keys, secrets and the insides of version control are; do \
+        "`{0}` is denied to tools, like keys, secrets and version control data; continue \
             without it"
     )]
     Denied(String),
-    /// There is nothing of this name.
-    #[error("there is no `{0}`; list the folder above it to see what is there")]
+    /// No file or folder has this name.
+    #[error("`{0}` does not exist; list its parent folder to see what is there")]
     NotFound(String),
-    /// It is there, and it is no file that can be read or written: a folder, a device, a pipe or a
-    /// socket.
-    #[error("`{0}` is no regular file; use the path of one")]
+    /// The path exists, but is not a regular file: it is a folder, a device, a pipe or a socket.
+    #[error("`{0}` is not a regular file; use the path of a regular file")]
     NotAFile(String),
-    /// It is no folder, or something on the way to it is none.
-    #[error("`{0}` is no folder or leads through a file; use the path of a folder")]
+    /// The path is not a folder, or goes through something that is not a folder.
+    #[error("`{0}` is not a folder or goes through a file; use the path of a folder")]
     NotADirectory(String),
-    /// Something of this name is there already.
-    #[error("`{0}` is there already; use another name, or remove it first")]
+    /// A file or folder with this name already exists.
+    #[error("`{0}` already exists; use another name, or remove it first")]
     Exists(String),
     /// The folder is not empty.
     #[error("the folder `{0}` is not empty; remove what is in it first")]
     NotEmpty(String),
-    /// The file is longer than may be read at once.
+    /// The file is longer than the limit for one read.
     #[error("`{path}` has {size} bytes, and at most {max} may be read at once; read a part of it")]
     TooLarge {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// How long it is.
+        /// The size of the file in bytes.
         size: u64,
-        /// How long it may be.
+        /// The limit in bytes.
         max: u64,
     },
     /// The workspace is open for reading only.
-    #[error("`{0}` may not be changed: the workspace is read-only")]
+    #[error("`{0}` cannot be changed: the workspace is read-only")]
     ReadOnly(String),
-    /// The file itself may not be written.
-    #[error("`{0}` may not be changed: the file is marked read-only; write to another one")]
+    /// The file itself is read-only.
+    #[error("`{0}` cannot be changed: the file is read-only; write to another file")]
     Locked(String),
-    /// The file has several names, and one of them may lie outside.
+    /// The file has several hard links, and one of them may lie outside.
     #[error(
         "`{0}` has several hard links and may be shared with a place outside; work on a copy of it"
     )]
     HardLink(String),
-    /// It is no path that a workspace can use.
+    /// The text is not a path that a workspace can use.
     #[error("`{path}` cannot be used as a path: {reason}")]
     Invalid {
-        /// The path; its beginning if it is long.
+        /// The path, shortened if it is long.
         path: String,
-        /// What is wrong with it, and the way out.
+        /// The reason, and a way to fix it.
         reason: &'static str,
     },
-    /// Somebody else is changing what the path leads to.
-    #[error("`{0}` is being changed by somebody else; try again")]
+    /// Another process is changing the target of the path.
+    #[error("`{0}` is being changed by another process; try again")]
     Busy(String),
-    /// The system refused.
+    /// The operating system returned an error.
     #[error("`{path}` cannot be used now")]
     Io {
-        /// The path.
+        /// The path that failed.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// A glob that says what is denied or allowed does not parse.
-    #[error("the glob `{glob}` of the workspace does not parse; mend or remove it")]
+    /// A glob that denies or allows paths does not parse.
+    #[error("the glob `{glob}` of the workspace does not parse; fix or remove it")]
     Glob {
-        /// The glob.
+        /// The glob as it was passed.
         glob: String,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: globset::Error,
     },
-    /// This system has no way to open files relative to a folder.
+    /// This system cannot open files relative to a folder.
     #[error(
         "a workspace needs a Unix system; on this one files cannot be opened safely below a folder"
     )]
@@ -91,7 +89,7 @@ pub enum PathError {
 }
 
 impl PathError {
-    /// Whether the same call may succeed later by itself.
+    /// Returns `true` if the same call may succeed later without any change by the caller.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Busy(_) => true,
@@ -113,7 +111,7 @@ impl PathError {
     }
 }
 
-/// As much of a path as an error shows.
+/// Shortens a path for an error message.
 fn short(path: &str) -> String {
     const MOST: usize = 120;
     match path.char_indices().nth(MOST) {

@@ -15,7 +15,7 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Refuses whatever is no regular file, or may be shared with a place outside.
+    /// Rejects anything that is not a regular file, or may be shared with a place outside.
     pub(super) fn new(space: &Inner, fd: Fd, asked: &str, path: String) -> Result<Self, PathError> {
         let meta = sys::look_at(&fd).map_err(|fail| error(asked, Want::Read, fail))?;
         if meta.kind != Kind::File {
@@ -34,22 +34,23 @@ impl OpenFile {
         })
     }
 
-    /// Where it is, relative to the workspace, with no link in it.
+    /// Returns the path relative to the workspace, with no link in it.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What was known of it when it was opened.
+    /// Returns the metadata at the time of opening.
     pub fn metadata(&self) -> &Metadata {
         &self.meta
     }
 
-    /// The file of the standard library, for whoever maps or seeks in it.
+    /// Returns the file of the standard library, for seeking or memory mapping.
     pub fn into_file(self) -> File {
         self.file
     }
 
-    /// Reads up to `max` bytes. The file may grow meanwhile: no more than that is held.
+    /// Reads up to `max` bytes. The file may grow during the read, but no more than `max` bytes are
+    /// buffered.
     pub fn read_to(&mut self, max: u64) -> io::Result<Excerpt> {
         let bytes = read_up_to(&mut self.file, self.meta.size, max.saturating_add(1))?;
         Ok(Excerpt::new(bytes, self.meta.size, max))
@@ -62,15 +63,15 @@ impl Read for OpenFile {
     }
 }
 
-/// What was read of a file.
+/// The beginning of a file, as it was read.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Excerpt {
-    /// The bytes, from the beginning.
+    /// The bytes from the beginning of the file.
     pub bytes: Vec<u8>,
-    /// How long the whole file is.
+    /// The size of the whole file in bytes.
     pub size: u64,
-    /// Whether there is more.
+    /// `true` if the file is longer than `bytes`.
     pub truncated: bool,
 }
 
@@ -89,7 +90,7 @@ impl Excerpt {
     }
 }
 
-// A file may hold what belongs into no log.
+// A file may contain data that must not appear in a log.
 impl std::fmt::Debug for Excerpt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let held = self.bytes.len();
@@ -100,9 +101,9 @@ impl std::fmt::Debug for Excerpt {
     }
 }
 
-/// Reads until the end or `limit`. A file that tells its size is read in one call.
+/// Reads until the end or `limit`. A file that reports its size is read in one call.
 fn read_up_to(file: &mut File, size: u64, limit: u64) -> io::Result<Vec<u8>> {
-    /// How much room is made at least, and at most before anything was read.
+    /// The minimum and maximum buffer size before anything is read.
     const ROOM: (u64, u64) = (64, 16 << 20);
     let first = size.saturating_add(1).clamp(ROOM.0, ROOM.1).min(limit);
     let mut bytes = vec![0; usize::try_from(first).unwrap_or(0)];

@@ -1,9 +1,9 @@
-//! What some file system takes for the same name.
+//! Folding of names that some file system treats as the same name.
 
 use std::borrow::Cow;
 
-/// The name as the most forgiving file system reads it: in lower case, without characters that are
-/// not seen, without dots and spaces at its end, and without the name of a stream behind a colon.
+/// Folds a name as the most lenient file system reads it: in lower case, without invisible
+/// characters, without dots and spaces at its end, and without the name of a stream after a colon.
 pub(super) fn fold(name: &str) -> Cow<'_, str> {
     if is_folded(name) {
         return Cow::Borrowed(name);
@@ -21,8 +21,8 @@ pub(super) fn fold(name: &str) -> Cow<'_, str> {
     Cow::Owned(if trimmed.is_empty() { seen } else { trimmed }.to_owned())
 }
 
-/// The spellings of a name that rules are matched with: as the most forgiving file system reads it,
-/// and, where that is another one, with all that other file systems keep.
+/// The spellings of a name that rules are matched with: the folded one, and, if it differs, the
+/// whole name with only its case folded, as other file systems read it.
 pub(super) struct Spellings<'a> {
     pub(super) folded: Cow<'a, str>,
     pub(super) whole: Option<String>,
@@ -43,12 +43,12 @@ impl<'a> Spellings<'a> {
     }
 }
 
-/// The name with its letters folded alone.
+/// Folds only the case of the letters of a name.
 fn fold_case(name: &str) -> String {
     name.chars().flat_map(fold_char).collect()
 }
 
-/// A glob with its letters folded. A character that only looks like a sign of globs stands for
+/// Folds the letters of a glob. A full-width character that resembles a glob character matches
 /// itself.
 pub(super) fn fold_glob(glob: &str) -> String {
     let mut folded = String::with_capacity(glob.len());
@@ -63,7 +63,7 @@ pub(super) fn fold_glob(glob: &str) -> String {
     folded
 }
 
-/// Returns whether a character means something else than itself in a glob.
+/// Returns `true` if a character has a special meaning in a glob.
 fn is_sign(c: char) -> bool {
     matches!(
         c,
@@ -71,19 +71,20 @@ fn is_sign(c: char) -> bool {
     )
 }
 
-/// True of nearly every name, and cheap to see.
+/// Returns `true` if a name is already folded. This is a cheap check, and true for nearly every
+/// name.
 fn is_folded(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase() && byte != b':';
     name.bytes().all(plain) && !name.ends_with(['.', ' '])
 }
 
-/// By way of upper case, which joins more: a long s and an s, for instance.
+/// Folds through upper case, which merges more characters: a long s and an s, for instance.
 fn fold_char(c: char) -> impl Iterator<Item = char> {
     narrow(c).to_uppercase().flat_map(char::to_lowercase)
 }
 
-/// The ASCII character that a full-width one stands for. No name has a slash in it, so a full-width
-/// one is none.
+/// Returns the ASCII character for a full-width one. No name contains a slash, so a full-width
+/// slash is unchanged.
 fn narrow(c: char) -> char {
     match u32::from(c) {
         0xff0f => c,
@@ -92,7 +93,8 @@ fn narrow(c: char) -> char {
     }
 }
 
-/// Characters that file systems which fold case leave out: Unicode's default ignorable ones.
+/// Returns `true` for Unicode's default ignorable characters, which file systems that fold case
+/// omit.
 fn is_ignored(c: char) -> bool {
     matches!(u32::from(c),
         0xad | 0x34f | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f | 0x200b..=0x200f

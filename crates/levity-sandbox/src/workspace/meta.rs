@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// What an entry of a folder is.
+/// The kind of an entry in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -9,7 +9,7 @@ pub enum Kind {
     File,
     /// A folder.
     Dir,
-    /// A symbolic link, wherever it leads.
+    /// A symbolic link, whatever its target.
     Link,
     /// A device, a pipe or a socket, which cannot be opened.
     Other,
@@ -26,7 +26,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What is known of a file or a folder.
+/// The metadata of a file or a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub(super) kind: Kind,
@@ -37,17 +37,17 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// What it is.
+    /// Returns the kind of the entry.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many bytes it has; means something for files only.
+    /// Returns the size in bytes; meaningful for files only.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// When it was changed last, to the second.
+    /// Returns the time of the last change, to the second.
     pub fn modified(&self) -> SystemTime {
         let seconds = Duration::from_secs(self.modified.unsigned_abs());
         let time = match self.modified < 0 {
@@ -57,7 +57,7 @@ impl Metadata {
         time.unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// How many names a file has on its disk, which may be outside the workspace.
+    /// Returns the number of hard links of a file. Some of them may be outside the workspace.
     pub fn links(&self) -> u64 {
         self.links
     }

@@ -1,22 +1,22 @@
-//! Paths as a model writes them.
+//! Normalization of paths as a model writes them.
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use super::PathError;
 
-/// The longest path, in bytes.
+/// The maximum length of a path, in bytes.
 const MAX_PATH: usize = 4096;
-/// The longest name, in bytes.
+/// The maximum length of a name, in bytes.
 const MAX_NAME: usize = 255;
-/// How deep a path goes. Resolving a link may hold a folder open for each step.
+/// The maximum depth of a path. Resolving a link may hold a folder open for each step.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// The path relative to the workspace, with one `/` between its names and neither `.` nor `..`;
-/// empty for the workspace itself.
+/// Returns the path relative to the workspace, with one `/` between its names and neither `.` nor
+/// `..`; empty for the workspace itself.
 ///
-/// `..` takes back the name before it, whether that is a link or not. A path that begins with one
-/// of `roots` is taken as relative to it.
+/// `..` removes the name before it, whether that is a link or not. A path that begins with one of
+/// `roots` counts as relative to it.
 pub(super) fn normal<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>, PathError> {
     if path.is_empty() {
         return Err(PathError::invalid(
@@ -34,7 +34,7 @@ pub(super) fn normal<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>,
         let shown = path.replace('\0', "\u{fffd}");
         return Err(PathError::invalid(
             &shown,
-            "it holds a NUL character; leave it out",
+            "it contains a NUL character; remove it",
         ));
     }
     let relative = match path.starts_with('/') {
@@ -47,7 +47,8 @@ pub(super) fn normal<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>,
     }
 }
 
-/// What is left of an absolute path below a root. It is compared as text, so nothing is touched.
+/// Returns the part of an absolute path below a root. The comparison is textual and touches no
+/// file.
 fn below<'a>(path: &'a str, roots: &[&Path]) -> Option<&'a str> {
     roots
         .iter()
@@ -87,25 +88,25 @@ fn checked<'a>(asked: &str, path: Cow<'a, str>) -> Result<Cow<'a, str>, PathErro
     Ok(path)
 }
 
-/// A single name, as an entry of a folder has it.
+/// Validates a single name of a folder's entry.
 pub(super) fn name(name: &str) -> Result<&str, PathError> {
     let bad =
         matches!(name, "" | "." | "..") || name.contains(['/', '\0']) || name.len() > MAX_NAME;
     match bad {
         true => Err(PathError::invalid(
             &name.replace('\0', "\u{fffd}"),
-            "it is no name of a folder's entry",
+            "it is not the name of a folder's entry",
         )),
         false => Ok(name),
     }
 }
 
-/// The folder above a path, and its last name.
+/// Splits a path into its parent folder and its last name.
 pub(super) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
-/// A path one step further down.
+/// Appends a name to a path.
 pub(super) fn child(path: &str, name: &str) -> String {
     match path.is_empty() {
         true => name.to_owned(),

@@ -1,9 +1,9 @@
-//! From a path to a handle, without ever leaving the workspace.
+//! Resolves a path to a handle without ever leaving the workspace.
 //!
-//! Where the kernel can, it resolves a path without links in one call. Everything else is walked
-//! name by name: each folder is opened relative to the one above it, links are read and not
-//! followed, and `..` goes back to a handle that is held already. So the real path is known, rules
-//! apply to it, and whoever moves folders or puts links in their place meanwhile gains nothing.
+//! If the kernel supports it, it resolves a path without links in one call. Every other path is
+//! walked name by name: each folder is opened relative to the one above it, links are read and not
+//! followed, and `..` returns to a handle that is already open. So the real path is known and rules
+//! apply to it. Moving folders or replacing them with links during the walk does not lead out.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::path::{MAX_DEPTH, child, normal, split};
 use super::sys::{self, Fail, Fd, Want};
 use super::{Inner, PathError};
 
-/// How many links lead to a file at most; the kernel has the same limit.
+/// The maximum number of links on the way to a file; the kernel has the same limit.
 const MAX_LINKS: u32 = 40;
-/// How often a path is looked at again when somebody changes it meanwhile.
+/// The number of attempts if another process changes the path meanwhile.
 const TRIES: u32 = 16;
 
-/// An entry of a folder, which may be there or not.
+/// An entry of a folder, which may or may not exist.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) dir: Arc<Fd>,
     pub(super) name: String,
-    /// The real path.
+    /// The real path of the entry.
     pub(super) path: String,
 }
 
-/// Where a path leads.
+/// The result of resolving a path.
 #[derive(Debug)]
 enum Spot {
     Entry(Place),
@@ -35,17 +35,17 @@ enum Spot {
     Dir(Arc<Fd>, String),
 }
 
-/// What to do on the way.
+/// Options for resolving a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Way {
-    /// Follow a link that is the last name.
+    /// Follows a link that is the last name.
     pub(super) follow: bool,
-    /// Make folders that are missing.
+    /// Creates folders that are missing.
     pub(super) parents: bool,
 }
 
 impl Inner {
-    /// The path relative to the workspace; refused if it leaves or nobody may touch it.
+    /// Returns the path relative to the workspace; fails if the path leaves it or is denied.
     pub(super) fn check<'a>(&self, path: &'a str) -> Result<Cow<'a, str>, PathError> {
         let plain = normal(path, &[&self.root, &self.given])?;
         match self.deny.denies(&plain) || self.targets.deny(&plain) {
@@ -54,7 +54,7 @@ impl Inner {
         }
     }
 
-    /// Opens what a path leads to, and gives its real path.
+    /// Opens the target of a path, and returns its real path.
     pub(super) fn open(&self, path: &str, want: Want) -> Result<(Fd, String), PathError> {
         let (fd, real) = self.open_any(path, want)?;
         match self.targets.deny_opened(&fd) {
@@ -83,7 +83,7 @@ impl Inner {
             };
             match opened {
                 Ok(opened) => return Ok(opened),
-                // What was no link a moment ago is one now.
+                // An entry that was not a link a moment ago is a link now.
                 Err(Fail::Link) => {}
                 Err(fail) => return Err(error(path, want, fail)),
             }
@@ -91,7 +91,7 @@ impl Inner {
         Err(PathError::Busy(path.to_owned()))
     }
 
-    /// The folder of an entry and its name. The entry need not be there.
+    /// Returns the folder of an entry and its name. The entry need not exist.
     pub(super) fn place(&self, path: &str, way: Way) -> Result<Place, PathError> {
         let plain = self.check(path)?;
         if plain.is_empty() {
@@ -106,7 +106,7 @@ impl Inner {
         }
     }
 
-    /// The same in few calls, where no link is in the way.
+    /// Resolves the same in few calls, if the path contains no link.
     fn place_beneath(
         &self,
         asked: &str,
@@ -133,15 +133,16 @@ impl Inner {
         }))
     }
 
-    /// One call of the kernel; nothing if there is a link in the way or the kernel cannot do it.
+    /// Opens a path with one kernel call; returns `None` if it contains a link or the kernel does
+    /// not support the call.
     fn beneath(&self, plain: &str, want: Want) -> Result<Option<Fd>, Fail> {
-        // Each folder on the way may be one that a denied name points to.
+        // Each folder on the way may be the target of a denied name.
         if !self.kernel || self.targets.have_folders() {
             return Ok(None);
         }
         match sys::beneath(&self.dir, plain, want) {
             Ok(fd) => Ok(Some(fd)),
-            // A handle of a folder that is wanted where a link is says `NotDir`.
+            // Opening a link as a folder returns `NotDir`.
             Err(Fail::NotDir) if want != Want::Read => Ok(None),
             Err(Fail::Link | Fail::NoCall) => Ok(None),
             Err(fail) => Err(fail),
@@ -168,12 +169,12 @@ impl Inner {
 
 struct Walk<'a> {
     space: &'a Inner,
-    /// The path for errors.
+    /// The path for error messages.
     asked: &'a str,
     way: Way,
-    /// The folders on the way to the present one, with their paths.
+    /// The folders on the way to the current one, with their paths.
     above: Vec<(Arc<Fd>, String)>,
-    /// The names that are left, the next one last.
+    /// The remaining names, the next one last.
     todo: Vec<String>,
     links: u32,
 }
@@ -217,7 +218,7 @@ impl Walk<'_> {
         Ok(Spot::Dir(dir, path))
     }
 
-    /// What the last name says if it is a link, and links are followed.
+    /// Returns the target if the last name is a link and links are followed.
     fn link(&self, dir: &Fd, name: &str) -> Result<Option<Vec<u8>>, PathError> {
         if !self.way.follow {
             return Ok(None);
@@ -228,7 +229,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Opens the folder `name`; if it is a link, what it says is to be walked next.
+    /// Opens the folder `name`; if it is a link, queues its target for the walk.
     fn enter(&mut self, dir: &Fd, name: &str, path: &str) -> Result<Option<Arc<Fd>>, PathError> {
         for _ in 0..TRIES {
             match sys::open(dir, name, Want::Pass) {
@@ -253,7 +254,7 @@ impl Walk<'_> {
         Err(PathError::Busy(self.asked.to_owned()))
     }
 
-    /// Puts the names that a link says before those that are left.
+    /// Puts the names of a link's target before the remaining ones.
     fn follow(&mut self, target: &[u8]) -> Result<(), PathError> {
         self.links += 1;
         if self.links > MAX_LINKS {
@@ -264,7 +265,10 @@ impl Walk<'_> {
             return Err(PathError::Outside(self.asked.to_owned()));
         }
         let Ok(target) = std::str::from_utf8(target) else {
-            return Err(self.invalid("it leads through a link that is no UTF-8; use another path"));
+            return Err(self.invalid(
+                "it leads through a link whose target is not UTF-8; use \
+                another path",
+            ));
         };
         let names = target.rsplit('/').filter(|name| !matches!(*name, "" | "."));
         self.todo.extend(names.map(str::to_owned));
@@ -276,7 +280,7 @@ impl Walk<'_> {
     }
 }
 
-/// The error of a system call on the way to `path`.
+/// Converts the error of a system call on the way to `path`.
 pub(super) fn error(path: &str, want: Want, fail: Fail) -> PathError {
     let asked = path.to_owned();
     match fail {

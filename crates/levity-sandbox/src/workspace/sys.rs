@@ -1,6 +1,6 @@
-//! The system calls of a workspace. Each takes a handle of a folder and one name in it, and follows
-//! no link; [`beneath`] alone takes a path, which the kernel resolves without leaving the folder
-//! and without links.
+//! The system calls of a workspace. Each takes the handle of a folder and one name in it, and
+//! follows no link. Only [`beneath`] takes a path, which the kernel resolves without leaving the
+//! folder and without links.
 
 use std::fs::File;
 use std::io;
@@ -15,20 +15,20 @@ use super::meta::{Kind, Metadata};
 /// A handle of a folder or a file.
 pub(super) type Fd = OwnedFd;
 
-/// Why a system call failed, as far as it matters here.
+/// The reason why a system call failed, as far as the workspace distinguishes it.
 #[derive(Debug)]
 pub(super) enum Fail {
     Missing,
-    /// A link is in the way.
+    /// The path contains a link.
     Link,
     NotDir,
     IsDir,
     Exists,
     NotEmpty,
-    /// It can only be opened by a driver or another process.
+    /// The entry can only be opened by a driver or another process.
     Special,
     TooLong,
-    /// The kernel has no such call, or does not let us use it.
+    /// The kernel does not have the call, or denies its use.
     NoCall,
     Other(io::Error),
 }
@@ -37,7 +37,7 @@ impl From<Errno> for Fail {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::NOENT => Self::Missing,
-            // BSD says MLINK where others say LOOP.
+            // BSD returns MLINK where other systems return LOOP.
             Errno::LOOP | Errno::MLINK => Self::Link,
             Errno::NOTDIR => Self::NotDir,
             Errno::ISDIR => Self::IsDir,
@@ -53,18 +53,18 @@ impl From<Errno> for Fail {
 
 type Result<T> = std::result::Result<T, Fail>;
 
-/// What a path is opened for.
+/// The purpose for which a path is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
-    /// To open what is below a folder.
+    /// To open entries below a folder.
     Pass,
     /// To list a folder.
     List,
-    /// To read a file. Neither a pipe without a writer nor a terminal makes this wait.
+    /// To read a file. Neither a pipe without a writer nor a terminal blocks the call.
     Read,
 }
 
-/// A handle that needs no right but to pass, where there is such a thing.
+/// Flags for a handle that needs only search permission, if the system supports that.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const HANDLE: OFlags = OFlags::PATH;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -81,13 +81,13 @@ impl Want {
     }
 }
 
-/// Opens the folder of a workspace, wherever it is.
+/// Opens the folder of a workspace by its path.
 pub(super) fn open_root(path: &Path) -> io::Result<Fd> {
     let flags = HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(fs::openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// Opens a path below a folder in one call, if there is no link in it.
+/// Opens a path below a folder in one call, if it contains no link.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn beneath(root: &Fd, path: &str, want: Want) -> Result<Fd> {
     use rustix::fs::ResolveFlags;
@@ -95,14 +95,14 @@ pub(super) fn beneath(root: &Fd, path: &str, want: Want) -> Result<Fd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };
     fs::openat2(root, path, want.flags(), Mode::empty(), resolve).map_err(|errno| match errno {
-        // A filter that does not know the call says PERM; the kernel says AGAIN when folders move
-        // meanwhile.
+        // A seccomp filter that does not know the call returns PERM. The kernel returns AGAIN if
+        // folders move during the call.
         Errno::PERM | Errno::AGAIN | Errno::XDEV => Fail::NoCall,
         other => other.into(),
     })
 }
 
-/// Opens a path below a folder in one call; only Linux can.
+/// Opens a path below a folder in one call; only Linux supports that.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn beneath(_: &Fd, _: &str, _: Want) -> Result<Fd> {
     Err(Fail::NoCall)
@@ -113,7 +113,7 @@ pub(super) fn open(dir: &Fd, name: &str, want: Want) -> Result<Fd> {
     Ok(fs::openat(dir, name, want.flags(), Mode::empty())?)
 }
 
-/// Makes a file that was not there, for writing; with `mode` as far as the process gives it away.
+/// Creates a new file for writing, with `mode` limited by the umask of the process.
 pub(super) fn create(dir: &Fd, name: &str, mode: u32) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(fs::openat(dir, name, flags, rights(mode))?.into())
@@ -124,7 +124,7 @@ fn rights(mode: u32) -> Mode {
     Mode::from_raw_mode((mode & 0o777) as RawMode)
 }
 
-/// What a link says, or nothing if the entry is no link.
+/// Returns the target of a link, or `None` if the entry is not a link.
 pub(super) fn read_link(dir: &Fd, name: &str) -> Result<Option<Vec<u8>>> {
     match fs::readlinkat(dir, name, Vec::new()) {
         Ok(target) => Ok(Some(target.into_bytes())),
@@ -133,12 +133,12 @@ pub(super) fn read_link(dir: &Fd, name: &str) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Looks at an entry.
+/// Returns the metadata of an entry.
 pub(super) fn look(dir: &Fd, name: &str) -> Result<Metadata> {
     Ok(metadata(&fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// Looks at what was opened.
+/// Returns the metadata of an open handle.
 pub(super) fn look_at(fd: &Fd) -> Result<Metadata> {
     Ok(metadata(&fs::fstat(fd)?))
 }
@@ -163,8 +163,8 @@ fn kind(kind: FileType) -> Kind {
     }
 }
 
-/// Hands the entries of a folder to `each`, in no order, until it returns false. The kind is
-/// unknown on some file systems.
+/// Passes the entries of a folder to `each`, in no particular order, until it returns false. Some
+/// file systems do not report the kind.
 pub(super) fn entries(dir: &Fd, mut each: impl FnMut(&[u8], Option<Kind>) -> bool) -> Result<()> {
     for entry in fs::Dir::new(open(dir, ".", Want::List)?)? {
         let entry = entry?;
@@ -180,7 +180,7 @@ pub(super) fn entries(dir: &Fd, mut each: impl FnMut(&[u8], Option<Kind>) -> boo
     Ok(())
 }
 
-/// Makes a folder.
+/// Creates a new folder.
 pub(super) fn make_dir(dir: &Fd, name: &str) -> Result<()> {
     Ok(fs::mkdirat(dir, name, rights(0o777))?)
 }
@@ -195,16 +195,16 @@ pub(super) fn remove(dir: &Fd, name: &str, is_dir: bool) -> Result<()> {
     Ok(fs::unlinkat(dir, name, flags)?)
 }
 
-/// Gives an entry another name; what had that name is replaced.
+/// Renames an entry, and replaces an entry that has the new name.
 pub(super) fn rename(from: &Fd, name: &str, to: &Fd, new: &str) -> Result<()> {
     Ok(fs::renameat(from, name, to, new)?)
 }
 
-/// Gives a file another name, unless that is taken.
+/// Renames a file, unless the new name is taken.
 pub(super) fn rename_new(from: &Fd, name: &str, to: &Fd, new: &str) -> Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     match fs::renameat_with(from, name, to, new, fs::RenameFlags::NOREPLACE) {
-        // The file system, or the kernel, cannot do it in one go.
+        // The file system, or the kernel, cannot rename without replacing in one call.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
         other => return Ok(other?),
     }
@@ -212,7 +212,7 @@ pub(super) fn rename_new(from: &Fd, name: &str, to: &Fd, new: &str) -> Result<()
     Ok(fs::unlinkat(from, name, AtFlags::empty())?)
 }
 
-/// Sets who may do what with a file.
+/// Sets the permission bits of a file.
 pub(super) fn set_mode(file: &File, mode: u32) -> Result<()> {
     Ok(fs::fchmod(file, rights(mode))?)
 }
@@ -222,7 +222,7 @@ pub(super) fn sync_dir(dir: &Fd) -> Result<()> {
     Ok(fs::fsync(open(dir, ".", Want::List)?)?)
 }
 
-/// The handle as a file of the standard library.
+/// Converts the handle to a file of the standard library.
 pub(super) fn into_file(fd: Fd) -> File {
     fd.into()
 }

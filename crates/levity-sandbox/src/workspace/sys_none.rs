@@ -1,4 +1,4 @@
-//! Systems that cannot open files relative to a folder: no workspace can be opened there, so
+//! Systems that cannot open files relative to a folder. No workspace can be opened there, so
 //! nothing else is ever called.
 
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::meta::{Kind, Metadata};
 
-/// There is none.
+/// A handle that cannot exist.
 #[derive(Debug)]
 pub(super) enum Fd {}
 

@@ -1,8 +1,8 @@
 //! Files that a denied name points to.
 //!
-//! `.env -> settings` says that `settings` is a secret, whatever its own name. So it is denied as
-//! well, by its path and as the file that it is, for as long as the workspace is open: whoever
-//! removes the link does not make it public.
+//! `.env -> settings` marks `settings` as a secret, whatever its own name. So it is denied as well,
+//! by its path and by its identity, for as long as the workspace is open. Removing the link does
+//! not make the file public.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,28 +19,28 @@ use super::Inner;
 use super::path::child;
 use super::tree::Tree;
 
-/// How many entries are looked at when a workspace is opened. A search before a command looks at
-/// all of them.
+/// The maximum number of entries that are checked when a workspace is opened. The search before a
+/// command checks all of them.
 const MOST_ENTRIES: usize = 200_000;
 
-/// How many files are held open, so that no other file gets their number. More are known by their
-/// number alone.
+/// The maximum number of files that are held open, so that no other file reuses their inode number.
+/// Further files are known by their number alone.
 const MOST_OPEN: usize = 128;
 
-/// The time that following links may take when a workspace is opened. A path in a link may lead
-/// through thousands of folders and 40 more links, so a few thousand links can take minutes.
+/// The time limit for following links when a workspace is opened. A path in a link may lead through
+/// thousands of folders and 40 more links, so a few thousand links can take minutes.
 const LINK_TIME: Duration = Duration::from_secs(5);
 
-/// How long a file that names a repository may be.
+/// The maximum length of a file that names a repository.
 const MAX_POINTER: u64 = 4096;
 
 const TOO_SLOW: &str = "the links in it whose names are denied take too long to follow; remove \
     those that lead through many folders or other links";
 
-/// Folders of version control, in which no links with denied names are looked for.
+/// Version control folders, which are not searched for links with denied names.
 const VERSION_CONTROL: [&str; 5] = [".git", ".hg", ".svn", ".jj", ".bzr"];
 
-/// Which file or folder something is, whatever its name.
+/// The identity of a file or folder, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -61,19 +61,19 @@ impl Identity {
     }
 }
 
-/// From whom a target is kept.
+/// The callers to which a target is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// From commands and from tools for files.
+    /// Denied to commands and to file tools.
     FromAll,
-    /// From tools for files alone: git needs its repository, wherever `.git` says that it is.
+    /// Denied to file tools only: git needs its repository, wherever `.git` points.
     FromFileTools,
 }
 
-/// The targets that are known.
+/// The known targets of denied names.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// Flags: there are some, and there are folders among them.
+    /// `any` is set if there are targets, `folders` if there are folders among them.
     any: AtomicBool,
     folders: AtomicBool,
     known: RwLock<Known>,
@@ -85,7 +85,7 @@ struct Known {
     files: HashMap<Identity, Kept>,
     /// Files that are held open.
     open: Vec<(Identity, OwnedFd)>,
-    /// How many were not, because there were enough.
+    /// The number of files that were not held open because of the limit.
     not_opened: usize,
 }
 
@@ -95,7 +95,7 @@ impl Targets {
         any.then(|| self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns whether a path, or a folder above it, is a target.
+    /// Returns `true` if a path, or a folder above it, is a target.
     pub(super) fn deny(&self, path: &str) -> bool {
         let ends = || {
             path.match_indices('/')
@@ -106,13 +106,13 @@ impl Targets {
             .is_some_and(|known| ends().any(|end| known.paths.contains_key(&path[..end])))
     }
 
-    /// Returns whether the path itself is a target.
+    /// Returns `true` if the path itself is a target.
     pub(super) fn deny_step(&self, path: &str) -> bool {
         self.read()
             .is_some_and(|known| known.paths.contains_key(path))
     }
 
-    /// Returns whether a file or folder that was opened is a target, by whatever name.
+    /// Returns `true` if an open file or folder is a target, whatever its name.
     pub(super) fn deny_opened(&self, fd: &OwnedFd) -> bool {
         let is_known = |known: RwLockReadGuard<'_, Known>| {
             fstat(fd).is_ok_and(|stat| known.files.contains_key(&Identity::of(&stat)))
@@ -120,13 +120,13 @@ impl Targets {
         self.read().is_some_and(is_known)
     }
 
-    /// Returns whether a folder is among them, so that those on the way to a file must be looked
-    /// at.
+    /// Returns `true` if a target is a folder, so that every folder on the way to a file must be
+    /// checked.
     pub(super) fn have_folders(&self) -> bool {
         self.folders.load(Ordering::Acquire)
     }
 
-    /// Those that are kept from commands: what they are, and their paths.
+    /// Returns the identities and paths of the targets that are denied to commands.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(super) fn kept_from_commands(&self) -> (Vec<Identity>, Vec<String>) {
         let Some(known) = self.read() else {
@@ -164,8 +164,8 @@ impl Known {
         if is_kept(self.files.get(&identity)) && is_kept(self.paths.get(&path)) {
             return;
         }
-        // There may be many targets, so those that are open are looked at only now and then once
-        // there are enough.
+        // There may be many targets, so once the limit is reached the open ones are checked only
+        // occasionally.
         if self.open.len() < MOST_OPEN || self.not_opened.is_multiple_of(MOST_OPEN) {
             self.let_go();
         }
@@ -185,7 +185,7 @@ impl Known {
         }
     }
 
-    /// Lets go of files that are gone: they may not keep a number from another file.
+    /// Closes files that no longer exist: their number may now belong to another file.
     fn let_go(&mut self) {
         let files = &mut self.files;
         self.open.retain(|(identity, fd)| {
@@ -199,14 +199,15 @@ impl Known {
 }
 
 impl Inner {
-    /// Notes the target of a link whose name is denied, or whatever else a denied name points to;
-    /// what it is, if it is in the workspace and no rule allows it by its own name.
+    /// Records the target of a link whose name is denied, or anything else that a denied name
+    /// points to. Returns its identity if it is in the workspace and no rule allows it by its own
+    /// name.
     pub(super) fn note_target(&self, pointed: &Path, kept: Kept) -> io::Result<Option<Identity>> {
         let real = real_path(pointed)?;
         self.note_real_target(&real, kept)
     }
 
-    /// Notes a target by its real path.
+    /// Records a target by its real path.
     pub(super) fn note_real_target(&self, real: &Path, kept: Kept) -> io::Result<Option<Identity>> {
         let Ok(below) = real.strip_prefix(&self.root) else {
             return Ok(None);
@@ -225,17 +226,17 @@ impl Inner {
         Ok(Some(Identity::of(&stat)))
     }
 
-    /// Notes where git keeps the repository of a `.git` that is a link, or a file that says so.
+    /// Records the repository that a `.git` link, or a `.git` file with a path, points to.
     pub(super) fn note_repository(&self, git: &Path) -> Option<Identity> {
         let real = repository_of(git)?;
         self.note_real_target(&real, Kept::FromFileTools).ok()?
     }
 
-    /// Looks for links with denied names. What cannot be looked into is left out: tools for files
-    /// cannot read it either.
+    /// Searches for links with denied names. Folders that cannot be read are skipped: file tools
+    /// cannot read them either.
     ///
     /// # Errors
-    /// When following the links takes longer than `time`: targets that are not known cannot be
+    /// Returns an error if following the links takes longer than `time`: unknown targets cannot be
     /// denied.
     pub(super) fn find_targets(&self) -> io::Result<()> {
         self.find_targets_within(LINK_TIME)
@@ -247,7 +248,7 @@ impl Inner {
         }
         #[expect(
             clippy::disallowed_methods,
-            reason = "the time that the file system takes is known from a real clock only"
+            reason = "only a real clock measures the time that the file system takes"
         )]
         let start = Instant::now();
         let Ok(top) = openat(
@@ -259,7 +260,7 @@ impl Inner {
             return Ok(());
         };
         let mut tree = Tree::new(top);
-        // Folders that wait, and whether they are denied themselves.
+        // Pending folders, each with a flag that is set if the folder itself is denied.
         let mut waiting = vec![(Vec::new(), false)];
         let mut left = MOST_ENTRIES;
         while let Some((folder, denied)) = waiting.pop() {
@@ -308,7 +309,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns whether nobody may touch the entry `name` of the folder `dir`.
+    /// Returns `true` if the entry `name` of the folder `dir` is denied.
     pub(super) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         self.deny.denies_entry(dir, name)
             || (self.has_targets() && self.targets.deny_step(&child(dir, name)))
@@ -335,8 +336,7 @@ pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// `None` where the system does not show the paths of open files, or shows one that is no longer
-/// true.
+/// Returns `None` if the system does not show the paths of open files, or shows an outdated one.
 #[cfg(target_os = "linux")]
 fn real_path_by_kernel(path: &Path) -> io::Result<Option<PathBuf>> {
     use std::os::fd::AsRawFd as _;
@@ -354,7 +354,7 @@ fn real_path_by_kernel(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(same.then_some(real))
 }
 
-/// The repository that a `.git` leads to which is no folder itself.
+/// Returns the repository that a `.git` leads to if it is not a folder itself.
 fn repository_of(git: &Path) -> Option<PathBuf> {
     let meta = fs::symlink_metadata(git).ok()?;
     if meta.is_symlink() {
@@ -365,7 +365,7 @@ fn repository_of(git: &Path) -> Option<PathBuf> {
             repository_of(&real)
         };
     }
-    // What is no file any more must not be waited for.
+    // If the path is no longer a regular file, opening it must not block.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::File::from(openat(CWD, git, flags, Mode::empty()).ok()?);
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Systems where no workspace can be opened, so nothing is ever asked here.
+//! Systems where no workspace can be opened, so nothing here is ever called.
 
 use super::Inner;
 use super::sys::Fd;

@@ -1,15 +1,15 @@
-//! Opens the folders of a tree, each relative to a folder above it that is open already.
+//! Opens the folders of a tree, each relative to a folder above it that is already open.
 //!
-//! A folder that is opened by its path from the top costs the kernel one step for each name, which
-//! is most of the work in a deep tree. Here a search that goes on with a folder near the last one
-//! pays for the names between the two alone.
+//! Opening a folder by its path from the top costs the kernel one step for each name, which is most
+//! of the work in a deep tree. Here a search that continues with a folder close to the last one
+//! pays only for the names between the two.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
-/// How many folders are held open at most, beside the top.
+/// The maximum number of open folders, apart from the top.
 const MOST_OPEN: usize = 64;
 
 const LIST: OFlags = OFlags::RDONLY
@@ -21,7 +21,7 @@ const LIST: OFlags = OFlags::RDONLY
 #[derive(Debug)]
 pub(crate) struct Tree {
     top: OwnedFd,
-    /// Folders that are open, each above the next one, with their paths from the top.
+    /// Open folders, each above the next one, with their paths from the top.
     open: Vec<(Vec<u8>, OwnedFd)>,
 }
 
@@ -38,7 +38,7 @@ impl Tree {
         self.top.as_fd()
     }
 
-    /// Opens a folder, to list it; the top is the empty path.
+    /// Opens a folder to list it; the empty path is the top.
     pub(crate) fn open(&mut self, folder: &[u8]) -> Result<OwnedFd, Errno> {
         if folder.is_empty() {
             self.open.clear();
@@ -59,14 +59,14 @@ impl Tree {
         openat(self.last().1, name, LIST, Mode::empty())
     }
 
-    /// The lowest folder that is open, and the length of its path.
+    /// Returns the lowest open folder, and the length of its path.
     fn last(&self) -> (usize, BorrowedFd<'_>) {
         self.open
             .last()
             .map_or((0, self.top.as_fd()), |(path, fd)| (path.len(), fd.as_fd()))
     }
 
-    /// Opens the folders down to this one.
+    /// Opens the folders on the way down to this one.
     fn pass_to(&mut self, folder: &[u8]) -> Result<(), Errno> {
         let start = |length: usize| if length == 0 { 0 } else { length + 1 };
         let (above, _) = self.last();
@@ -77,8 +77,8 @@ impl Tree {
             .filter(|at| folder[*at] == b'/')
             .collect();
         ends.push(folder.len());
-        // The search comes back through the lower ones, so those are kept. The others are passed in
-        // one go.
+        // The search returns through the lower folders, so those stay open. The upper ones are
+        // passed in one call.
         let far = ends.len().saturating_sub(MOST_OPEN / 2);
         if far > 1 {
             let (length, from) = self.last();
@@ -99,13 +99,13 @@ impl Tree {
     }
 }
 
-/// Returns whether a path is that of a folder above another.
+/// Returns `true` if `above` is the path of a folder above `path`.
 fn is_above(above: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(above)
         .is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// How a folder is opened that is only passed.
+/// Returns the flags for a folder that is opened only to reach its entries.
 fn pass() -> OFlags {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -113,14 +113,14 @@ fn pass() -> OFlags {
     return LIST;
 }
 
-/// Opens a path of many names in one call; nothing where the kernel cannot do that.
+/// Opens a path of many names in one call; returns `None` if the kernel does not support that.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn pass_far(from: BorrowedFd<'_>, path: &[u8]) -> Result<Option<OwnedFd>, Errno> {
     use rustix::fs::{ResolveFlags, openat2};
 
     match openat2(from, path, pass(), Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Ok(fd) => Ok(Some(fd)),
-        // A filter that does not know the call says PERM.
+        // A seccomp filter that does not know the call returns PERM.
         Err(Errno::NOSYS | Errno::PERM) => Ok(None),
         Err(error) => Err(error),
     }

@@ -1,4 +1,4 @@
-//! Files are written beside their place and moved there, so nobody sees half of one.
+//! Writes files next to their destination and then moves them there, so no reader sees half a file.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -12,7 +12,7 @@ use super::resolve::{Place, Way, error};
 use super::sys::{self, Fail, Fd, Want};
 use super::{PathError, Workspace};
 
-/// How a file is written.
+/// Options for writing a file.
 ///
 /// ```
 /// # use levity_sandbox::WriteOptions;
@@ -26,51 +26,54 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// The folder must be there, and the disk takes its time.
+    /// Creates the default options: the parent folder must exist, and the call does not wait for
+    /// the disk.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Folders that are missing are made.
+    /// Creates parent folders that are missing.
     pub fn parents(mut self) -> Self {
         self.parents = true;
         self
     }
 
-    /// The file is on disk when the call returns. Without this, a crash of the whole machine may
-    /// lose what was written last; it never leaves half a file under the name.
+    /// Waits until the file is on disk. Without this, a crash of the whole machine may lose the
+    /// last writes; it never leaves half a file under the name.
     pub fn synced(mut self) -> Self {
         self.synced = true;
         self
     }
 }
 
-/// What became of a file that was written.
+/// The result of writing a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrittenFile {
-    /// Where it is, relative to the workspace, with no link in it.
+    /// The path relative to the workspace, with no link in it.
     pub path: String,
-    /// Whether there was no such file before.
+    /// `true` if the file did not exist before.
     pub created: bool,
 }
 
 impl Workspace {
-    /// Writes a file whole, in place of what was there. See [`write_with`](Self::write_with).
+    /// Writes a whole file and replaces an existing one. See [`write_with`](Self::write_with).
     ///
     /// # Errors
-    /// As [`write_with`](Self::write_with).
+    /// Fails as [`write_with`](Self::write_with) does.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<WrittenFile, PathError> {
         self.write_with(path, bytes, WriteOptions::new())
     }
 
-    /// Writes a file whole, in place of what was there: everybody sees the old file or the new one.
-    /// The rights of the old file are kept; a new one gets those the process gives. A link is
-    /// followed if it stays inside.
+    /// Writes a whole file and replaces an existing one. Every reader sees either the old file or
+    /// the new one.
+    ///
+    /// The permissions of the old file are preserved; a new file gets those of the process's umask.
+    /// A link is followed if it stays inside.
     ///
     /// # Errors
-    /// When the workspace is read-only, the path leaves it, is denied or no regular file, or the
-    /// disk is full. Nothing is changed then.
+    /// Returns an error if the workspace is read-only, the path leaves it, is denied or is not a
+    /// regular file, or the disk is full. Nothing changes in that case.
     pub fn write_with(
         &self,
         path: &str,
@@ -105,7 +108,7 @@ impl Workspace {
     }
 }
 
-/// The rights of the file that is replaced, if there is one and it may be.
+/// Returns the permissions of the file to replace, if it exists and is writable.
 fn old_mode(asked: &str, place: &Place) -> Result<Option<u32>, PathError> {
     let meta = match sys::look(&place.dir, &place.name) {
         Err(Fail::Missing) => return Ok(None),
@@ -114,13 +117,13 @@ fn old_mode(asked: &str, place: &Place) -> Result<Option<u32>, PathError> {
     match meta.kind {
         Kind::File if meta.mode & 0o222 == 0 => Err(PathError::Locked(asked.to_owned())),
         Kind::File => Ok(Some(meta.mode)),
-        // It was none when the path was resolved.
+        // The entry was not a link when the path was resolved.
         Kind::Link => Err(PathError::Busy(asked.to_owned())),
         Kind::Dir | Kind::Other => Err(PathError::NotAFile(asked.to_owned())),
     }
 }
 
-/// A file under a name that nobody can guess, which is removed unless it is published.
+/// A temporary file with an unguessable name, which is removed unless it is published.
 struct Temporary<'a> {
     dir: &'a Fd,
     name: String,
@@ -129,7 +132,7 @@ struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     fn write(dir: &'a Fd, bytes: &[u8], mode: Option<u32>, synced: bool) -> io::Result<Self> {
-        // What replaces a secret file is no less secret while it is written.
+        // A replacement for a secret file must be secret while it is written, too.
         let (temporary, mut file) = Self::create(dir, mode.map_or(0o666, |_| 0o600))?;
         file.write_all(bytes)?;
         if let Some(mode) = mode {
@@ -155,7 +158,8 @@ impl<'a> Temporary<'a> {
                         file,
                     ));
                 }
-                // By chance, or somebody knows the generator's keys: the next name is another one.
+                // A collision by chance, or another process knows the generator's keys. The next
+                // name differs.
                 Err(Fail::Exists) => {}
                 Err(fail) => return Err(system(fail)),
             }
@@ -186,7 +190,7 @@ fn system(fail: Fail) -> io::Error {
     }
 }
 
-/// A number that cannot be foreseen: a hash under keys that the system chose.
+/// Returns an unpredictable number: a hash under keys that the system chose.
 fn random() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let mut hasher = RandomState::new().build_hasher();

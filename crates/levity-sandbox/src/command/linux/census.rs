@@ -5,25 +5,25 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, readlinkat_raw, seek};
 use rustix::io::{Errno, read};
 
-/// With more processes on the system than this, the rest is not listed, and counts as unseen. It is
-/// more than Linux has by default.
+/// The maximum number of processes of the system that are listed; further ones count as unseen. It
+/// exceeds the default limit of Linux.
 const MOST: usize = 65_536;
 
-/// The most processes that cannot be looked at and are remembered, to be signalled.
+/// The maximum number of unreadable processes that are remembered, to be signalled.
 const MOST_HIDDEN: usize = 4096;
 
-/// The most missing children of a process that are remembered while they are looked for once more.
+/// The maximum number of missing children of a process that are remembered during a second search.
 const MISSING: usize = 8;
 
 /// The processes below one process, read from `/proc` without allocating.
 #[derive(Debug)]
 pub(super) struct Census {
     all: Vec<Seen>,
-    /// Processes that cannot be looked at, as far as there is room for them.
+    /// Processes that cannot be read, as far as there is room for them.
     hidden: Vec<i32>,
-    /// The folder of `/proc`.
+    /// The open folder `/proc`.
     proc: Option<OwnedFd>,
-    /// True if that folder shows each process to everybody.
+    /// `true` if that folder shows each process to every user.
     shows_all: bool,
     ticks: u64,
     page: u64,
@@ -32,7 +32,8 @@ pub(super) struct Census {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     pid: i32,
-    /// A thread of it that has not ended: the first one may have, and shows no memory then.
+    /// A thread of the process that has not ended. The first thread may have ended, and then shows
+    /// no memory.
     thread: i32,
     parent: i32,
     alive: bool,
@@ -40,19 +41,19 @@ struct Seen {
     threads: u32,
     ticks: u64,
     pages: u64,
-    /// Bytes of its page tables.
+    /// The size of its page tables in bytes.
     tables: u64,
 }
 
-/// All processes of a command together.
+/// The totals for all processes of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) count: u32,
     pub(super) threads: u32,
     pub(super) cpu_ms: u64,
     pub(super) memory: u64,
-    /// The number of processes that were found and cannot be looked at. Their children are not
-    /// found at all.
+    /// The number of processes that were found but cannot be read. Their children are not found at
+    /// all.
     pub(super) unseen: u32,
 }
 
@@ -74,7 +75,7 @@ impl Census {
         (self.proc, self.shows_all) = (Some(proc), true);
     }
 
-    /// Reads from the `/proc` that is there, unless it has a mount that hides nothing.
+    /// Opens the existing `/proc`, unless a mount that hides nothing is set.
     pub(super) fn open(&mut self) -> Result<RawFd, Errno> {
         if self.proc.is_none() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -87,7 +88,7 @@ impl Census {
         self.proc.as_ref().ok_or(Errno::BADF)
     }
 
-    /// This process, as `/proc` calls it.
+    /// Returns the number of this process in `/proc`.
     pub(super) fn own_pid(&self) -> Result<i32, Errno> {
         let mut buffer = [MaybeUninit::uninit(); 32];
         let (name, _) = readlinkat_raw(self.proc()?, c"self", &mut buffer)?;
@@ -96,12 +97,12 @@ impl Census {
             .ok_or(Errno::INVAL)
     }
 
-    /// Looks at all processes, and finds those below `root`. `meet` is called with each of them as
-    /// soon as it is found.
+    /// Lists all processes, and finds those below `root`. Calls `meet` with each of them as soon as
+    /// it is found.
     ///
-    /// The system lists processes in the order of their numbers, and those that begin meanwhile at
-    /// the end. So what is stopped when it is met cannot run away: the list is read faster than
-    /// processes are made.
+    /// The system lists processes in the order of their numbers, and new ones at the end. So a
+    /// process that is stopped when it is met cannot escape: reading the list is faster than
+    /// creating processes.
     pub(super) fn take(&mut self, root: i32, meet: fn(i32)) -> Result<Sum, Errno> {
         self.list(root, meet)?;
         self.mark(root, meet);
@@ -122,7 +123,7 @@ impl Census {
         Ok(sum)
     }
 
-    /// The processes that were found below the root and are alive.
+    /// Returns the processes below the root that are alive.
     pub(super) fn alive(&self) -> impl Iterator<Item = i32> + '_ {
         let seen = self
             .all
@@ -132,8 +133,8 @@ impl Census {
         seen.chain(self.hidden.iter().copied())
     }
 
-    /// The memory of those that were found, with their page tables; what they share is counted
-    /// once, where the system tells.
+    /// Returns the memory of the processes that were found, with their page tables. Shared memory
+    /// is counted once, if the system reports it.
     pub(super) fn memory(&self) -> u64 {
         let proc = self.proc.as_ref();
         let of = |seen: &Seen| {
@@ -148,7 +149,7 @@ impl Census {
             .sum()
     }
 
-    /// Returns whether one of those that were found has shared memory, or may have.
+    /// Returns `true` if one of the processes that were found has shared memory, or may have.
     pub(super) fn share_memory(&self) -> bool {
         let Some(proc) = &self.proc else { return true };
         self.all
@@ -171,9 +172,10 @@ impl Census {
             };
             let mut seen = match look(proc, pid) {
                 Ok(Some(seen)) if self.all.len() < MOST => seen,
-                // One that has ended since is not missed.
+                // A process that has ended since then is not missed.
                 Ok(_) => continue,
-                // It may be anybody's. If it is ours, it is missing below its parent.
+                // It may belong to any user. If it belongs to the command, it is missing below its
+                // parent.
                 Err(Errno::PERM | Errno::ACCESS) if !self.shows_all => continue,
                 Err(error) => return Err(error),
             };
@@ -188,8 +190,8 @@ impl Census {
 
     /// Counts the processes that are known by their parents alone.
     ///
-    /// The first process of a branch that cannot be looked at is a child of one that can, or of the
-    /// root, which takes in orphans.
+    /// The first unreadable process of a branch is a child of a readable one, or of the root, which
+    /// adopts orphans.
     fn find_hidden(&mut self, root: i32, meet: fn(i32)) -> Result<u32, Errno> {
         let mut unseen = self.missing(root, 1, meet)?;
         for at in 0..self.all.len() {
@@ -231,8 +233,8 @@ impl Census {
         Ok(missing)
     }
 
-    /// Counts the children of a thread that are not seen, and are still its children after they
-    /// were looked for.
+    /// Counts the children of a thread that are not listed, and are still its children after a
+    /// second search.
     fn missing_of(&mut self, process: i32, thread: i32, meet: fn(i32)) -> Result<u32, Errno> {
         let Self {
             all, hidden, proc, ..
@@ -244,7 +246,7 @@ impl Census {
                 return;
             }
             match look(proc, child) {
-                // It began after the list was read.
+                // It started after the list was read.
                 Ok(Some(_)) if all.len() < MOST => {}
                 Ok(_) | Err(Errno::PERM | Errno::ACCESS) => {
                     missing[count] = child;
@@ -271,7 +273,7 @@ impl Census {
         Ok(unseen)
     }
 
-    /// Whose parent is ours is ours, also when the parent's number is the higher one.
+    /// Marks every process whose parent is marked, even if the parent's number is the higher one.
     fn mark(&mut self, root: i32, meet: fn(i32)) {
         loop {
             let mut changed = false;
@@ -305,7 +307,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Reads the state of a process; `None` when it has ended, or is hidden.
+/// Reads the state of a process; `None` if it has ended, or is hidden.
 fn look(proc: &OwnedFd, pid: i32) -> Result<Option<Seen>, Errno> {
     let mut buffer = [0; 1024];
     let Some(stat) = file(proc, pid, b"/stat", &mut buffer)? else {
@@ -337,7 +339,7 @@ fn look_at_thread(proc: &OwnedFd, seen: &mut Seen) -> Result<(), Errno> {
             continue;
         };
         let mut buffer = [0; 1024];
-        // A thread has a folder of its own, which is not listed.
+        // A thread has its own folder, which is not listed.
         let Some(stat) = file(proc, thread, b"/stat", &mut buffer)? else {
             continue;
         };
@@ -350,10 +352,10 @@ fn look_at_thread(proc: &OwnedFd, seen: &mut Seen) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The process that a line of `stat` speaks of, and whether the thread has ended that gives the
-/// process its number.
+/// Parses a line of `stat` into its process. The flag is set if the thread that gives the process
+/// its number has ended.
 fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
-    // The name, in brackets, may have anything in it.
+    // The name, in brackets, may contain any character.
     let rest = stat.get(stat.iter().rposition(|byte| *byte == b')')? + 2..)?;
     let mut fields = rest.split(|byte| *byte == b' ');
     let state = fields.next()?;
@@ -382,17 +384,17 @@ fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
     Some((seen, has_ended))
 }
 
-/// The bytes of a process's page tables; 0 when it has ended.
+/// Returns the size of a process's page tables in bytes; 0 if it has ended.
 fn page_tables(proc: &OwnedFd, pid: i32) -> Result<u64, Errno> {
     const KEY: &[u8] = b"\nVmPTE:";
-    /// The longest line, in bytes.
+    /// The maximum length of the line, in bytes.
     const LINE: usize = 64;
     let Some(fd) = open(proc, pid, b"/status")? else {
         return Ok(0);
     };
     let mut buffer = [0; 4096];
-    // What was read last may be the beginning of the line: the groups of a process can be many, and
-    // come before.
+    // The end of the previous read may be the beginning of the line: a process can have many
+    // groups, and they precede it.
     let mut kept = 0;
     loop {
         let more = match read(&fd, &mut buffer[kept..]) {
@@ -416,14 +418,14 @@ fn page_tables(proc: &OwnedFd, pid: i32) -> Result<u64, Errno> {
     }
 }
 
-/// The first number of a line, times 1024.
+/// Returns the first number of a line, times 1024.
 fn kilobytes(line: &[u8]) -> Option<u64> {
     let mut fields = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\n'));
     number(fields.find(|field| !field.is_empty())?)?.checked_mul(1024)
 }
 
-/// Calls `meet` with each child of a thread; with none where the thread has ended, or the system
-/// does not list children.
+/// Calls `meet` with each child of a thread. There is none if the thread has ended, or if the
+/// system does not list children.
 fn each_child(
     proc: &OwnedFd,
     process: i32,
@@ -472,7 +474,7 @@ fn each_child(
     }
 }
 
-/// `None` for what has ended meanwhile, or is hidden.
+/// Converts an error to `None` if the process has ended meanwhile, or is hidden.
 fn if_there<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -481,7 +483,7 @@ fn if_there<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
     }
 }
 
-/// What a process has of memory, and its share of what it has with others, in bytes.
+/// Returns the memory of a process, with its share of shared memory, in bytes.
 fn share(proc: &OwnedFd, pid: i32) -> Option<u64> {
     let mut buffer = [0; 2048];
     let text = file(proc, pid, b"/smaps_rollup", &mut buffer).ok()??;
@@ -491,8 +493,8 @@ fn share(proc: &OwnedFd, pid: i32) -> Option<u64> {
     )
 }
 
-/// Returns whether a process has memory mapped that others can share and that is in no file with a
-/// name; also if that is not known.
+/// Returns `true` if a process has mapped memory that others can share and that is in no named
+/// file, or if that is unknown.
 fn has_shared_memory(proc: &OwnedFd, pid: i32) -> bool {
     const SHARED: &[u8] = b"/dev/zero (deleted)\n";
     let fd = match open(proc, pid, b"/maps") {
@@ -501,7 +503,7 @@ fn has_shared_memory(proc: &OwnedFd, pid: i32) -> bool {
         Ok(Some(fd)) => fd,
     };
     let mut buffer = [0; 8192];
-    // What was read last may be the beginning of a match.
+    // The end of the previous read may be the beginning of a match.
     let mut kept = 0;
     loop {
         match read(&fd, &mut buffer[kept..]) {
@@ -534,7 +536,7 @@ fn open(proc: &OwnedFd, pid: i32, name: &[u8]) -> Result<Option<OwnedFd>, Errno>
     ))
 }
 
-/// The beginning of a file of a process.
+/// Reads the beginning of a file of a process.
 fn file<'a>(
     proc: &OwnedFd,
     pid: i32,
@@ -563,10 +565,10 @@ enum Part<'a> {
     Name(&'a [u8]),
 }
 
-/// The longest path: two numbers, and the names around them.
+/// The maximum length of a path: two numbers, and the names around them.
 const PATH: usize = 64;
 
-/// Puts a path together, without allocating.
+/// Joins the parts of a path, without allocating.
 fn path_of<'a>(parts: &[Part<'_>], buffer: &'a mut [u8; PATH]) -> Option<&'a CStr> {
     let mut end = 0;
     for part in parts {

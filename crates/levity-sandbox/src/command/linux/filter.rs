@@ -10,43 +10,43 @@ use super::job::Means;
 use crate::command::builder::Network;
 use crate::command::launch;
 
-/// Stands in a program for the watcher's pid, and for its group, which are known only in the child.
+/// Placeholders in a program for the watcher's pid, and for its group, which are known only in the
+/// child.
 const WATCHER: u32 = 0x7A5A_11ED;
 const WATCHER_GROUP: u32 = 0x7A5A_11EE;
 
-/// The same on all machines that seccomp is used on; the type of the constants of `libc` is not.
+/// Constants that are the same on all machines with seccomp. In `libc`, their types differ.
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541C;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 
-/// Flag of `seccomp` for a filter that reports calls to a listener.
+/// The `seccomp` flag for a filter that reports calls to a listener.
 const NEW_LISTENER: u64 = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
 
-/// Requests to terminals, pipes and sockets, by their first and last number. No file system has one
-/// of these.
+/// The first and the last request for terminals, pipes and sockets. No file system uses this range.
 const TERMINAL: (u64, u64) = (0x5400, 0x54FF);
-/// Requests to file systems that only ask: for the size of a block, for flags, for extents and for
-/// attributes.
+/// Requests to file systems that only query: the size of a block, flags, extents and attributes.
 const ASKING: [u64; 4] = [0x0002, 0x8008_6601, 0xC020_660B, 0x801C_581F];
 
-/// The type of a request is its second byte. Those of Btrfs, which has snapshots and subvolumes.
+/// The request type (second byte) of Btrfs, which has snapshots and subvolumes.
 const BTRFS: u64 = 0x94;
-/// Of these, all file systems know the ones that share contents of two open files: FICLONE,
-/// FICLONERANGE and FIDEDUPERANGE.
+/// The requests of this type that all file systems support, since they share contents of two open
+/// files: FICLONE, FICLONERANGE and FIDEDUPERANGE.
 const SHARING: [u64; 3] = [0x4004_9409, 0x4020_940D, 0xC018_9436];
-/// Those of bcachefs, which has the same, and of OCFS2, which copies a file by its path.
+/// The request types of bcachefs, which has the same features, and of OCFS2, which copies a file by
+/// its path.
 const OTHER_SNAPSHOTS: [u64; 2] = [0xBC, 0x6F];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// The filters of a command; `None` where this machine is not known.
+/// Returns the filters of a command; `None` if this machine is not supported.
 pub(super) fn filters(means: &Means, network: Network) -> Option<Vec<BpfProgram>> {
     programs(means, denied(means, network)?)
 }
 
-/// The filters of a command that only reads: also no network, and no change of modes, owners, times
-/// and attributes, which Landlock does not know of.
+/// Returns the filters of a read-only command. They also deny the network, and changes of modes,
+/// owners, times and attributes, which Landlock does not cover.
 pub(super) fn read_only_filters(means: &Means) -> Option<Vec<BpfProgram>> {
     let mut denied = denied(
         &Means {
@@ -63,8 +63,8 @@ pub(super) fn read_only_filters(means: &Means) -> Option<Vec<BpfProgram>> {
 }
 
 /// Denies requests to file systems. They change flags, versions and keys of files that are open for
-/// reading, each file system has its own, and new ones come. So those that are known to be harmless
-/// are allowed.
+/// reading. Each file system has its own requests, and new ones appear. So only requests that are
+/// known to be harmless are allowed.
 fn file_requests(rules: &mut Rules) -> Option<()> {
     for outside in [
         (SeccompCmpOp::Lt, TERMINAL.0),
@@ -88,7 +88,7 @@ fn file_requests(rules: &mut Rules) -> Option<()> {
 
 fn programs(means: &Means, denied: Rules) -> Option<Vec<BpfProgram>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
-    // The last program answers for `seccomp` itself, so no program can be loaded after it.
+    // The last program handles `seccomp` itself, so no program can be loaded after it.
     let kinds = [
         (denied, libc::EACCES),
         (calls(&MISSING), libc::ENOSYS),
@@ -103,7 +103,8 @@ fn programs(means: &Means, denied: Rules) -> Option<Vec<BpfProgram>> {
     Some(programs)
 }
 
-/// Puts the watcher, which is this process's parent, into the programs. Runs in the child.
+/// Writes the pid of the watcher, which is this process's parent, into the programs. Runs in the
+/// child.
 pub(super) fn name_watcher(programs: &mut [Vec<sock_filter>]) {
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     for instruction in programs.iter_mut().flatten() {
@@ -115,7 +116,7 @@ pub(super) fn name_watcher(programs: &mut [Vec<sock_filter>]) {
     }
 }
 
-/// On x86-64 the calls of the x32 ABI have other numbers, under which no rule would know them.
+/// Kills x32 calls: on x86-64 they have other numbers, which no rule would match.
 fn with_one_abi(program: BpfProgram) -> BpfProgram {
     if !cfg!(target_arch = "x86_64") {
         return program;
@@ -143,7 +144,7 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     sockets(&mut rules, means, network)?;
     namespaces(&mut rules)?;
     others(&mut rules, means.is_apart())?;
-    // Characters typed into a terminal.
+    // These requests type characters into a terminal.
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
     snapshots(&mut rules)?;
@@ -154,8 +155,8 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
         SeccompCmpOp::MaskedEq(NEW_LISTENER),
         NEW_LISTENER,
     )?;
-    // A lease on a file makes everybody else wait who opens it, and a delegation is one for
-    // folders, too.
+    // A lease on a file makes every other process that opens it wait. A delegation is a lease that
+    // also covers folders.
     const F_SETDELEG: i32 = 1040;
     for command in [libc::F_SETLEASE, F_SETDELEG] {
         when(
@@ -168,7 +169,7 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     }
     set_user_id(&mut rules)?;
     if means.landlock < 3 {
-        // Before its third version Landlock lets a file be emptied by its path.
+        // Before its third version, Landlock allows truncating a file by its path.
         rules.insert(libc::SYS_truncate, Vec::new());
     }
     rules.extend(calls(&OBJECTS));
@@ -179,8 +180,8 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     Some(rules)
 }
 
-/// Denies programs that filter the packets of a socket. The kernel counts them for no process,
-/// and freeing thousands of them at once can block the whole machine.
+/// Denies programs that filter the packets of a socket. The kernel counts them for no process, and
+/// freeing thousands of them at once can block the whole machine.
 fn socket_programs(rules: &mut Rules) -> Option<()> {
     for option in [
         libc::SO_ATTACH_FILTER,
@@ -200,15 +201,15 @@ fn socket_programs(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
-/// Calls that succeed without an effect.
+/// Returns the calls that succeed without an effect.
 ///
-/// A command loads no filters of its own: each is a program in the kernel, like those of sockets.
-/// Tools such as `file` refuse to work when their filter is denied, so the call succeeds instead;
-/// the command stays under the filters of the sandbox. A filter with a listener returns a
-/// descriptor and is denied.
+/// A command loads no filters: each is a program in the kernel, like those of sockets. Tools such
+/// as `file` refuse to work if their filter is denied, so the call succeeds instead; the command
+/// stays under the filters of the sandbox. A filter with a listener returns a descriptor and is
+/// denied.
 ///
-/// Without its own namespace, a command also stays in one process group, which the kernel stops
-/// and kills at once, however fast it grows.
+/// Without its own namespace, a command also stays in one process group, which the kernel stops and
+/// kills at once, however fast it grows.
 fn pretended(means: &Means) -> Option<Rules> {
     let mut rules = if means.is_apart() {
         Rules::new()
@@ -234,7 +235,7 @@ fn pretended(means: &Means) -> Option<Rules> {
 }
 
 /// Denies requests for snapshots and the like. They show denied files under other names, past
-/// mounts and Landlock, and what is read-only in them cannot be removed.
+/// mounts and Landlock, and their read-only contents cannot be removed.
 fn snapshots(rules: &mut Rules) -> Option<()> {
     let of_type = |kind: u64| (SeccompCmpOp::MaskedEq(0xFF00), kind << 8);
     let others = SHARING.map(|request| (SeccompCmpOp::Ne, request));
@@ -255,11 +256,11 @@ fn snapshots(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
-/// Denies files that run as their owner, whoever starts them: other users of the host would find
-/// them. The flags of `openat2` are behind a pointer, so that it seems not to be there.
+/// Denies files that run as their owner: other users of the host could find and run them. The flags
+/// of `openat2` are behind a pointer, so that call is reported as missing.
 fn set_user_id(rules: &mut Rules) -> Option<()> {
     const SET_USER_ID: u64 = 0o4000;
-    /// A file without a name, and not the flag for folders that goes with it.
+    /// The flag for a file without a name, without the flag for folders that accompanies it.
     const TMPFILE: u64 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64;
     const FCHMODAT2: c_long = 452;
     let has = |bit: u64| (SeccompCmpOp::MaskedEq(bit), bit);
@@ -296,7 +297,7 @@ fn set_user_id(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
-/// A rule that matches when an argument compares so, in 32 bits.
+/// Adds a rule that matches if one argument satisfies a comparison, in 32 bits.
 fn when(rules: &mut Rules, call: c_long, argument: u8, op: SeccompCmpOp, value: u64) -> Option<()> {
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value).ok()?;
     rules
@@ -306,7 +307,7 @@ fn when(rules: &mut Rules, call: c_long, argument: u8, op: SeccompCmpOp, value: 
     Some(())
 }
 
-/// A rule that matches when two arguments compare so, in 32 bits.
+/// Adds a rule that matches if two arguments satisfy a comparison, in 32 bits.
 fn when_both(
     rules: &mut Rules,
     call: c_long,
@@ -326,13 +327,13 @@ fn when_both(
     Some(())
 }
 
-/// Which families of sockets there are. Those of files reach services of the host, such as
-/// Docker's, whatever the network.
+/// Restricts the families of sockets. Sockets of the file system reach services of the host, such
+/// as Docker's, independently of the network.
 fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     pairs(rules)?;
     if network == Network::None && !means.own_network {
-        // There are pairs alone, and those are connected. An end of one could still take a name
-        // that others know.
+        // Only pairs are available, and those are connected. An end of a pair could still take a
+        // name that others know.
         for call in [
             libc::SYS_socket,
             libc::SYS_bind,
@@ -348,8 +349,8 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     let mut families = vec![libc::AF_INET, libc::AF_INET6];
     if network == Network::Any {
         families.push(libc::AF_NETLINK);
-        // Routes are told by the first protocol. Others tell of sockets, devices and processes of
-        // the host.
+        // The first protocol reports routes. Others report sockets, devices and processes of the
+        // host.
         let routes = (2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE as u64);
         when_both(
             rules,
@@ -365,7 +366,7 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
         .entry(libc::SYS_socket)
         .or_default()
         .push(SeccompRule::new(others).ok()?);
-    // Raw ones, by any family; the type has flags in its higher bits.
+    // Raw sockets, of any family; the type has flags in its higher bits.
     const PACKET: i32 = 10;
     for kind in [libc::SOCK_RAW, PACKET] {
         when(
@@ -379,9 +380,9 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     Some(())
 }
 
-/// Pairs of sockets may be made where each end stays what it is: an end of a pair of streams is
-/// connected for good. An end for datagrams can be connected to, or send to, any socket that has a
-/// name, on the host too. A raw one is the same.
+/// Allows pairs of sockets whose ends cannot change: an end of a pair of streams is connected
+/// permanently. An end for datagrams can connect or send to any socket that has a name, on the host
+/// as well. The same applies to a raw one.
 fn pairs(rules: &mut Rules) -> Option<()> {
     when(
         rules,
@@ -390,7 +391,7 @@ fn pairs(rules: &mut Rules) -> Option<()> {
         SeccompCmpOp::Ne,
         libc::AF_UNIX as u64,
     )?;
-    // The types are numbers, of which these two are the lower four bits that are allowed.
+    // The types are numbers in the lower four bits, of which these two are allowed.
     const ALLOWED: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
     for kind in (0..16).filter(|kind| !ALLOWED.contains(kind)) {
         when(
@@ -404,7 +405,8 @@ fn pairs(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
-/// In namespaces of its own a command would have rights that the sandbox took from it.
+/// Denies new namespaces: in its own namespace a command would have rights that the sandbox
+/// removed.
 fn namespaces(rules: &mut Rules) -> Option<()> {
     const NEWTIME: i32 = 0x80;
     let flags = [
@@ -442,10 +444,11 @@ fn namespaces(rules: &mut Rules) -> Option<()> {
     )
 }
 
-/// Signals to the host, the watcher, and everybody.
+/// Denies signals to the host, the watcher, and every process.
 fn signals(rules: &mut Rules) -> Option<()> {
     let host = rustix::process::getpid().as_raw_nonzero().get();
-    // A group that began in another process namespace has no number here, so nobody can name it.
+    // A group that began in another process namespace has no number here, so no process can name
+    // it.
     let group = launch::own_group().map(|group| group.wrapping_neg() as u32);
     let masks = [host as u32, -1_i32 as u32, WATCHER, WATCHER_GROUP];
     let calls = [
@@ -459,7 +462,7 @@ fn signals(rules: &mut Rules) -> Option<()> {
             when(rules, call, 0, SeccompCmpOp::Eq, u64::from(target))?;
         }
     }
-    // A file that can be read sends a signal to whom it is made to belong to.
+    // A readable file can send a signal to its assigned owner.
     const SETSIG: i32 = 10;
     const SETOWN_EX: i32 = 15;
     for command in [libc::F_SETOWN, SETSIG, SETOWN_EX] {
@@ -473,12 +476,12 @@ fn signals(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
-/// Calls that change another process: its priority, its limits, where it runs and where its memory
-/// is. Whoever makes the watcher wait outruns it, and without a namespace all that the user has is
-/// in reach.
+/// Denies calls that change another process: its priority, its limits, where it runs and where its
+/// memory is. A command that makes the watcher wait outruns it. Without a namespace, all processes
+/// of the user are in reach.
 ///
-/// In a namespace of its own a command has all processes to itself but the first, which is the
-/// watcher. Elsewhere a program may change itself, which is number 0, and no process by its number.
+/// In its own namespace, a command owns all processes except the first, which is the watcher.
+/// Elsewhere a program may change itself, which is number 0, and no process by its number.
 fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
     const WATCHER_IN_NAMESPACE: u64 = 1;
     let target = if is_apart {
@@ -502,7 +505,7 @@ fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
     ] {
         when(rules, call, 0, SeccompCmpOp::Ne, 0)?;
     }
-    // These say first whether they mean a process, a group, or all that a user has.
+    // The first argument selects a process, a group, or all processes of a user.
     for (call, process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
         let user = process + 2;
         let kind = if is_apart {
@@ -513,16 +516,16 @@ fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
         when(rules, call, 0, kind.0, kind.1)?;
         when(rules, call, 1, target.0.clone(), target.1)?;
     }
-    // Which processes may share a core.
+    // This call selects which processes may share a core.
     const PR_SCHED_CORE: u64 = 62;
     when(rules, libc::SYS_prctl, 0, SeccompCmpOp::Eq, PR_SCHED_CORE)
 }
 
-/// What programs have another way for, if it seems not to be there.
+/// Calls that are reported as missing; programs have an alternative for each.
 const MISSING: [c_long; 13] = [
     // Its flags are behind a pointer, which a filter cannot follow.
     libc::SYS_clone3,
-    // It does what other calls do, past their filters.
+    // It performs the work of other calls, past their filters.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -536,13 +539,13 @@ const MISSING: [c_long; 13] = [
     libc::SYS_landlock_add_rule,
     libc::SYS_landlock_restrict_self,
     libc::SYS_io_setup,
-    // Its flags are behind a pointer, too.
+    // Its flags are also behind a pointer.
     libc::SYS_openat2,
 ];
 
-/// Calls for objects of System V and for message queues. Their memory is counted for no process,
-/// so it is outside the memory limit. Without a namespace they also outlive the command, and the
-/// objects of other processes are reached by numbers that can be guessed.
+/// Calls for System V objects and for message queues. Their memory is counted for no process, so it
+/// is outside the memory limit. Without a namespace they also outlive the command, and the objects
+/// of other processes can be reached by guessing their numbers.
 const OBJECTS: [c_long; 12] = [
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -558,8 +561,7 @@ const OBJECTS: [c_long; 12] = [
     libc::SYS_mq_unlink,
 ];
 
-/// Calls that change what is known of a file beside its contents. Some have the same number on all
-/// machines.
+/// Calls that change the metadata of a file. Some have the same number on all machines.
 const CHANGES: [c_long; 15] = [
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -579,7 +581,7 @@ const CHANGES: [c_long; 15] = [
     469,
 ];
 
-/// The same in an older form, which only older machines have.
+/// Older forms of these calls, which only older machines have.
 #[cfg(target_arch = "x86_64")]
 const OLD_CHANGES: [c_long; 6] = [
     libc::SYS_chmod,
@@ -590,7 +592,7 @@ const OLD_CHANGES: [c_long; 6] = [
     libc::SYS_futimesat,
 ];
 
-/// What no command needs, and some would use to get out, or to get at others.
+/// Calls that no command needs, and that could be used to escape, or to attack other processes.
 const ALWAYS: [c_long; 47] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,

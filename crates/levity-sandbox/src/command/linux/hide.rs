@@ -1,8 +1,8 @@
-//! Finds the denied files of a workspace, and everything that cannot be searched for them.
+//! Finds the denied files of a workspace, and every folder that cannot be searched for them.
 //!
-//! The rule: a command sees a folder only if every entry of it was looked at. A folder that cannot
-//! be listed and entered, whose entries have paths that are too long to be mounted on, or that
-//! holds too many denied files, is hidden as a whole. Where that is the workspace itself, no
+//! The rule: a command sees a folder only if every entry of it was checked. A folder is hidden as a
+//! whole in three cases: it cannot be listed and entered, the paths of its entries are too long to
+//! be mounted on, or it contains too many denied files. If that folder is the workspace itself, no
 //! command runs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -24,19 +24,19 @@ use super::search_limit::SearchLimit;
 use crate::Workspace;
 use crate::workspace::{MOVES, Tree, real_path};
 
-/// How much is looked at and covered. With more, no command runs: whoever makes many files would
-/// make the next command see what is hidden from this one.
+/// Limits of a search and of its covers. Beyond them, no command runs: otherwise a command could
+/// create many files to make the next command see hidden ones.
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// Entries of the workspace.
+    /// The number of entries of the workspace.
     entries: usize,
-    /// Covers in all. Linux allows 100,000 mounts in a namespace by default.
+    /// The total number of covers. Linux allows 100,000 mounts in a namespace by default.
     covers: usize,
-    /// Denied entries of one folder; with more, the folder is hidden.
+    /// The number of denied entries of one folder; with more, the folder is hidden.
     in_folder: usize,
-    /// Bytes of the paths that wait to be looked into.
+    /// The total length in bytes of the paths of pending folders.
     waiting: usize,
-    /// Bytes of a path, with the zero at its end.
+    /// The length of a path in bytes, with the zero at its end.
     path: usize,
 }
 
@@ -48,19 +48,20 @@ const BOUNDS: Bounds = Bounds {
     path: libc::PATH_MAX as usize,
 };
 
-/// What of a repository says what git executes, or where git looks for that.
+/// Entries of a repository that determine which programs git executes, or where git searches for
+/// that setting.
 pub(super) const FIXED: [&str; 5] = ["hooks", "config", "config.worktree", "commondir", "gitdir"];
 
-/// What a search of a workspace found.
+/// The result of searching a workspace.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What must be hidden from a command, or protected.
+    /// The paths that must be hidden from a command, or protected.
     pub(super) covers: Vec<Cover>,
-    /// The folders whose entries were all looked at.
+    /// The folders whose entries were all checked.
     pub(super) searched: HashSet<Identity>,
-    /// Folders, relative to the workspace, in which git keeps a repository, whatever their names.
+    /// Folders, relative to the workspace, that contain a git repository, whatever their names.
     pub(super) repositories: Vec<Vec<u8>>,
-    /// Those of them that the user's git would use.
+    /// The repositories among them that the user's git would use.
     pub(super) guarded: Vec<Vec<u8>>,
     /// Other paths of the workspace, outside of it, that must be hidden from a command.
     pub(super) elsewhere: Vec<Cover>,
@@ -69,7 +70,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Refuses more mounts than a command may have.
+    /// Fails if there are more mounts than a command may have.
     pub(super) fn check(&self) -> io::Result<()> {
         self.check_within(&BOUNDS)
     }
@@ -90,21 +91,22 @@ impl Found {
     }
 }
 
-/// Entries between two looks at the clock.
+/// The number of entries between two checks of the clock.
 const CHECK_EVERY: usize = 256;
 
-/// How often links with denied names are followed anew, as long as there are more of them each
-/// time.
+/// The maximum number of passes that follow links with denied names, as long as each pass finds
+/// more.
 const ROUNDS: usize = 8;
 
-/// Searches a workspace for what must be hidden from a command, or protected.
+/// Searches a workspace for paths that must be hidden from a command, or protected.
 ///
-/// Git needs what is in `.git`, which tools for files have no business with. What of it would be
-/// executed outside the sandbox later is protected instead, and the rest is searched like any other
-/// folder.
+/// Git needs the contents of `.git`, which file tools must not access. Files in it that would be
+/// executed outside the sandbox later are protected instead, and the rest is searched like any
+/// other folder.
 ///
 /// # Errors
-/// When the search takes longer than `limit` allows, and when the workspace is out of bounds.
+/// Returns an error if the search takes longer than `limit` allows, or if the workspace exceeds the
+/// bounds.
 pub(super) fn search(workspace: &Workspace, limit: &SearchLimit<'_>) -> Result<Found, Trouble> {
     search_within(workspace, BOUNDS, limit)
 }
@@ -124,8 +126,7 @@ fn search_within(
         let mut scan = Scan::new(workspace, bounds, limit, &covered, &paths)?;
         scan.names = counts_names.then(HashMap::new);
         scan.run()?;
-        // A file with a name that was not found may have a denied one, in a folder that was not
-        // searched.
+        // A file may also have a denied name that was not found, in a folder that was not searched.
         let names = scan.names.iter().flatten();
         let doubtful = names
             .filter(|(_, (found, all))| found < all)
@@ -142,7 +143,7 @@ fn search_within(
             return scan.finish(&mounts);
         }
         counts_names |= must_count;
-        // Other names of a denied file may have been passed before it was found.
+        // The scan may have passed other names of a denied file before it found the denied one.
         covered.extend(more);
     }
     Err(refused("links with denied names change while they are looked for").into())
@@ -161,30 +162,30 @@ struct Scan<'a> {
     repositories: Vec<Repository>,
     /// Denied files that have more than one name, and targets of links with a denied name.
     linked: HashSet<Identity>,
-    /// The same, as they are known already: all their names are covered.
+    /// The same files from earlier passes: all their names are covered.
     covered_links: &'a HashSet<Identity>,
     /// Paths of such targets, relative to the workspace.
     covered_paths: &'a HashSet<Vec<u8>>,
-    /// Folders called `.git`, and repositories that a `.git` leads to which is no folder.
+    /// Folders called `.git`, and repositories that a `.git` link or file leads to.
     git_folders: Vec<Vec<u8>>,
     used_by_git: HashSet<Identity>,
     outside: BTreeSet<PathBuf>,
-    /// A folder could not be searched into which a command may have put a denied file.
+    /// `true` if a folder could not be searched into which a command may have put a denied file.
     is_partial: bool,
-    /// Files with more than one name: how many of their names were found, and how many there are.
-    /// Only filled where that is asked for.
+    /// Files with more than one name: the number of names that were found, and the total. Filled
+    /// only on request.
     names: Option<HashMap<Identity, (u64, u64)>>,
-    /// Folders whose names were counted. A mount may show one twice.
+    /// Folders whose names were counted. A mount may show a folder twice.
     counted: HashSet<Identity>,
     is_counted: bool,
     buffer: Vec<u8>,
 }
 
-/// A folder that waits to be looked into.
+/// A pending folder of the search.
 struct Folder {
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     path: Vec<u8>,
-    /// It is hidden, so only the links in it are looked at.
+    /// `true` if the folder is hidden, so only its links are checked.
     is_hidden: bool,
 }
 
@@ -192,15 +193,15 @@ struct Folder {
 struct Repository {
     path: Vec<u8>,
     identity: Identity,
-    /// It has objects of its own, unlike that of a linked worktree.
+    /// `true` if it has its own objects, unlike the folder of a linked worktree.
     is_whole: bool,
 }
 
-/// Why a folder is not looked into.
+/// The reason why a folder is not searched.
 enum Stop {
-    /// It cannot be, so it is hidden.
+    /// The folder cannot be searched, so it is hidden.
     Hide,
-    /// It is not there any more.
+    /// The folder no longer exists.
     Gone,
     /// No command may run.
     Refuse(io::Error),
@@ -251,14 +252,14 @@ impl<'a> Scan<'a> {
             match self.look_into(&folder) {
                 Ok(()) | Err(Stop::Gone) => {}
                 Err(Stop::Refuse(error)) => return Err(error),
-                // It is hidden already.
+                // The folder is already hidden.
                 Err(Stop::Hide) if folder.is_hidden => {
                     let stat =
                         statat(self.tree.top(), &*folder.path, AtFlags::SYMLINK_NOFOLLOW).ok();
                     self.leave_out(stat.as_ref());
                 }
                 Err(Stop::Hide) => {
-                    // What was found in it is hidden with it.
+                    // Covers that were found in it are hidden with it.
                     self.covers.truncate(covers);
                     self.waiting.truncate(waiting);
                     self.waiting_bytes = bytes;
@@ -276,7 +277,7 @@ impl<'a> Scan<'a> {
 
     fn look_into(&mut self, folder: &Folder) -> Result<(), Stop> {
         let fd = self.tree.open(&folder.path).map_err(stop)?;
-        // Who can list a folder and not search it learns names alone.
+        // A process that can list a folder but not search it learns only names.
         let stat = statat(&fd, c".", AtFlags::SYMLINK_NOFOLLOW).map_err(stop)?;
         self.is_counted = !self.counted.insert(Identity::of(&stat));
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -306,7 +307,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Notes that a folder was not searched. Commands cannot change the folders of other users.
+    /// Records that a folder was not searched. Commands cannot change the folders of other users.
     fn leave_out(&mut self, folder: Option<&Stat>) {
         let user = rustix::process::geteuid();
         self.is_partial |= user.is_root() || folder.is_none_or(|stat| stat.st_uid == user.as_raw());
@@ -331,8 +332,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Looks for other names of what is in a folder that is hidden: links to it, and what its links
-    /// lead to, are secret, too.
+    /// Searches a hidden folder for links: other names of its files, and the targets of its links,
+    /// are secret as well.
     fn list_links(
         &mut self,
         folder: &[u8],
@@ -366,7 +367,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Notes what a link with a denied name leads to: it is a secret, whatever its own name.
+    /// Records the target of a link with a denied name: it is a secret, whatever its own name.
     fn follow(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8]) -> Result<(), Stop> {
         // One link may lead through thousands of folders.
         self.limit.check().map_err(Stop::Refuse)?;
@@ -413,7 +414,7 @@ impl<'a> Scan<'a> {
             if self.is_too_long(&path) {
                 return Err(Stop::Hide);
             }
-            // A device that came with an archive is no file of the workspace.
+            // A device from an archive is not a file of the workspace.
             let is_device = matches!(
                 entry.file_type(),
                 FileType::BlockDevice | FileType::CharacterDevice
@@ -422,8 +423,8 @@ impl<'a> Scan<'a> {
                 || self
                     .workspace
                     .denies_entry(&text, &String::from_utf8_lossy(name));
-            // The number that a folder tells for an entry is another one than the entry's own where
-            // something is mounted on it, and on some file systems. So each is looked at.
+            // A folder reports a different inode number for an entry if something is mounted on it,
+            // and on some file systems. So each entry is checked.
             let may_be_linked = !self.covered_links.is_empty()
                 || self.covered_paths.contains(&path)
                 || self.names.is_some();
@@ -458,7 +459,8 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Covers an entry that is denied, or seems to be another name of one that is. Whether it did.
+    /// Covers an entry that is denied, or seems to be another name of a denied one. Returns `true`
+    /// if it did.
     fn deny(
         &mut self,
         fd: &OwnedFd,
@@ -496,7 +498,7 @@ impl<'a> Scan<'a> {
                 return Ok(false);
             }
             _ if is_denied && name == b".git" => {
-                // A file that says where the folder is.
+                // A file that contains the path of the folder.
                 self.cover(CoverKind::Fixed, path, identity);
                 self.note_repository(path)?;
                 return Ok(false);
@@ -516,7 +518,7 @@ impl<'a> Scan<'a> {
         Ok(true)
     }
 
-    /// Hides a folder with all that is in it.
+    /// Hides a folder with everything in it.
     fn hide_whole(&mut self, folder: &[u8]) -> io::Result<()> {
         if folder.is_empty() {
             return Err(refused(
@@ -530,7 +532,7 @@ impl<'a> Scan<'a> {
                 self.cover(CoverKind::Unknown, folder, Identity::of(&stat));
                 Ok(())
             }
-            // Another thing has its name now, or nothing has.
+            // Something else has its name now, or nothing has.
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -545,8 +547,8 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Keeps what git executes in the repositories that the user's git would use, or is told to
-    /// execute there, as it is.
+    /// Protects the files that git executes in the repositories that the user's git would use, and
+    /// the settings that select them.
     fn protect(&mut self) -> Vec<Vec<u8>> {
         let is_inside = |path: &[u8]| path.split(|byte| *byte == b'/').any(|name| name == b".git");
         let is_used =
@@ -591,7 +593,7 @@ impl<'a> Scan<'a> {
     }
 
     fn cover(&mut self, kind: CoverKind, path: &[u8], identity: Identity) {
-        // A name has no zero byte in it.
+        // A name contains no zero byte.
         if let Ok(path) = CString::new(self.absolute(path)) {
             self.covers.push(Cover {
                 kind,
@@ -610,14 +612,14 @@ impl<'a> Scan<'a> {
         join(root.strip_suffix(b"/").unwrap_or(root), path)
     }
 
-    /// What was found, with the covers in the order in which they can be mounted.
+    /// Returns the result, with the covers in the order in which they can be mounted.
     fn finish(mut self, mounts: &Mounts) -> Result<Found, Trouble> {
         let guarded = self.protect();
         let elsewhere = mounts.cover_views(&mut self.covers)?;
         let (bounds, mut covers) = (self.bounds, Vec::new());
         if self.workspace.denies_by_path() {
-            // Where a rule looks at a path, a folder that is moved takes its files past the rule.
-            // So no folder with something denied in it can be moved.
+            // If a rule matches a path, moving a folder would take its files past the rule. So no
+            // folder with a denied entry in it can be moved.
             let root = self.workspace.root().as_os_str().as_bytes().len();
             let mut above = BTreeSet::new();
             for cover in self.covers.iter().filter(|cover| cover.kind.hides()) {
@@ -664,11 +666,11 @@ fn pin(path: &[u8]) -> Option<Cover> {
     })
 }
 
-/// What a failure says of the folder that was to be looked into.
+/// Converts an error into the consequence for the folder that was being searched.
 fn stop(error: Errno) -> Stop {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP => Stop::Gone,
-        // These say nothing of it.
+        // These errors do not depend on the folder.
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR => Stop::Refuse(error.into()),
         _ => Stop::Hide,
     }
@@ -700,8 +702,8 @@ pub(super) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Leaves out covers for what an earlier one hides: at such a path there is something else then, or
-/// nothing.
+/// Removes covers for paths that an earlier one hides: such a path then has different contents, or
+/// does not exist.
 pub(super) fn without_hidden(covers: Vec<Cover>) -> Vec<Cover> {
     let mut hidden = HashSet::new();
     let is_seen = |it: &Cover| {
@@ -726,7 +728,7 @@ fn refused(reason: &'static str) -> io::Error {
     io::Error::other(reason)
 }
 
-/// Opens what a cover is for, if it is still what was found.
+/// Opens the target of a cover, if it is still the one that was found.
 pub(super) fn open_found(cover: &Cover) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(CWD, &*cover.path, flags, Mode::empty()).ok()?;
@@ -879,7 +881,7 @@ mod tests {
         }
         let workspace = Workspace::open(folder.path()).unwrap();
         let path = workspace.root().as_os_str().len() + "/a/b/ccccc".len();
-        // All names of the others are known.
+        // All names of the other files are known.
         let expected = [
             (CoverKind::File, PathBuf::from("x/copy")),
             (CoverKind::Unknown, PathBuf::from("a/b")),
@@ -925,7 +927,7 @@ mod tests {
             device,
         );
         if made.is_err() {
-            // Only root can make one.
+            // Only root can create a device.
             return;
         }
         let workspace = Workspace::open(folder.path()).unwrap();
@@ -1060,7 +1062,7 @@ mod tests {
         let workspace = Workspace::open(folder.path()).unwrap();
         fs::write(folder.path().join("settings"), "").unwrap();
         let over = SearchLimit::start(Duration::ZERO, None);
-        // A workspace of a few files without links is searched in no time.
+        // A workspace of a few files without links is searched within the limit.
         assert!(search(&workspace, &over).is_ok());
         std::os::unix::fs::symlink("settings", folder.path().join(".env")).unwrap();
         let Err(Trouble::Io(error)) = search(&workspace, &over) else {

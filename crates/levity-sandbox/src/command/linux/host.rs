@@ -1,5 +1,5 @@
-//! The host's side of a running command: it takes what the command writes, and the watcher's word
-//! on how it ended.
+//! The host's side of a running command: it reads the output of the command, and the watcher's
+//! report on how it ended.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,13 +16,14 @@ use crate::command::captured::{CapturedOutput, Decoder, Keep, Stream};
 use crate::command::launch;
 use crate::command::run::Listener;
 
-/// The largest piece that is handed on.
+/// The maximum size of a chunk for the listener.
 const PIECE: usize = 8 << 10;
 
-/// How much longer than the command its watcher may take, in milliseconds.
+/// The additional time for the watcher after the command's time limit, in milliseconds.
 const SLACK: u64 = 15_000;
 
-/// A pipe with descriptors above those of the standard streams, which the child puts its own into.
+/// Creates a pipe whose descriptors are above those of the standard streams, which the child
+/// replaces.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     Ok((above(reader.into())?, above(writer.into())?))
@@ -40,13 +41,13 @@ fn never_block(fd: &OwnedFd) -> io::Result<()> {
     Ok(fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// One stream that is read.
+/// An output stream that is read.
 pub(super) struct Intake {
     fd: Option<OwnedFd>,
     stream: Stream,
     decoder: Decoder,
     keep: Keep,
-    /// How much more the listener is given.
+    /// The number of bytes that the listener still receives.
     room: usize,
 }
 
@@ -62,7 +63,7 @@ impl Intake {
         })
     }
 
-    /// Takes what there is; `false` when that was nothing.
+    /// Reads the available output; returns `false` if there was none.
     fn take(&mut self, buffer: &mut [u8], listener: &mut Ear) -> bool {
         let Some(fd) = &self.fd else { return false };
         let text = match read(fd, &mut *buffer) {
@@ -109,7 +110,7 @@ impl Intake {
     }
 }
 
-/// Who listens; a panic of theirs must wait until the command has ended.
+/// The listener of a command. If it panics, the panic is deferred until the command has ended.
 pub(super) struct Ear {
     listener: Option<Arc<Listener>>,
     panic: Option<Box<dyn std::any::Any + Send>>,
@@ -139,7 +140,7 @@ impl Ear {
     }
 }
 
-/// What is written to the command.
+/// The input that is written to the command.
 pub(super) struct Feed {
     fd: Option<OwnedFd>,
     bytes: Vec<u8>,
@@ -161,7 +162,7 @@ impl Feed {
         match write(fd, &self.bytes[self.written..]) {
             Ok(length) => self.written += length,
             Err(Errno::AGAIN | Errno::INTR) => return,
-            // It does not want to read any more.
+            // The command has closed its input.
             Err(_) => self.written = self.bytes.len(),
         }
         if self.written == self.bytes.len() {
@@ -170,7 +171,7 @@ impl Feed {
     }
 }
 
-/// All that goes between the host and a command.
+/// All pipes between the host and a command.
 pub(super) struct Wires {
     pub(super) report: OwnedFd,
     pub(super) out: Intake,
@@ -179,8 +180,9 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// Serves the command until its watcher has gone; what the watcher said. A watcher that is not
-    /// done long after the command's time has been stopped by somebody, and is killed.
+    /// Serves the command until its watcher has ended, and returns the watcher's records. A watcher
+    /// that is still running long after the command's time limit was stopped by another process,
+    /// and is killed.
     pub(super) fn serve(&mut self, listener: &mut Ear, watcher: i32, millis: u64) -> Vec<Record> {
         let end = launch::millis()
             .saturating_add(millis)
@@ -192,7 +194,7 @@ impl Wires {
             if left == 0 {
                 let _ = launch::kill(watcher, libc::SIGKILL);
                 if launch::millis() > end.saturating_add(SLACK) {
-                    // Something that was not killed holds the report.
+                    // A process that was not killed holds the report pipe.
                     break;
                 }
             }
@@ -206,14 +208,14 @@ impl Wires {
             if ready.feed {
                 self.feed.give();
             }
-            // The end is the last that the watcher says, also where something that it could not
-            // kill holds the report.
+            // The end is the watcher's last record, even if a process that it could not kill holds
+            // the report pipe.
             let ended = |records: &[Record]| matches!(records.last(), Some(Record::Ended { .. }));
             if ready.report && (!next(&self.report, &mut records) || ended(&records)) {
                 break;
             }
         }
-        // All writers are dead, so this ends; whoever holds a pipe all the same is not waited for.
+        // All writers are dead, so this ends; a process that still holds a pipe is not waited for.
         while self.out.take(&mut buffer, listener) {}
         while self.err.take(&mut buffer, listener) {}
         records
@@ -252,10 +254,10 @@ struct Ready {
     feed: bool,
 }
 
-/// Reads a record; `false` when there are no more.
+/// Reads a record; returns `false` if there are no more.
 fn next(report: &OwnedFd, records: &mut Vec<Record>) -> bool {
     let mut bytes = [0; Record::SIZE];
-    // They are shorter than what a pipe takes at once, so each arrives whole.
+    // Records are shorter than an atomic write to a pipe, so each arrives whole.
     match read(report, &mut bytes) {
         Ok(Record::SIZE) => {
             records.extend(Record::decode(&bytes));

@@ -1,4 +1,5 @@
-//! What the watcher and the command do before anything else runs: all means are put into force.
+//! Setup steps of the watcher and the command that put all mechanisms into force before anything
+//! else runs.
 //!
 //! This runs in a copy of a process with many threads, so nothing here allocates.
 
@@ -18,7 +19,7 @@ use super::job::{Apart, Cover, CoverKind, Identity, Job, Probe, Record, Step, fo
 use super::watch;
 use crate::command::launch::{self, Sys};
 
-/// Tells the host; there is nobody to tell when that fails.
+/// Sends a record to the host. If that fails, there is no one to report it to.
 pub(super) fn tell(job: &Job, record: Record) {
     let _ = rustix::io::write(&job.report, &record.encode());
 }
@@ -32,7 +33,7 @@ fn fail_at(job: &Job, step: Step, error: Errno, at: usize) -> ! {
     launch::exit(125)
 }
 
-/// A step that must not fail.
+/// Unwraps the result of a step that must not fail.
 fn must<T>(job: &Job, step: Step, result: Sys<T>) -> T {
     match result {
         Ok(value) => value,
@@ -40,7 +41,7 @@ fn must<T>(job: &Job, step: Step, result: Sys<T>) -> T {
     }
 }
 
-/// A step that is left out when a probe finds that it fails; the bit says that it was done.
+/// Returns `bit` if the step succeeded. A probe skips a failed step.
 fn may(job: &Job, step: Step, result: Sys<()>, bit: u32) -> u32 {
     match result {
         Ok(()) => bit,
@@ -49,7 +50,7 @@ fn may(job: &Job, step: Step, result: Sys<()>, bit: u32) -> u32 {
     }
 }
 
-/// The watcher's life.
+/// Runs the watcher process.
 pub(super) fn watcher(job: &mut Job) -> ! {
     job.yields = !launch::hurry();
     launch::close_all_but(&job.keep);
@@ -57,8 +58,8 @@ pub(super) fn watcher(job: &mut Job) -> ! {
         must(job, Step::Ids, ids(job));
     }
     if job.means.is_apart() {
-        // If memory runs out, this tree goes first, and with its first process all of it. Not
-        // vital.
+        // If memory runs out, this tree is killed first, and with its first process all of it. This
+        // is optional.
         let _ = write_file(c"/proc/self/oom_score_adj", b"500");
         let _ = launch::die_with_parent();
     }
@@ -76,7 +77,8 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     let children = must(job, Step::Fork, launch::children());
     let flags = libc::SIGCHLD;
     job.means.own_proc &= job.probe.is_none() || bits & found::OWN_PROC != 0;
-    // Closed by the command when it becomes a program, and by this process when it watches.
+    // The command closes it by executing a program, and this process closes it when it starts to
+    // watch.
     let (before, _held) = must(
         job,
         Step::Fork,
@@ -99,9 +101,9 @@ fn os_error(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// One user and one group, as outside.
+/// Maps one user and one group to the same numbers as outside.
 fn ids(job: &Job) -> Sys<()> {
-    // Where it is not there, groups may be set, and the next steps fail or do not by themselves.
+    // If the file does not exist, groups may be set, and the next steps decide.
     let _ = write_file(c"/proc/self/setgroups", b"deny");
     write_file(c"/proc/self/uid_map", &job.maps[0])?;
     write_file(c"/proc/self/gid_map", &job.maps[1])
@@ -124,14 +126,14 @@ fn mounts(job: &mut Job) -> u32 {
         bits |= hide(job);
     }
     if job.means.own_proc {
-        // Where it cannot be had, the watcher finds those that are hidden from it by their parents.
+        // If it is unavailable, the watcher finds hidden processes by their parents.
         if let Ok(proc) = whole_proc() {
             job.census.read_from(proc);
         }
         bits |= may(job, Step::Proc, own_proc(), found::OWN_PROC);
     }
     if job.means.own_pids {
-        // In many containers this can be set in a `/proc` of the own only.
+        // In many containers this can be set only in the namespace's own `/proc`.
         let bounded = if is_bounded { Ok(()) } else { bound(job) };
         bits |= may(job, Step::Pids, bounded, found::OWN_PIDS);
     }
@@ -145,7 +147,7 @@ fn mounts(job: &mut Job) -> u32 {
     bits
 }
 
-/// Covers all that was found.
+/// Covers every path that was found.
 fn hide(job: &Job) -> u32 {
     for (at, it) in job.covers.iter().enumerate() {
         match cover(job, it) {
@@ -157,14 +159,14 @@ fn hide(job: &Job) -> u32 {
     found::HIDDEN
 }
 
-/// The most that a process may be numbered in this namespace, and so how many there may be. The
-/// kernel keeps this also where it lets root have as many as it likes.
+/// Sets the highest process number in this namespace, and so the number of processes. The kernel
+/// enforces this even for root.
 fn bound(job: &Job) -> Sys<()> {
     write_file(c"/proc/sys/kernel/pid_max", &job.pid_max)
 }
 
-/// Everything is read-only, but the places that may be written: copies of them are taken before,
-/// and put back. So what is mounted read-only inside such a place stays so.
+/// Makes everything read-only, except the writable places: they are cloned before, and mounted
+/// back. So a read-only mount inside such a place stays read-only.
 fn freeze(places: &[CString]) -> Sys<()> {
     let Some((place, others)) = places.split_first() else {
         return launch::freeze(c"/");
@@ -183,13 +185,13 @@ fn freeze(places: &[CString]) -> Sys<()> {
     )
 }
 
-/// What is only there to be read.
+/// The flags for mounts that are only read.
 const QUIET: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
     .union(MountFlags::NOEXEC)
     .union(MountFlags::RDONLY);
 
-/// Mounts something on what was found, or fails: it must not be visible.
+/// Mounts something over a path that was found, or fails: it must not be visible.
 fn cover(job: &Job, cover: &Cover) -> Sys<()> {
     let target = open_found(cover)?;
     let alone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
@@ -197,8 +199,8 @@ fn cover(job: &Job, cover: &Cover) -> Sys<()> {
     let tree = match cover.kind {
         CoverKind::File => {
             let tree = open_tree(CWD, c"/dev/null", alone)?;
-            // A device on a mount without devices cannot be opened; where that fails, it can, and
-            // is empty.
+            // A device on a mount without devices cannot be opened. If this fails, it can be
+            // opened, and is empty.
             let _ = launch::restrict_mount(tree.as_fd(), launch::MOUNT_QUIET);
             tree
         }
@@ -219,7 +221,7 @@ fn cover(job: &Job, cover: &Cover) -> Sys<()> {
     move_mount(tree, c"", target, c"", by_descriptor)
 }
 
-/// Opens what is to be covered; `STALE` when it is not what was found.
+/// Opens the target of a cover; returns `STALE` if it is not the one that was found.
 fn open_found(cover: &Cover) -> Sys<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let target = match openat(CWD, &*cover.path, flags, Mode::empty()) {
@@ -233,8 +235,8 @@ fn open_found(cover: &Cover) -> Sys<OwnedFd> {
     }
 }
 
-/// A `/proc` for the own process namespace, in which processes that cannot be looked into are not
-/// seen: the watcher is one, and has the host's arguments. It can be written to until all is set.
+/// Mounts a `/proc` for the own process namespace. It hides processes that cannot be inspected,
+/// such as the watcher, which has the host's arguments. It is writable until the setup is complete.
 fn own_proc() -> Sys<()> {
     mount(
         c"proc",
@@ -245,8 +247,8 @@ fn own_proc() -> Sys<()> {
     )
 }
 
-/// A `/proc` for the own process namespace that hides nothing, and has no place in the file system.
-/// The watcher counts by it: not even root can look into every process of a command.
+/// Opens a `/proc` for the own process namespace that hides nothing, and is not in the file system.
+/// The watcher uses it to count: not even root can inspect every process of a command.
 fn whole_proc() -> Sys<OwnedFd> {
     let fs = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&fs)?;
@@ -263,7 +265,7 @@ fn whole_proc() -> Sys<OwnedFd> {
     )
 }
 
-/// The command's life before it becomes a program.
+/// Runs the command's process until it executes its program.
 fn command(job: &mut Job) -> ! {
     must(job, Step::Streams, streams(job));
     must(job, Step::Limits, limits(job));
@@ -288,21 +290,21 @@ fn streams(job: &Job) -> Sys<()> {
     launch::place(job.stderr.as_fd(), 2)
 }
 
-/// How far a command steps back for its watcher.
+/// The nice value of a command, so that its watcher takes precedence.
 const NICE: i32 = 10;
 
 fn limits(job: &Job) -> Sys<()> {
     let seconds = job.cpu_ms.div_ceil(1000);
     limit(Resource::Cpu, seconds)?;
-    // Address space that is reserved and not used is no memory, and many programs reserve plenty of
-    // it.
+    // Address space that is reserved and not used is not memory, and many programs reserve plenty
+    // of it.
     limit(Resource::Data, job.memory)?;
     limit(Resource::Fsize, job.file_size)?;
     limit(Resource::Core, 0)?;
     limit(Resource::Nofile, 4096)?;
     limit(Resource::Memlock, 8 << 20)?;
     limit(Resource::Msgqueue, 0)?;
-    // Whoever may come before others comes before the watcher.
+    // A process that may raise its own priority would take precedence over the watcher.
     limit(Resource::Nice, 0)?;
     limit(Resource::Rtprio, 0)?;
     if job.yields && rustix::process::getpriority_process(None)? < NICE {
@@ -311,7 +313,7 @@ fn limits(job: &Job) -> Sys<()> {
     limit(Resource::Nproc, job.tasks)
 }
 
-/// Sets a limit, or leaves it where it is lower already.
+/// Sets a limit, unless it is already lower.
 fn limit(resource: Resource, most: u64) -> Sys<()> {
     let now = rustix::process::getrlimit(resource);
     let least = |now: Option<u64>| Some(now.map_or(most, |now| now.min(most)));
@@ -324,7 +326,7 @@ fn limit(resource: Resource, most: u64) -> Sys<()> {
     )
 }
 
-/// Goes to the directory, and makes sure that it is one of the workspace.
+/// Enters the directory, and checks that it is in the workspace.
 fn enter(job: &Job) -> Sys<()> {
     chdir(&*job.dir)?;
     if launch::is_within(&job.root) {
@@ -334,7 +336,7 @@ fn enter(job: &Job) -> Sys<()> {
     }
 }
 
-/// Takes away what the command does not need; what of it was done.
+/// Drops the rights that the command does not need, and returns the bits of the completed steps.
 fn restrict(job: &mut Job) -> u32 {
     let mut bits = 0;
     must(
@@ -368,7 +370,7 @@ fn landlock(job: &Job) -> Sys<()> {
     launch::landlock_enter(ruleset.as_fd())
 }
 
-/// In place of a command: tries what must not be possible.
+/// Runs instead of a command, and tries operations that must fail.
 fn probe(job: &mut Job) -> ! {
     must(job, Step::Streams, streams(job));
     must(job, Step::Limits, limits(job));
@@ -376,7 +378,7 @@ fn probe(job: &mut Job) -> ! {
     let mut bits = restrict(job);
     if let Some(probe) = &job.probe {
         bits |= attempts(job, probe);
-        // A process that does what daemons do, and holds a pipe that the host looks at.
+        // This process acts like a daemon, and holds a pipe that the host monitors.
         let _ = launch::spawn(libc::SIGCHLD, &mut (), |()| {
             let _ = setsid();
             let _ = launch::spawn(libc::SIGCHLD, &mut (), |()| launch::pause());
@@ -390,14 +392,14 @@ fn probe(job: &mut Job) -> ! {
 fn attempts(job: &Job, probe: &Probe) -> u32 {
     let opens =
         |path: &CStr, flags| openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).is_ok();
-    // A file without a name leaves nothing behind where it can be made.
+    // A file without a name leaves nothing behind if it can be created.
     let makes = |path: &CStr| {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         openat(CWD, path, flags, Mode::RUSR | Mode::WUSR).is_ok()
     };
     let signals_held = match job.means.apart {
         Apart::Nothing => launch::kill(probe.pid, 0).is_err(),
-        // What is not in the namespace has no number in it.
+        // A process outside the namespace has no number in it.
         _ => true,
     };
     let tried = [

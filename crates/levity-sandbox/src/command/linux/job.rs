@@ -9,40 +9,40 @@ use super::census::Census;
 use crate::command::launch::Strings;
 pub(super) use crate::workspace::Identity;
 
-/// How a command is kept apart from other processes.
+/// The isolation of a command from other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Apart {
-    /// In namespaces, which a privileged host may simply make.
+    /// Namespaces, which a privileged host may create directly.
     Namespaces,
-    /// In namespaces below a user namespace, which anybody may make where the system has it.
+    /// Namespaces below a user namespace, which any user may create if the system supports it.
     UserNamespaces,
-    /// Not at all.
+    /// No isolation from other processes.
     Nothing,
 }
 
-/// Which means are used. They were all tried when the sandbox was made.
+/// The mechanisms that are used. They were all tried when the sandbox was created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Means {
     pub(super) apart: Apart,
-    /// A network namespace, with a loopback device of its own.
+    /// A network namespace, with its own loopback device.
     pub(super) own_network: bool,
-    /// Everything but the writable places is mounted read-only.
+    /// Everything except the writable places is mounted read-only.
     pub(super) frozen: bool,
     /// Denied files are hidden under mounts.
     pub(super) hidden: bool,
-    /// A `/proc` that shows the command's own processes only.
+    /// A `/proc` that shows only the command's own processes.
     pub(super) own_proc: bool,
-    /// The process namespace has a highest number, so that it cannot hold more processes.
+    /// The process namespace has a highest number, so that it cannot contain more processes.
     pub(super) own_pids: bool,
     /// The version of Landlock, or 0.
     pub(super) landlock: u32,
     pub(super) seccomp: bool,
-    /// Processes can be counted, so a command ends whose processes cannot be.
+    /// Processes can be counted, so a command whose processes cannot be counted is ended.
     pub(super) counted: bool,
 }
 
 impl Means {
-    /// The flags for `clone`.
+    /// Returns the flags for `clone`.
     pub(super) fn flags(&self) -> c_int {
         let apart =
             libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
@@ -63,19 +63,19 @@ impl Means {
     }
 }
 
-/// What the child needs, all of it made beforehand: it cannot allocate.
+/// The data that the child needs, prepared in advance: the child cannot allocate.
 pub(super) struct Job {
     pub(super) means: Means,
-    /// What to try, in place of a command. Then a means that fails is left out, where it is fatal
-    /// otherwise.
+    /// The operations to try instead of a command. A mechanism that fails is then skipped;
+    /// otherwise it is fatal.
     pub(super) probe: Option<Probe>,
     pub(super) maps: [Vec<u8>; 2],
     pub(super) writable: Vec<CString>,
-    /// The host keeps them, too, to name the one that fails.
+    /// The host retains them as well, to name the one that fails.
     pub(super) covers: Arc<Vec<Cover>>,
     pub(super) empty: CString,
     pub(super) ruleset: Option<OwnedFd>,
-    /// What of `/proc` is allowed, in Landlock's terms.
+    /// The allowed access to `/proc`, as Landlock flags.
     pub(super) proc_access: u64,
     pub(super) filters: Vec<Vec<sock_filter>>,
     pub(super) capabilities: u64,
@@ -83,11 +83,11 @@ pub(super) struct Job {
     pub(super) cpu_ms: u64,
     pub(super) memory: u64,
     pub(super) processes: u32,
-    /// How many processes and threads the kernel lets the user have.
+    /// The number of processes and threads that the kernel allows the user.
     pub(super) tasks: u64,
-    /// The highest number of a process in a namespace of its own, as text.
+    /// The highest number of a process in its own namespace, as text.
     pub(super) pid_max: Vec<u8>,
-    /// Whether the command lets others go first, so that the watcher is not outrun.
+    /// `true` if the command has a lower priority, so that it does not outrun the watcher.
     pub(super) yields: bool,
     pub(super) file_size: u64,
     pub(super) root: CString,
@@ -101,7 +101,7 @@ pub(super) struct Job {
     pub(super) control: OwnedFd,
     pub(super) report: OwnedFd,
     pub(super) census: Census,
-    /// The descriptors that the child keeps, in order.
+    /// The descriptors that stay open in the child, in order.
     pub(super) keep: Vec<c_int>,
 }
 
@@ -121,26 +121,26 @@ impl Job {
     }
 }
 
-/// Something of the workspace that is hidden or protected by a mount on it.
+/// A path of the workspace that a mount hides or protects.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cover {
     pub(super) kind: CoverKind,
     pub(super) path: CString,
-    /// What was found at the path. If it is something else when it is to be covered, nothing runs.
+    /// The identity of the file at the path. If it has changed when it is covered, nothing runs.
     pub(super) identity: Identity,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CoverKind {
-    /// A denied file, which cannot be opened any more.
+    /// A denied file, which can no longer be opened.
     File,
-    /// A denied folder, which seems empty.
+    /// A denied folder, which appears empty.
     Folder,
-    /// A folder that could not be looked into, which seems empty.
+    /// A folder that could not be searched, which appears empty.
     Unknown,
     /// A file or folder that can only be read.
     Fixed,
-    /// A folder that cannot be moved away, to put another in its place.
+    /// A folder that cannot be moved away to put another in its place.
     Pinned,
 }
 
@@ -150,31 +150,32 @@ impl CoverKind {
     }
 }
 
-/// What a probe tries.
+/// The operations that a probe tries.
 pub(super) struct Probe {
     /// A file that must be out of reach.
     pub(super) canary: CString,
-    /// A folder in which commands can usually make files, and those that only read cannot.
+    /// A folder in which commands can usually create files, and read-only ones cannot.
     pub(super) folder: CString,
     /// A socket of the host in the file system, which must be out of reach.
     pub(super) socket: CString,
     /// A port of the host, or 0.
     pub(super) port: u16,
-    /// The host.
+    /// The process number of the host.
     pub(super) pid: i32,
-    /// Held open by a process that tries to stay behind.
+    /// A pipe that is held open by a process that tries to stay behind.
     pub(super) held: OwnedFd,
 }
 
-/// What happened, as the child tells the host: 12 bytes through a pipe.
+/// A record that the child sends to the host: 12 bytes through a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// Something that must not fail did, and at which of many things that one step is done to.
+    /// A step that must not fail has failed, with its error number and the index of the affected
+    /// item.
     Failed(Step, i32, u32),
-    /// What was found out: bits of [`found`].
+    /// The result of a probe: bits of [`found`].
     Found(u32),
     /// The command ended with a status of `waitpid`, perhaps by a limit, and this many processes
-    /// are left.
+    /// remain.
     Ended { status: i32, limit: u8, left: u32 },
 }
 
@@ -220,33 +221,33 @@ impl Record {
     }
 }
 
-/// Bits of what a probe found out.
+/// Bits of the result of a probe.
 pub(super) mod found {
-    /// The means that could be used.
+    /// The mechanisms that could be used.
     pub(in super::super) const FROZEN: u32 = 1;
     pub(in super::super) const HIDDEN: u32 = 1 << 1;
     pub(in super::super) const OWN_PROC: u32 = 1 << 2;
     pub(in super::super) const LANDLOCK: u32 = 1 << 3;
     pub(in super::super) const SECCOMP: u32 = 1 << 4;
     pub(in super::super) const OWN_PIDS: u32 = 1 << 5;
-    /// What held when it was tried.
+    /// The protections that were effective when tried.
     pub(in super::super) const READS_HELD: u32 = 1 << 8;
     pub(in super::super) const WRITES_HELD: u32 = 1 << 9;
     pub(in super::super) const NETWORK_HELD: u32 = 1 << 10;
     pub(in super::super) const SIGNALS_HELD: u32 = 1 << 11;
     pub(in super::super) const MEMORY_HELD: u32 = 1 << 12;
     pub(in super::super) const FILE_SIZE_HELD: u32 = 1 << 13;
-    /// What must work worked: the workspace can be listed.
+    /// The required operations worked: the workspace can be listed.
     pub(in super::super) const WORKS: u32 = 1 << 14;
     /// The processes can be counted.
     pub(in super::super) const COUNTED: u32 = 1 << 15;
     /// A socket of the file system could not be reached.
     pub(in super::super) const SOCKETS_HELD: u32 = 1 << 16;
-    /// No file could be made in the workspace or beside it.
+    /// No file could be created in the workspace or beside it.
     pub(in super::super) const CHANGES_HELD: u32 = 1 << 17;
 }
 
-/// What can fail on the way to a command.
+/// The setup steps that can fail before a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Step {
@@ -294,15 +295,15 @@ impl Step {
             Self::Mounts => "the mount namespace",
             Self::Freeze => "read-only mounts",
             Self::Hide => "hiding denied files",
-            Self::Proc => "a `/proc` of its own",
+            Self::Proc => "its own `/proc`",
             Self::Pids => "the number of its processes",
             Self::Loopback => "the loopback device",
-            Self::Orphans => "taking in orphans",
+            Self::Orphans => "adopting orphans",
             Self::Fork => "a process",
             Self::Streams => "its input and output",
             Self::Limits => "its limits",
             Self::Directory => "its directory",
-            Self::Privileges => "giving up privileges",
+            Self::Privileges => "dropping privileges",
             Self::Landlock => "Landlock",
             Self::Seccomp => "seccomp",
             Self::Exec => "executing the program",

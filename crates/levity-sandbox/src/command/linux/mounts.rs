@@ -1,8 +1,7 @@
-//! Other paths of a workspace: mounts that show it, or a part of it, once more.
+//! Other paths of a workspace: mounts that show it, or a part of it, a second time.
 //!
-//! Landlock allows files and folders whatever path leads to them, and what hides a file lies on one
-//! path. So a command could read a denied file by a second mount of the workspace, wherever that
-//! is.
+//! Landlock allows files and folders regardless of their path, and a cover hides a file on one path
+//! only. So a command could read a denied file through a second mount of the workspace.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -27,7 +26,7 @@ pub(super) struct Mounts {
 struct Mount {
     id: u64,
     device: Vec<u8>,
-    /// The folder or file of its file system that it shows, and where.
+    /// The folder or file of its file system that it shows, and its mount point.
     root: Vec<u8>,
     point: Vec<u8>,
 }
@@ -45,16 +44,16 @@ struct Region {
 struct View<'a> {
     region: &'a Region,
     mount: &'a Mount,
-    /// What it is in the region, and where it is seen besides.
+    /// The path within the region, and the other path at which it appears.
     part: Vec<u8>,
     at: Vec<u8>,
 }
 
-/// Why a workspace with several mounts cannot be searched.
+/// The reason why a workspace with several mounts cannot be searched.
 #[derive(Debug)]
 pub(super) enum Trouble {
     Io(io::Error),
-    /// What this mount shows of the workspace cannot be looked at, or cannot be hidden.
+    /// The part of the workspace that this mount shows cannot be inspected, or cannot be hidden.
     Mount(PathBuf),
 }
 
@@ -71,9 +70,9 @@ impl From<Errno> for Trouble {
 }
 
 impl Mounts {
-    /// Finds the mounts that matter for the workspace whose folder this is.
+    /// Finds the mounts that are relevant for the workspace with this folder.
     pub(super) fn read(workspace: &Path) -> io::Result<Self> {
-        // A thread may have mounts of its own, and what it starts has the same.
+        // A thread may have its own mounts, and its children inherit them.
         let text = fs::read("/proc/thread-self/mountinfo")
             .or_else(|_| fs::read("/proc/self/mountinfo"))?;
         let all: Vec<Mount> = text
@@ -82,7 +81,7 @@ impl Mounts {
             .collect();
         let at = workspace.as_os_str().as_bytes();
         let at = at.strip_suffix(b"/").unwrap_or(at).to_vec();
-        let unknown = || io::Error::other("the mount of the workspace cannot be found out");
+        let unknown = || io::Error::other("the mount of the workspace cannot be determined");
         let id = look(workspace.as_os_str().as_bytes())?
             .ok_or_else(unknown)?
             .mount;
@@ -114,13 +113,13 @@ impl Mounts {
         self.regions.first().map_or(b"", |region| &region.at)
     }
 
-    /// Adds covers for what is hidden or protected and has other paths in the workspace. Returns
+    /// Adds covers for hidden or protected paths that have other paths in the workspace. Returns
     /// covers for paths elsewhere.
     pub(super) fn cover_views(&self, covers: &mut Vec<Cover>) -> Result<Vec<Cover>, Trouble> {
         let mut elsewhere: Vec<Cover> = Vec::new();
         for view in self.views() {
             let named = || Trouble::Mount(OsStr::from_bytes(&view.mount.point).into());
-            // Where something else is mounted on it, or on a folder above it, it is not seen.
+            // If something else is mounted on it, or on a folder above it, it is not visible.
             let seen = match look(&view.at).map_err(|_| named())? {
                 Some(seen) if seen.mount == view.mount.id => seen,
                 _ => continue,
@@ -129,7 +128,7 @@ impl Mounts {
                 self.cover_inside(&view, &seen, covers)?;
             } else if self.matters(&view, covers) {
                 if below(&view.at, self.workspace()).is_some() {
-                    // With it, the workspace itself would be hidden.
+                    // This would also hide the workspace itself.
                     return Err(named());
                 }
                 if !is_hidden(&elsewhere, &view.at) {
@@ -168,8 +167,8 @@ impl Mounts {
         })
     }
 
-    /// Returns whether a view shows something that is hidden or protected in the workspace, or what
-    /// a mount in the workspace hides.
+    /// Returns `true` if a view shows something that is hidden or protected in the workspace, or
+    /// that a mount in the workspace hides.
     fn matters(&self, view: &View<'_>, covers: &[Cover]) -> bool {
         let shown = append(&view.region.at, &view.part);
         let touches = |path: &[u8]| below(&shown, path).is_some();
@@ -182,7 +181,7 @@ impl Mounts {
             .any(|region| region.at != shown && touches(&region.at))
     }
 
-    /// Covers another path in the workspace of what is covered already.
+    /// Covers another path in the workspace of something that is already covered.
     fn cover_inside(
         &self,
         view: &View<'_>,
@@ -234,14 +233,14 @@ impl Mounts {
     }
 }
 
-/// Returns whether a path is hidden, or is in a folder that is.
+/// Returns `true` if a path is hidden, or is in a hidden folder.
 fn is_hidden(covers: &[Cover], path: &[u8]) -> bool {
     covers
         .iter()
         .any(|it| it.kind.hides() && below(it.path.as_bytes(), path).is_some())
 }
 
-/// What is at a path.
+/// The file or folder at a path.
 struct Seen {
     mount: u64,
     identity: Identity,
@@ -266,7 +265,7 @@ impl Seen {
     }
 }
 
-/// Looks at a path; nothing if there is none.
+/// Inspects a path; returns `None` if it does not exist.
 fn look(path: &[u8]) -> io::Result<Option<Seen>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path = if path.is_empty() { &b"/"[..] } else { path };
@@ -287,7 +286,7 @@ fn look(path: &[u8]) -> io::Result<Option<Seen>> {
     }))
 }
 
-/// What is left of a path below a folder; empty for the folder itself.
+/// Returns the part of a path below a folder; empty for the folder itself.
 fn below<'a>(folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(folder.strip_suffix(b"/").unwrap_or(folder))?;
     match rest {
@@ -304,7 +303,7 @@ fn append(folder: &[u8], rest: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A line of `mountinfo`: number, number of the parent, device, root, mount point, and more.
+/// Parses a line of `mountinfo`: number, number of the parent, device, root, mount point, and more.
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
@@ -317,7 +316,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// White space and backslashes are written as three octal digits.
+/// Decodes white space and backslashes, which are written as three octal digits.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

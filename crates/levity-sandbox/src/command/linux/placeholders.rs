@@ -1,9 +1,9 @@
-//! Files that are put into a repository while commands run, so that no command can make them.
+//! Files that are added to a repository while commands run, so that no command can create them.
 //!
-//! A mount protects a file that is there. Git also executes what it finds in files that are usually
-//! not there: `commondir`, for instance, says in which other folder the settings and hooks are. So
-//! each that is missing is made, protected like the others, and removed when the last command of
-//! this process has ended. If that process is killed, they stay, and change nothing for git.
+//! A mount protects an existing file. Git also executes programs named in files that usually do not
+//! exist: `commondir`, for instance, names the folder with the settings and hooks. So each missing
+//! file is created, protected like the others, and removed when the last command of this process
+//! has ended. If that process is killed, they remain, and change nothing for git.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -20,33 +20,33 @@ use super::job::{Cover, CoverKind, Identity};
 use crate::Workspace;
 use crate::workspace::Tree;
 
-/// The folder that the file is in, in more words than anybody else would use.
+/// The path of the file's own folder, in a spelling that no one else would use.
 const ITSELF: &[u8] = b"./././.\n";
 
-/// How many are put into a repository at most.
+/// The maximum number of placeholders in a repository.
 pub(super) const MOST: usize = 4;
 
-/// How long settings may be that are looked into.
+/// The maximum length of settings that are inspected.
 const MAX_CONFIG: usize = 64 << 10;
 
-/// Those that are there for commands that run, and for how many.
+/// The placeholders for running commands, and the number of commands that use each.
 static HELD: Mutex<Option<HashMap<Key, usize>>> = Mutex::new(None);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     workspace: PathBuf,
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     repository: Vec<u8>,
     name: &'static str,
 }
 
-/// What was put into repositories for one command.
+/// The placeholders that were added to repositories for one command.
 #[derive(Debug, Default)]
 pub(super) struct Placeholders(Vec<Key>);
 
 impl Placeholders {
-    /// Makes what is missing in repositories, and says what to cover. A repository into which
-    /// nothing can be put is protected as a whole.
+    /// Creates the missing files in repositories, and adds covers for them. A repository to which
+    /// nothing can be added is protected as a whole.
     pub(super) fn put_into(
         &mut self,
         workspace: &Workspace,
@@ -57,7 +57,7 @@ impl Placeholders {
             return covers;
         };
         for repository in repositories {
-            // One that was moved is missed by its other covers, too.
+            // If it was moved, its other covers are missed as well.
             let Ok(folder) = tree.open(repository) else {
                 continue;
             };
@@ -79,7 +79,7 @@ impl Placeholders {
         folder: &OwnedFd,
         covers: &mut Vec<Cover>,
     ) -> Result<(), Errno> {
-        // Before there is a placeholder for the settings.
+        // This check must precede the placeholder for the settings.
         let more = has_worktree_settings(folder).then_some("config.worktree");
         for name in ["hooks", "config", "commondir"].into_iter().chain(more) {
             let key = Key {
@@ -94,7 +94,7 @@ impl Placeholders {
             } else if make(folder, name)? || is_left_behind(folder, name) {
                 held.insert(key.clone(), 1);
             } else {
-                // The repository has one of its own.
+                // The repository has its own file.
                 continue;
             }
             self.0.push(key);
@@ -154,7 +154,7 @@ fn cover(workspace: &Workspace, path: &[u8], identity: Identity) -> Option<Cover
     })
 }
 
-/// Makes a file or folder; `false` if there is something already.
+/// Creates a file or folder; returns `false` if the name is taken.
 fn make(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
     let made = match name {
         "hooks" => mkdirat(folder, name, Mode::from_raw_mode(0o755)),
@@ -162,7 +162,7 @@ fn make(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let text = if name == "commondir" { ITSELF } else { b"" };
-            // So short a text is written in one go.
+            // Such a short text is written in one call.
             openat(folder, name, flags, Mode::from_raw_mode(0o644))
                 .and_then(|file| write(file, text).map(drop))
         }
@@ -174,7 +174,7 @@ fn make(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
     }
 }
 
-/// Returns whether a process that was killed has left it.
+/// Returns `true` if a killed process left it behind.
 fn is_left_behind(folder: &OwnedFd, name: &str) -> bool {
     name == "commondir" && text(folder, name, ITSELF.len() + 1).is_some_and(|text| text == ITSELF)
 }
@@ -184,7 +184,7 @@ fn remove(key: &Key) {
         top(key.workspace.as_os_str()).and_then(|top| Tree::new(top).open(&key.repository).ok());
     let Some(folder) = folder else { return };
     let is_unchanged = match key.name {
-        // One that is not empty is not removed.
+        // A folder that is not empty is not removed.
         "hooks" => {
             let _ = unlinkat(&folder, key.name, AtFlags::REMOVEDIR);
             return;
@@ -197,7 +197,7 @@ fn remove(key: &Key) {
     }
 }
 
-/// Returns whether the settings may say that there are more of them in `config.worktree`.
+/// Returns `true` if the settings may refer to more of them in `config.worktree`.
 fn has_worktree_settings(folder: &OwnedFd) -> bool {
     let Some(text) = text(folder, "config", MAX_CONFIG) else {
         return true;
@@ -208,12 +208,12 @@ fn has_worktree_settings(folder: &OwnedFd) -> bool {
         || has_include(&text)
 }
 
-/// Returns whether settings name other files with settings.
+/// Returns `true` if settings include other files with settings.
 fn has_include(text: &[u8]) -> bool {
     text.windows(8).any(|part| part == b"[include")
 }
 
-/// The beginning of a regular file.
+/// Reads the beginning of a regular file.
 fn text(folder: &OwnedFd, name: &str, most: usize) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(folder, name, flags, Mode::empty()).ok()?;

@@ -11,7 +11,7 @@ use crate::SandboxError;
 use crate::command::builder::{Network, Setup};
 use crate::command::private::Private;
 
-/// What programs need to run, and nothing that is anybody's own.
+/// Files that programs need to run, none of which are personal.
 const PROGRAMS: [&str; 9] = [
     "/usr",
     "/bin",
@@ -64,16 +64,16 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
-/// Places that commands may use, opened.
+/// Open places that commands may use.
 #[derive(Debug)]
 pub(super) struct Places {
     abi: ABI,
     open: Vec<(PathFd, BitFlags<AccessFs>)>,
-    /// Those that may be written, by their real names.
+    /// The writable places, by their real paths.
     pub(super) writable: Vec<PathBuf>,
-    /// What commands that only read may read, and whether they may execute it.
+    /// The places that read-only commands may read; the flag allows execution.
     pub(super) readable: Vec<(PathBuf, bool)>,
-    /// Those that the user opened beside the workspace, by their real names.
+    /// The places that the user allowed in addition to the workspace, by their real paths.
     pub(super) opened: Vec<PathBuf>,
 }
 
@@ -107,7 +107,7 @@ impl Places {
         let data = setup.writes.iter().cloned().chain([private.empty()]);
         places.readable.extend(data.map(|place| (place, false)));
         for place in system {
-            // Most systems have some of them only.
+            // Most systems have only some of them.
             let _ = places.add(Path::new(place), reading(abi));
         }
         for device in DEVICES {
@@ -148,7 +148,7 @@ impl Places {
         Ok(())
     }
 
-    /// A ruleset that allows these places and nothing else; `None` where there is no Landlock.
+    /// Returns a ruleset that allows these places and nothing else; `None` without Landlock.
     pub(super) fn ruleset(&self) -> Option<OwnedFd> {
         let mut ruleset = self.create()?;
         for (place, access) in &self.open {
@@ -157,7 +157,7 @@ impl Places {
         ruleset.into()
     }
 
-    /// A ruleset that allows nothing but the harmless devices, and all in `temp`.
+    /// Returns a ruleset that allows only the harmless devices, and everything in `temp`.
     pub(super) fn bare_ruleset(&self, temp: &Path) -> Option<OwnedFd> {
         let mut ruleset = self.create()?;
         for device in DEVICES {
@@ -189,14 +189,14 @@ impl Places {
         ruleset.create().ok()
     }
 
-    /// Where the system keeps its programs, by their real names.
+    /// Returns the program folders of the system, by their real paths.
     pub(super) fn programs() -> impl Iterator<Item = PathBuf> {
         PROGRAMS
             .iter()
             .filter_map(|place| Path::new(place).canonicalize().ok())
     }
 
-    /// What is allowed in a `/proc` of the command's own.
+    /// Returns the allowed access to the command's own `/proc`.
     pub(super) fn proc_access() -> u64 {
         (AccessFs::ReadFile | AccessFs::ReadDir).bits()
     }
@@ -210,7 +210,7 @@ fn reading(abi: ABI) -> BitFlags<AccessFs> {
     AccessFs::from_read(abi)
 }
 
-/// All that can be done with files and folders; not with devices, nor with the sockets of others.
+/// Returns all access rights to files and folders, without devices and the sockets of others.
 fn writing(abi: ABI) -> BitFlags<AccessFs> {
     let never = AccessFs::MakeChar
         | AccessFs::MakeBlock

@@ -1,4 +1,4 @@
-//! Finds out what this system can do, by doing it in a child.
+//! Tests what this system can enforce, by trying it in a child.
 
 use std::ffi::CString;
 use std::io;
@@ -22,11 +22,11 @@ use crate::command::limits::Limits;
 use crate::command::private::Private;
 use crate::command::report::{Level, Mechanism, Protection, SandboxReport};
 
-/// What was found out.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tried {
     bits: u32,
-    /// Whether a process that does what daemons do was gone with its command.
+    /// `true` if a process that acts like a daemon ended with its command.
     killed_whole: bool,
 }
 
@@ -36,7 +36,7 @@ impl Tried {
     }
 }
 
-/// The best means that work, and what they are worth.
+/// Returns the best mechanisms that work, and the result of their probe.
 pub(super) fn means(setup: &Setup, private: &Private) -> Result<(Means, Tried), SandboxError> {
     let mut failure = None;
     for apart in [Apart::Namespaces, Apart::UserNamespaces, Apart::Nothing] {
@@ -55,7 +55,7 @@ pub(super) fn means(setup: &Setup, private: &Private) -> Result<(Means, Tried), 
 
 enum Trouble {
     Fatal(SandboxError),
-    /// With other means it may work.
+    /// It may work with other mechanisms.
     Other(io::Error),
 }
 
@@ -131,7 +131,7 @@ fn try_out(
         .and_then(|it| it.local_addr().ok())
         .map_or(0, |address| address.port());
     let canary = CString::new(private.canary().as_os_str().as_bytes())?;
-    // Where its path is too long for an address, nobody can reach it.
+    // If its path is too long for an address, no process can reach it.
     let _ = std::fs::remove_file(private.socket());
     let _service = UnixDatagram::bind(private.socket()).ok();
     let socket = CString::new(private.socket().as_os_str().as_bytes())?;
@@ -169,11 +169,9 @@ fn try_out(
         )
     });
     if !ended || bits & found::WORKS == 0 {
-        return Err(io::Error::other(
-            "the child that was to find out ended early",
-        ));
+        return Err(io::Error::other("the probe process ended early"));
     }
-    // Without a port to try, only what was put into force speaks for it.
+    // Without a port to try, only the mechanisms in force count.
     if port == 0 && (system.means.own_network || bits & found::SECCOMP != 0) {
         bits |= found::NETWORK_HELD;
     }
@@ -183,13 +181,14 @@ fn try_out(
     })
 }
 
-/// How long a pipe may be held after the process that was to hold it was killed, in milliseconds.
+/// The time until a pipe must be released after the process that held it was killed, in
+/// milliseconds.
 const RELEASE: u64 = 5000;
 
-/// Waits until nobody holds the other end of a pipe; whether that happened in time.
+/// Waits until no process holds the other end of a pipe; returns `true` if that happened in time.
 ///
 /// A process that another thread starts at the same moment has a copy of every descriptor until it
-/// closes them. So a pipe that is still held at once says nothing of the command.
+/// closes them. So a pipe that is still held at first is not evidence against the command.
 fn is_let_go(watched: &OwnedFd, millis: u64) -> bool {
     let end = launch::millis().saturating_add(millis);
     loop {
@@ -209,7 +208,7 @@ fn failed(step: Step, errno: i32) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", step.name()))
 }
 
-/// What the means are worth.
+/// Builds the report from the mechanisms and the result of their probe.
 pub(super) fn report(setup: &Setup, means: &Means, tried: Tried) -> SandboxReport {
     SandboxReport {
         level: Level::Open,
@@ -227,7 +226,7 @@ pub(super) fn report(setup: &Setup, means: &Means, tried: Tried) -> SandboxRepor
     .ranked()
 }
 
-/// Whether commands can be run read-only, found out by a run that tries to do more.
+/// Tests whether commands can run read-only, by a run that tries to do more.
 pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> Protection {
     let means = &system.means;
     if means.landlock == 0 || !means.seccomp {
@@ -242,7 +241,7 @@ pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> 
     if system.holds_programs() {
         return Protection::open(
             by,
-            "the workspace holds the system's programs, which could not be executed",
+            "the workspace contains the system's programs, which could not be executed",
         );
     }
     let Some(reading) = system.try_reading() else {
@@ -262,7 +261,7 @@ pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> 
     ];
     match try_out(system, limits, private, Some(&reading)) {
         Ok(tried) if needed.into_iter().all(|bit| tried.has(bit)) => Protection::held(by),
-        _ => Protection::open(by, "a command that was to read only could do more"),
+        _ => Protection::open(by, "a read-only command could do more than read"),
     }
 }
 
@@ -283,11 +282,11 @@ fn files(means: &Means, tried: Tried) -> Protection {
     if !reads {
         return Protection::open(by, "files outside can be read");
     }
-    // Before the third version a file that may be read could be emptied; mounts and filters see to
-    // that.
+    // Before the third version, Landlock allows truncating a readable file; mounts and filters
+    // prevent that.
     let emptied = means.landlock < 3 && !means.frozen && (!means.seccomp || is_root());
     if emptied {
-        return Protection::open(by, "files outside that may be read can be emptied");
+        return Protection::open(by, "readable files outside can be truncated");
     }
     if means.frozen {
         return Protection::held(by);
@@ -318,7 +317,7 @@ fn network(setup: &Setup, means: &Means, tried: Tried) -> Protection {
     if !is_open && !tried.has(found::NETWORK_HELD) {
         return Protection::open(by, "the network can be reached");
     }
-    // Whatever of the network is asked for: these lead to the host itself.
+    // These sockets lead to the host itself, whichever network access is allowed.
     if !means.seccomp || !tried.has(found::SOCKETS_HELD) {
         return Protection::open(
             by,
@@ -326,7 +325,7 @@ fn network(setup: &Setup, means: &Means, tried: Tried) -> Protection {
         );
     }
     if is_open {
-        Protection::held(by).noted("open, as was asked for")
+        Protection::held(by).noted("open, as configured")
     } else {
         Protection::held(by)
     }
@@ -342,10 +341,10 @@ fn processes(means: &Means, tried: Tried) -> Protection {
         by.push(Mechanism::ProcessGroup);
     }
     if !tried.killed_whole {
-        return Protection::open(by, "a process that detaches itself lives on");
+        return Protection::open(by, "a process that detaches itself survives");
     }
     if !means.is_apart() && !tried.has(found::SIGNALS_HELD) {
-        return Protection::open(by, "a command can kill what watches it");
+        return Protection::open(by, "a command can kill its watcher");
     }
     Protection::held(by)
 }
@@ -363,7 +362,7 @@ fn others(means: &Means, tried: Tried) -> Protection {
     let unseen = means.own_proc || means.landlock > 0;
     let safe = means.is_apart() || (means.landlock >= 6 && tried.has(found::SIGNALS_HELD));
     match (unseen, safe) {
-        // Landlock does not know of limits and priorities.
+        // Landlock does not cover limits and priorities.
         (true, true) if !means.is_apart() && !means.seccomp => {
             Protection::open(by, "limits of processes of the same user can be changed")
         }
@@ -386,7 +385,7 @@ fn watched(tried: Tried, more: &[Mechanism]) -> Protection {
     }
 }
 
-/// What the kernel keeps is for all tasks, so it is wider; it bounds what is faster than the
+/// The kernel's limit counts all tasks, so it is wider; it stops commands that are faster than the
 /// watcher.
 fn process_count(means: &Means, tried: Tried) -> Protection {
     let mut by = Vec::new();
@@ -399,8 +398,8 @@ fn process_count(means: &Means, tried: Tried) -> Protection {
     watched(tried, &by)
 }
 
-/// Whether each process namespace has a highest number of its own. Before Linux 6.14 there is one
-/// for the whole system, which must not be touched.
+/// Returns `true` if each process namespace has its own highest number. Before Linux 6.14 there is
+/// one for the whole system, which must not be changed.
 fn has_own_pids() -> bool {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
@@ -410,8 +409,8 @@ fn has_own_pids() -> bool {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 14)
 }
 
-/// The highest number where this many tasks are allowed. The kernel never uses the first 300 again,
-/// and wants 8 for each processor.
+/// Returns the highest number for this many tasks. The kernel never reuses the first 300, and
+/// requires 8 for each processor.
 pub(super) fn pid_max(tasks: u64) -> u64 {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     (tasks + 301).max(processors * 8).clamp(301, 4 << 20)
@@ -421,7 +420,7 @@ fn file_size(tried: Tried) -> Protection {
     if tried.has(found::FILE_SIZE_HELD) {
         Protection::held([Mechanism::Rlimit])
     } else {
-        Protection::open([], "it has no limit")
+        Protection::open([], "there is no limit")
     }
 }
 
@@ -433,7 +432,7 @@ mod tests {
     fn pipe_that_another_thread_holds_for_a_moment_counts_as_let_go() {
         let (watched, held) = pipe().unwrap();
         let other = std::thread::spawn(move || {
-            // Long enough that it is held when it is looked at first.
+            // This is long enough for the pipe to be held at the first check.
             (0..10_000).for_each(|_| std::thread::yield_now());
             drop(held);
         });

@@ -1,7 +1,8 @@
-//! What a command that only reads may reach, as a ruleset of Landlock that is made for one run.
+//! The rights of a read-only command, as a Landlock ruleset that is created for one run.
 //!
-//! Landlock allows and never forbids, so the workspace is allowed in pieces: a folder with nothing
-//! hidden in it as a whole, and of any other folder its names and each entry that is not hidden.
+//! Landlock allows and never forbids, so the workspace is allowed in parts. A folder without hidden
+//! entries is allowed as a whole. For any other folder, its names and each entry that is not hidden
+//! are allowed.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -22,7 +23,7 @@ use crate::command::launch;
 use crate::command::private::{Private, RunFolder};
 use crate::workspace::Tree;
 
-/// How many rules a ruleset may have. A workspace that needs more is refused.
+/// The maximum number of rules of a ruleset. A workspace that needs more is refused.
 const MOST_RULES: usize = 20_000;
 
 const OPEN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -31,14 +32,14 @@ const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// A run that only reads: its rights, and the folder for its temporary files.
+/// A read-only run: its rights, and the folder for its temporary files.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) ruleset: OwnedFd,
     pub(super) temp: RunFolder,
 }
 
-/// Why there is no such run.
+/// The reason why a read-only run is refused.
 #[derive(Debug)]
 pub(super) enum Refusal {
     TooManyRules,
@@ -53,7 +54,7 @@ impl From<Errno> for Refusal {
 }
 
 impl Reading {
-    /// Works out the rights of a run. `private` is the sandbox's own folder.
+    /// Computes the rights of a run. `private` is the sandbox's own folder.
     pub(super) fn new(
         workspace: &Workspace,
         places: &Places,
@@ -75,7 +76,7 @@ impl Reading {
             .map(|it| OsStr::from_bytes(it.path.as_bytes()).into())
             .collect();
         for (place, runs) in &places.readable {
-            // Most systems have some of them only, and one that was removed meanwhile is not
+            // Most systems have only some of them, and a place that was removed meanwhile is not
             // needed.
             let Ok(real) = place.canonicalize() else {
                 continue;
@@ -85,7 +86,7 @@ impl Reading {
             } else {
                 read()
             };
-            // The folder for what is empty is the only one of the sandbox's own.
+            // The empty folder is the only allowed one of the sandbox's own.
             let mut own = vec![workspace.root()];
             own.extend((real != empty).then_some(private));
             own.extend(elsewhere.iter().map(PathBuf::as_path));
@@ -115,18 +116,18 @@ impl Rules<'_> {
         )?)
     }
 
-    /// Allows what was opened: a folder with all in it, or a file.
+    /// Allows an open folder with everything in it, or an open file.
     fn allow_opened(&mut self, fd: &OwnedFd, access: BitFlags<AccessFs>) -> Result<(), Refusal> {
         match FileType::from_raw_mode(fstat(fd)?.st_mode) {
             FileType::Directory => self.allow(fd, access),
-            // A right that only folders have is refused for files.
+            // Landlock refuses rights for files that only folders have.
             FileType::RegularFile => self.allow(fd, access & !BitFlags::from(AccessFs::ReadDir)),
             _ => Ok(()),
         }
     }
 
-    /// Allows a place, but not what lies in one of `except`. Where one of them is in the place, all
-    /// around it is allowed.
+    /// Allows a place, except for paths in one of `except`. If one of them is in the place,
+    /// everything around it is allowed.
     fn allow_around(
         &mut self,
         place: &Path,
@@ -173,7 +174,7 @@ impl Rules<'_> {
         let root_path = workspace.root().as_os_str().as_bytes();
         let above = root_path.strip_suffix(b"/").unwrap_or(root_path).len() + 1;
         let is_git = |path: &[u8]| path == b".git" || path.ends_with(b"/.git");
-        // Both relative to the workspace: what is hidden, and the folders above that.
+        // Hidden paths, and the folders above them, both relative to the workspace.
         let mut hidden: HashSet<&[u8]> = found.repositories.iter().map(Vec::as_slice).collect();
         let mut secrets = HashSet::new();
         for cover in &found.covers {
@@ -197,11 +198,11 @@ impl Rules<'_> {
             .copied()
             .filter(|folder| !is_hidden(folder))
             .collect();
-        // Each is opened from the one before it, as far as they have the same folders above them.
+        // Each is opened from the one before it, as far as they share the folders above them.
         parts.sort_unstable();
         let mut tree = Tree::new(root);
         for folder in parts {
-            // One that is not there any more needs no rule.
+            // A folder that no longer exists needs no rule.
             let Ok(fd) = tree.open(folder) else { continue };
             if !found.searched.contains(&Identity::of(&fstat(&fd)?)) {
                 continue;
@@ -225,7 +226,8 @@ impl Rules<'_> {
                 };
                 let stat = fstat(&child)?;
                 let identity = Identity::of(&stat);
-                // Only what the search saw: another thing may have the name by now.
+                // Only entries that the search saw are allowed: another file may have the name by
+                // now.
                 let is_known = match FileType::from_raw_mode(stat.st_mode) {
                     FileType::Directory => found.searched.contains(&identity),
                     _ => !secrets.contains(&identity),
@@ -239,7 +241,7 @@ impl Rules<'_> {
     }
 }
 
-/// The folders above a path that is relative to the workspace, and the workspace itself.
+/// Returns the folders above a path that is relative to the workspace, and the workspace itself.
 fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = path
         .iter()
@@ -256,7 +258,7 @@ mod tests {
     use super::super::hide;
     use super::*;
 
-    /// Whether a workspace with these files needs no more rules than this.
+    /// Returns `true` if a workspace with these files needs no more rules than this.
     fn fits(names: &[&str], rules: usize) -> bool {
         let folder = tempfile::tempdir().unwrap();
         for name in names {
@@ -273,7 +275,7 @@ mod tests {
         let created =
             landlock::RulesetAttr::handle_access(landlock::Ruleset::default(), read()).unwrap();
         let ruleset: Option<OwnedFd> = created.create().unwrap().into();
-        // Where there is no Landlock, nothing can be counted.
+        // Without Landlock, nothing can be counted.
         let Some(ruleset) = ruleset else { return true };
         let mut rules = Rules {
             ruleset: ruleset.as_fd(),

@@ -1,8 +1,8 @@
-//! Which files the commands that run now were kept from.
+//! The files that are hidden from the commands that are currently running.
 //!
-//! A command that runs can move a folder while another looks for denied files, from where it has
-//! not looked yet to where it has. So a search must find all that was hidden from a command that
-//! ran meanwhile, by every name: none of them can remove one, as it is covered.
+//! A running command can move a folder while another command searches for denied files, from an
+//! unsearched place to a searched one. So a search must find every file that was hidden from a
+//! command that ran meanwhile, by every name: no command can remove one, as it is covered.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -14,8 +14,8 @@ use rustix::fs::fstat;
 use super::hide::{Found, open_found};
 use super::job::{CoverKind, Identity};
 
-/// How many denied files are held open, to know whether they are still there. More are taken to be
-/// there.
+/// The maximum number of denied files that are held open, to check whether they still exist.
+/// Further files are assumed to exist.
 const MOST_OPEN: usize = 128;
 
 static RUNNING: Mutex<Running> = Mutex::new(Running {
@@ -27,16 +27,16 @@ static RUNNING: Mutex<Running> = Mutex::new(Running {
 
 struct Running {
     scans: usize,
-    /// Counts each begin of a scan and each end of a command.
+    /// A counter of scan starts and command ends.
     time: u64,
     next: u64,
     commands: Vec<Known>,
 }
 
-/// What a command is kept from.
+/// The files that are hidden from a command.
 struct Known {
     number: u64,
-    /// When it ended, while a scan went on that it may have disturbed.
+    /// The time at which it ended, while a scan was running that it may have disturbed.
     ended: Option<u64>,
     root: PathBuf,
     files: Vec<File>,
@@ -45,11 +45,11 @@ struct Known {
 /// A file or folder that is hidden or protected.
 struct File {
     identity: Identity,
-    /// By how many names it was found.
+    /// The number of names by which it was found.
     names: u64,
-    /// It is a folder that could not be searched.
+    /// `true` for a folder that could not be searched.
     is_unknown: bool,
-    /// It is held open, to know whether it is still there.
+    /// An open handle, to check whether the file still exists.
     open: Option<Arc<OwnedFd>>,
 }
 
@@ -57,7 +57,7 @@ fn running() -> MutexGuard<'static, Running> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A scan for denied files that goes on, and when it began.
+/// A running scan for denied files, and the time of its start.
 pub(super) struct ScanMark(u64);
 
 impl ScanMark {
@@ -68,8 +68,8 @@ impl ScanMark {
         Self(running.time)
     }
 
-    /// Notes what a command is kept from, for as long as the result is held; `None` when the search
-    /// missed something.
+    /// Records the files that are hidden from a command, for as long as the result is held; `None`
+    /// if the search missed something.
     pub(super) fn end(self, root: &Path, found: &Found) -> Option<CommandMark> {
         let mut names: HashMap<Identity, u64> = HashMap::new();
         let kept = || {
@@ -82,7 +82,7 @@ impl ScanMark {
             *names.entry(cover.identity).or_default() += 1;
         }
         let mut running = running();
-        // What had ended before the scan began did not disturb it.
+        // A command that had ended before the scan started did not disturb it.
         let disturbs =
             |known: &&Known| known.root == root && known.ended.is_none_or(|end| end > self.0);
         let mut known = running
@@ -99,7 +99,7 @@ impl ScanMark {
         }
         let mut files = Vec::new();
         for cover in kept() {
-            // The first of its names speaks for all.
+            // The first of its names represents all.
             let Some(names) = names.remove(&cover.identity) else {
                 continue;
             };
@@ -128,9 +128,10 @@ impl ScanMark {
 }
 
 impl File {
-    /// Whether a search did not find it by all its names, although it still has them.
+    /// Returns `true` if a search did not find the file by all its names, although it still has
+    /// them.
     fn is_missing(&self, found: &HashMap<Identity, u64>, searched: &HashSet<Identity>) -> bool {
-        // A folder that was shut may be open now, and is searched then.
+        // A folder that was inaccessible may be accessible now, and is searched then.
         if self.is_unknown && searched.contains(&self.identity) {
             return false;
         }
@@ -147,7 +148,7 @@ impl Drop for ScanMark {
     }
 }
 
-/// A command that runs.
+/// A running command.
 pub(super) struct CommandMark(u64);
 
 impl Drop for CommandMark {
@@ -174,7 +175,7 @@ impl Running {
     }
 }
 
-/// How many names a file has that is held open. A folder has several as long as it is there.
+/// Returns the number of names of an open file. A folder has several as long as it exists.
 #[allow(
     clippy::useless_conversion,
     clippy::unnecessary_cast,
@@ -201,7 +202,7 @@ mod tests {
             &crate::command::linux::search_limit::unlimited(),
         )
         .unwrap();
-        // One that goes on all the time, so that nothing is forgotten.
+        // This scan runs all the time, so that nothing is forgotten.
         let _other = ScanMark::begin();
         let command = ScanMark::begin().end(root, &found).unwrap();
         let (during, across) = (ScanMark::begin(), ScanMark::begin());

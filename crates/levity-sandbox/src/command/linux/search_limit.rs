@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::command::run::Control;
 
-/// The time that a command may take, of which the search before it is a part.
+/// The time limit of a command, which includes the search before it.
 pub(super) struct SearchLimit<'a> {
     start: Instant,
     time: Duration,
@@ -18,7 +18,7 @@ impl<'a> SearchLimit<'a> {
     pub(super) fn start(time: Duration, control: Option<&'a Control>) -> Self {
         #[expect(
             clippy::disallowed_methods,
-            reason = "the duration of a process is known from a real clock only"
+            reason = "only a real clock measures the duration of a process"
         )]
         let start = Instant::now();
         Self {
@@ -47,7 +47,7 @@ impl<'a> SearchLimit<'a> {
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Fails when no time remains, or when the caller no longer waits.
+    /// Fails if no time remains, or if the caller no longer waits.
     pub(super) fn check(&self) -> io::Result<()> {
         if self.remaining().is_zero() {
             return Err(io::Error::new(

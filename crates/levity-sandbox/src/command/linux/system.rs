@@ -37,23 +37,23 @@ use crate::command::private::{Private, RunFolder};
 use crate::command::report::SandboxReport;
 use crate::command::run::{Control, Order};
 
-/// How often denied files are looked for when they are moved meanwhile.
+/// The number of searches for denied files if they are moved meanwhile.
 const TRIES: usize = 16;
 
-/// The time that a trial of the sandbox may take before its first command.
+/// The time limit of a trial run before the first command.
 const PROBE_TIME: Duration = Duration::from_secs(5);
 
 const MOVED: &str =
     "denied files are moved while they are looked for; run it again when other commands have ended";
 
-/// What is the same for all commands of a sandbox.
+/// The state that all commands of a sandbox share.
 #[derive(Debug)]
 pub(in crate::command) struct System {
     workspace: Workspace,
     pub(super) means: Means,
     places: Places,
     filters: Vec<Vec<sock_filter>>,
-    /// The filters of commands that only read; none where they cannot be held.
+    /// The filters of read-only commands; `None` if they cannot be enforced.
     read_only_filters: Option<Vec<Vec<sock_filter>>>,
     root: CString,
     empty: CString,
@@ -97,7 +97,7 @@ impl System {
         let Some(empty) = c_path(&private.empty()) else {
             return Err(zero);
         };
-        // What is mounted read-only stays so.
+        // A place that is mounted read-only stays read-only.
         let writable = places.writable.iter().filter(|place| !is_read_only(place));
         let writable = writable.filter_map(|place| c_path(place)).collect();
         Ok(Self {
@@ -121,7 +121,7 @@ impl System {
     ) -> Result<CommandOutput, CommandError> {
         let limit = SearchLimit::start(order.limits.time, Some(control));
         if limit.is_abandoned() {
-            // Nobody waits for it any more, so it does not begin.
+            // The caller no longer waits for the command, so it does not start.
             return Err(CommandError::Lost);
         }
         let listener = order.listener.clone();
@@ -148,7 +148,7 @@ impl System {
             if self.means.hidden {
                 (covers, _placeholders) = self.covers(found, order.read_only);
             }
-            // They are there until the command has ended.
+            // The links exist until the command has ended.
             let mut _links = None;
             let covers = Arc::new(covers);
             let (job, wires) = self.prepare(
@@ -160,7 +160,7 @@ impl System {
                 &mut _links,
             )?;
             let (records, out, err) = perform(job, wires, &mut ear)?;
-            // What was found has another place by now; nothing was run.
+            // A file that was found has moved; nothing was run.
             let stale = Errno::STALE.raw_os_error();
             let moved =
                 |it: &Record| matches!(it, Record::Failed(Step::Hide, errno, _) if *errno == stale);
@@ -179,8 +179,7 @@ impl System {
         })
     }
 
-    /// What must be hidden from a command, and a mark that it is hidden, to hold while the command
-    /// runs.
+    /// Returns the paths to hide from a command, and a mark to hold while the command runs.
     fn search(
         &self,
         read_only: bool,
@@ -199,7 +198,7 @@ impl System {
             Err(Trouble::Mount(mount)) => Err(CommandError::SecondMount(mount)),
         };
         if !self.means.hidden {
-            // Without mounts other commands are kept from nothing.
+            // Without mounts, nothing is hidden from other commands.
             return Ok((
                 if read_only {
                     search()?
@@ -219,8 +218,8 @@ impl System {
         Err(setup(Step::Hide.name(), io::Error::other(MOVED)))
     }
 
-    /// Hides what links with a denied name lead to in places that were opened. Others are out of
-    /// reach, or the system's own.
+    /// Hides the targets of links with a denied name in places that were allowed. Other targets are
+    /// out of reach, or belong to the system.
     fn hide_outside(&self, found: &mut Found) {
         let covered: HashSet<CString> = found.elsewhere.iter().map(|it| it.path.clone()).collect();
         for target in &found.outside {
@@ -253,7 +252,8 @@ impl System {
         }
     }
 
-    /// What is mounted on, and files that are there for that as long as the result is held.
+    /// Returns the covers to mount, and the placeholders that exist for them as long as the result
+    /// is held.
     fn covers(&self, found: Found, read_only: bool) -> (Vec<Cover>, Placeholders) {
         let Found {
             mut covers,
@@ -261,7 +261,7 @@ impl System {
             elsewhere,
             ..
         } = found;
-        // What holds the workspace cannot be hidden without it.
+        // A folder that contains the workspace cannot be hidden without it.
         let root = self.workspace.root();
         let holds_root = |it: &Cover| root.starts_with(OsStr::from_bytes(it.path.as_bytes()));
         covers.extend(elsewhere.into_iter().filter(|it| !holds_root(it)));
@@ -334,7 +334,7 @@ impl System {
         Ok((job, pipes.host))
     }
 
-    /// Has programs found outside of what commands can change, by links that they cannot change.
+    /// Links programs from places that commands cannot change, in a folder that they cannot change.
     fn take_from_system(
         &self,
         environment: &mut Environment,
@@ -355,7 +355,7 @@ impl System {
             .map_err(failed)
     }
 
-    /// A job without a command.
+    /// Creates a job without a command.
     fn job(&self, control: Control, child: ChildEnds) -> io::Result<Job> {
         let ids = (
             rustix::process::geteuid().as_raw(),
@@ -396,9 +396,9 @@ impl System {
         })
     }
 
-    /// Gives a job the rights of a command that only reads, in place of its own.
+    /// Gives a job the rights of a read-only command instead of its own.
     fn keep_to_reading(&self, job: &mut Job, reading: &Reading) -> io::Result<()> {
-        // In the host's network, `/proc/net` would tell of its sockets.
+        // In the host's network, `/proc/net` would reveal its sockets.
         job.means.own_network = job.means.is_apart();
         job.ruleset = Some(above(reading.ruleset.try_clone()?)?);
         job.filters = self.read_only_filters.clone().unwrap_or_default();
@@ -406,20 +406,20 @@ impl System {
         Ok(())
     }
 
-    /// Whether programs of the system are in the workspace.
+    /// Returns `true` if programs of the system are in the workspace.
     pub(super) fn holds_programs(&self) -> bool {
         Places::programs().any(|place| place.starts_with(self.workspace.root()))
     }
 
-    /// A run of the workspace that only reads, to try that; `None` where it cannot be.
+    /// Prepares a read-only run of the workspace for a trial; `None` if that is impossible.
     pub(super) fn try_reading(&self) -> Option<Reading> {
         let limit = SearchLimit::start(PROBE_TIME, None);
         let found = hide::search(&self.workspace, &limit).ok()?;
         self.reading(&found).ok()
     }
 
-    /// A job that tries what the means are worth, with the rights of any command or of one that
-    /// only reads.
+    /// Creates a job that tests the mechanisms, with the rights of any command or of a read-only
+    /// one.
     pub(super) fn probe(
         &self,
         probe: Probe,
@@ -435,7 +435,7 @@ impl System {
         job.probe = Some(probe);
         job.limit(limits);
         job.time_ms = millis(PROBE_TIME);
-        // To hide something is tried on what no workspace has.
+        // Hiding is tested on a folder that no workspace contains.
         let stat = rustix::fs::stat(&*self.empty)?;
         let (kind, path) = (CoverKind::Folder, self.empty.clone());
         job.covers = Arc::new(vec![Cover {
@@ -464,8 +464,8 @@ impl Job {
         self.cpu_ms = millis(limits.cpu_time);
         (self.memory, self.processes, self.file_size) =
             (limits.memory, limits.processes, limits.file_size);
-        // In a user namespace the kernel counts what is in it. Elsewhere it counts all that the
-        // user has, which is at most what there is. Root has no limit.
+        // In a user namespace the kernel counts the processes in it. Elsewhere it counts all
+        // processes of the user, which is at most the system's total. Root has no limit.
         let before = if self.means.apart == Apart::UserNamespaces {
             0
         } else {
@@ -477,7 +477,7 @@ impl Job {
     }
 }
 
-/// How many processes and threads the system has; more than enough where it does not say.
+/// Returns the number of processes and threads of the system; more than enough if it is unknown.
 fn all_tasks() -> u64 {
     let told = fs::read_to_string("/proc/loadavg").ok();
     let total = told
@@ -550,7 +550,7 @@ fn setup(step: &'static str, source: io::Error) -> CommandError {
     CommandError::Setup { step, source }
 }
 
-/// What the watcher's word means.
+/// Converts the watcher's records into a result.
 fn outcome(
     records: &[Record],
     covers: &[Cover],
@@ -594,9 +594,9 @@ fn outcome(
     }
 }
 
-/// Why a file could not be hidden or protected.
+/// Builds the error for a file that could not be hidden or protected.
 fn not_hidden(path: &[u8], errno: Errno) -> io::Error {
-    // A name may hold anything, and the message may be shown in a terminal.
+    // A name may contain any character, and the message may be shown in a terminal.
     let path = String::from_utf8_lossy(path).escape_debug().to_string();
     match errno {
         Errno::STALE => io::Error::other(format!("`{path}` is not what was found there: {MOVED}")),
@@ -626,7 +626,7 @@ fn exit(status: i32, limit: u8) -> Exit {
     }
 }
 
-/// Where the program may be: as it says, or in each folder of the path that has one of this name.
+/// Returns the candidate paths of the program: the given path, or one in each folder of `PATH`.
 fn programs(order: &Order, environment: &Environment) -> Result<Vec<CString>, CommandError> {
     let program = order
         .argv
@@ -638,7 +638,7 @@ fn programs(order: &Order, environment: &Environment) -> Result<Vec<CString>, Co
         return Ok(vec![name]);
     }
     let path = environment.get("PATH").unwrap_or_default();
-    // A folder that is not named in full would be one of the workspace.
+    // A relative folder would be one of the workspace.
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let files = folders
         .map(|folder| folder.join(program))
@@ -669,9 +669,9 @@ fn is_read_only(place: &Path) -> bool {
         .is_ok_and(|it| it.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-/// The capabilities that a command keeps: where root runs it, those over files, so that it can work
-/// in a workspace that is somebody else's. Without CAP_FSETID, no file that it makes runs with the
-/// rights of a group that it is not in.
+/// Returns the capabilities that a command retains. If root runs it, it retains those over files,
+/// so that it can work in a workspace of another user. Without CAP_FSETID, no file that it creates
+/// runs with the rights of a group that it is not in.
 fn capabilities(means: &Means) -> u64 {
     const CHOWN: u64 = 1;
     const DAC_OVERRIDE: u64 = 1 << 1;

@@ -1,5 +1,5 @@
-//! The watcher's work: it waits for the command to end, for the host to let go, and for a limit to
-//! be passed. Then it kills everything that is left.
+//! The watcher of a command: it waits until the command ends, the host closes its pipe, or a limit
+//! is exceeded. Then it kills all remaining processes.
 //!
 //! This runs in a copy of a process with many threads, so nothing here allocates.
 
@@ -13,27 +13,27 @@ use super::inside::tell;
 use super::job::{Job, Record, found};
 use crate::command::launch;
 
-/// How many threads a command may have for each process that it may have.
+/// The maximum number of threads per allowed process of a command.
 pub(super) const THREADS: u64 = 16;
 
-/// How often the processes are looked at, in milliseconds.
+/// The interval between two process counts, in milliseconds.
 const TICK: u64 = 25;
-/// How often is looked whether the system has suddenly more of them.
+/// The interval between two checks for a sudden increase of tasks, in milliseconds.
 const GLANCE: u64 = 4;
-/// How many more tasks are not looked at, however few are allowed.
+/// The minimum number of new tasks that triggers a count.
 const LEAST_ROOM: u32 = 8;
-/// How long a command has to end after it was asked to.
+/// The time for a command to end after it was asked to, in milliseconds.
 const GRACE: u64 = 500;
-/// How long is tried to kill what will not die.
+/// The time for which the watcher tries to kill processes that do not die, in milliseconds.
 const PATIENCE: u64 = 10_000;
 
-/// How often in a row it may fail to count processes, when there are too many open files for a
-/// moment.
+/// The maximum number of consecutive failures to count processes, for example because of too many
+/// open files.
 const FAILURES: u32 = 8;
-/// How often a probe is looked for, of which one process at least is alive at any time.
+/// The number of searches for a probe, of which at least one process is alive at any time.
 const LOOKS: u32 = 100;
 
-/// The limits that the watcher keeps, as it tells the host.
+/// The limits that the watcher enforces, as it reports them to the host.
 pub(super) mod limit {
     pub(in super::super) const NONE: u8 = 0;
     pub(in super::super) const TIME: u8 = 1;
@@ -45,27 +45,27 @@ pub(super) mod limit {
 
 struct Watch<'a> {
     job: &'a mut Job,
-    /// The command, and how it ended.
+    /// The command, and its exit status.
     command: i32,
     status: Option<i32>,
-    /// This process, as `/proc` calls it.
+    /// The number of this process in `/proc`.
     own: Option<i32>,
     apart: bool,
-    /// How many tasks the system had when they were last counted, and how many more make it count
-    /// again.
+    /// The number of tasks of the system at the last count, and the increase that triggers a new
+    /// count.
     tasks: u16,
     room: u32,
-    /// The least shared memory that the system had since the command began.
+    /// The minimum of the system's shared memory since the command started.
     shared: u64,
-    /// How often in a row processes could not be counted, or not all of them.
+    /// The number of consecutive counts that failed or were incomplete.
     failures: u32,
-    /// Held by the command until it is a program.
+    /// A pipe that the command holds until it executes its program.
     before: &'a OwnedFd,
 }
 
 pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command: i32) -> ! {
     let proc = job.census.open().unwrap_or(-1);
-    // What the command writes to must be open in it alone.
+    // The pipes that the command writes to must be open in it alone.
     let keep = [&job.control, &job.report, children, before].map(AsRawFd::as_raw_fd);
     let mut keep = [keep[0], keep[1], keep[2], keep[3], proc];
     keep.sort_unstable();
@@ -131,8 +131,8 @@ impl Watch<'_> {
                 if passed != limit::NONE {
                     return passed;
                 }
-                // Looking takes long where there are many processes; it may take a small part of
-                // the time only.
+                // A count takes long if there are many processes; it may take only a small part of
+                // the time.
                 let took = launch::millis().saturating_sub(now);
                 next = now + TICK.max(took * 20);
             }
@@ -153,21 +153,21 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether the system has so many more tasks that the command may have too many.
+    /// Returns `true` if the system has so many new tasks that the command may have too many.
     fn is_crowded(&self) -> bool {
         let more = launch::tasks().wrapping_sub(self.tasks);
-        // Fewer than before look like very many.
+        // A decrease looks like a very large increase.
         more < u16::MAX / 2 && u32::from(more) > self.room
     }
 
-    /// Which limit is passed, found out while nothing moves: a fork bomb is faster than anybody who
-    /// counts.
+    /// Returns the limit that is exceeded, computed while all processes are stopped: a fork bomb is
+    /// faster than any count.
     fn passed_while_frozen(&mut self) -> u8 {
         let passed = if self.apart {
             stop(-1);
             self.passed(|_| {})
         } else {
-            // Most bombs stay in the command's group, which the kernel stops at once.
+            // Most fork bombs stay in the command's group, which the kernel stops at once.
             stop(-self.command);
             self.passed(stop)
         };
@@ -183,14 +183,14 @@ impl Watch<'_> {
         limit::NONE
     }
 
-    /// Which limit is passed.
+    /// Returns the limit that is exceeded.
     fn passed(&mut self, meet: fn(i32)) -> u8 {
         let tasks = launch::tasks();
         let sum = self.census(meet);
         self.failures = match &sum {
             None => self.failures + 1,
-            // A process that becomes another program cannot be looked into for a moment, but hardly
-            // at two looks in a row.
+            // A process that executes another program cannot be inspected for a moment, but hardly
+            // at two counts in a row.
             Some(sum) if sum.unseen > 0 && self.is_program() => self.failures + FAILURES / 2,
             Some(_) => 0,
         };
@@ -198,7 +198,7 @@ impl Watch<'_> {
             return limit::UNCOUNTED;
         }
         let Some(sum) = sum else { return limit::NONE };
-        // A program with many threads must not be stopped for each of them, nor at each look.
+        // A program with many threads must not be stopped for each of them, nor at each count.
         self.tasks = tasks;
         let count = sum.count + sum.unseen;
         self.room = self
@@ -214,9 +214,9 @@ impl Watch<'_> {
         if sum.memory > job.memory && job.census.memory() > job.memory {
             return limit::MEMORY;
         }
-        // A process can give up pages of shared memory, and most of a mapping, and the pages stay.
-        // They are counted for the system alone, so this asks whether the command has any part in
-        // it.
+        // A process can release pages of shared memory, and most of a mapping, and the pages
+        // remain. They are counted for the system alone, so this checks whether the command has any
+        // share in them.
         let shared = launch::shared_memory();
         self.shared = self.shared.min(shared);
         if shared - self.shared > job.memory && job.census.share_memory() {
@@ -232,8 +232,8 @@ impl Watch<'_> {
         self.job.census.take(self.own?, meet).ok()
     }
 
-    /// Returns whether the processes of a probe are found. They cannot be looked into, as those of
-    /// a command may be.
+    /// Returns `true` if the processes of a probe are found. Like those of a command, they may not
+    /// be inspectable.
     fn finds_probe(&mut self) -> bool {
         (0..LOOKS).any(|_| {
             self.census(|_| {})
@@ -241,14 +241,14 @@ impl Watch<'_> {
         })
     }
 
-    /// Returns whether the command has become a program. Before, nobody may look into it, as it has
-    /// a copy of the host's memory.
+    /// Returns `true` if the command executes its program. Before that, no process may inspect it,
+    /// as it has a copy of the host's memory.
     fn is_program(&self) -> bool {
         let mut polled = [PollFd::new(self.before, PollFlags::IN)];
         poll(&mut polled, Some(&time(0))).is_ok_and(|ready| ready > 0)
     }
 
-    /// Waits for children that have ended; whether there are any left.
+    /// Waits for children that have ended; returns `true` if any remain.
     fn reap(&mut self) -> bool {
         loop {
             match launch::wait(-1, false) {
@@ -268,13 +268,13 @@ impl Watch<'_> {
         let _ = self.census(ask);
     }
 
-    /// Kills all that is left, and says how many live on.
+    /// Kills all remaining processes, and returns the number of survivors.
     fn kill_all(&mut self) -> u32 {
         let end = launch::millis().saturating_add(PATIENCE);
         while self.reap() {
             if self.apart {
-                // The kernel sends it to all of the namespace at once, and none can start another
-                // meanwhile.
+                // The kernel sends it to the whole namespace at once, and no process can start
+                // another meanwhile.
                 kill(-1);
             } else {
                 self.kill_below();
@@ -283,7 +283,7 @@ impl Watch<'_> {
                 break;
             }
             if launch::millis() >= end {
-                // One at least is known, by `reap`, though it may not be seen.
+                // At least one is known from `reap`, though it may not be visible.
                 return self.census(|_| {}).map_or(u32::MAX, |sum| sum.count.max(1));
             }
             let _ = poll(&mut [], Some(&time(1)));
@@ -291,8 +291,8 @@ impl Watch<'_> {
         0
     }
 
-    /// Kills the group, which the kernel does at once, also of those that are not seen. Then stops
-    /// every other descendant as it is found, and kills them: what is stopped starts no other.
+    /// Kills the group, including invisible processes, which the kernel does at once. Then stops
+    /// every other descendant as it is found, and kills them: a stopped process starts no other.
     fn kill_below(&mut self) {
         kill(-self.command);
         if self.own.is_none() {
@@ -303,9 +303,8 @@ impl Watch<'_> {
     }
 }
 
-// Whoever cannot be signalled has ended. Where processes are in a namespace, the numbers that
-// `/proc` has for them may be other ones than the namespace's, so there all are signalled at once,
-// by -1, and none by its number.
+// A process that cannot be signalled has ended. In a namespace, the numbers in `/proc` may differ
+// from those of the namespace. So there all are signalled at once, by -1, and none by its number.
 
 fn stop(pid: i32) {
     let _ = launch::kill(pid, libc::SIGSTOP);
@@ -330,7 +329,7 @@ pub(super) fn time(millis: u64) -> Timespec {
     }
 }
 
-/// Waits until one of them can be read; whether the first, the host's, is closed.
+/// Waits until one of them is readable; returns `true` if the first, the host's, is closed.
 fn wait(fds: &[&OwnedFd; 2], millis: u64) -> bool {
     let mut polled = [
         PollFd::new(fds[0], PollFlags::IN),
@@ -343,7 +342,7 @@ fn wait(fds: &[&OwnedFd; 2], millis: u64) -> bool {
     }
 }
 
-/// Forgets the signals that were told of.
+/// Discards the pending signals.
 fn drain(children: &OwnedFd) {
     let mut buffer = [0; 1024];
     while rustix::io::read(children, &mut buffer).is_ok_and(|length| length > 0) {}
